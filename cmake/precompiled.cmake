@@ -1,0 +1,16 @@
+# Precompiled headers, made once and reused by every layer of the same kind. Compile options must equal those of the
+# layers, or the compiler refuses to reuse them.
+function(thunder_precompiled name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;LINKS")
+  set(source "${PROJECT_BINARY_DIR}/precompiled/${name}.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "")
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL "${source}")
+  target_link_libraries(${name} PRIVATE thunder_options ${arg_LINKS})
+  target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
+endfunction()
+
+set(torch_headers <ATen/ATen.h> <ATen/core/dispatch/Dispatcher.h> <torch/csrc/autograd/function.h>
+                  <torch/csrc/autograd/variable.h> <torch/library.h>)
+thunder_precompiled(thunder_precompiled_torch HEADERS ${torch_headers} LINKS thunder_torch)
+thunder_precompiled(thunder_precompiled_torch_python HEADERS <Python.h> <pybind11/pybind11.h> ${torch_headers}
+                    <torch/csrc/autograd/python_variable.h> LINKS thunder_torch_python thunder_python)

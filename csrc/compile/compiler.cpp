@@ -1,0 +1,90 @@
+#include "compile/compiler.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "compile/executor_list.h"
+#include "compile/pass_runner.h"
+#include "compile/pipeline.h"
+
+namespace thunder::compile {
+namespace {
+
+/// The programs that calls run. A later compilation may put better ones in their place.
+struct Programs {
+  std::shared_ptr<const runtime::Program> plain;
+  std::shared_ptr<const runtime::DifferentiableProgram> differentiable;
+};
+
+class CompiledTrace final : public Compiled {
+ public:
+  explicit CompiledTrace(Compilation compilation) : compilation_(std::move(compilation)) {
+    programs_.store(std::make_shared<const Programs>(Programs{compilation_.program, compilation_.differentiable}));
+  }
+
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const override {
+    const std::shared_ptr<const Programs> programs = programs_.load(std::memory_order_acquire);
+    if (programs->differentiable != nullptr) {
+      if (needs_gradient(*programs->differentiable, inputs)) {
+        return runtime::run_with_autograd(programs->differentiable, std::move(inputs));
+      }
+      return run_plain(plain_of_differentiable(), inputs);
+    }
+    return run_plain(*programs->plain, inputs);
+  }
+
+  [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_.forward.traces; }
+  [[nodiscard]] std::vector<ir::Trace> backward_traces() const override { return compilation_.backward.traces; }
+
+  [[nodiscard]] std::map<std::string, double> timings() const override {
+    std::map<std::string, double> seconds;
+    for (const auto& step : compilation_.forward.statistics) seconds[step.pass] += step.seconds;
+    for (const auto& step : compilation_.backward.statistics) seconds["backward " + step.pass] += step.seconds;
+    return seconds;
+  }
+
+  void wait() const override {}
+
+ private:
+  static bool needs_gradient(const runtime::DifferentiableProgram& program, const std::vector<at::Tensor>& inputs) {
+    return at::GradMode::is_enabled() && std::ranges::any_of(program.differentiable_inputs, [&](std::uint32_t i) {
+             return inputs[i].requires_grad();
+           });
+  }
+
+  static std::vector<at::Tensor> run_plain(const runtime::Program& program, std::vector<at::Tensor>& inputs) {
+    std::vector<at::Tensor> outputs(program.output_count());
+    program.run(std::span(inputs), std::span(outputs));
+    return outputs;
+  }
+
+  /// Made at the first call without gradients of a computation that was recorded with them.
+  const runtime::Program& plain_of_differentiable() const {
+    std::call_once(plain_once_, [this] {
+      plain_ =
+          executors::lower_trace(compilation_.forward.traces[compilation_.computation_index], compilation_.executors);
+    });
+    return plain_;
+  }
+
+  const Compilation compilation_;
+  std::atomic<std::shared_ptr<const Programs>> programs_;
+  mutable std::once_flag plain_once_;
+  mutable runtime::Program plain_;
+};
+
+}  // namespace
+
+std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options) {
+  const PassRunner runner(options, pass_names());
+  Compilation compilation;
+  compilation.executors = find_executors(options.executors);
+  runner.keep("recorded", recorded, compilation.forward);
+  run_pipeline(compilation, runner);
+  return std::make_shared<CompiledTrace>(std::move(compilation));
+}
+
+}  // namespace thunder::compile

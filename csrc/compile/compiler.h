@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::compile {
+
+struct Options {
+  std::vector<std::string> executors{"aten"};  ///< by priority
+  std::vector<std::string> disabled_passes{};  ///< besides those in the environment's THUNDER_DISABLE_PASSES
+  bool background = true;
+  bool verify = false;  ///< after each pass; debug builds always do
+};
+
+/// A recorded computation, compiled: what dispatch runs on a hit, with its traces for the curious.
+class Compiled {
+ public:
+  virtual ~Compiled() = default;
+
+  /// Runs the computation on real tensors (one for each input of the recorded trace) and returns one tensor for each
+  /// tensor output. When the trace needs a gradient, the outputs hang in PyTorch's autograd graph by one node.
+  /// Needs no GIL. Throws what ATen throws.
+  virtual std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const = 0;
+
+  /// Traces from recorded to final, one for each step.
+  [[nodiscard]] virtual std::vector<ir::Trace> forward_traces() const = 0;
+  [[nodiscard]] virtual std::vector<ir::Trace> backward_traces() const = 0;
+  /// Seconds for each step by name.
+  [[nodiscard]] virtual std::map<std::string, double> timings() const = 0;
+  /// Blocks until what compiles in the background is in place.
+  virtual void wait() const = 0;
+};
+
+/// Compiles a recorded computation whose outputs are tensors (ValueIds). Whether a backward is built follows from the
+/// `requires_grad` of its values.
+[[nodiscard]] std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options);
+
+/// What `Options` may name, for messages and tests.
+[[nodiscard]] std::vector<std::string> executor_names();
+[[nodiscard]] std::vector<std::string> pass_names();
+
+}  // namespace thunder::compile

@@ -1,0 +1,146 @@
+#include "compile/pipeline.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "base/parallel.h"
+#include "compile/saved_values.h"
+#include "passes/common_subexpression_elimination.h"
+#include "passes/dead_code_elimination.h"
+
+namespace thunder::compile {
+namespace {
+
+using passes::kCommonSubexpressionElimination;
+using passes::kDeadCodeElimination;
+
+/// Runs a function for the forward and, when there is one, the backward trace, at once.
+template <typename Function>
+void for_both(Compilation& compilation, const Function& function) {
+  TaskGraph tasks;
+  tasks.add([&] { function(compilation.forward, compilation.forward_claims); });
+  if (compilation.gradient) tasks.add([&] { function(compilation.backward, compilation.backward_claims); });
+  tasks.run();
+}
+
+void differentiate(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& computation = compilation.forward.last();
+  compilation.computation_index = compilation.forward.traces.size() - 1;
+  if (!transforms::needs_backward(computation)) return;
+  transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
+  runner.keep("forward_and_backward", gradient.forward, compilation.forward);
+  runner.keep("forward_and_backward", gradient.backward, compilation.backward);
+  compilation.gradient = std::move(gradient);
+}
+
+void drop_saved(Compilation& compilation, const PassRunner& runner) {
+  if (!compilation.gradient) return;
+  auto [forward, backward] = drop_unused_saved_values(compilation.forward.last(), compilation.backward.last(),
+                                                      compilation.gradient->output_count);
+  runner.keep("drop_unused_saved_values", std::move(forward), compilation.forward);
+  runner.keep("drop_unused_saved_values", std::move(backward), compilation.backward);
+}
+
+void claim(Compilation& compilation, const PassRunner& /*runner*/) {
+  for_both(compilation, [&](TraceHistory& history, executors::Claims& claims) {
+    claims = executors::claim_trace(history.last(), compilation.executors);
+  });
+}
+
+void lower(Compilation& compilation, const PassRunner& /*runner*/) {
+  runtime::Program forward;
+  runtime::Program backward;
+  for_both(compilation, [&](TraceHistory& history, executors::Claims& claims) {
+    (&history == &compilation.forward ? forward : backward) = executors::lower_trace(history.last(), claims);
+  });
+  if (!compilation.gradient) {
+    compilation.program = std::make_shared<const runtime::Program>(std::move(forward));
+    return;
+  }
+  auto program = std::make_shared<runtime::DifferentiableProgram>();
+  program->forward = std::move(forward);
+  program->backward = std::move(backward);
+  describe_boundary(compilation.forward.last(), compilation.backward.last(), *compilation.gradient, *program);
+  compilation.differentiable = std::move(program);
+}
+
+/// Which trace a pass rewrites.
+enum class Part { kComputation, kForward, kBackward };
+
+struct TraceStep {
+  Part part;
+  passes::Pass pass;
+};
+struct JointStep {
+  const char* name;
+  void (*run)(Compilation& compilation, const PassRunner& runner);
+  bool optional;  ///< may be switched off
+};
+using Step = std::variant<TraceStep, JointStep>;
+
+/// The whole way from a recorded computation to programs. Neighbouring steps of kForward and kBackward run at once.
+constexpr std::array kSteps{
+    // functionalize stands first: because every step below moves or drops operations as if nothing wrote to memory.
+    Step(TraceStep{Part::kComputation, kCommonSubexpressionElimination}),
+    // after common_subexpression_elimination: because what was merged leaves users of the duplicates dead.
+    Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
+    // after dead_code_elimination: because what is dead would be differentiated, and saved.
+    Step(JointStep{"forward_and_backward", &differentiate, false}),
+    Step(TraceStep{Part::kForward, kCommonSubexpressionElimination}),
+    Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
+    Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
+    // after backward's dead_code_elimination: because only what is left tells which saved values are read.
+    Step(JointStep{"drop_unused_saved_values", &drop_saved, true}),
+    // after drop_unused_saved_values: because what only they needed is dead now.
+    Step(TraceStep{Part::kForward, kDeadCodeElimination}),
+    // after every rewrite: because claims are by position in the final traces.
+    Step(JointStep{"claim", &claim, false}),
+    Step(JointStep{"lower", &lower, false}),
+};
+
+/// Runs the passes at the front of `steps` that need no other trace; returns how many.
+std::size_t run_trace_steps(std::span<const Step> steps, Compilation& compilation, const PassRunner& runner) {
+  std::vector<passes::Pass> forward;
+  std::vector<passes::Pass> backward;
+  std::size_t count = 0;
+  for (; count < steps.size() && std::holds_alternative<TraceStep>(steps[count]); ++count) {
+    const auto& [part, pass] = std::get<TraceStep>(steps[count]);
+    if (part == Part::kComputation || (part == Part::kForward && compilation.gradient)) forward.push_back(pass);
+    if (part == Part::kBackward && compilation.gradient) backward.push_back(pass);
+  }
+  for_both(compilation, [&](TraceHistory& history, executors::Claims& /*claims*/) {
+    for (const passes::Pass& pass : &history == &compilation.forward ? forward : backward) runner.run(pass, history);
+  });
+  return count;
+}
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  const auto add = [&](const char* name) {
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  };
+  for (const Step& step : kSteps) {
+    if (const auto* trace_step = std::get_if<TraceStep>(&step)) add(trace_step->pass.name);
+    if (const auto* joint = std::get_if<JointStep>(&step); joint != nullptr && joint->optional) add(joint->name);
+  }
+  return names;
+}
+
+void run_pipeline(Compilation& compilation, const PassRunner& runner) {
+  const std::span<const Step> steps = kSteps;
+  std::size_t next = 0;
+  while (next < steps.size()) {
+    next += run_trace_steps(steps.subspan(next), compilation, runner);
+    if (next == steps.size()) break;
+    const JointStep& step = std::get<JointStep>(steps[next++]);
+    if (!runner.is_enabled(step.name)) continue;
+    runner.run_step(step.name, compilation.forward, [&] { step.run(compilation, runner); });
+  }
+}
+
+}  // namespace thunder::compile

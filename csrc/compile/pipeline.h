@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "compile/compiler.h"
+#include "compile/pass_runner.h"
+#include "executors/api/lowering.h"
+#include "runtime/autograd_node.h"
+#include "runtime/program.h"
+#include "transforms/grad.h"
+
+namespace thunder::compile {
+
+/// What the steps of a compilation work on and leave behind.
+struct Compilation {
+  std::vector<const executors::Executor*> executors;
+  TraceHistory forward;   ///< first the recorded computation; the forward trace once there is a backward one
+  TraceHistory backward;  ///< empty when nothing is differentiated
+  std::size_t computation_index = 0;  ///< in `forward.traces`: the computation before it was differentiated
+  std::optional<transforms::ForwardBackward> gradient;  ///< what the split said; its traces are in the histories
+
+  executors::Claims forward_claims;
+  executors::Claims backward_claims;
+  std::shared_ptr<const runtime::Program> program;  ///< null when differentiated
+  std::shared_ptr<const runtime::DifferentiableProgram> differentiable;
+};
+
+/// Runs every step of the list in `pipeline.cpp`.
+void run_pipeline(Compilation& compilation, const PassRunner& runner);
+
+}  // namespace thunder::compile

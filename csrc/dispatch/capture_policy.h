@@ -1,0 +1,13 @@
+#pragma once
+
+#include "interpreter/tracker.h"
+
+namespace thunder::dispatch {
+
+/// What a trace does with code that it must not look into, and with functions that mean something else inside a trace
+/// (`torch.compiler.is_compiling`). One table each, in the source.
+[[nodiscard]] interpreter::Treatment treatment_of(PyCodeObject* code);
+/// False with an exception set when a function of the tables cannot be found.
+void add_substitutes(interpreter::TrackerOptions& options);
+
+}  // namespace thunder::dispatch

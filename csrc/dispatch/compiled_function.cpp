@@ -1,0 +1,213 @@
+#include "dispatch/compiled_function.h"
+
+#include <structmember.h>
+
+#include <new>
+#include <utility>
+
+#include "dispatch/errors.h"
+#include "dispatch/options.h"
+#include "dispatch/specialization_cache.h"
+#include "dispatch/trace_object.h"
+#include "interpreter/guard_trace.h"
+
+namespace thunder::dispatch {
+namespace {
+
+struct CompiledFunction {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* callable;
+  PyObject* dict;
+  PyObject* weak_references;
+  SpecializationCache* cache;
+};
+
+CompiledFunction& as_compiled(PyObject* self) { return *reinterpret_cast<CompiledFunction*>(self); }
+
+PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged_count, PyObject* names) {
+  CompiledFunction& compiled = as_compiled(self);
+  // Called by native code in the middle of a trace: the program is part of that trace.
+  if (is_tracing()) return PyObject_Vectorcall(compiled.callable, arguments, flagged_count, names);
+  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
+  const py::Ref alive = py::Ref::share(self);
+  return compiled.cache->call({arguments, count, names});
+}
+
+PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  static const char* const names[] = {"callable", "options", nullptr};
+  PyObject *callable, *options = nullptr;
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!", const_cast<char**>(names), &callable, &PyDict_Type,
+                                  &options) == 0) {
+    return nullptr;
+  }
+  if (PyCallable_Check(callable) == 0) {
+    return PyErr_Format(PyExc_TypeError, "thunder.jit: expected a callable, got an object of type '%.200s'",
+                        Py_TYPE(callable)->tp_name);
+  }
+  std::optional<DispatchOptions> chosen = read_options(options);
+  if (!chosen) return nullptr;
+  py::Ref self = py::Ref::steal(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  CompiledFunction& compiled = as_compiled(self.get());
+  compiled.vectorcall = call;
+  compiled.callable = Py_NewRef(callable);
+  compiled.cache = new SpecializationCache(callable, std::move(chosen->compile), chosen->cache);
+  compiled.dict = PyDict_New();
+  if (compiled.dict == nullptr || PyDict_SetItemString(compiled.dict, "__wrapped__", callable) < 0) return nullptr;
+  return self.release();
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  const CompiledFunction& compiled = as_compiled(self);
+  Py_VISIT(compiled.callable);
+  Py_VISIT(compiled.dict);
+  return compiled.cache == nullptr ? 0 : compiled.cache->visit(visit, arg);
+}
+
+int clear(PyObject* self) {
+  CompiledFunction& compiled = as_compiled(self);
+  if (compiled.cache != nullptr) compiled.cache->clear();
+  Py_CLEAR(compiled.dict);
+  return 0;
+}
+
+void destroy(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  CompiledFunction& compiled = as_compiled(self);
+  if (compiled.weak_references != nullptr) PyObject_ClearWeakRefs(self);
+  clear(self);
+  delete std::exchange(compiled.cache, nullptr);
+  Py_CLEAR(compiled.callable);
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
+  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+PyObject* represent(PyObject* self) {
+  return PyUnicode_FromFormat("<thunder.jit of %R>", as_compiled(self).callable);
+}
+
+using TraceGetter = std::vector<ir::Trace> (*)(const Specialization&);
+
+template <TraceGetter get>
+PyObject* traces(PyObject* self, PyObject*) {
+  try {
+    const std::shared_ptr<const Specialization> last = as_compiled(self).cache->last();
+    return make_trace_list(last == nullptr ? std::vector<ir::Trace>{} : get(*last));
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+std::vector<ir::Trace> forward(const Specialization& specialization) {
+  return specialization.computation->forward_traces();
+}
+std::vector<ir::Trace> backward(const Specialization& specialization) {
+  return specialization.computation->backward_traces();
+}
+std::vector<ir::Trace> prologue(const Specialization& specialization) {
+  const ir::Trace recorded = specialization.computation->forward_traces().front();
+  std::vector<ir::TypePtr> types;
+  for (const ir::ValueId input : recorded.inputs) types.push_back(recorded.value(input).type);
+  return {interpreter::prologue_trace(specialization.guards, types)};
+}
+std::vector<ir::Trace> epilogue(const Specialization& specialization) {
+  return {interpreter::epilogue_trace(specialization.structure)};
+}
+
+PyObject* wait(PyObject* self, PyObject*) {
+  for (const auto& specialization : as_compiled(self).cache->all()) {
+    PyThreadState* state = PyEval_SaveThread();
+    specialization->computation->wait();
+    PyEval_RestoreThread(state);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* clear_cache(PyObject* self, PyObject*) {
+  as_compiled(self).cache->clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* statistics(PyObject* self, PyObject*) {
+  const SpecializationCache& cache = *as_compiled(self).cache;
+  py::Ref seconds = py::Ref::steal(PyDict_New());
+  std::size_t guards = 0;
+  if (const auto last = cache.last(); seconds && last != nullptr) {
+    guards = last->guards.guard_count();
+    std::map<std::string, double> timings = last->computation->timings();
+    timings.emplace("trace", last->trace_seconds);
+    for (const auto& [name, value] : timings) {
+      const py::Ref number = py::Ref::steal(PyFloat_FromDouble(value));
+      if (!number || PyDict_SetItemString(seconds.get(), name.c_str(), number.get()) < 0) return nullptr;
+    }
+  }
+  return Py_BuildValue("{sK sK sK sn sn sO}", "calls", cache.hits() + cache.misses(), "cache_hits", cache.hits(),
+                       "cache_misses", cache.misses(), "specializations", static_cast<Py_ssize_t>(cache.all().size()),
+                       "guards", static_cast<Py_ssize_t>(guards), "seconds", seconds.get());
+}
+
+PyObject* get_hits(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_compiled(self).cache->hits()); }
+PyObject* get_misses(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_compiled(self).cache->misses()); }
+
+PyMethodDef methods[] = {
+    {"last_traces", traces<forward>, METH_NOARGS, "Stages of the last computation trace, recorded first."},
+    {"last_backward_traces", traces<backward>, METH_NOARGS, "Stages of the last backward trace."},
+    {"last_prologue_traces", traces<prologue>, METH_NOARGS, "The last prologue: guards and inputs."},
+    {"last_epilogue_traces", traces<epilogue>, METH_NOARGS, "The last epilogue: writes to outside objects."},
+    {"stats", statistics, METH_NOARGS, "Counts of calls, guards and specializations, and seconds of each stage."},
+    {"wait", wait, METH_NOARGS, "Block until what compiles in the background is in place."},
+    {"clear_cache", clear_cache, METH_NOARGS, "Forget all specializations."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef attributes[] = {
+    {"cache_hits", get_hits, nullptr, "Calls that ran an existing specialization.", nullptr},
+    {"cache_misses", get_misses, nullptr, "Calls that were traced and compiled.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyTypeObject compiled_function_type = [] {
+  PyTypeObject type{};
+  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+  type.tp_name = "thunder._C.CompiledFunction";
+  type.tp_basicsize = sizeof(CompiledFunction);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
+  type.tp_doc = "CompiledFunction(callable, options): what thunder.jit returns for a function.";
+  type.tp_new = make;
+  type.tp_dealloc = destroy;
+  type.tp_traverse = traverse;
+  type.tp_clear = clear;
+  type.tp_vectorcall_offset = offsetof(CompiledFunction, vectorcall);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_dictoffset = offsetof(CompiledFunction, dict);
+  type.tp_weaklistoffset = offsetof(CompiledFunction, weak_references);
+  type.tp_descr_get = bind;
+  type.tp_repr = represent;
+  type.tp_methods = methods;
+  type.tp_members = members;
+  type.tp_getset = attributes;
+  return type;
+}();
+
+}  // namespace
+
+PyObject* wrapped_callable(PyObject* object) {
+  return Py_TYPE(object) == &compiled_function_type ? as_compiled(object).callable : nullptr;
+}
+
+int init_dispatch(PyObject* module) {
+  if (PyModule_AddType(module, &compiled_function_type) < 0) return -1;
+  return init_trace_object(module);
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <Python.h>
+
+#include <optional>
+
+#include "compile/compiler.h"
+#include "dispatch/specialization_cache.h"
+
+namespace thunder::dispatch {
+
+struct DispatchOptions {
+  compile::Options compile;
+  CacheMode cache = CacheMode::kConstantValues;
+};
+
+/// Reads `thunder.Options.as_dict()` (null: defaults); nullopt with a Python exception set when a value is not known.
+[[nodiscard]] std::optional<DispatchOptions> read_options(PyObject* options);
+
+}  // namespace thunder::dispatch

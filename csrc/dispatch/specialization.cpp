@@ -1,0 +1,84 @@
+#include "dispatch/specialization.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <utility>
+
+#include "dispatch/errors.h"
+
+namespace thunder::dispatch {
+namespace {
+
+bool matches(const void* guards, std::size_t input, PyObject* tensor) {
+  return static_cast<const TensorGuard*>(guards)[input].matches(THPVariable_Unpack(tensor));
+}
+
+/// Lets other threads run Python while alive.
+class GilRelease {
+ public:
+  explicit GilRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
+  ~GilRelease() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+using References = c10::SmallVector<py::Ref, 4>;
+using Pointers = c10::SmallVector<PyObject*, 16>;
+
+// The structure of most calls is one tensor.
+PyObject* build(const Specialization& specialization, std::vector<at::Tensor>& computed, PyObject* const* inputs,
+                PyObject* const* externals) {
+  References owned;
+  Pointers outputs;
+  for (at::Tensor& tensor : computed) {
+    owned.push_back(py::Ref::steal(THPVariable_Wrap(std::move(tensor))));
+    if (!owned.back()) return nullptr;
+    outputs.push_back(owned.back().get());
+  }
+  return specialization.structure.build({outputs.data(), inputs, externals});
+}
+
+}  // namespace
+
+Specialization::Outcome Specialization::call(const ThreadState& now, const interpreter::CallArguments& arguments) const {
+  if (now != state) return {kThreadStateDiffers, nullptr};
+  Pointers inputs(tensors.size());
+  interpreter::GuardScratch scratch;
+  const std::int64_t failed = guards.run(arguments, {matches, tensors.data()}, inputs.data(), scratch);
+  if (failed != interpreter::GuardProgram::kAccepted) return {failed, nullptr};
+
+  // The registers belong to the guards of all threads: what is needed later is taken now.
+  References kept;
+  Pointers externals;
+  for (const std::uint32_t index : structure.externals()) {
+    kept.push_back(py::Ref::share(guards.loaded(index)));
+    externals.push_back(kept.back().get());
+  }
+  for (const std::uint32_t index : returned_inputs) kept.push_back(py::Ref::share(inputs[index]));
+  std::vector<at::Tensor> values;
+  values.reserve(inputs.size());
+  for (PyObject* input : inputs) values.push_back(THPVariable_Unpack(input));
+
+  Outcome outcome;
+  try {
+    std::vector<at::Tensor> computed;
+    {
+      const GilRelease release(releases_gil);
+      computed = computation->run(std::move(values));
+    }
+    outcome.result = build(*this, computed, inputs.data(), externals.data());
+    if (grad_mode_after != state.grad_mode) c10::GradMode::set_enabled(grad_mode_after);
+  } catch (...) {
+    set_python_error();
+  }
+  return outcome;
+}
+
+}  // namespace thunder::dispatch

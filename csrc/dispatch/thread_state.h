@@ -1,0 +1,43 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+namespace thunder::dispatch {
+
+/// What PyTorch keeps for a thread or the process, and a trace depends on without reading it from Python.
+struct ThreadState {
+  struct Autocast {
+    bool enabled = false;
+    c10::ScalarType dtype = c10::ScalarType::Undefined;
+    friend bool operator==(const Autocast&, const Autocast&) = default;
+  };
+
+  bool grad_mode = true;
+  bool inference_mode = false;
+  bool autocast_cache = true;
+  bool deterministic = false;
+  c10::ScalarType default_dtype = c10::ScalarType::Float;
+  Autocast cpu;
+  Autocast cuda;
+  std::int64_t function_modes = 0;
+  friend bool operator==(const ThreadState&, const ThreadState&) = default;
+
+  [[nodiscard]] static ThreadState now();
+};
+
+/// Puts grad mode and autocast back as they were when it was made.
+class RestoreThreadState {
+ public:
+  RestoreThreadState() : state_(ThreadState::now()) {}
+  ~RestoreThreadState();
+  RestoreThreadState(const RestoreThreadState&) = delete;
+  RestoreThreadState& operator=(const RestoreThreadState&) = delete;
+  [[nodiscard]] const ThreadState& state() const { return state_; }
+
+ private:
+  ThreadState state_;
+};
+
+}  // namespace thunder::dispatch

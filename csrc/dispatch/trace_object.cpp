@@ -1,0 +1,113 @@
+#include "dispatch/trace_object.h"
+
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <string>
+#include <utility>
+
+#include "dispatch/errors.h"
+#include "interpreter/python_ref.h"
+#include "interpreter/shared_object.h"
+#include "ir/printer.h"
+
+namespace thunder::dispatch {
+namespace {
+
+struct TraceObject {
+  PyObject_HEAD ir::Trace* trace;
+};
+
+ir::Trace& trace_of(PyObject* self) { return *reinterpret_cast<TraceObject*>(self)->trace; }
+
+void destroy(PyObject* self) {
+  delete reinterpret_cast<TraceObject*>(self)->trace;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyObject* to_text(PyObject* self) {
+  try {
+    const std::string text = ir::print(trace_of(self));
+    return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+PyObject* get_name(PyObject* self, void*) { return PyUnicode_FromString(trace_of(self).name().c_str()); }
+
+PyObject* get_history(PyObject* self, void*) {
+  py::Ref list = py::Ref::steal(PyList_New(0));
+  for (const std::string& step : trace_of(self).history()) {
+    const py::Ref text = py::Ref::steal(PyUnicode_FromString(step.c_str()));
+    if (!list || !text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
+py::Ref to_python(const ir::TraceContext::Object& object) {
+  void* content = object.owner.get();
+  if (content == nullptr) return nullptr;
+  if (PyObject* shared = interpreter::shared_object(object.owner)) return py::Ref::share(shared);
+  if (object.description == "torch.Tensor") return py::Ref::steal(THPVariable_Wrap(*static_cast<at::Tensor*>(content)));
+  const auto& value = *static_cast<const c10::IValue*>(content);
+  return value.isGenerator() ? py::Ref::steal(THPGenerator_Wrap(value.toGenerator())) : py::Ref();
+}
+
+PyObject* get_context(PyObject* self, PyObject*) {
+  py::Ref dict = py::Ref::steal(PyDict_New());
+  const auto& objects = trace_of(self).context()->objects;
+  for (std::size_t i = 0; dict && i < objects.size(); ++i) {
+    const py::Ref object = to_python(objects[i]);
+    const std::string name = "object" + std::to_string(i);
+    if (object && PyDict_SetItemString(dict.get(), name.c_str(), object.get()) < 0) return nullptr;
+  }
+  return dict.release();
+}
+
+PyMethodDef methods[] = {
+    {"context", get_context, METH_NOARGS, "The constants of the printed program by name."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef attributes[] = {
+    {"name", get_name, nullptr, "Name of the function in the printed program.", nullptr},
+    {"history", get_history, nullptr, "What made this trace from the recorded one, oldest first.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject trace_type = [] {
+  PyTypeObject type{};
+  Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+  type.tp_name = "thunder._C.Trace";
+  type.tp_basicsize = sizeof(TraceObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  type.tp_doc = "One stage of a compiled program; str() gives its Python text.";
+  type.tp_dealloc = destroy;
+  type.tp_str = to_text;
+  type.tp_methods = methods;
+  type.tp_getset = attributes;
+  return type;
+}();
+
+}  // namespace
+
+PyObject* make_trace_object(ir::Trace trace) {
+  PyObject* self = trace_type.tp_alloc(&trace_type, 0);
+  if (self != nullptr) reinterpret_cast<TraceObject*>(self)->trace = new ir::Trace(std::move(trace));
+  return self;
+}
+
+PyObject* make_trace_list(std::vector<ir::Trace> traces) {
+  py::Ref list = py::Ref::steal(PyList_New(0));
+  for (ir::Trace& trace : traces) {
+    const py::Ref object = py::Ref::steal(list ? make_trace_object(std::move(trace)) : nullptr);
+    if (!object || PyList_Append(list.get(), object.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
+int init_trace_object(PyObject* module) { return PyModule_AddType(module, &trace_type); }
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <Python.h>
+
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::dispatch {
+
+/// A Python object for a trace: `str()` is the printed program, `name`, and `context()`, the dict that binds the
+/// constants `object<i>` of the program. New reference, or null with an exception set.
+PyObject* make_trace_object(ir::Trace trace);
+PyObject* make_trace_list(std::vector<ir::Trace> traces);
+
+/// Adds the type to `module`; 0 or -1 with an exception.
+int init_trace_object(PyObject* module);
+
+}  // namespace thunder::dispatch

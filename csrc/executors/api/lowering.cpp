@@ -1,0 +1,121 @@
+#include "executors/api/lowering.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "ir/printer.h"
+
+namespace thunder::executors {
+namespace {
+
+bool has_value(const ir::Argument& argument) {
+  bool found = false;
+  ir::for_each_value(argument, [&](ir::ValueId) { found = true; });
+  return found;
+}
+
+// The one primitive that is data: bound when the program is built, costing nothing when it runs.
+bool is_tensor_constant(const ir::Operator& op) {
+  return op.style == ir::CallStyle::kPrimitive && op.name == "prims::tensor_constant";
+}
+
+bool runs_nothing(const ir::Operator& op) {
+  return op.style == ir::CallStyle::kComment || op.style == ir::CallStyle::kReturn || is_tensor_constant(op);
+}
+
+void bind_constant(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(0).content);
+  const auto* tensor = static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
+  builder.add_constant(slot_of(std::get<ir::ValueId>(symbol.results.at(0).content)), *tensor);
+}
+
+}  // namespace
+
+c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object) {
+  return *static_cast<const c10::IValue*>(trace.context()->objects.at(object.index).owner.get());
+}
+
+runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& type, const ir::Trace& trace) {
+  if (const auto* id = argument.get<ir::ValueId>()) return {slot_of(*id)};
+  if (has_value(argument)) {
+    const c10::TypePtr& list_type = type->kind() == c10::TypeKind::OptionalType ? type->containedType(0) : type;
+    const c10::TypePtr& element_type = list_type->containedType(0);
+    // Boxed lists of symbolic integers are lists of integers.
+    runtime::ListOperand list{element_type->kind() == c10::TypeKind::SymIntType ? c10::IntType::get() : element_type,
+                              {}};
+    for (const ir::Argument& element : std::get<ir::ArgumentList>(argument.content)) {
+      list.elements.push_back(operand_of(element, element_type, trace));
+    }
+    return {std::move(list)};
+  }
+  const bridge::ArgumentWriter writer{
+      [](ir::ValueId) -> c10::IValue { throw InternalError("executors", "a value where a constant is expected"); },
+      [&](ir::ObjectConstant object) { return object_value(trace, object); }};
+  return {bridge::to_ivalue(argument, *type, writer)};
+}
+
+std::vector<runtime::ResultSlots> result_slots(const ir::BoundSymbol& symbol) {
+  std::vector<runtime::ResultSlots> slots;
+  const auto slot_or_none = [](const ir::Argument& result) {
+    const auto* id = result.get<ir::ValueId>();
+    return id == nullptr ? runtime::kNoSlot : slot_of(*id);
+  };
+  for (const ir::Argument& result : symbol.results) {
+    const auto* list = result.get<ir::ArgumentList>();
+    if (list == nullptr) {
+      slots.emplace_back(slot_or_none(result));
+      continue;
+    }
+    std::vector<runtime::Slot> elements;
+    for (const ir::Argument& element : *list) elements.push_back(slot_or_none(element));
+    slots.emplace_back(std::move(elements));
+  }
+  return slots;
+}
+
+runtime::Location location_of(const ir::BoundSymbol& symbol) {
+  if (symbol.location.file == nullptr) return {};
+  return {*symbol.location.file, symbol.location.line};
+}
+
+Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> executors) {
+  Claims claims;
+  claims.of_symbol.reserve(trace.symbols.size());
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    const Executor* claimed = nullptr;
+    if (!runs_nothing(*symbol.op)) {
+      for (const Executor* executor : executors) {
+        if (claimed == nullptr && executor->claim(symbol, trace)) claimed = executor;
+      }
+      THUNDER_CHECK(claimed != nullptr, "executors", "no executor claims `" + ir::print(symbol, trace) + "`");
+    }
+    claims.of_symbol.push_back(claimed);
+  }
+  return claims;
+}
+
+runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
+  runtime::ProgramBuilder builder;
+  for (const ir::ValueId input : trace.inputs) builder.add_input(slot_of(input));
+  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+    const ir::BoundSymbol& symbol = trace.symbols[i];
+    if (claims.of_symbol[i] != nullptr) {
+      claims.of_symbol[i]->lower(symbol, trace, builder);
+    } else if (is_tensor_constant(*symbol.op)) {
+      bind_constant(symbol, trace, builder);
+    }
+  }
+  std::vector<runtime::Operand> outputs;
+  for (const ir::Argument& output : trace.outputs) outputs.push_back(operand_of(output, c10::AnyType::get(), trace));
+  builder.set_outputs(std::move(outputs));
+  return builder.build();
+}
+
+runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors) {
+  return lower_trace(trace, claim_trace(trace, executors));
+}
+
+}  // namespace thunder::executors

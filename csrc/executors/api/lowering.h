@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <span>
+#include <vector>
+
+#include "executors/api/executor.h"
+#include "ir/trace.h"
+#include "runtime/program.h"
+#include "runtime/program_builder.h"
+
+namespace thunder::executors {
+
+[[nodiscard]] inline runtime::Slot slot_of(ir::ValueId id) { return runtime::Slot{ir::index_of(id)}; }
+
+/// An opaque constant of an operator's arguments (a generator, …): the tracer keeps it as an IValue.
+[[nodiscard]] c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object);
+/// An argument for a parameter of the schema type `type`.
+[[nodiscard]] runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& type,
+                                          const ir::Trace& trace);
+[[nodiscard]] std::vector<runtime::ResultSlots> result_slots(const ir::BoundSymbol& symbol);
+[[nodiscard]] runtime::Location location_of(const ir::BoundSymbol& symbol);
+
+/// For each symbol the first executor that claims it; null for what runs nothing: comments, `return`, constants.
+/// Throws InternalError for a symbol that nobody claims.
+struct Claims {
+  std::vector<const Executor*> of_symbol;
+};
+[[nodiscard]] Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> executors);
+
+/// The trace as a program, with one output for each value or constant of `trace.outputs`.
+[[nodiscard]] runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims);
+[[nodiscard]] runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors);
+
+}  // namespace thunder::executors

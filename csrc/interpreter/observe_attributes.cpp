@@ -1,0 +1,161 @@
+#include <utility>
+
+#include "interpreter/observe.h"
+#include "interpreter/ref.h"
+
+namespace thunder::interpreter {
+
+namespace {
+
+PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
+
+/// Whether reading through `descriptor` runs Python code.
+bool reads_by_python(PyObject* descriptor) {
+  static PyObject* get = interned("__get__");
+  return Py_TYPE(descriptor) == &PyProperty_Type || has_python_method(Py_TYPE(descriptor), get);
+}
+
+bool writes_by_python(PyObject* descriptor) {
+  static PyObject* set = interned("__set__");
+  return Py_TYPE(descriptor) == &PyProperty_Type || has_python_method(Py_TYPE(descriptor), set);
+}
+
+bool is_data_descriptor(PyObject* attribute) {
+  return attribute != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr &&
+         Py_TYPE(attribute)->tp_descr_set != nullptr;
+}
+
+AttributeSource source_of_type_attribute(PyObject* attribute, AttributeSource plain) {
+  if (Py_TYPE(attribute)->tp_descr_get != nullptr && reads_by_python(attribute)) return AttributeSource::kComputed;
+  return is_data_descriptor(attribute) ? AttributeSource::kDescriptor : plain;
+}
+
+/// A value, or null with an exception, and where the value lies.
+using Found = std::pair<PyObject*, AttributeSource>;
+
+/// What `object.__getattribute__` does.
+Found find_generic(PyObject* owner, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(owner);
+  const Ref attribute = Ref::borrow(_PyType_Lookup(type, name));
+  if (!is_data_descriptor(attribute.get()) && has_instance_dict(type)) {
+    const Ref dict(PyObject_GenericGetDict(owner, nullptr));
+    if (!dict) return {nullptr, AttributeSource::kInstance};
+    PyObject* value = PyDict_GetItemWithError(dict.get(), name);
+    if (value != nullptr)
+      return {Py_NewRef(value), PyModule_Check(owner) ? AttributeSource::kModule : AttributeSource::kInstance};
+    if (PyErr_Occurred()) return {nullptr, AttributeSource::kInstance};
+  }
+  const AttributeSource source =
+      attribute ? source_of_type_attribute(attribute.get(), AttributeSource::kType) : AttributeSource::kComputed;
+  return {PyObject_GenericGetAttr(owner, name), source};
+}
+
+/// What `type.__getattribute__` does for a class `owner`.
+Found find_in_class(PyObject* owner, PyObject* name) {
+  PyObject* meta_attribute = _PyType_Lookup(Py_TYPE(owner), name);
+  AttributeSource source = AttributeSource::kComputed;
+  if (is_data_descriptor(meta_attribute)) {
+    source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
+  } else if (PyObject* attribute = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name)) {
+    const bool computed = Py_TYPE(attribute)->tp_descr_get != nullptr && Py_TYPE(attribute) != &PyProperty_Type &&
+                          reads_by_python(attribute);
+    source = computed ? AttributeSource::kComputed : AttributeSource::kTypeObject;
+  } else if (meta_attribute != nullptr) {
+    source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
+  }
+  return {PyObject_GetAttr(owner, name), source};
+}
+
+/// Reports an absent attribute, whose AttributeError is pending; false when something else is.
+bool report_missing(Observer& observer, PyObject* owner, PyObject* name) {
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+  Ref error(take_exception());
+  if (!observer.read_missing_attribute(owner, name)) return false;
+  restore_exception(error.release());
+  return true;
+}
+
+PyObject* report(Observer& observer, PyObject* owner, PyObject* name, Found found) {
+  return found.first != nullptr ? observer.read_attribute(owner, name, found.second, found.first) : nullptr;
+}
+
+/// The value of the Python `__getattr__`, after the generic lookup failed with a pending AttributeError.
+PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyObject* method) {
+  if (!report_missing(observer, owner, name)) return nullptr;
+  PyErr_Clear();
+  const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
+  const Ref bound(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner))) : Py_NewRef(method));
+  if (!bound) return nullptr;
+  return report(observer, owner, name, {PyObject_CallOneArg(bound.get(), name), AttributeSource::kComputed});
+}
+
+/// Whether `type` looks attributes up as `object` or a module does, before any `__getattr__`.
+bool has_generic_lookup(PyTypeObject* type) {
+  static PyObject* name = interned("__getattribute__");
+  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, name);
+  static PyObject* of_module = _PyType_Lookup(&PyModule_Type, name);
+  PyObject* found = _PyType_Lookup(type, name);
+  return found == of_object || found == of_module;
+}
+
+}  // namespace
+
+PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* name) {
+  const Found found = find_generic(owner, name);
+  if (found.first == nullptr) report_missing(observer, owner, name);
+  return report(observer, owner, name, found);
+}
+
+PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* name) {
+  static PyObject* getattr_name = interned("__getattr__");
+  if (is_scalar(owner)) return PyObject_GetAttr(owner, name);
+  PyTypeObject* type = Py_TYPE(owner);
+  if (type->tp_getattro == PyObject_GenericGetAttr) return observed_generic_get(observer, owner, name);
+  Found found{nullptr, AttributeSource::kComputed};
+  PyObject* method = nullptr;
+  if (type->tp_getattro == PyType_Type.tp_getattro) {
+    found = find_in_class(owner, name);
+  } else if (type->tp_getattro == PyModule_Type.tp_getattro) {
+    found = find_generic(owner, name);
+    if (found.first == nullptr) {
+      if (!report_missing(observer, owner, name)) return nullptr;
+      PyErr_Clear();
+      found = {PyObject_GetAttr(owner, name), AttributeSource::kComputed};
+    }
+  } else if (has_generic_lookup(type)) {
+    method = _PyType_Lookup(type, getattr_name);
+    found = find_generic(owner, name);
+  } else {
+    found.first = PyObject_GetAttr(owner, name);
+  }
+  if (found.first == nullptr) {
+    if (method != nullptr && PyErr_ExceptionMatches(PyExc_AttributeError))
+      return call_getattr(observer, owner, name, method);
+    report_missing(observer, owner, name);
+  }
+  return report(observer, owner, name, found);
+}
+
+int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
+  PyObject* attribute = _PyType_Lookup(Py_TYPE(owner), name);
+  const bool by_python =
+      attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
+  if (!by_python && !observer.before_write(owner, WriteKind::kAttribute, name)) return -1;
+  return PyObject_GenericSetAttr(owner, name, value);
+}
+
+int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
+  static PyObject* setattr_name = interned("__setattr__");
+  static PyObject* delattr_name = interned("__delattr__");
+  PyTypeObject* type = Py_TYPE(owner);
+  if (type->tp_setattro == PyObject_GenericSetAttr) return observed_generic_set(observer, owner, name, value);
+  if (has_python_method(type, value != nullptr ? setattr_name : delattr_name))
+    return PyObject_SetAttr(owner, name, value);
+  PyObject* attribute = _PyType_Lookup(type, name);
+  const bool by_python =
+      attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
+  if (!by_python && !observer.before_write(owner, WriteKind::kAttribute, name)) return -1;
+  return PyObject_SetAttr(owner, name, value);
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,146 @@
+// clang-format off: first, because it configures Python.h.
+#include "interpreter/cpython_compat.h"
+// clang-format on
+
+#include <algorithm>
+#include <vector>
+
+#include "interpreter/interpret.h"
+#include "interpreter/intrinsics.h"
+#include "interpreter/observe.h"
+#include "interpreter/ref.h"
+
+namespace thunder::interpreter {
+
+namespace {
+
+/// The arguments of one call by the vectorcall convention, without the offset flag.
+struct Call {
+  PyObject* callable;
+  PyObject* const* arguments;
+  std::size_t count;  ///< positional ones
+  PyObject* names;
+
+  [[nodiscard]] std::size_t total() const {
+    return count + (names != nullptr ? static_cast<std::size_t>(PyTuple_GET_SIZE(names)) : 0);
+  }
+  [[nodiscard]] PyObject* run() const { return PyObject_Vectorcall(callable, arguments, count, names); }
+};
+
+PyObject* call_observed(Context& context, const Call& call);
+
+/// `function(self, …)` for the call of a bound method or of an object with `__call__`.
+PyObject* call_with_self(Context& context, const Call& call, PyObject* function, PyObject* self) {
+  std::vector<PyObject*> arguments(call.total() + 1);
+  arguments[0] = self;
+  std::copy_n(call.arguments, call.total(), arguments.begin() + 1);
+  return call_observed(context, {function, arguments.data(), call.count + 1, call.names});
+}
+
+PyObject* call_function(Context& context, const Call& call) {
+  PyObject* result = nullptr;
+  auto* arguments = const_cast<PyObject**>(call.arguments);
+  if (observed_enter(context, call.callable, arguments, call.count, call.names, &result)) return result;
+  result = call.run();
+  context.announced = nullptr;
+  return result;
+}
+
+PyObject* call_native(Context& context, const Call& call) {
+  PyObject* result = nullptr;
+  const int status =
+      context.observer->before_native_call(call.callable, call.arguments, call.count, call.names, &result);
+  if (status != 0) return status > 0 ? result : nullptr;
+  result = call.run();
+  if (result == nullptr) return nullptr;
+  return context.observer->after_native_call(call.callable, call.arguments, call.count, call.names, result);
+}
+
+/// Whether a call of this class runs Python code that the interpreter sees, or nothing that looks at arguments.
+bool constructs_by_python(PyTypeObject* type, const Call& call) {
+  static PyObject* new_name = PyUnicode_InternFromString("__new__");
+  static PyObject* init_name = PyUnicode_InternFromString("__init__");
+  static PyObject* call_name = PyUnicode_InternFromString("__call__");
+  if (has_python_method(Py_TYPE(type), call_name)) return true;
+  if (!is_python_class(type)) return false;
+  PyObject* make = _PyType_Lookup(type, new_name);
+  return call.total() == 0 || has_python_method(type, init_name) ||
+         (make != nullptr && Py_TYPE(make) == &PyStaticMethod_Type);
+}
+
+PyObject* call_observed(Context& context, const Call& call) {
+  static PyObject* call_name = PyUnicode_InternFromString("__call__");
+  PyObject* callable = call.callable;
+  if (PyFunction_Check(callable)) return call_function(context, call);
+  if (Py_TYPE(callable) == &PyMethod_Type)
+    return call_with_self(context, call, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable));
+  PyObject* self = nullptr;
+  const IntrinsicRow* row = call.names == nullptr ? find_intrinsic(callable, &self) : nullptr;
+  if (row != nullptr) {
+    const std::size_t count = call.count + (self != nullptr ? 1 : 0);
+    if (count >= row->least && count <= row->most) {
+      PyObject* arguments[4] = {self};
+      std::copy_n(call.arguments, call.count, arguments + (self != nullptr ? 1 : 0));
+      return row->function({context, arguments, count, callable, self != nullptr});
+    }
+  }
+  if (PyType_Check(callable)) {
+    if (callable == reinterpret_cast<PyObject*>(&PySuper_Type) ||
+        constructs_by_python(reinterpret_cast<PyTypeObject*>(callable), call))
+      return call.run();
+    return call_native(context, call);
+  }
+  PyObject* method = _PyType_Lookup(Py_TYPE(callable), call_name);
+  if (method != nullptr && PyFunction_Check(method)) {
+    const Ref owned = Ref::borrow(method);
+    return call_with_self(context, call, method, callable);
+  }
+  return call_native(context, call);
+}
+
+}  // namespace
+
+bool observed_enter(Context& context, PyObject* function, PyObject** arguments, std::size_t count, PyObject* names,
+                    PyObject** result) {
+  const int status = context.observer->before_python_call(function, arguments, count, names, result);
+  if (status != 0) {
+    if (status < 0) *result = nullptr;
+    return true;
+  }
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  if (context.observer->treatment(code) == Treatment::kNative) {
+    const NativeScope native;
+    *result = PyObject_Vectorcall(function, arguments, count, names);
+    return true;
+  }
+  context.announced = function;
+  return false;
+}
+
+PyObject* observed_call(Context& context, PyObject* callable, PyObject** arguments, std::size_t count,
+                        PyObject* names) {
+  return call_observed(context, {callable, arguments, count, names});
+}
+
+PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* arguments, PyObject* keywords) {
+  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(arguments));
+  PyObject** items = reinterpret_cast<PyTupleObject*>(arguments)->ob_item;
+  if (keywords == nullptr || PyDict_GET_SIZE(keywords) == 0)
+    return call_observed(context, {callable, items, count, nullptr});
+  std::vector<PyObject*> values(items, items + count);
+  const Ref names(PyList_New(0));
+  if (!names) return nullptr;
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(keywords, &position, &key, &value) != 0;) {
+    if (!PyUnicode_Check(key)) {
+      PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+      return nullptr;
+    }
+    if (PyList_Append(names.get(), key) < 0) return nullptr;
+    values.push_back(value);
+  }
+  const Ref tuple(PyList_AsTuple(names.get()));
+  return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;
+}
+
+}  // namespace thunder::interpreter

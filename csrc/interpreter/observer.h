@@ -1,0 +1,87 @@
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace thunder::interpreter {
+
+/// Where CPython's lookup of `owner.name` found the value.
+enum class AttributeSource : std::uint8_t {
+  kInstance,    ///< the instance `__dict__`
+  kType,        ///< the type's MRO: a plain value, a function (bound or not), a class or static method
+  kDescriptor,  ///< a C data descriptor of the type (slot, member, getset): storage outside any dict
+  kModule,      ///< a module's `__dict__`
+  kTypeObject,  ///< `owner` is itself a type, found in its own MRO
+  kComputed,    ///< Python code or an unknown `tp_getattro` computed it; its own reads were observed, if interpreted
+};
+
+/// What a read looked at, other than one attribute or item.
+enum class Aspect : std::uint8_t {
+  kType,      ///< `type(x)`, `isinstance`
+  kLength,    ///< `len(x)`
+  kTruth,     ///< `bool(x)`, a branch
+  kKeys,      ///< ordered keys of a dict, members of a set; `key in x`
+  kContents,  ///< everything inside: iteration, comparison, an opaque C function
+};
+
+enum class WriteKind : std::uint8_t {
+  kAttribute,  ///< `owner.key = …` or `del owner.key`
+  kItem,       ///< `owner[key] = …` or `del owner[key]`
+  kGlobal,     ///< `owner` is a frame's globals dict
+  kCell,       ///< `owner` is a cell
+  kContents,   ///< anything inside `owner` may change (an opaque C method such as `list.append`)
+};
+
+/// How a Python function is to be executed.
+enum class Treatment : std::uint8_t {
+  kInterpret,
+  kNative,  ///< CPython executes it, and everything that it calls
+};
+
+/// Sees what an interpreted program reads, writes and calls. Nothing here knows torch. One observer belongs to one
+/// interpretation, on one thread, under the GIL. Without an observer the interpreter makes none of these calls.
+///
+/// Convention of the `PyObject*` functions that take `value`: they steal `value` and return a new reference to what the
+/// program shall see instead (usually the same object), or null with a Python exception set. Functions that return
+/// `bool` return false with a Python exception set on failure. Everything else is borrowed.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  // --- reads: called after the value was found, before the program sees it
+  virtual PyObject* read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) = 0;
+  /// `owner.name` was looked up and is absent (AttributeError follows, or a default is used).
+  virtual bool read_missing_attribute(PyObject* owner, PyObject* name) = 0;
+  virtual PyObject* read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) = 0;
+  /// `cell` is the closure cell object; `function` may be null when not known.
+  virtual PyObject* read_cell(PyObject* cell, PyObject* value) = 0;
+  /// `owner[key]` on any object whose `__getitem__` is C code (list, tuple, dict, …).
+  virtual PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) = 0;
+  /// A value that an iterator made in C gave (`next`, FOR_ITER, unpacking, a C function's result).
+  virtual PyObject* receive(PyObject* value) = 0;
+  /// The program depends on an aspect of `owner`.
+  virtual bool examine(PyObject* owner, Aspect aspect) = 0;
+
+  // --- writes: called before they happen
+  virtual bool before_write(PyObject* owner, WriteKind kind, PyObject* key) = 0;
+
+  // --- calls
+  /// Before a call of anything that is not a Python function or class implemented in Python. Returns 0 to go on with
+  /// the call as it stands; 1 with `*result` set to a new reference in place of the call; -1 with an exception set.
+  /// `arguments` follow the vectorcall convention: `count` positional ones, then one for each name in `names`
+  /// (a tuple or null). For bound C methods `callable` is the method or builtin object with its `__self__`.
+  virtual int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                                 PyObject** result) = 0;
+  /// After it succeeded.
+  virtual PyObject* after_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count,
+                                      PyObject* names, PyObject* value) = 0;
+  /// Before an interpreted call of a Python function object: the observer may supply the result instead (as above).
+  /// Called also for functions reached from C callbacks; then `function` may be null and nothing can be replaced.
+  virtual int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
+                                 PyObject** result) = 0;
+  virtual Treatment treatment(PyCodeObject* code) = 0;
+};
+
+}  // namespace thunder::interpreter

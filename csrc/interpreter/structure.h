@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "interpreter/python_ref.h"
+
+namespace thunder::interpreter {
+
+enum class PartKind : std::uint8_t {
+  kConstant,  ///< `object`
+  kOutput,    ///< tensor output `index` of the computation
+  kInput,     ///< the tensor that the caller passed as input `index`
+  kExternal,  ///< object `index` of those that the guards loaded
+  kTuple,     ///< `children`; `object` is the type (a named tuple's, or torch.Size)
+  kList,
+  kDict,      ///< `children` are keys and values in turn
+  kSet,
+  kFrozenSet,
+  kSlice,
+  kMethod,    ///< function and self
+  kInstance,  ///< of the class `object`; see StructurePart
+};
+
+/// How one object is built. Parts name each other by index; the same part is built once for each call.
+struct StructurePart {
+  PartKind kind = PartKind::kConstant;
+  std::uint32_t index = 0;
+  py::Ref object;
+  std::vector<std::uint32_t> children;
+  /// Of an instance: `children` are items of its base container, if it has one, then values of `attributes`, then
+  /// values of `slots`.
+  PartKind base = PartKind::kConstant;
+  std::vector<py::Ref> attributes;
+  std::vector<py::Ref> slots;
+};
+
+enum class EffectKind : std::uint8_t {
+  kSetItem,        ///< of a dict
+  kDeleteItem,     ///< of a dict
+  kReplaceDict,    ///< all items
+  kSetListItem,    ///< `index`
+  kExtendList,
+  kReplaceList,
+  kReplaceSet,
+  kSetCell,
+  kSetSlot,
+  kDeleteSlot,
+};
+
+/// A write to an external object, as every call does it after the computation.
+struct Effect {
+  EffectKind kind;
+  std::uint32_t owner;  ///< part
+  py::Ref key;
+  Py_ssize_t index = 0;
+  std::uint32_t value = 0;  ///< part
+};
+
+/// What structures are filled with. All borrowed.
+struct StructureInputs {
+  PyObject* const* outputs = nullptr;
+  PyObject* const* inputs = nullptr;
+  PyObject* const* externals = nullptr;
+};
+
+/// Builds what a call returns and performs its writes, from a template. No user code runs.
+class Structure {
+ public:
+  /// A new reference to the result after all effects, or null with a Python exception set.
+  PyObject* build(const StructureInputs& inputs) const;
+
+  [[nodiscard]] const std::vector<StructurePart>& parts() const { return parts_; }
+  [[nodiscard]] const std::vector<Effect>& effects() const { return effects_; }
+  [[nodiscard]] std::uint32_t result() const { return result_; }
+  /// Registers of the guard program that `StructureInputs::externals` come from.
+  [[nodiscard]] const std::vector<std::uint32_t>& externals() const { return externals_; }
+  int visit(visitproc visitor, void* argument) const;
+
+ private:
+  friend class StructureBuilder;
+  std::vector<StructurePart> parts_;
+  std::vector<Effect> effects_;
+  std::vector<std::uint32_t> externals_;
+  std::uint32_t result_ = 0;
+};
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+namespace thunder::interpreter {
+
+/// How a constant that the program read is guarded.
+enum class ConstantKind {
+  kUnknown,   ///< not a constant: an object with an identity and parts
+  kIdentity,  ///< `is`
+  kEquality,  ///< same type and `==`
+};
+
+/// The only door through which torch enters the interpreter layer. Functions that return `PyObject*` return a new
+/// reference, or null with an exception set; arguments are borrowed.
+class TensorHooks {
+ public:
+  virtual ~TensorHooks() = default;
+  /// A tensor that lives outside of the trace.
+  [[nodiscard]] virtual bool is_real_tensor(PyObject* object) const = 0;
+  /// A tensor of the trace.
+  [[nodiscard]] virtual bool is_traced(PyObject* object) const = 0;
+  /// The traced stand-in for a real tensor, seen first at `path` (an expression a person would write); becomes an input
+  /// of the computation. The same tensor gives the same stand-in.
+  virtual PyObject* lift(PyObject* real_tensor, const std::string& path) = 0;
+  /// The real tensor behind a stand-in that is an input, or null without an exception when `traced` was computed.
+  virtual PyObject* original(PyObject* traced) const = 0;
+  /// Position of a lifted tensor among the computation's inputs.
+  [[nodiscard]] virtual std::size_t input_index(PyObject* real_tensor) const = 0;
+  /// Constants that torch brings: dtypes, devices, sizes, generators, …
+  [[nodiscard]] virtual ConstantKind classify(PyObject* object) const = 0;
+};
+
+}  // namespace thunder::interpreter

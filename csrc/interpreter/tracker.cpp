@@ -1,0 +1,312 @@
+#include "interpreter/tracker.h"
+
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "interpreter/provenance_constant.h"
+
+namespace thunder::interpreter {
+namespace {
+
+bool is_slot(py::Borrowed name, const char* spelling) { return PyUnicode_CompareWithASCIIString(name, spelling) == 0; }
+
+constexpr unsigned long kNeverTensor = Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS |
+                                       Py_TPFLAGS_BYTES_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS |
+                                       Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_BASE_EXC_SUBCLASS |
+                                       Py_TPFLAGS_TYPE_SUBCLASS;
+
+bool is_immutable_type(PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0;
+}
+
+}  // namespace
+
+Tracker::Tracker(TensorHooks& hooks, TrackerOptions options) : hooks_(hooks), options_(std::move(options)) {}
+
+bool Tracker::is_real_tensor(py::Borrowed value) const {
+  PyTypeObject* type = Py_TYPE(value);
+  if ((type->tp_flags & kNeverTensor) != 0 || value == Py_None || type == &PyFloat_Type || type == &PyFunction_Type) {
+    return false;
+  }
+  return hooks_.is_real_tensor(value);
+}
+
+PyObject* Tracker::lift(Node& node) {
+  if (!node.stand_in) node.stand_in = py::Ref::steal(hooks_.lift(node.object.get(), expression(node)));
+  return Py_XNewRef(node.stand_in.get());
+}
+
+PyObject* Tracker::present(PyObject* value) {
+  if (!is_real_tensor(value)) return value;
+  const py::Ref real = py::Ref::steal(value);
+  return lift(provenance_.constant(value, "<constant tensor>"));
+}
+
+PyObject* Tracker::admit_argument(Py_ssize_t index, const std::string& name, py::Borrowed value) {
+  record(provenance_.call(), Accessor::kArgument, nullptr, index, value);
+  if (Node* node = provenance_.find(value); node != nullptr && node->name.empty()) node->name = name;
+  return present(Py_NewRef(value));
+}
+
+PyObject* Tracker::admit_keyword(py::Borrowed name, py::Borrowed value) {
+  record(provenance_.call(), Accessor::kKeyword, name, 0, value);
+  return present(Py_NewRef(value));
+}
+
+Node& Tracker::admit_constant(py::Borrowed object, const std::string& name) {
+  Node& node = provenance_.constant(object, name);
+  enter_hidden_parts(node);
+  return node;
+}
+
+Read Tracker::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+  Read read{accessor, Expectation::kAbsent, py::Ref::share(key), index, py::Ref::share(value)};
+  if (value == nullptr) return read;
+  const ConstantKind kind = accessor == Accessor::kTypeAttribute ? ConstantKind::kIdentity : classify(value, hooks_);
+  if (kind == ConstantKind::kEquality) {
+    read.expectation = Expectation::kEquality;
+    return read;
+  }
+  Node* known = provenance_.find(value);
+  if (kind == ConstantKind::kIdentity || (known != nullptr && known->is_constant())) {
+    read.expectation = Expectation::kIdentity;
+    if (known == nullptr && value != Py_None && !PyBool_Check(value)) {
+      Node& node = provenance_.constant(value);
+      node.name = expression(owner, read);
+      enter_hidden_parts(node);
+    }
+    return read;
+  }
+  if (known != nullptr) {
+    read.expectation = Expectation::kSame;
+    read.part = known;
+    return read;
+  }
+  read.expectation = Expectation::kObject;
+  read.part = &provenance_.add(value, &owner, accessor, key, index);
+  enter_hidden_parts(*read.part);
+  return read;
+}
+
+void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+  if (provenance_.find_read(owner, accessor, key, index) != nullptr) return;
+  if (value != nullptr && hooks_.is_traced(value)) return;
+  Read read = classify_read(owner, accessor, key, index, value);
+  if (options_.locate) read.location = options_.locate();
+  provenance_.add_read(owner, std::move(read));
+}
+
+void Tracker::record_fact(Node& owner, Accessor accessor, py::Ref value) {
+  if (provenance_.find_read(owner, accessor, nullptr, 0) != nullptr) return;
+  Read read{accessor, Expectation::kEquality, nullptr, 0, std::move(value)};
+  if (options_.locate) read.location = options_.locate();
+  provenance_.add_read(owner, std::move(read));
+}
+
+void Tracker::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value) {
+  if (const Record* written = journal_.find(dict.object.get())) {
+    // What the program put there is not from outside.
+    if (PyDict_GetItemWithError(written->before.get(), key) != value) return;
+  }
+  record(dict, Accessor::kDictItem, key, 0, value);
+}
+
+void Tracker::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
+  if (is_immutable_type(type)) return;
+  Node& node = provenance_.constant(reinterpret_cast<PyObject*>(type));
+  if (provenance_.find_read(node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
+  record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
+}
+
+void Tracker::record_super_attribute(py::Borrowed super, py::Borrowed name) {
+  const py::Ref first = py::Ref::steal(PyObject_GetAttrString(super, "__thisclass__"));
+  const py::Ref last = py::Ref::steal(PyObject_GetAttrString(super, "__self_class__"));
+  PyErr_Clear();
+  if (!first || !last || !PyType_Check(last.get())) return;
+  PyObject* order = reinterpret_cast<PyTypeObject*>(last.get())->tp_mro;
+  bool behind = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(order, i);
+    if (behind && PyDict_Contains(reinterpret_cast<PyTypeObject*>(base)->tp_dict, name) == 1) {
+      return record_type_attribute(reinterpret_cast<PyTypeObject*>(base), name);
+    }
+    if (base == first.get()) behind = true;
+  }
+}
+
+Node* Tracker::instance_dict_node(Node& owner) {
+  if (owner.instance_dict != nullptr) return owner.instance_dict;
+  const py::Ref dict = instance_dict(owner.object.get());
+  if (!dict) return nullptr;
+  Node* node = provenance_.find(dict.get());
+  if (node == nullptr) node = &provenance_.add(dict.get(), &owner, Accessor::kInstanceDict, nullptr, 0);
+  owner.instance_dict = node;
+  return node;
+}
+
+void Tracker::record_absent_from_instance(py::Borrowed owner, py::Borrowed name) {
+  Node* node = provenance_.find(owner);
+  if (node == nullptr || PyType_Check(owner)) return;
+  if (Node* dict = instance_dict_node(*node)) record_dict_item(*dict, name, nullptr);
+}
+
+void Tracker::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value) {
+  Node* node = provenance_.find(owner);
+  if (node == nullptr || PyType_Check(owner) || is_slot(name, "__class__")) return;
+  if (is_slot(name, "__dict__")) {
+    instance_dict_node(*node);
+    return;
+  }
+  if (const Record* written = journal_.find_slot(owner, name); written != nullptr && written->before.get() != value) {
+    return;
+  }
+  record(*node, Accessor::kDescriptor, name, 0, value);
+}
+
+PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
+  switch (source) {
+    case AttributeSource::kModule:
+    case AttributeSource::kInstance: {
+      Node* node = PyModule_Check(owner) ? &provenance_.constant(owner) : provenance_.find(owner);
+      if (node == nullptr) break;
+      if (source == AttributeSource::kInstance) record_type_attribute(Py_TYPE(owner), name);
+      if (Node* dict = instance_dict_node(*node)) record_dict_item(*dict, name, value);
+      break;
+    }
+    case AttributeSource::kType:
+      record_type_attribute(Py_TYPE(owner), name);
+      record_absent_from_instance(owner, name);
+      break;
+    case AttributeSource::kTypeObject:
+      record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
+      break;
+    case AttributeSource::kDescriptor:
+      record_descriptor(owner, name, value);
+      break;
+    case AttributeSource::kComputed:
+      if (PyObject_TypeCheck(owner, &PySuper_Type)) {
+        record_super_attribute(owner, name);
+      } else {
+        return read_missing_attribute(owner, name) ? present(value) : nullptr;
+      }
+      break;
+  }
+  return present(value);
+}
+
+bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
+  if (PyType_Check(owner)) {
+    record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
+    return true;
+  }
+  record_type_attribute(Py_TYPE(owner), name);
+  PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
+  if (descriptor == nullptr || Py_TYPE(descriptor)->tp_descr_set == nullptr) record_absent_from_instance(owner, name);
+  return true;
+}
+
+PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) {
+  Node& dict = provenance_.constant(globals);
+  if (from_builtins) {
+    record_dict_item(dict, name, nullptr);
+    record_dict_item(provenance_.constant(PyEval_GetBuiltins()), name, value);
+  } else {
+    record_dict_item(dict, name, value);
+  }
+  return present(value);
+}
+
+PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
+  Node* node = provenance_.find(cell);
+  if (node == nullptr) return present(value);
+  const Record* written = journal_.find(cell);
+  if (written == nullptr || written->before.get() == value) record(*node, Accessor::kCell, nullptr, 0, value);
+  return present(value);
+}
+
+PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
+  Node* node = provenance_.find(owner);
+  if (node == nullptr) return present(value);
+  if (PyDict_Check(owner)) {
+    record_dict_item(*node, key, value);
+    return present(value);
+  }
+  const bool is_sequence = PyList_Check(owner) || PyTuple_Check(owner);
+  if (!is_sequence || !PyLong_Check(key) || journal_.find(owner) != nullptr) {
+    return examine(owner, Aspect::kContents) ? present(value) : (Py_DECREF(value), nullptr);
+  }
+  Py_ssize_t index = PyLong_AsSsize_t(key);
+  if (index < 0) {
+    record_fact(*node, Accessor::kLength, py::Ref::steal(PyLong_FromSsize_t(Py_SIZE(owner))));
+    index += Py_SIZE(owner);
+  }
+  record(*node, Accessor::kItem, nullptr, index, value);
+  return present(value);
+}
+
+PyObject* Tracker::receive(PyObject* value) { return present(value); }
+
+Treatment Tracker::treatment(PyCodeObject* code) {
+  if (options_.paused && options_.paused()) return Treatment::kNative;
+  const auto [place, is_new] = treatments_.try_emplace(code, Treatment::kInterpret);
+  if (is_new && options_.treatment) place->second = options_.treatment(code);
+  return place->second;
+}
+
+void Tracker::enter_function(py::Borrowed function) {
+  auto* object = reinterpret_cast<PyFunctionObject*>(function);
+  const auto* code = reinterpret_cast<PyCodeObject*>(object->func_code);
+  if (object->func_closure != nullptr) {
+    const py::Ref names = py::Ref::steal(PyCode_GetFreevars(const_cast<PyCodeObject*>(code)));
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(object->func_closure); ++i) {
+      const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names.get(), i));
+      provenance_.constant(PyTuple_GET_ITEM(object->func_closure, i), name == nullptr ? "" : name);
+    }
+  }
+  const auto enter = [this](PyObject* value) {
+    if (classify(value, hooks_) != ConstantKind::kEquality && value != Py_None) admit_constant(value, describe(value));
+  };
+  PyObject* defaults = object->func_defaults;
+  for (Py_ssize_t i = 0; defaults != nullptr && i < PyTuple_GET_SIZE(defaults); ++i) enter(PyTuple_GET_ITEM(defaults, i));
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (object->func_kwdefaults != nullptr && PyDict_Next(object->func_kwdefaults, &position, &key, &value)) enter(value);
+}
+
+void Tracker::enter_hidden_parts(Node& node) {
+  PyObject* object = node.object.get();
+  static PyObject* const function_name = PyUnicode_InternFromString("__func__");
+  static PyObject* const self_name = PyUnicode_InternFromString("__self__");
+  static PyObject* const getter_name = PyUnicode_InternFromString("fget");
+  static PyObject* const setter_name = PyUnicode_InternFromString("fset");
+  static PyObject* const func_name = PyUnicode_InternFromString("func");
+  static PyObject* const arguments_name = PyUnicode_InternFromString("args");
+  static PyObject* const keywords_name = PyUnicode_InternFromString("keywords");
+  const auto enter = [&](std::initializer_list<PyObject*> names) {
+    for (PyObject* name : names) {
+      const py::Ref part = py::Ref::steal(PyObject_GenericGetAttr(object, name));
+      if (!part) {
+        PyErr_Clear();
+      } else if (node.is_constant()) {
+        if (part.get() != Py_None && provenance_.find(part.get()) == nullptr) admit_constant(part.get(), node.name);
+      } else {
+        record(node, Accessor::kDescriptor, name, 0, part.get());
+      }
+    }
+  };
+  if (PyFunction_Check(object)) return enter_function(object);
+  if (PyMethod_Check(object)) return enter({function_name, self_name});
+  if (Py_TYPE(object) == &PyProperty_Type) return enter({getter_name, setter_name});
+  if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({function_name});
+  if (std::string_view(Py_TYPE(object)->tp_name) == "functools.partial") {
+    enter({func_name, arguments_name, keywords_name});
+    for (PyObject* name : {arguments_name, keywords_name}) {
+      const py::Ref part = py::Ref::steal(PyObject_GenericGetAttr(object, name));
+      if (part) read_deeply(part.get(), 0);
+    }
+    PyErr_Clear();
+  }
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,114 @@
+#include "interpreter/tracker.h"
+
+namespace thunder::interpreter {
+namespace {
+
+constexpr int kDeepest = 6;
+
+bool is_container(py::Borrowed value) {
+  constexpr unsigned long kFlags = Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS;
+  return (Py_TYPE(value)->tp_flags & kFlags) != 0 || PyAnySet_Check(value);
+}
+
+/// Calls `visit(item)` for the items of a list or tuple, or the values of a dict.
+template <typename Visit>
+void for_each_item(py::Borrowed container, Visit&& visit) {
+  if (PyDict_Check(container)) {
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(container, &position, &key, &value)) visit(value);
+  } else if (PyList_Check(container) || PyTuple_Check(container)) {
+    PyObject** items = PySequence_Fast_ITEMS(container);
+    for (Py_ssize_t i = 0; i < Py_SIZE(container); ++i) visit(items[i]);
+  }
+}
+
+}  // namespace
+
+void Tracker::read_contents(Node& node, py::Borrowed contents) {
+  PyObject* object = node.object.get();
+  if (PyDict_Check(object)) {
+    record_fact(node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(contents)));
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(contents, &position, &key, &value)) record(node, Accessor::kDictItem, key, 0, value);
+  } else if (PyList_Check(object) || PyTuple_Check(object)) {
+    record_fact(node, Accessor::kLength, py::Ref::steal(PyLong_FromSsize_t(Py_SIZE(contents))));
+    for (Py_ssize_t i = 0; i < Py_SIZE(contents); ++i) {
+      record(node, Accessor::kItem, nullptr, i, PySequence_Fast_GET_ITEM(contents, i));
+    }
+  } else if (PyAnySet_Check(object)) {
+    record_fact(node, Accessor::kMembers, py::Ref::steal(PyFrozenSet_New(contents)));
+  }
+}
+
+bool Tracker::read_original_contents(Node& node) {
+  const Record* written = journal_.find(node.object.get());
+  read_contents(node, written == nullptr ? node.object.get() : written->before.get());
+  return PyErr_Occurred() == nullptr;
+}
+
+bool Tracker::examine(PyObject* owner, Aspect aspect) {
+  Node* node = provenance_.find(owner);
+  if (node == nullptr) return true;
+  const bool is_sized = is_container(owner);
+  if (!is_sized) return true;
+  if (aspect != Aspect::kType && journal_.find(owner) != nullptr) {
+    // Guards speak about the state before the call: what the program sees now follows from all of it.
+    return read_original_contents(*node);
+  }
+  switch (aspect) {
+    case Aspect::kType:
+      break;
+    case Aspect::kLength:
+      record_fact(*node, Accessor::kLength, py::Ref::steal(PyLong_FromSsize_t(PyObject_Size(owner))));
+      break;
+    case Aspect::kTruth:
+      record_fact(*node, Accessor::kTruth, py::Ref::share(PyObject_Size(owner) != 0 ? Py_True : Py_False));
+      break;
+    case Aspect::kKeys:
+      if (!PyDict_Check(owner)) return read_original_contents(*node);
+      record_fact(*node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(owner)));
+      break;
+    case Aspect::kContents:
+      return read_original_contents(*node);
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+bool Tracker::read_deeply(py::Borrowed value, int depth) {
+  if (is_real_tensor(value)) return true;
+  if (depth > kDeepest || !is_container(value)) return false;
+  if (Node* node = provenance_.find(value); node != nullptr && !node->deeply_read) {
+    node->deeply_read = true;
+    read_original_contents(*node);
+  }
+  bool found = false;
+  for_each_item(value, [&](PyObject* item) { found |= read_deeply(item, depth + 1); });
+  return found;
+}
+
+py::Ref Tracker::substitute(py::Borrowed value, int depth) {
+  if (is_real_tensor(value)) return py::Ref::steal(present(Py_NewRef(value)));
+  if (depth > kDeepest || !is_container(value) || !read_deeply(value, depth)) return py::Ref::share(value);
+  if (PyDict_Check(value)) {
+    py::Ref copy = py::Ref::steal(PyDict_Copy(value));
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    while (copy && PyDict_Next(value, &position, &key, &item)) {
+      const py::Ref replaced = substitute(item, depth + 1);
+      if (!replaced || PyDict_SetItem(copy.get(), key, replaced.get()) < 0) return nullptr;
+    }
+    return copy;
+  }
+  py::Ref items = py::Ref::steal(PyList_New(0));
+  bool failed = !items;
+  for_each_item(value, [&](PyObject* item) {
+    const py::Ref replaced = failed ? py::Ref() : substitute(item, depth + 1);
+    failed = failed || !replaced || PyList_Append(items.get(), replaced.get()) < 0;
+  });
+  if (failed) return nullptr;
+  return PyTuple_Check(value) ? py::Ref::steal(PyList_AsTuple(items.get())) : items;
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,142 @@
+#include "ir/printer.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "ir/last_uses.h"
+#include "ir/python_text.h"
+#include "ir/statement_writer.h"
+
+namespace thunder::ir {
+namespace {
+
+/// `model.py` of a path, with the folder it lies in.
+std::string_view last_two_components(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos || slash == 0) return path;
+  const std::size_t before = path.rfind('/', slash - 1);
+  return before == std::string_view::npos ? path : path.substr(before + 1);
+}
+
+class ProgramPrinter {
+ public:
+  ProgramPrinter(const Trace& trace, const PrintOptions& options) : trace_(trace), options_(options), writer_(trace) {}
+
+  [[nodiscard]] std::string print() {
+    write_body();
+    const std::string body = writer_.take_text();
+    write_header();
+    return writer_.take_text() + body;
+  }
+
+ private:
+  void write_header();
+  void write_body();
+  void write_location(const SourceLocation& location);
+  void write_nested(const BoundSymbol& symbol, std::size_t depth);
+  void write_deletions(std::span<const ValueId> values);
+
+  const Trace& trace_;
+  const PrintOptions& options_;
+  StatementWriter writer_;
+  SourceLocation printed_location_;
+};
+
+// Torch operators run without autograd: a trace holds its backward explicitly. A prologue checks the mode it finds.
+void ProgramPrinter::write_header() {
+  std::string header = "# ";
+  python::append_comment_text(header, trace_.name());
+  for (std::size_t i = 0; i < trace_.history().size(); ++i) {
+    header += i == 0 ? ": " : "; ";
+    python::append_comment_text(header, trace_.history()[i]);
+  }
+  header += "\nimport torch\n";
+  if (writer_.calls_primitives()) header += "from thunder import prims\n";
+  const std::vector<bool>& used = writer_.object_is_used();
+  if (std::ranges::find(used, true) != used.end()) header += '\n';
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    header += "# object" + std::to_string(i) + ": ";
+    python::append_comment_text(header, trace_.context()->objects[i].description);
+    header += '\n';
+  }
+  header += writer_.calls_torch() ? "\n@torch.no_grad()\ndef " : "\ndef ";
+  writer_.write_text(header);
+  writer_.write_text(python::make_identifier(trace_.name()));
+  writer_.write_text("(");
+  for (std::size_t i = 0; i < trace_.inputs.size(); ++i) {
+    if (i > 0) writer_.write_text(", ");
+    writer_.write_value(trace_.inputs[i]);
+  }
+  writer_.write_text("):\n");
+  for (const ValueId input : trace_.inputs) {
+    writer_.write_text("  # ");
+    writer_.write_type(input);
+    writer_.write_text("\n");
+  }
+}
+
+void ProgramPrinter::write_location(const SourceLocation& location) {
+  if (!options_.locations || location.file == nullptr || location == printed_location_) return;
+  printed_location_ = location;
+  std::string text = "  # ";
+  python::append_comment_text(text, last_two_components(*location.file));
+  text += ':';
+  python::append_literal(text, std::int64_t{location.line});
+  text += '\n';
+  writer_.write_text(text);
+}
+
+void ProgramPrinter::write_nested(const BoundSymbol& symbol, std::size_t depth) {
+  for (const BoundSymbol& nested : symbol.nested) {
+    writer_.write_text(std::string(2 * depth, ' '));
+    writer_.write_text("# ");
+    writer_.write_statement(nested);
+    writer_.write_remarks(nested);
+    writer_.write_text("\n");
+    write_nested(nested, depth + 1);
+  }
+}
+
+void ProgramPrinter::write_deletions(std::span<const ValueId> values) {
+  std::string_view separator = "  del ";
+  for (const ValueId id : values) {
+    writer_.write_text(separator);
+    separator = ", ";
+    writer_.write_value(id);
+  }
+  if (!values.empty()) writer_.write_text("\n");
+}
+
+void ProgramPrinter::write_body() {
+  const LastUses last_uses(trace_);
+  bool returned = false;
+  for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
+    const BoundSymbol& symbol = trace_.symbols[i];
+    write_location(symbol.location);
+    writer_.write_text("  ");
+    writer_.write_statement(symbol);
+    writer_.write_remarks(symbol);
+    writer_.write_text("\n");
+    if (options_.nested) write_nested(symbol, 2);
+    returned = returned || symbol.op->style == CallStyle::kReturn;
+    if (options_.deletions && !returned) write_deletions(last_uses.after(i));
+  }
+  if (returned) return;
+  writer_.write_text("  return ");
+  writer_.write_tuple(trace_.outputs);
+  writer_.write_text("\n");
+}
+
+}  // namespace
+
+std::string print(const Trace& trace, const PrintOptions& options) { return ProgramPrinter(trace, options).print(); }
+
+std::string print(const BoundSymbol& symbol, const Trace& trace) {
+  StatementWriter writer(trace);
+  writer.write_statement(symbol);
+  writer.write_remarks(symbol);
+  return writer.take_text();
+}
+
+}  // namespace thunder::ir

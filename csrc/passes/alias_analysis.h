@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::passes {
+
+/// Calls `visit(ValueId)` for every value that the symbol may write to. An operator that writes or has an effect, and
+/// whose schema names no target (`batch_norm` and its running statistics), may write to all its arguments. A primitive
+/// changes Python's state, not tensors, unless it `mutates`.
+template <typename Visitor>
+void for_each_written(const ir::BoundSymbol& symbol, Visitor&& visit) {
+  const bool has_effect = symbol.op->effect && symbol.op->style == ir::CallStyle::kTorchOperator;
+  if (!symbol.op->mutates && !has_effect) return;
+  bool names_target = false;
+  for (const ir::SchemaValue& parameter : symbol.op->parameters) names_target = names_target || parameter.mutated;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    if (!names_target || (i < symbol.op->parameters.size() && symbol.op->parameters[i].mutated)) {
+      ir::for_each_value(symbol.arguments[i], visit);
+    }
+  }
+}
+
+/// Which values may share memory, anywhere in the trace: sets joined through views and in-place operators. Inputs are
+/// sets of their own although the caller may pass the same memory twice: whoever moves a read across a write must
+/// treat sets that `touch_input` as one.
+class AliasAnalysis {
+ public:
+  explicit AliasAnalysis(const ir::Trace& trace);
+
+  /// The representative of the set; changes when sets are joined.
+  [[nodiscard]] std::uint32_t set_of(ir::ValueId id) const;
+  [[nodiscard]] bool may_alias(ir::ValueId a, ir::ValueId b) const { return set_of(a) == set_of(b); }
+  /// Some symbol writes to the set.
+  [[nodiscard]] bool is_written(ir::ValueId id) const { return facts_[set_of(id)].written; }
+  [[nodiscard]] bool touches_input(ir::ValueId id) const { return facts_[set_of(id)].input; }
+  [[nodiscard]] bool touches_output(ir::ValueId id) const { return facts_[set_of(id)].output; }
+
+  void join(ir::ValueId a, ir::ValueId b);
+
+ private:
+  struct Facts {
+    bool written = false;
+    bool input = false;
+    bool output = false;
+  };
+
+  void join_results(const ir::BoundSymbol& symbol);
+
+  mutable std::vector<std::uint32_t> parents_;
+  std::vector<Facts> facts_;
+};
+
+}  // namespace thunder::passes

@@ -1,0 +1,146 @@
+#include "passes/common_subexpression_elimination.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "ir/substitution.h"
+#include "passes/alias_analysis.h"
+
+namespace thunder::passes {
+namespace {
+
+std::size_t hash_expression(const ir::BoundSymbol& symbol) {
+  std::size_t hash = reinterpret_cast<std::uintptr_t>(symbol.op);
+  for (const ir::Argument& argument : symbol.arguments) hash = hash_combine(hash, ir::hash_value(argument));
+  return hash;
+}
+
+std::vector<ir::ValueId> values_in(const ir::ArgumentList& arguments) {
+  std::vector<ir::ValueId> values;
+  for (const ir::Argument& argument : arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId id) { values.push_back(id); });
+  }
+  return values;
+}
+
+class Eliminator {
+ public:
+  explicit Eliminator(const ir::Trace& trace)
+      : trace_(trace),
+        result_(trace.empty_copy(kCommonSubexpressionElimination.name)),
+        aliases_(trace),
+        replaced_(trace.value_count()),
+        last_write_(trace.value_count(), 0),
+        is_output_(trace.value_count(), false) {
+    for (const ir::ValueId id : values_in(trace.outputs)) is_output_[ir::index_of(id)] = true;
+    result_.symbols.reserve(trace.symbols.size());
+    known_.reserve(trace.symbols.size());
+  }
+
+  ir::Trace run() {
+    for (const ir::BoundSymbol& symbol : trace_.symbols) {
+      ir::BoundSymbol& copy = result_.add(symbol);
+      replaced_.apply(copy);
+      note_writes(copy);
+      if (is_candidate(copy) && merge_with_known(copy)) result_.symbols.pop_back();
+    }
+    replaced_.apply(result_.outputs);
+    return std::move(result_);
+  }
+
+ private:
+  using Position = std::uint32_t;  ///< one more than an index in `result_.symbols`; 0: never
+
+  [[nodiscard]] Position here() const { return static_cast<Position>(result_.symbols.size()); }
+
+  void note_writes(const ir::BoundSymbol& symbol) {
+    if (symbol.op->effect) last_effect_ = here();
+    for_each_written(symbol, [this](ir::ValueId id) {
+      last_write_[aliases_.set_of(id)] = here();
+      if (aliases_.touches_input(id)) last_input_write_ = here();
+    });
+  }
+
+  [[nodiscard]] bool is_candidate(const ir::BoundSymbol& symbol) const {
+    const ir::Operator& op = *symbol.op;
+    if (op.random || op.mutates || op.effect) return false;
+    bool gives_value = false;
+    bool is_written = false;
+    for (const ir::Argument& result : symbol.results) {
+      ir::for_each_value(result, [&](ir::ValueId id) {
+        gives_value = true;
+        is_written = is_written || aliases_.is_written(id);
+      });
+    }
+    return gives_value && !is_written;
+  }
+
+  /// When what the symbol reads was last written. A primitive may read Python's state, which effects change.
+  [[nodiscard]] Position last_write_to_arguments(const ir::BoundSymbol& symbol) const {
+    Position last = symbol.op->style == ir::CallStyle::kPrimitive ? last_effect_ : 0;
+    for (const ir::Argument& argument : symbol.arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId id) {
+        last = std::max(last, last_write_[aliases_.set_of(id)]);
+        if (aliases_.touches_input(id)) last = std::max(last, last_input_write_);
+      });
+    }
+    return last;
+  }
+
+  bool merge_with_known(const ir::BoundSymbol& symbol) {
+    const std::size_t hash = hash_expression(symbol);
+    const auto [begin, end] = known_.equal_range(hash);
+    for (auto entry = begin; entry != end; ++entry) {
+      const ir::BoundSymbol& earlier = result_.symbols[entry->second - 1];
+      if (earlier.op != symbol.op || !ir::identical(earlier.arguments, symbol.arguments)) continue;
+      if (entry->second > last_write_to_arguments(symbol) && merge(earlier, symbol)) return true;
+      entry->second = here();
+      return false;
+    }
+    known_.emplace(hash, here());
+    return false;
+  }
+
+  bool merge(const ir::BoundSymbol& earlier, const ir::BoundSymbol& symbol) {
+    const std::vector<ir::ValueId> kept = values_in(earlier.results);
+    const std::vector<ir::ValueId> dropped = values_in(symbol.results);
+    if (kept.size() != dropped.size()) return false;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (!may_be_one(kept[i], dropped[i], symbol.op->view)) return false;
+    }
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      replaced_.set(dropped[i], kept[i]);
+      aliases_.join(kept[i], dropped[i]);
+      is_output_[ir::index_of(kept[i])] = is_output_[ir::index_of(kept[i])] || is_output_[ir::index_of(dropped[i])];
+    }
+    return true;
+  }
+
+  // The types tell apart what was recorded with and without autograd. The caller may write to outputs: they share
+  // memory only if they do so anyway.
+  [[nodiscard]] bool may_be_one(ir::ValueId a, ir::ValueId b, bool view) const {
+    if (!(*trace_.value(a).type == *trace_.value(b).type)) return false;
+    if (view) return !(is_output_[ir::index_of(a)] && is_output_[ir::index_of(b)]);
+    return !(aliases_.touches_output(a) && aliases_.touches_output(b));
+  }
+
+  const ir::Trace& trace_;
+  ir::Trace result_;
+  AliasAnalysis aliases_;
+  ir::Substitution replaced_;
+  std::vector<Position> last_write_;  ///< by alias set
+  Position last_input_write_ = 0;
+  Position last_effect_ = 0;
+  std::vector<bool> is_output_;
+  std::unordered_multimap<std::size_t, Position> known_;
+};
+
+}  // namespace
+
+ir::Trace eliminate_common_subexpressions(const ir::Trace& trace) { return Eliminator(trace).run(); }
+
+}  // namespace thunder::passes

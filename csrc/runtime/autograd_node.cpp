@@ -1,0 +1,251 @@
+#include "runtime/autograd_node.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <mutex>
+#include <utility>
+
+namespace thunder::runtime {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+/// std::shared_ptr up to torch 2.11, c10::intrusive_ptr after.
+using NodePointer = decltype(Edge::function);
+
+template <typename NodeType, typename... Arguments>
+auto make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>) {
+    return std::make_shared<NodeType>(std::forward<Arguments>(arguments)...);
+  } else {
+    return c10::make_intrusive<NodeType>(std::forward<Arguments>(arguments)...);
+  }
+}
+
+constexpr const char* kDoubleBackward =
+    "thunder: the gradients of a compiled function cannot be differentiated again (double backward). Call the function "
+    "without thunder.jit where higher derivatives are needed, or leave out create_graph=True.";
+
+/// Another tensor object over the same memory and version counter, without a gradient history.
+at::Tensor shallow_alias(const at::Tensor& tensor) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+void share_version(const at::Tensor& tensor, const c10::VariableVersion& version) {
+  if (tensor.defined() && version.enabled() && !tensor.is_inference()) {
+    tensor.unsafeGetTensorImpl()->set_version_counter(version);
+  }
+}
+
+at::Tensor with_strides(const at::Tensor& cotangent, at::IntArrayRef strides) {
+  bool equal = cotangent.layout() == at::kStrided && cotangent.dim() == static_cast<std::int64_t>(strides.size());
+  if (!equal) return cotangent;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    equal = equal && (cotangent.size(static_cast<std::int64_t>(i)) == 1 ||
+                      cotangent.stride(static_cast<std::int64_t>(i)) == strides[i]);
+  }
+  if (equal || cotangent.numel() == 0) return cotangent;
+  return at::empty_strided(cotangent.sizes(), strides, cotangent.options()).copy_(cotangent);
+}
+
+/// The one node of a compiled function in PyTorch's graph.
+class CompiledBackward final : public Node {
+ public:
+  CompiledBackward(std::shared_ptr<const DifferentiableProgram> program, torch::autograd::edge_list&& edges)
+      : Node(std::move(edges)), program_(std::move(program)) {}
+
+  [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
+
+  void save(std::vector<SavedVariable> variables, std::vector<c10::IValue> plain) {
+    variables_ = std::move(variables);
+    plain_ = std::move(plain);
+  }
+
+  variable_list apply(variable_list&& cotangents) override {
+    if (std::none_of(cotangents.begin(), cotangents.end(), [](const at::Tensor& t) { return t.defined(); })) {
+      return variable_list(num_outputs());
+    }
+    std::vector<c10::IValue> inputs = saved_values();
+    append_cotangents(cotangents, inputs);
+    std::vector<c10::IValue> results(program_->backward.output_count());
+    program_->backward.run(inputs, results);
+
+    variable_list gradients;
+    gradients.reserve(program_->differentiable_inputs.size());
+    for (const std::uint32_t i : program_->differentiable_inputs) {
+      gradients.push_back(results[i].isNone() ? at::Tensor() : std::move(results[i]).toTensor());
+    }
+    if (at::GradMode::is_enabled()) forbid_double_backward(gradients);
+    return gradients;
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    released_ = true;
+    variables_.clear();
+    plain_.clear();
+  }
+
+ private:
+  /// The inputs of the backward program but the cotangents. Plain values leave the node when nobody asks again, so that
+  /// the program frees each after its last use.
+  std::vector<c10::IValue> saved_values() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
+    const bool keep = torch::autograd::get_current_graph_task_keep_graph();
+    std::vector<c10::IValue> inputs;
+    inputs.reserve(program_->backward.input_count());
+    std::size_t variable = 0;
+    std::size_t plain = 0;
+    for (const SavedValue& saved : program_->saved) {
+      if (saved.kind != SavedValue::Kind::kPlain) {
+        inputs.emplace_back(variables_[variable++].unpack(getptr()));
+      } else if (keep) {
+        inputs.push_back(plain_[plain++]);
+      } else {
+        inputs.push_back(std::move(plain_[plain++]));
+      }
+    }
+    if (!keep) {
+      released_ = true;
+      variables_.clear();
+      plain_.clear();
+    }
+    return inputs;
+  }
+
+  void append_cotangents(variable_list& cotangents, std::vector<c10::IValue>& inputs) const {
+    std::size_t i = 0;
+    for (const auto& output : program_->outputs) {
+      if (!output.takes_cotangent) continue;
+      at::Tensor& cotangent = cotangents[i];
+      const bool defined = cotangent.defined();
+      inputs.emplace_back(
+          with_strides(defined ? std::move(cotangent) : input_metadata(i).zeros_like(), output.cotangent_strides));
+      ++i;
+    }
+  }
+
+  /// Whoever only asked for create_graph keeps going; an error comes when the gradients are differentiated.
+  void forbid_double_backward(variable_list& gradients) const {
+    const auto error = make_node<torch::autograd::Error>(kDoubleBackward, torch::autograd::edge_list(next_edges()));
+    for (at::Tensor& gradient : gradients) {
+      if (!gradient.defined()) continue;
+      gradient = shallow_alias(gradient);
+      torch::autograd::set_history(gradient, error);
+    }
+  }
+
+  std::shared_ptr<const DifferentiableProgram> program_;
+  std::vector<SavedVariable> variables_;
+  std::vector<c10::IValue> plain_;
+  bool released_ = false;
+};
+
+/// One call of a differentiable program, in the order of its methods.
+class ForwardRun {
+ public:
+  ForwardRun(const std::shared_ptr<const DifferentiableProgram>& program, std::vector<at::Tensor>&& inputs)
+      : program_(*program) {
+    torch::autograd::edge_list edges;
+    edges.reserve(program_.differentiable_inputs.size());
+    for (const std::uint32_t i : program_.differentiable_inputs) {
+      edges.push_back(torch::autograd::impl::gradient_edge(inputs[i]));
+    }
+    node_ = make_node<CompiledBackward>(program, std::move(edges));
+    for (const auto& output : program_.outputs) input_versions_.push_back(version_of(inputs, output.shares_input));
+    for (const SavedValue& saved : program_.saved) saved_versions_.push_back(version_of(inputs, saved.shares_input));
+
+    c10::SmallVector<c10::IValue, 16> arguments;
+    for (at::Tensor& input : inputs) arguments.emplace_back(std::move(input));
+    results_.resize(program_.forward.output_count());
+    program_.forward.run(std::span(arguments.begin(), arguments.size()), std::span(results_.begin(), results_.size()));
+  }
+
+  /// Takes the outputs out of the results and gives them their history.
+  std::vector<at::Tensor> outputs() {
+    // Saved outputs are taken from the outputs themselves.
+    for (std::size_t i = 0; i < program_.saved.size(); ++i) {
+      if (program_.saved[i].kind == SavedValue::Kind::kOutput) results_[program_.outputs.size() + i] = c10::IValue();
+    }
+    std::vector<at::Tensor> outputs;
+    outputs.reserve(program_.outputs.size());
+    for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
+      const auto& info = program_.outputs[i];
+      at::Tensor output = results_[i].isNone() ? at::Tensor() : std::move(results_[i]).toTensor();
+      if (info.kind == DifferentiableProgram::Output::kDifferentiable && output.defined()) {
+        // Someone else has it: an input that an operator handed through, or another output.
+        if (output.use_count() > 1) output = shallow_alias(output);
+        share_version(output, input_versions_[i]);
+        torch::autograd::set_history(output, node_);
+      } else if (info.takes_cotangent) {
+        node_->add_input_metadata(output);
+      }
+      outputs.push_back(std::move(output));
+    }
+    return outputs;
+  }
+
+  void save(const std::vector<at::Tensor>& outputs) {
+    std::vector<SavedVariable> variables;
+    std::vector<c10::IValue> plain;
+    for (std::size_t i = 0; i < program_.saved.size(); ++i) {
+      const SavedValue& saved = program_.saved[i];
+      c10::IValue& value = results_[program_.outputs.size() + i];
+      switch (saved.kind) {
+        case SavedValue::Kind::kPlain:
+          plain.push_back(std::move(value));
+          break;
+        case SavedValue::Kind::kVariable: {
+          const at::Tensor& tensor = value.toTensor();
+          share_version(tensor, saved_versions_[i]);
+          if (saved.shares_output != SavedValue::kNone) {
+            share_version(tensor, outputs[saved.shares_output].unsafeGetTensorImpl()->version_counter());
+          }
+          variables.emplace_back(tensor, /*is_output=*/false);
+          break;
+        }
+        case SavedValue::Kind::kOutput: {
+          const at::Tensor& output = outputs[saved.index];
+          variables.emplace_back(output, /*is_output=*/output.grad_fn().get() == node_.get());
+          break;
+        }
+      }
+    }
+    node_->save(std::move(variables), std::move(plain));
+  }
+
+ private:
+  static c10::VariableVersion version_of(const std::vector<at::Tensor>& inputs, std::uint32_t index) {
+    if (index == SavedValue::kNone) return c10::VariableVersion(c10::VariableVersion::DISABLED);
+    return inputs[index].unsafeGetTensorImpl()->version_counter();
+  }
+
+  const DifferentiableProgram& program_;
+  decltype(make_node<CompiledBackward>(std::shared_ptr<const DifferentiableProgram>(),
+                                       torch::autograd::edge_list())) node_;
+  c10::SmallVector<c10::VariableVersion, 4> input_versions_;
+  c10::SmallVector<c10::VariableVersion, 4> saved_versions_;
+  c10::SmallVector<c10::IValue, 16> results_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
+                                          std::vector<at::Tensor> inputs) {
+  ForwardRun run(program, std::move(inputs));
+  std::vector<at::Tensor> outputs = run.outputs();
+  run.save(outputs);
+  return outputs;
+}
+
+}  // namespace thunder::runtime

@@ -1,0 +1,75 @@
+#include "runtime/boxed_call.h"
+
+#include <ATen/core/List.h>
+
+#include "base/error.h"
+
+namespace thunder::runtime {
+namespace {
+
+struct Boxed {
+  std::vector<ResolvedOperand> operands;
+  std::vector<ResultRegisters> results;
+};
+struct BoxedOperator : Boxed {
+  c10::OperatorHandle op;
+};
+struct BoxedKernel : Boxed {
+  Kernel kernel;
+  std::shared_ptr<const void> state;
+};
+
+c10::IValue load(const ResolvedOperand& operand, Frame& frame) {
+  if (const auto* reg = std::get_if<RegisterOperand>(&operand.content)) {
+    c10::IValue& value = frame.registers[reg->index];
+    return reg->takes ? std::move(value) : value;
+  }
+  if (const auto* constant = std::get_if<c10::IValue>(&operand.content)) return *constant;
+  const auto& list = std::get<ResolvedList>(operand.content);
+  c10::impl::GenericList elements(list.element_type);
+  elements.reserve(list.elements.size());
+  for (const ResolvedOperand& element : list.elements) elements.push_back(load(element, frame));
+  return elements;
+}
+
+void store(const ResultRegisters& target, c10::IValue&& value, Frame& frame) {
+  if (const auto* index = std::get_if<std::uint32_t>(&target)) {
+    store(frame, *index, std::move(value));
+    return;
+  }
+  const auto& indices = std::get<std::vector<std::uint32_t>>(target);
+  const c10::ArrayRef<c10::IValue> elements = value.toListRef();
+  THUNDER_CHECK(elements.size() == indices.size(), "runtime",
+                "an operator returned a list of another length than when it was traced");
+  for (std::size_t i = 0; i < indices.size(); ++i) store(frame, indices[i], c10::IValue(elements[i]));
+}
+
+template <typename State>
+void run(const void* pointer, Frame& frame) {
+  const State& call = *static_cast<const State*>(pointer);
+  std::vector<c10::IValue>& stack = *frame.stack;
+  for (const ResolvedOperand& operand : call.operands) stack.push_back(load(operand, frame));
+  if constexpr (std::is_same_v<State, BoxedOperator>) {
+    call.op.callBoxed(stack);
+  } else {
+    call.kernel(call.state.get(), stack);
+  }
+  THUNDER_CHECK(stack.size() == call.results.size(), "runtime",
+                "a kernel left another number of results than expected");
+  for (std::size_t i = 0; i < call.results.size(); ++i) store(call.results[i], std::move(stack[i]), frame);
+  stack.clear();
+}
+
+}  // namespace
+
+BoundFunction bind_boxed(const ProgramBuilder::Call& call, std::vector<ResolvedOperand> operands,
+                         std::vector<ResultRegisters> results) {
+  Boxed boxed{std::move(operands), std::move(results)};
+  if (call.op) {
+    return {&run<BoxedOperator>, std::make_shared<const BoxedOperator>(BoxedOperator{std::move(boxed), *call.op})};
+  }
+  return {&run<BoxedKernel>,
+          std::make_shared<const BoxedKernel>(BoxedKernel{std::move(boxed), call.kernel, call.state})};
+}
+
+}  // namespace thunder::runtime

@@ -1,0 +1,141 @@
+#include "runtime/program.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include "base/error.h"
+#include "runtime/program_impl.h"
+
+namespace thunder::runtime {
+namespace {
+
+/// Autograd, the version counting of in-place operations and autocast: what a trace has done already.
+constexpr c10::DispatchKeySet kAlreadyTraced =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
+/// Registers and stack of one run. Every register is None between runs.
+struct FrameMemory {
+  std::vector<c10::IValue> registers;
+  std::vector<c10::IValue> stack;
+};
+
+/// Lends a frame from the thread's pool: a run may start another one on the same thread.
+class FrameLease {
+ public:
+  explicit FrameLease(std::size_t register_count) : pool_(pool()), register_count_(register_count) {
+    if (pool_.empty()) {
+      memory_ = std::make_unique<FrameMemory>();
+    } else {
+      memory_ = std::move(pool_.back());
+      pool_.pop_back();
+    }
+    if (memory_->registers.size() < register_count) memory_->registers.resize(register_count);
+  }
+  ~FrameLease() {
+    if (!finished_) {
+      memory_->stack.clear();
+      for (std::size_t i = 0; i < register_count_; ++i) memory_->registers[i] = c10::IValue();
+    }
+    pool_.push_back(std::move(memory_));
+  }
+  FrameLease(const FrameLease&) = delete;
+  FrameLease& operator=(const FrameLease&) = delete;
+
+  [[nodiscard]] Frame frame() { return {memory_->registers.data(), &memory_->stack}; }
+  void finish() { finished_ = true; }
+
+ private:
+  using Pool = std::vector<std::unique_ptr<FrameMemory>>;
+  static Pool& pool() {
+    static thread_local Pool frames;
+    return frames;
+  }
+
+  Pool& pool_;
+  std::size_t register_count_;
+  std::unique_ptr<FrameMemory> memory_;
+  bool finished_ = false;
+};
+
+void bump_version(const c10::IValue& value) {
+  if (value.isTensor() && value.toTensor().defined()) value.toTensor().unsafeGetTensorImpl()->bump_version();
+}
+
+void store_output(c10::IValue& output, c10::IValue&& value) { output = std::move(value); }
+void store_output(at::Tensor& output, c10::IValue&& value) {
+  output = value.isNone() ? at::Tensor() : std::move(value).toTensor();
+}
+
+}  // namespace
+
+void Program::Impl::execute(Frame& frame) const {
+  std::size_t current = 0;
+  try {
+    std::uint32_t release = 0;
+    std::uint32_t write = 0;
+    for (const std::size_t count = instructions.size(); current < count; ++current) {
+      const Instruction& instruction = instructions[current];
+      instruction.function(instruction.state, frame);
+      for (; write < instruction.writes_end; ++write) bump_version(frame.registers[writes[write]]);
+      for (; release < instruction.releases_end; ++release) frame.registers[releases[release]] = c10::IValue();
+    }
+  } catch (...) {
+    rethrow_with_origin(current);
+  }
+}
+
+void Program::Impl::rethrow_with_origin(std::size_t instruction) const {
+  const Origin& origin = origins[instruction];
+  try {
+    throw;
+  } catch (c10::Error& error) {
+    std::string context = "while running " + origin.name;
+    if (!origin.location.file.empty()) {
+      context += " of " + origin.location.file + ":" + std::to_string(origin.location.line);
+    }
+    error.add_context(std::move(context));
+    throw;
+  }
+}
+
+template <typename Value>
+void Program::Impl::run(std::span<Value> inputs, std::span<Value> results) const {
+  THUNDER_CHECK(inputs.size() == input_count && results.size() == outputs.size(), "runtime",
+                "a program was run with " + std::to_string(inputs.size()) + " inputs and " +
+                    std::to_string(results.size()) + " outputs, but has " + std::to_string(input_count) + " and " +
+                    std::to_string(outputs.size()));
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(kAlreadyTraced);
+  FrameLease lease(register_count);
+  Frame frame = lease.frame();
+  for (std::size_t i = 0; i < inputs.size(); ++i) frame.registers[i] = std::move(inputs[i]);
+  for (const std::uint32_t index : unused_inputs) frame.registers[index] = c10::IValue();
+  execute(frame);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const OutputSource& source = outputs[i];
+    if (source.index == kNoRegister) {
+      store_output(results[i], c10::IValue(source.constant));
+    } else if (source.last) {
+      store_output(results[i], std::move(frame.registers[source.index]));
+    } else {
+      store_output(results[i], c10::IValue(frame.registers[source.index]));
+    }
+  }
+  lease.finish();
+}
+
+Program::Program() : impl_(std::make_unique<Impl>()) {}
+Program::~Program() = default;
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+
+void Program::run(std::span<c10::IValue> inputs, std::span<c10::IValue> outputs) const { impl_->run(inputs, outputs); }
+void Program::run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) const { impl_->run(inputs, outputs); }
+
+std::size_t Program::input_count() const { return impl_->input_count; }
+std::size_t Program::output_count() const { return impl_->outputs.size(); }
+std::size_t Program::instruction_count() const { return impl_->instructions.size(); }
+std::size_t Program::unboxed_count() const { return impl_->unboxed_count; }
+std::size_t Program::register_count() const { return impl_->register_count; }
+
+}  // namespace thunder::runtime

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace thunder::runtime {
+
+/// A value of the program being built. The numbers are the caller's (a trace's value ids); each is defined once.
+enum class Slot : std::uint32_t {};
+inline constexpr Slot kNoSlot{0xffffffffU};
+
+struct Operand;
+
+/// A list put together at each call because some of its elements are slots.
+struct ListOperand {
+  c10::TypePtr element_type;
+  std::vector<Operand> elements;
+};
+
+/// What an instruction takes: a slot, a constant made once, or a list with slots in it.
+struct Operand {
+  std::variant<Slot, c10::IValue, ListOperand> content;
+};
+
+/// Where a result goes: a slot (kNoSlot drops it), or one slot for each element of a list.
+using ResultSlots = std::variant<Slot, std::vector<Slot>>;
+
+/// The user's line of an instruction; an empty file is unknown.
+struct Location {
+  std::string file;
+  int line = 0;
+};
+
+/// A kernel of an executor: takes its operands from the stack and leaves its results there.
+using Kernel = void (*)(const void* state, std::vector<c10::IValue>& stack);
+
+/// Puts a Program together: instructions in order of execution, then `build`, which assigns registers, and frees or
+/// moves each value at its last use.
+class ProgramBuilder {
+ public:
+  void add_input(Slot slot);
+  /// A slot that has the same value in every run.
+  void add_constant(Slot slot, c10::IValue value);
+  /// Calls a dispatcher operator, unboxed where the table in `unboxed_calls.cpp` has its signature.
+  void call(const c10::OperatorHandle& op, std::vector<Operand> operands, std::vector<ResultSlots> results,
+            Location location = {});
+  /// Calls an executor's kernel. `name` is for error messages.
+  void call(std::string name, Kernel kernel, std::shared_ptr<const void> state, std::vector<Operand> operands,
+            std::vector<ResultSlots> results, Location location = {});
+  void set_outputs(std::vector<Operand> outputs);
+
+  [[nodiscard]] Program build();
+
+  struct Call {
+    std::optional<c10::OperatorHandle> op;  ///< none: `kernel`
+    std::string name;
+    Kernel kernel = nullptr;
+    std::shared_ptr<const void> state;
+    std::vector<Operand> operands;
+    std::vector<ResultSlots> results;
+    std::vector<Slot> written;  ///< inputs whose memory the call writes to
+    Location location;
+  };
+
+ private:
+  void put_constants(std::vector<Operand>& operands) const;
+  void follow_aliases(Call& call);
+  /// The slot whose memory `slot` may share, as far as the schemas say; itself for a slot with its own.
+  [[nodiscard]] Slot root_of(Slot slot) const;
+
+  std::vector<Slot> inputs_;
+  std::vector<Call> calls_;
+  std::vector<Operand> outputs_;
+  std::unordered_map<Slot, Slot> roots_;
+  std::unordered_map<Slot, c10::IValue> constants_;
+};
+
+}  // namespace thunder::runtime

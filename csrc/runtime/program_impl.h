@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/instruction.h"
+#include "runtime/program.h"
+#include "runtime/program_builder.h"
+
+namespace thunder::runtime {
+
+/// Where an output comes from.
+struct OutputSource {
+  std::uint32_t index = kNoRegister;  ///< kNoRegister: the constant
+  bool last = false;                  ///< no later output reads the register
+  c10::IValue constant;
+};
+
+/// Who an instruction is for: read on failure only.
+struct Origin {
+  std::string name;
+  Location location;
+};
+
+/// Inputs arrive in registers 0 to `input_count - 1`.
+struct Program::Impl {
+  std::uint32_t input_count = 0;
+  std::uint32_t register_count = 0;
+  std::vector<Instruction> instructions;
+  std::vector<std::uint32_t> releases;  ///< registers that die, instruction after instruction
+  std::vector<std::uint32_t> writes;    ///< registers of inputs whose version an instruction bumps
+  std::vector<std::uint32_t> unused_inputs;
+  std::vector<OutputSource> outputs;
+  std::vector<std::shared_ptr<const void>> states;
+  std::vector<Origin> origins;
+  std::size_t unboxed_count = 0;
+
+  template <typename Value>
+  void run(std::span<Value> inputs, std::span<Value> results) const;
+  void execute(Frame& frame) const;
+  [[noreturn]] void rethrow_with_origin(std::size_t instruction) const;
+};
+
+}  // namespace thunder::runtime

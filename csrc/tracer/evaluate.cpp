@@ -1,0 +1,371 @@
+#include "tracer/evaluate.h"
+
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::DispatchKey;
+using c10::IValue;
+
+template <typename Visitor>
+void for_each_tensor(const IValue& value, Visitor&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isList()) {
+    for (const IValue& element : value.toListRef()) for_each_tensor(element, visit);
+  }
+}
+
+template <typename T>
+void append_bytes(std::string& key, const T& value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+void append_numbers(std::string& key, c10::IntArrayRef numbers) {
+  append_bytes(key, numbers.size());
+  key.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t));
+}
+
+/// Appends a tensor's metadata, and which earlier tensor of the call it shares memory with.
+void append_tensor(std::string& key, const at::Tensor& tensor, std::vector<const c10::StorageImpl*>& storages) {
+  append_bytes(key, tensor.scalar_type());
+  append_bytes(key, tensor.device());
+  append_numbers(key, tensor.sizes());
+  append_numbers(key, tensor.strides());
+  append_bytes(key, tensor.storage_offset());
+  append_bytes(key, tensor.requires_grad());
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  append_bytes(key, impl->is_wrapped_number());
+  const c10::StorageImpl* storage = impl->has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+  const auto position = std::find(storages.begin(), storages.end(), storage) - storages.begin();
+  append_bytes(key, position);
+  storages.push_back(storage);
+}
+
+bool append_value(std::string& key, const IValue& value, std::vector<const c10::StorageImpl*>& storages) {
+  key.push_back(static_cast<char>('a' + static_cast<int>(value.isTensor()) + 2 * static_cast<int>(value.isList()) +
+                                  4 * static_cast<int>(value.isInt()) + 8 * static_cast<int>(value.isDouble())));
+  if (value.isNone()) return true;
+  if (value.isTensor()) {
+    append_bytes(key, value.toTensor().defined());
+    if (value.toTensor().defined()) append_tensor(key, value.toTensor(), storages);
+  } else if (value.isBool()) {
+    append_bytes(key, value.toBool());
+  } else if (value.isInt()) {
+    append_bytes(key, value.toInt());
+  } else if (value.isDouble()) {
+    append_bytes(key, value.toDouble());
+  } else if (value.isDevice()) {
+    append_bytes(key, value.toDevice());
+  } else if (value.isString()) {
+    append_bytes(key, value.toStringRef().size());
+    key += value.toStringRef();
+  } else if (value.isList()) {
+    const auto elements = value.toListRef();
+    append_bytes(key, elements.size());
+    for (const IValue& element : elements) {
+      if (!append_value(key, element, storages)) return false;
+    }
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// Describes results by metadata and by the memory that they share with arguments.
+class ResultReader {
+ public:
+  explicit ResultReader(const std::vector<at::Tensor>& arguments) : arguments_(arguments) {}
+
+  ResultTypes read(std::span<const IValue> results) const {
+    ResultTypes types;
+    for (const IValue& result : results) types.results.push_back(read_one(result));
+    return types;
+  }
+
+ private:
+  ResultTypes::Result read_one(const IValue& value) const {
+    ResultTypes::Result result;
+    if (value.isTensor()) {
+      result.tensors.push_back(describe(value.toTensor()));
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+      result.is_list = true;
+      for (const IValue& element : value.toListRef()) {
+        result.tensors.push_back(element.isNone() ? ResultType() : describe(element.toTensor()));
+      }
+    } else {
+      result.is_other = true;
+      result.other = value;
+    }
+    return result;
+  }
+
+  ResultType describe(const at::Tensor& tensor) const {
+    ResultType result;
+    if (!tensor.defined()) return result;
+    result.type = ir::make_type(bridge::type_of(tensor));
+    for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      if (result.same_as < 0 && arguments_[i].is_same(tensor)) result.same_as = static_cast<std::int32_t>(i);
+      if (result.alias_of < 0 && share_memory(arguments_[i], tensor)) result.alias_of = static_cast<std::int32_t>(i);
+    }
+    return result;
+  }
+
+  const std::vector<at::Tensor>& arguments_;
+};
+
+/// Operators that look at metadata alone: their backend kernel may see trace tensors.
+bool reads_metadata_only(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"aten::_fused_sdp_choice", "aten::is_same_size", "aten::is_pinned",
+                                                "aten::_has_compatible_shallow_copy_type"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+/// Operators whose tensor arguments may lie on different devices.
+bool mixes_devices(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"aten::_to_copy", "aten::copy",        "aten::copy_", "aten::index",
+                                                "aten::index_put", "aten::_index_put_impl", "aten::index_put_"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+[[noreturn]] void refuse_data_dependent(const c10::OperatorHandle& op) {
+  if (!op.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    op.schema().name() + ": expected an operator with a meta kernel (a rule for the shapes of its "
+                                         "results), got one without; register one with torch.library.register_fake");
+  }
+  throw UserError(ErrorKind::kNotImplemented,
+                  op.schema().name() +
+                      ": expected an operation whose result is known without the tensor's data, got one that needs "
+                      "the data while the program is traced (for example bool(tensor), tensor.item(), tensor.tolist() "
+                      "or a shape that depends on values); move it out of the jitted function");
+}
+
+bool has_tensor_results(const c10::FunctionSchema& schema) {
+  for (const auto& result : schema.returns()) {
+    if (result.type()->str().find("Tensor") != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// The device of the results: the `device` argument, or that of the tensors (0-dim CPU tensors go anywhere).
+c10::Device result_device(const c10::OperatorHandle& op, std::span<const IValue> arguments,
+                          const std::vector<at::Tensor>& tensors) {
+  for (const IValue& argument : arguments) {
+    if (argument.isDevice()) return argument.toDevice();
+  }
+  const at::Tensor* chosen = nullptr;
+  for (const at::Tensor& tensor : tensors) {
+    const bool goes_anywhere = tensor.dim() == 0 && tensor.device().is_cpu();
+    if (chosen == nullptr || (chosen->dim() == 0 && chosen->device().is_cpu() && !goes_anywhere)) {
+      chosen = &tensor;
+    } else if (!goes_anywhere && tensor.device() != chosen->device() && !mixes_devices(op.schema().name())) {
+      throw UserError(ErrorKind::kRuntime, op.schema().name() + ": expected all tensors on the same device, got " +
+                                               chosen->device().str() + " and " + tensor.device().str() +
+                                               "; move them with .to(device)");
+    }
+  }
+  return chosen == nullptr ? c10::Device(c10::kCPU) : chosen->device();
+}
+
+/// Stands in for trace tensors on the meta device, and brings results back.
+class MetaCall {
+ public:
+  explicit MetaCall(std::span<const IValue> arguments) : originals_(tensors_of(arguments)) {}
+
+  torch::jit::Stack make_stack(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+    torch::jit::Stack stack;
+    const auto& parameters = op.schema().arguments();
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& name = parameters[i].name();
+      if (name == "device" || arguments[i].isDevice()) {
+        stack.emplace_back(c10::Device(c10::kMeta));
+      } else if (name == "generator" || name == "pin_memory") {
+        stack.emplace_back();
+      } else {
+        stack.push_back(to_meta(arguments[i]));
+      }
+    }
+    return stack;
+  }
+
+  /// A trace tensor without a value for a meta tensor; over an argument's memory when the kernel gave a view of it.
+  at::Tensor from_meta(const at::Tensor& meta, c10::Device device) {
+    if (!meta.defined()) return meta;
+    for (std::size_t i = 0; i < metas_.size(); ++i) {
+      if (metas_[i].is_same(meta)) return originals_[i];
+    }
+    ir::TensorType type = bridge::type_of(meta);
+    type.device = bridge::from_torch(device);
+    type.requires_grad = false;
+    c10::Storage& storage = storages_[meta.storage().unsafeGetStorageImpl()];
+    at::Tensor result = make_trace_tensor(type, std::make_shared<TraceState>(), storage);
+    if (!storage) storage = result.storage();
+    return result;
+  }
+
+  /// Carries metadata changes of in-place operators (`t_`, `resize_`) back to the arguments.
+  void update_geometry() {
+    for (std::size_t i = 0; i < metas_.size(); ++i) {
+      TraceTensorImpl* impl = trace_impl(originals_[i]);
+      if (impl != nullptr && !metas_[i].sizes().equals(originals_[i].sizes())) {
+        impl->set_geometry(metas_[i].sizes(), metas_[i].strides(), metas_[i].storage_offset());
+      }
+    }
+  }
+
+ private:
+  IValue to_meta(const IValue& value) {
+    if (value.isTensor()) return to_meta_tensor(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const IValue& element : value.toListRef()) list.push_back(to_meta_tensor(element.toTensor()));
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const IValue& element : value.toListRef()) {
+        list.push_back(element.isNone() ? std::nullopt : std::make_optional(to_meta_tensor(element.toTensor())));
+      }
+      return list;
+    }
+    return value;
+  }
+
+  at::Tensor to_meta_tensor(const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    at::Tensor meta = tensor;
+    if (trace_impl(tensor) != nullptr) {
+      meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type(), c10::kStrided,
+                                            c10::Device(c10::kMeta), std::nullopt);
+      if (tensor.storage_offset() != 0) meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
+      if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+      storages_[meta.storage().unsafeGetStorageImpl()] = tensor.storage();
+    }
+    metas_.push_back(meta);
+    return meta;
+  }
+
+  std::vector<at::Tensor> originals_;
+  std::vector<at::Tensor> metas_;  ///< one for each original
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
+};
+
+void run_meta_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard no_recording(
+      c10::DispatchKeySet({DispatchKey::TESTING_ONLY_GenericMode, DispatchKey::Fake}) | c10::autocast_dispatch_keyset);
+  try {
+    op.callBoxed(stack);
+  } catch (const c10::NotImplementedError&) {
+    refuse_data_dependent(op);
+  }
+}
+
+IValue from_meta_value(MetaCall& call, const IValue& value, c10::Device device) {
+  if (value.isTensor()) return call.from_meta(value.toTensor(), device);
+  if (!value.isTensorList()) return value;
+  c10::List<at::Tensor> list;
+  for (const IValue& element : value.toListRef()) list.push_back(call.from_meta(element.toTensor(), device));
+  return list;
+}
+
+void run_backend_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                        const std::vector<at::Tensor>& tensors) {
+  const auto key = !tensors.empty() && tensors[0].is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU;
+  op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
+}
+
+}  // namespace
+
+bool ResultTypes::has_tensors() const {
+  return std::any_of(results.begin(), results.end(), [](const Result& result) { return !result.is_other; });
+}
+
+bool ResultTypes::has_aliases() const {
+  return std::any_of(results.begin(), results.end(), [](const Result& result) {
+    return std::any_of(result.tensors.begin(), result.tensors.end(),
+                       [](const ResultType& tensor) { return tensor.same_as >= 0 || tensor.alias_of >= 0; });
+  });
+}
+
+bool share_memory(const at::Tensor& left, const at::Tensor& right) {
+  return left.has_storage() && right.has_storage() &&
+         left.storage().unsafeGetStorageImpl() == right.storage().unsafeGetStorageImpl();
+}
+
+std::vector<at::Tensor> tensors_of(std::span<const IValue> arguments) {
+  std::vector<at::Tensor> result;
+  for (const IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) { result.push_back(tensor); });
+  }
+  return result;
+}
+
+std::string metadata_key(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  std::string key;
+  append_bytes(key, &op.operator_name());
+  append_bytes(key, c10::GradMode::is_enabled());
+  append_bytes(key, c10::get_default_dtype());
+  std::vector<const c10::StorageImpl*> storages;
+  for (const IValue& argument : arguments) {
+    if (!append_value(key, argument, storages)) return {};
+  }
+  return key;
+}
+
+ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  const bool differentiable = c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), [](auto& t) {
+                                return t.requires_grad();
+                              });
+  torch::jit::Stack stack(arguments.begin(), arguments.end());
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
+  if (!differentiable) below_autograd.emplace();
+  op.callBoxed(stack);
+  return ResultReader(tensors).read(stack);
+}
+
+ResultTypes infer_leaf(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  torch::jit::Stack stack(arguments.begin(), arguments.end());
+  evaluate_leaf(op, stack);
+  return ResultReader(tensors).read(stack);
+}
+
+void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto count = op.schema().arguments().size();
+  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  if (!has_tensor_results(op.schema()) && !op.schema().is_mutable()) {
+    if (!reads_metadata_only(op.schema().name())) refuse_data_dependent(op);
+    torch::jit::Stack own(arguments);
+    run_backend_kernel(op, own, tensors);
+    stack.insert(stack.end(), own.begin(), own.end());
+    return;
+  }
+  const c10::Device device = result_device(op, arguments, tensors);
+  MetaCall call(arguments);
+  torch::jit::Stack metas = call.make_stack(op, arguments);
+  run_meta_kernel(op, metas);
+  if (op.schema().is_mutable()) call.update_geometry();
+  for (const IValue& result : metas) stack.push_back(from_meta_value(call, result, device));
+}
+
+}  // namespace thunder::tracer

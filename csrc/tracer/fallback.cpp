@@ -1,0 +1,125 @@
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include "base/error.h"
+#include "tracer/evaluate.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::DispatchKey;
+
+thread_local Recorder* top_recorder = nullptr;
+thread_local Recorder* bottom_recorder = nullptr;
+
+bool is_included(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().included_.has(key); }
+bool is_excluded(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().excluded_.has(key); }
+
+void include(DispatchKey key, bool included) { c10::impl::tls_set_dispatch_key_included(key, included); }
+
+/// torch.tensor and its kin write data into a fresh tensor, with these keys excluded: nothing to record there.
+bool builds_constant() {
+  return is_excluded(DispatchKey::Python) && is_excluded(DispatchKey::PythonTLSSnapshot) &&
+         is_excluded(DispatchKey::ADInplaceOrView);
+}
+
+/// Whether autocast has a say: its kernel casts arguments and calls the operator again, which is then recorded.
+std::optional<DispatchKey> autocast_key(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
+  const c10::DispatchKeySet autocast = keys & c10::autocast_dispatch_keyset;
+  if (autocast.empty()) return std::nullopt;
+  const DispatchKey key = autocast.highestPriorityTypeId();
+  if (!op.hasKernelForDispatchKey(key)) return std::nullopt;
+  return key;
+}
+
+void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (top_recorder == nullptr || builds_constant()) {
+    const c10::impl::ExcludeDispatchKeyGuard no_recording(DispatchKey::TESTING_ONLY_GenericMode);
+    op.callBoxed(*stack);
+  } else if (keys.has(DispatchKey::FuncTorchDynamicLayerFrontMode)) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "torch.func transforms inside a jitted function are not supported; apply the transform outside");
+  } else if (const auto autocast = autocast_key(op, keys)) {
+    op.callBoxedForDispatchKey(*autocast, *stack);
+  } else {
+    top_recorder->call(op, *stack, Level::kTop);
+  }
+}
+
+void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
+  } else if (bottom_recorder != nullptr) {
+    bottom_recorder->call(op, *stack, Level::kBottom);
+  } else {
+    evaluate_leaf(op, *stack);
+  }
+}
+
+}  // namespace
+
+void init_tracer() {
+  static const auto* const kLibraries = [] {
+    auto* libraries = new std::vector<torch::Library>;
+    libraries->emplace_back(torch::Library::IMPL, "_", DispatchKey::TESTING_ONLY_GenericMode, __FILE__, __LINE__);
+    libraries->back().fallback(torch::CppFunction::makeFromBoxedFunction<&record_top>());
+    libraries->emplace_back(torch::Library::IMPL, "_", DispatchKey::Fake, __FILE__, __LINE__);
+    libraries->back().fallback(torch::CppFunction::makeFromBoxedFunction<&record_bottom>());
+    return libraries;
+  }();
+  static_cast<void>(kLibraries);
+}
+
+RecordTop::RecordTop(Recorder& recorder)
+    : previous_(top_recorder), previously_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)) {
+  top_recorder = &recorder;
+  include(DispatchKey::TESTING_ONLY_GenericMode, true);
+}
+
+RecordTop::~RecordTop() {
+  top_recorder = previous_;
+  include(DispatchKey::TESTING_ONLY_GenericMode, previously_included_);
+}
+
+RecordBottom::RecordBottom(Recorder& recorder)
+    : previous_(bottom_recorder), previously_included_(is_included(DispatchKey::Fake)) {
+  bottom_recorder = &recorder;
+  include(DispatchKey::Fake, true);
+}
+
+RecordBottom::~RecordBottom() {
+  bottom_recorder = previous_;
+  include(DispatchKey::Fake, previously_included_);
+}
+
+SuspendRecording::SuspendRecording()
+    : top_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
+      bottom_included_(is_included(DispatchKey::Fake)) {
+  include(DispatchKey::TESTING_ONLY_GenericMode, false);
+  include(DispatchKey::Fake, false);
+}
+
+SuspendRecording::~SuspendRecording() {
+  include(DispatchKey::TESTING_ONLY_GenericMode, top_included_);
+  include(DispatchKey::Fake, bottom_included_);
+}
+
+EvaluateOnly::EvaluateOnly()
+    : bottom_(bottom_recorder),
+      top_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
+      bottom_included_(is_included(DispatchKey::Fake)) {
+  bottom_recorder = nullptr;
+  include(DispatchKey::TESTING_ONLY_GenericMode, false);
+  include(DispatchKey::Fake, true);
+}
+
+EvaluateOnly::~EvaluateOnly() {
+  bottom_recorder = bottom_;
+  include(DispatchKey::TESTING_ONLY_GenericMode, top_included_);
+  include(DispatchKey::Fake, bottom_included_);
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,194 @@
+#include "tracer/operators.h"
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bridge/convert.h"
+
+namespace thunder::tracer {
+namespace {
+
+struct Row {
+  explicit Row(c10::OperatorHandle op) : handle(std::move(op)) {}
+  ir::Operator op;
+  c10::OperatorHandle handle;
+};
+
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<const void*, std::unique_ptr<Row>> rows;
+  std::unordered_map<const void*, std::optional<c10::OperatorHandle>> functional;
+  std::unordered_map<std::string, std::vector<c10::OperatorHandle>> overloads;
+};
+
+Table& table() {
+  static auto* const kTable = new Table;  // lives as long as the process: symbols point to its rows
+  return *kTable;
+}
+
+const void* key_of(const c10::OperatorHandle& op) { return &op.operator_name(); }
+
+/// Draws from a generator, though nothing in the schema says so.
+bool draws_random_numbers(const c10::FunctionSchema& schema) {
+  for (const auto& argument : schema.arguments()) {
+    if (argument.name() == "generator") return true;
+  }
+  static constexpr std::string_view kNames[] = {
+      "aten::dropout",         "aten::native_dropout",  "aten::feature_dropout", "aten::alpha_dropout",
+      "aten::rrelu",           "aten::rand_like",       "aten::randn_like",      "aten::randint_like",
+      "aten::rand",            "aten::randn",           "aten::randint",         "aten::randperm",
+      "aten::lstm",            "aten::gru",             "aten::rnn_tanh",        "aten::rnn_relu",
+      "aten::bernoulli",       "aten::multinomial",     "aten::poisson",         "aten::_fused_dropout",
+      "aten::_sample_dirichlet", "aten::_standard_gamma", "aten::binomial",      "aten::feature_alpha_dropout",
+      "aten::normal",
+      "aten::scaled_dot_product_attention",
+  };
+  for (std::string_view name : kNames) {
+    if (schema.name() == name) return true;
+  }
+  return false;
+}
+
+/// Updates running statistics in place without an annotation in the schema.
+bool writes_running_statistics(const c10::FunctionSchema& schema) {
+  for (const auto& argument : schema.arguments()) {
+    if (argument.name() == "running_mean") return schema.name().find("backward") == std::string::npos;
+  }
+  return false;
+}
+
+ir::SchemaValue schema_value(const c10::Argument& argument) {
+  ir::SchemaValue value;
+  value.name = argument.name();
+  value.type = argument.real_type()->str();
+  value.keyword_only = argument.kwarg_only();
+  if (const auto* alias = argument.alias_info()) {
+    value.mutated = alias->isWrite();
+    for (const auto& set : alias->beforeSets()) value.alias_set = set.toUnqualString();
+  }
+  if (argument.default_value().has_value()) {
+    const bridge::ArgumentReader reader{[](const at::Tensor&) { return ir::Argument(); },
+                                        [](const c10::IValue&) { return ir::Argument(); }};
+    value.default_value = bridge::to_argument(*argument.default_value(), *argument.real_type(), reader);
+  }
+  return value;
+}
+
+std::unique_ptr<Row> make_row(const c10::OperatorHandle& handle) {
+  auto row = std::make_unique<Row>(handle);
+  const c10::FunctionSchema& schema = handle.schema();
+  ir::Operator& op = row->op;
+  op.name = schema.name();
+  op.overload = schema.overload_name();
+  for (const auto& argument : schema.arguments()) {
+    op.parameters.push_back(schema_value(argument));
+    op.mutates |= op.parameters.back().mutated;
+  }
+  for (const auto& result : schema.returns()) {
+    op.results.push_back(schema_value(result));
+    op.view |= !op.results.back().alias_set.empty() && !op.results.back().mutated;
+  }
+  op.random = draws_random_numbers(schema);
+  op.effect = writes_running_statistics(schema);
+  op.handle = &row->handle;
+  return row;
+}
+
+using Arguments = std::vector<const c10::Argument*>;
+
+bool is_out(const c10::Argument& argument) {
+  return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+Arguments inputs_of(const c10::FunctionSchema& schema) {
+  Arguments result;
+  for (const auto& argument : schema.arguments()) {
+    if (!is_out(argument)) result.push_back(&argument);
+  }
+  return result;
+}
+
+bool same_types(const Arguments& left, const Arguments& right) {
+  if (left.size() != right.size()) return false;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i]->real_type()->str() != right[i]->real_type()->str()) return false;
+  }
+  return true;
+}
+
+/// `add_` -> `add`, `__ior__` -> `__or__`; an `out=` variant keeps its name.
+std::string functional_name(const std::string& name) {
+  const std::size_t colons = name.find("::") + 2;
+  if (name.compare(colons, 3, "__i") == 0 && name.ends_with("__")) return name.substr(0, colons) + "__" + name.substr(colons + 3);
+  return name.ends_with("_") && !name.ends_with("__") ? name.substr(0, name.size() - 1) : name;
+}
+
+const std::vector<c10::OperatorHandle>& overloads_of(const std::string& name) {
+  auto& overloads = table().overloads;
+  if (overloads.empty()) {
+    auto& dispatcher = c10::Dispatcher::singleton();
+    for (const c10::OperatorName& candidate : dispatcher.getAllOpNames()) {
+      if (auto handle = dispatcher.findSchema(candidate)) overloads[candidate.name].push_back(*handle);
+    }
+  }
+  return overloads[name];
+}
+
+std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const Arguments inputs = inputs_of(schema);
+  std::optional<c10::OperatorHandle> found;
+  for (const c10::OperatorHandle& candidate : overloads_of(functional_name(schema.name()))) {
+    const c10::FunctionSchema& other = candidate.schema();
+    if (other.is_mutable() || !same_types(inputs, inputs_of(other))) continue;
+    if (other.overload_name() == schema.overload_name()) return candidate;
+    if (!found) found = candidate;
+  }
+  return found;
+}
+
+}  // namespace
+
+const ir::Operator* operator_for(const c10::OperatorHandle& op) {
+  const std::scoped_lock lock(table().mutex);
+  std::unique_ptr<Row>& row = table().rows[key_of(op)];
+  if (!row) row = make_row(op);
+  return &row->op;
+}
+
+const ir::Operator* find_operator(const std::string& name, const std::string& overload) {
+  auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
+  return handle ? operator_for(*handle) : nullptr;
+}
+
+const c10::OperatorHandle& handle_of(const ir::Operator& op) {
+  return *static_cast<const c10::OperatorHandle*>(op.handle);
+}
+
+const ir::Operator* tensor_constant_operator() {
+  static const ir::Operator* const kRow = [] {
+    auto* op = new ir::Operator;
+    op->name = "prims::tensor_constant";
+    op->style = ir::CallStyle::kPrimitive;
+    ir::SchemaValue tensor;
+    tensor.name = "constant";
+    tensor.type = "Tensor";
+    op->parameters.push_back(tensor);
+    op->results.push_back(tensor);
+    return op;
+  }();
+  return kRow;
+}
+
+std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHandle& op) {
+  const std::scoped_lock lock(table().mutex);
+  auto [entry, is_new] = table().functional.try_emplace(key_of(op));
+  if (is_new) entry->second = search_functional_counterpart(op);
+  return entry->second;
+}
+
+}  // namespace thunder::tracer

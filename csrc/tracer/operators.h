@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+
+#include "ir/operator.h"
+
+namespace thunder::tracer {
+
+/// The row for a dispatcher operator, made from its schema at first use. The same operator gives the same row.
+[[nodiscard]] const ir::Operator* operator_for(const c10::OperatorHandle& op);
+/// The row for `aten::add`, `Tensor`; null when there is no such operator.
+[[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
+[[nodiscard]] const c10::OperatorHandle& handle_of(const ir::Operator& op);
+
+/// A tensor that the trace carries with it (`prims.tensor_constant(object0)`).
+[[nodiscard]] const ir::Operator* tensor_constant_operator();
+
+/// The operator that computes what `op` (in-place or `out=`) writes, and returns it instead; nullopt when there is
+/// none. Its arguments are those of `op`, without `out` arguments.
+[[nodiscard]] std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHandle& op);
+
+}  // namespace thunder::tracer

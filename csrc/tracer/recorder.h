@@ -1,0 +1,161 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::tracer {
+
+struct TraceState;
+struct ResultTypes;
+
+/// Where in the dispatcher calls are recorded.
+enum class Level : std::uint8_t {
+  kTop,     ///< as the program called them, above autocast and autograd
+  kBottom,  ///< below autograd: what backends execute
+};
+
+/// Builds a trace from the dispatcher calls made on a thread while a `RecordTop` or `RecordBottom` scope is active.
+///
+/// Program tensors are trace tensors (`trace_tensor.h`): real `at::Tensor`s without data. The trace is functional: a
+/// write gives its target, and what shares memory with it, a new value; writes to inputs end the trace as `copy_`.
+/// A real tensor that is not an input becomes a constant of the trace.
+class Recorder {
+ public:
+  Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// A trace tensor that stands for `real` (same metadata, `requires_grad` too) and is the next input of the trace.
+  /// The same tensor gives the same trace tensor. `real` is kept alive while the recorder lives.
+  at::Tensor add_input(const at::Tensor& real, std::string name);
+  /// A trace tensor of the given type, the next input of the trace.
+  at::Tensor add_input(ir::TypePtr type, std::string name = {});
+  /// The real tensors behind the inputs, in order (undefined for those added by type).
+  [[nodiscard]] const std::vector<at::Tensor>& real_inputs() const { return real_inputs_; }
+  /// The trace tensor for a real one that is an input already.
+  [[nodiscard]] std::optional<at::Tensor> find_input(const at::Tensor& real) const;
+
+  /// The value that a trace tensor of this recorder stands for now. May record views anew after a write.
+  ir::ValueId value_of(const at::Tensor& trace_tensor);
+  /// Whether something was written to the memory of the input that `trace_tensor` stands for.
+  [[nodiscard]] bool is_written(const at::Tensor& trace_tensor) const;
+
+  /// The user's line for the symbols recorded next; may be empty. Called once per recorded operation.
+  std::function<ir::SourceLocation()> locate;
+
+  /// Gives a scope that is held while a call is recorded: in it Python may be asked for lines, and Python code that
+  /// runs (meta kernels) is not taken for the program's. May be empty.
+  std::function<std::shared_ptr<void>()> outside_program;
+
+  /// Records one call; arguments on the stack become results. What the fallbacks call.
+  void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+
+  /// The trace so far with these outputs; the recorder is empty afterwards.
+  [[nodiscard]] ir::Trace finish(ir::ArgumentList outputs);
+  [[nodiscard]] ir::Trace& trace() { return trace_; }
+
+ private:
+  at::Tensor add_tensor(ir::TypePtr type, std::string name, bool is_input);
+  at::Tensor add_constant(const at::Tensor& real);
+  void replace_real_tensors(std::span<c10::IValue> arguments);
+  at::Tensor replace_real_tensor(const at::Tensor& tensor);
+
+  std::shared_ptr<const ResultTypes> infer_cached(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+                                                  Level level);
+  void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  void call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  std::vector<c10::IValue> record(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+                                  const ResultTypes& types);
+  ir::ArgumentList to_arguments(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+  std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
+
+  [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
+  void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
+  /// `source` with the target's shape, dtype and device, in memory of its own.
+  at::Tensor copy_like(const at::Tensor& target, const at::Tensor& source);
+  void write(const at::Tensor& target, const at::Tensor& source);
+  void refresh(TraceState& state);
+  at::Tensor scatter_into_parent(const TraceState& view, const at::Tensor& source);
+
+  ir::Trace trace_;
+  std::vector<at::Tensor> real_inputs_;
+  std::vector<at::Tensor> inputs_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> constants_by_real_;
+  std::vector<at::Tensor> real_constants_;
+  std::unordered_map<std::string, std::shared_ptr<const ResultTypes>> inferred_;
+};
+
+/// While alive, operations of this thread on any tensor are recorded as the user called them, above autocast and
+/// autograd. Inactive inside kernels that the recorder itself runs.
+class RecordTop {
+ public:
+  explicit RecordTop(Recorder& recorder);
+  ~RecordTop();
+  RecordTop(const RecordTop&) = delete;
+  RecordTop& operator=(const RecordTop&) = delete;
+
+ private:
+  Recorder* previous_;
+  bool previously_included_;
+};
+
+/// While alive, operations of this thread on trace tensors, and factories, are recorded below autograd.
+class RecordBottom {
+ public:
+  explicit RecordBottom(Recorder& recorder);
+  ~RecordBottom();
+  RecordBottom(const RecordBottom&) = delete;
+  RecordBottom& operator=(const RecordBottom&) = delete;
+
+ private:
+  Recorder* previous_;
+  bool previously_included_;
+};
+
+/// While alive, operations of this thread run as if nobody recorded.
+class SuspendRecording {
+ public:
+  SuspendRecording();
+  ~SuspendRecording();
+  SuspendRecording(const SuspendRecording&) = delete;
+  SuspendRecording& operator=(const SuspendRecording&) = delete;
+
+ private:
+  bool top_included_;
+  bool bottom_included_;
+};
+
+/// While alive, operations on trace tensors run for their metadata alone: nothing is recorded.
+class EvaluateOnly {
+ public:
+  EvaluateOnly();
+  ~EvaluateOnly();
+  EvaluateOnly(const EvaluateOnly&) = delete;
+  EvaluateOnly& operator=(const EvaluateOnly&) = delete;
+
+ private:
+  Recorder* bottom_;
+  bool top_included_;
+  bool bottom_included_;
+};
+
+/// Registers the fallbacks with the dispatcher, once per process.
+void init_tracer();
+
+/// Whether a tensor is a trace tensor of any recorder.
+[[nodiscard]] bool is_trace_tensor(const at::Tensor& tensor);
+
+}  // namespace thunder::tracer

@@ -1,0 +1,87 @@
+#include "tracer/trace_tensor.h"
+
+#include <utility>
+
+#include "bridge/convert.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+namespace {
+
+std::int64_t storage_bytes(const ir::TensorType& type) {
+  std::int64_t last = type.storage_offset.hint;
+  for (std::size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i].hint == 0) return 0;
+    last += (type.sizes[i].hint - 1) * type.strides[i].hint;
+  }
+  return (last + 1) * ir::size_of(type.dtype);
+}
+
+/// A storage without data whose data pointer cannot be read: whoever tries gets an exception instead of a crash.
+c10::Storage make_storage(const ir::TensorType& type) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(storage_bytes(type)),
+      at::DataPtr(nullptr, bridge::to_torch(type.device)), /*allocator=*/nullptr, /*resizable=*/false);
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "a tensor's data was read while the program is traced (for example by .numpy() or .tolist()); move this out of the "
+      "jitted function");
+  storage->set_throw_on_mutable_data_ptr();
+  return c10::Storage(std::move(storage));
+}
+
+c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
+  const auto backend = type.device.type == ir::DeviceType::kCuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  return c10::DispatchKeySet({backend, c10::DispatchKey::Fake});
+}
+
+}  // namespace
+
+TraceTensorImpl::TraceTensorImpl(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
+                                 std::shared_ptr<TraceState> state)
+    : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {}
+
+void TraceTensorImpl::set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset) {
+  set_sizes_and_strides(sizes, strides);
+  set_storage_offset(offset);
+}
+
+template <typename Version>
+c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::copy_with(Version&& version_counter,
+                                                               bool allow_tensor_metadata_change) const {
+  auto copy = c10::make_intrusive<TraceTensorImpl>(storage(), key_set(), dtype(), state_);
+  copy_tensor_metadata(this, copy.get(), std::forward<Version>(version_counter), allow_tensor_metadata_change);
+  return copy;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(
+    const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
+  return copy_with(version_counter, allow_tensor_metadata_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
+                                                                             bool allow_tensor_metadata_change) const {
+  return copy_with(std::move(version_counter), allow_tensor_metadata_change);
+}
+
+void TraceTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
+  TensorImpl::shallow_copy_from(impl);
+  if (const auto* other = dynamic_cast<const TraceTensorImpl*>(impl.get())) state_ = other->state_;
+}
+
+at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceState> state, c10::Storage storage) {
+  if (!storage) storage = make_storage(type);
+  auto impl = c10::make_intrusive<TraceTensorImpl>(std::move(storage), key_set_for(type),
+                                                   c10::scalarTypeToTypeMeta(bridge::to_torch(type.dtype)),
+                                                   std::move(state));
+  impl->set_geometry(bridge::hints(type.sizes), bridge::hints(type.strides), type.storage_offset.hint);
+  return at::Tensor(std::move(impl));
+}
+
+TraceTensorImpl* trace_impl(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Fake)) return nullptr;
+  return dynamic_cast<TraceTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+bool is_trace_tensor(const at::Tensor& tensor) { return trace_impl(tensor) != nullptr; }
+
+}  // namespace thunder::tracer

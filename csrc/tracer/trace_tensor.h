@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::tracer {
+
+class Recorder;
+
+/// How a trace tensor was derived from another one that shares its memory.
+struct ViewOf {
+  at::Tensor parent;
+  c10::OperatorHandle op;
+  std::vector<c10::IValue> arguments;  ///< of the view operator; the parent is the first one
+  std::size_t result = 0;              ///< which of the operator's results
+};
+
+/// Which value a trace tensor stands for. Tensors over the same memory form a tree of views; a write to one of them
+/// counts in the root, and the others get a new value when they are next read.
+struct TraceState {
+  Recorder* recorder = nullptr;
+  ir::ValueId value = ir::kNoValue;
+  std::optional<ViewOf> view;
+  std::uint32_t writes = 0;       ///< of a root: writes to the memory so far
+  std::uint32_t writes_seen = 0;  ///< the root's `writes` when `value` was right
+};
+
+/// A tensor with metadata and a (null) storage, but no data. Kernels never see it: `Fake` is in its key set, and the
+/// fallback of that key handles every operation that gets below autograd.
+class TraceTensorImpl final : public c10::TensorImpl {
+ public:
+  TraceTensorImpl(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
+                  std::shared_ptr<TraceState> state);
+
+  [[nodiscard]] const std::shared_ptr<TraceState>& state() const { return state_; }
+  void set_state(std::shared_ptr<TraceState> state) { state_ = std::move(state); }
+  void set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset);
+
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
+                                                         bool allow_tensor_metadata_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version_counter,
+                                                         bool allow_tensor_metadata_change) const override;
+  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
+
+ private:
+  const char* tensorimpl_type_name() const override { return "TraceTensor"; }
+  template <typename Version>
+  c10::intrusive_ptr<TensorImpl> copy_with(Version&& version_counter, bool allow_tensor_metadata_change) const;
+
+  std::shared_ptr<TraceState> state_;
+};
+
+/// A trace tensor over fresh memory, or over `storage` when one is given.
+[[nodiscard]] at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceState> state,
+                                           c10::Storage storage = {});
+/// The implementation behind a trace tensor; null for any other tensor.
+[[nodiscard]] TraceTensorImpl* trace_impl(const at::Tensor& tensor);
+
+}  // namespace thunder::tracer

@@ -1,0 +1,121 @@
+#include "tracer/views.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace thunder::tracer {
+namespace {
+
+using Arguments = std::vector<c10::IValue>;
+using Inverse = OperatorCall (*)(const ViewOf& view, const at::Tensor& source);
+
+std::int64_t wrapped(std::int64_t dim, std::int64_t rank) { return dim < 0 ? dim + std::max<std::int64_t>(rank, 1) : dim; }
+
+/// For views that show every element once, in the same order.
+OperatorCall by_shape(const ViewOf& view, const at::Tensor& source) {
+  return {"aten::reshape", "", {source, view.parent.sizes().vec()}};
+}
+
+OperatorCall by_identity(const ViewOf&, const at::Tensor& source) { return {"aten::alias", "", {source}}; }
+
+OperatorCall by_transpose(const ViewOf& view, const at::Tensor& source) {
+  return {"aten::transpose", "int", {source, view.arguments[1], view.arguments[2]}};
+}
+
+OperatorCall by_t(const ViewOf&, const at::Tensor& source) { return {"aten::t", "", {source}}; }
+
+OperatorCall by_permute(const ViewOf& view, const at::Tensor& source) {
+  const auto dims = view.arguments[1].toIntVector();
+  std::vector<std::int64_t> inverse(dims.size());
+  const auto rank = static_cast<std::int64_t>(dims.size());
+  for (std::int64_t i = 0; i < rank; ++i) inverse[wrapped(dims[i], rank)] = i;
+  return {"aten::permute", "", {source, std::move(inverse)}};
+}
+
+OperatorCall by_select(const ViewOf& view, const at::Tensor& source) {
+  return {"aten::select_scatter", "", {view.parent, source, view.arguments[1], view.arguments[2]}};
+}
+
+OperatorCall by_slice(const ViewOf& view, const at::Tensor& source) {
+  const Arguments& given = view.arguments;
+  return {"aten::slice_scatter", "", {view.parent, source, given[1], given[2], given[3], given[4]}};
+}
+
+OperatorCall slice_at(const ViewOf& view, const at::Tensor& source, std::int64_t start, std::int64_t length,
+                      const c10::IValue& dim) {
+  return {"aten::slice_scatter", "", {view.parent, source, dim, start, start + length, std::int64_t{1}}};
+}
+
+OperatorCall by_split(const ViewOf& view, const at::Tensor& source) {
+  const std::int64_t size = view.arguments[1].toInt();
+  const std::int64_t dim = wrapped(view.arguments[2].toInt(), view.parent.dim());
+  return slice_at(view, source, size * static_cast<std::int64_t>(view.result), source.size(dim), dim);
+}
+
+OperatorCall by_split_with_sizes(const ViewOf& view, const at::Tensor& source) {
+  const auto sizes = view.arguments[1].toIntVector();
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < view.result; ++i) start += sizes[i];
+  return slice_at(view, source, start, sizes[view.result], view.arguments[2]);
+}
+
+OperatorCall by_unbind(const ViewOf& view, const at::Tensor& source) {
+  return {"aten::select_scatter", "", {view.parent, source, view.arguments[1], static_cast<std::int64_t>(view.result)}};
+}
+
+OperatorCall by_diagonal(const ViewOf& view, const at::Tensor& source) {
+  const Arguments& given = view.arguments;
+  return {"aten::diagonal_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
+}
+
+OperatorCall by_as_strided(const ViewOf& view, const at::Tensor& source) {
+  const Arguments& given = view.arguments;
+  return {"aten::as_strided_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
+}
+
+OperatorCall by_view_as_real(const ViewOf&, const at::Tensor& source) { return {"aten::view_as_complex", "", {source}}; }
+OperatorCall by_view_as_complex(const ViewOf&, const at::Tensor& source) { return {"aten::view_as_real", "", {source}}; }
+
+struct Row {
+  const char* name;
+  const char* overload;
+  Inverse inverse;
+};
+
+constexpr Row kRows[] = {
+    {"aten::alias", "", by_identity},
+    {"aten::detach", "", by_identity},
+    {"aten::lift_fresh", "", by_identity},
+    {"aten::view", "", by_shape},
+    {"aten::_reshape_alias", "", by_shape},
+    {"aten::_unsafe_view", "", by_shape},
+    {"aten::unsqueeze", "", by_shape},
+    {"aten::squeeze", "", by_shape},
+    {"aten::squeeze", "dim", by_shape},
+    {"aten::squeeze", "dims", by_shape},
+    {"aten::t", "", by_t},
+    {"aten::transpose", "int", by_transpose},
+    {"aten::permute", "", by_permute},
+    {"aten::select", "int", by_select},
+    {"aten::slice", "Tensor", by_slice},
+    {"aten::split", "Tensor", by_split},
+    {"aten::split_with_sizes", "", by_split_with_sizes},
+    {"aten::unbind", "int", by_unbind},
+    {"aten::diagonal", "", by_diagonal},
+    {"aten::as_strided", "", by_as_strided},
+    {"aten::view_as_real", "", by_view_as_real},
+    {"aten::view_as_complex", "", by_view_as_complex},
+};
+
+}  // namespace
+
+std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& source) {
+  const c10::OperatorName& name = view.op.operator_name();
+  for (const Row& row : kRows) {
+    if (name.name == row.name && name.overload_name == row.overload) return row.inverse(view, source);
+  }
+  return std::nullopt;
+}
+
+}  // namespace thunder::tracer

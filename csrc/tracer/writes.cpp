@@ -1,0 +1,153 @@
+// How a recorder turns writes into new values.
+#include <c10/core/GradMode.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/evaluate.h"
+#include "tracer/operators.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
+#include "tracer/views.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::IValue;
+
+TraceState& root_of(TraceState& state) {
+  TraceState* current = &state;
+  while (current->view) current = trace_impl(current->view->parent)->state().get();
+  return *current;
+}
+
+[[noreturn]] void refuse(const c10::OperatorHandle& op, const std::string& reason) {
+  throw UserError(ErrorKind::kNotImplemented, op.schema().name() + ": " + reason);
+}
+
+bool is_written_argument(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+/// The tensors of one argument or result: itself or the elements of a list.
+std::vector<at::Tensor> tensors_in(const IValue& value) { return tensors_of({&value, 1}); }
+
+}  // namespace
+
+void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
+  if (op.operator_name().name == "aten::copy_") {
+    const at::Tensor target = stack[stack.size() - 3].toTensor();
+    const at::Tensor source = stack[stack.size() - 2].toTensor();
+    torch::jit::drop(stack, 3);
+    assign(op, target, copy_like(target, source), /*may_resize=*/false);
+    stack.emplace_back(target);
+    return;
+  }
+  const auto functional = functional_counterpart(op);
+  if (!functional) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+      return;
+    }
+    refuse(op, "this in-place operation cannot be traced; use one that returns its result");
+  }
+  const auto& parameters = op.schema().arguments();
+  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(parameters.size()), stack.end());
+  torch::jit::drop(stack, parameters.size());
+  std::vector<at::Tensor> targets;
+  torch::jit::Stack results;
+  bool is_out = false;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const bool written = is_written_argument(parameters[i]);
+    is_out |= written && parameters[i].kwarg_only();
+    if (!written || !parameters[i].kwarg_only()) results.push_back(arguments[i]);
+    if (!written) continue;
+    for (at::Tensor& target : tensors_in(arguments[i])) targets.push_back(std::move(target));
+  }
+  call_functional(*functional, results, level);
+  const std::vector<at::Tensor> sources = tensors_of(results);
+  if (sources.size() < targets.size()) refuse(op, "this in-place operation cannot be traced");
+  for (std::size_t i = 0; i < targets.size(); ++i) assign(op, targets[i], sources[i], is_out);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < op.schema().returns().size(); ++i) stack.emplace_back(targets[next++]);
+}
+
+void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
+  TraceTensorImpl* impl = trace_impl(target);
+  const TraceTensorImpl* source_impl = trace_impl(source);
+  if (target.requires_grad() && c10::GradMode::is_enabled() && is_input(target)) {
+    throw UserError(ErrorKind::kRuntime, "a leaf Variable that requires grad is being used in an in-place operation.");
+  }
+  if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
+    // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the view's parent.
+    const std::shared_ptr<TraceState> state = source_impl->state();
+    if (state->view->parent.is_same(target)) {
+      state->view->parent = make_trace_tensor(bridge::type_of(target), impl->state(), target.storage());
+      state->view->arguments[0] = state->view->parent;
+    }
+    impl->set_state(state);
+    impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
+    return;
+  }
+  if (!source.sizes().equals(target.sizes())) {
+    if (!may_resize || impl->state()->view) {
+      throw UserError(ErrorKind::kRuntime, op.schema().name() + ": expected a result of shape " +
+                                               c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
+    }
+    impl->set_geometry(source.sizes(), source.strides(), 0);
+  }
+  const bool fits = source.scalar_type() == target.scalar_type() && source.device() == target.device() &&
+                    (impl->state()->view || source.strides().equals(target.strides()));
+  write(target, fits ? source : copy_like(target, source));
+}
+
+at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& source) {
+  const at::Tensor expanded = source.sizes().equals(target.sizes())
+                                  ? source
+                                  : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
+  if (!target.is_contiguous() && !trace_impl(target)->state()->view && !source.requires_grad()) {
+    return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
+  }
+  return call_by_name("aten::_to_copy", "",
+                      {expanded, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false, false,
+                       static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
+      .toTensor();
+}
+
+void Recorder::write(const at::Tensor& target, const at::Tensor& source) {
+  TraceState& state = *trace_impl(target)->state();
+  if (source.requires_grad() && !target.requires_grad()) target.set_requires_grad(true);
+  const ir::ValueId value = value_of(source);
+  if (state.view) {
+    const at::Tensor parent = state.view->parent;
+    write(parent, scatter_into_parent(state, source));
+  } else {
+    ++state.writes;
+  }
+  state.value = value;
+  state.writes_seen = root_of(state).writes;
+}
+
+at::Tensor Recorder::scatter_into_parent(const TraceState& view, const at::Tensor& source) {
+  auto call = write_through(*view.view, source);
+  if (!call) {
+    refuse(view.view->op, "writing through this view cannot be traced; write to a clone, or use an operation that "
+                          "returns its result");
+  }
+  return call_by_name(call->name, call->overload, std::move(call->arguments))[0].toTensor();
+}
+
+void Recorder::refresh(TraceState& state) {
+  if (!state.view) return;
+  const std::uint32_t writes = root_of(state).writes;
+  if (state.writes_seen == writes) return;
+  state.writes_seen = writes;
+  const ViewOf view = *state.view;
+  std::vector<IValue> results = view.arguments;
+  call_functional(view.op, results, Level::kTop);
+  const at::Tensor fresh = tensors_of(results).at(view.result);
+  state.value = trace_impl(fresh)->state()->value;
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,260 @@
+#include "transforms/grad.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "ir/substitution.h"
+#include "tracer/operators.h"
+#include "transforms/operator_replay.h"
+
+namespace thunder::transforms {
+namespace {
+
+bool requires_grad(const ir::Trace& trace, ir::ValueId value) {
+  const ir::TensorType* type = trace.tensor_type(value);
+  return type != nullptr && type->requires_grad;
+}
+
+/// The values that a symbol gives, lists flattened; kNoValue for None.
+std::vector<ir::ValueId> result_values(const ir::BoundSymbol& symbol) {
+  std::vector<ir::ValueId> values;
+  const auto add = [&](const ir::Argument& argument) {
+    const auto* id = argument.get<ir::ValueId>();
+    values.push_back(id != nullptr ? *id : ir::kNoValue);
+  };
+  for (const ir::Argument& result : symbol.results) {
+    if (const auto* list = result.get<ir::ArgumentList>()) {
+      std::for_each(list->begin(), list->end(), add);
+    } else {
+      add(result);
+    }
+  }
+  return values;
+}
+
+/// One differentiated operation: its replay, and where the replay's forward values ended up.
+struct Instance {
+  const ir::BoundSymbol* symbol = nullptr;
+  OperatorReplay* replay = nullptr;
+  std::vector<ir::ValueId> inputs;   ///< values of the computation
+  std::vector<ir::ValueId> results;  ///< values of the computation
+  std::vector<ir::ValueId> forward;  ///< replay value -> value of the forward trace; kNoValue: not of the forward
+};
+
+class GradTransform {
+ public:
+  explicit GradTransform(const ir::Trace& computation)
+      : computation_(computation),
+        forward_("forward", computation.context()),
+        backward_("backward", computation.context()),
+        to_forward_(computation.value_count(), ir::kNoValue),
+        cotangents_(computation.value_count(), ir::kNoValue) {}
+
+  ForwardBackward run() {
+    build_forward();
+    ForwardBackward result{std::move(forward_), std::move(backward_), computation_.outputs.size(), {}, {}, {}};
+    forward_ = std::move(result.forward);
+    backward_ = std::move(result.backward);
+    build_backward(result);
+    result.saved = saved_;
+    for (ir::ValueId value : saved_) forward_.outputs.emplace_back(value);
+    result.forward = std::move(forward_);
+    result.backward = std::move(backward_);
+    return result;
+  }
+
+ private:
+  // --- forward
+
+  void build_forward() {
+    for (ir::ValueId input : computation_.inputs) {
+      to_forward_[index_of(input)] = forward_.add_input(computation_.value(input).type, computation_.value(input).name);
+    }
+    for (const ir::BoundSymbol& symbol : computation_.symbols) add_forward(symbol);
+    for (ir::Argument output : computation_.outputs) {
+      ir::for_each_value(output, [&](ir::ValueId& id) { id = to_forward_[index_of(id)]; });
+      forward_.outputs.push_back(std::move(output));
+    }
+  }
+
+  void add_forward(const ir::BoundSymbol& symbol) {
+    std::vector<ir::ValueId> results = result_values(symbol);
+    const bool differentiable = std::any_of(results.begin(), results.end(), [&](ir::ValueId value) {
+      return value != ir::kNoValue && requires_grad(computation_, value);
+    });
+    if (differentiable) {
+      add_differentiated(symbol, std::move(results));
+    } else {
+      add_unchanged(symbol);
+    }
+  }
+
+  void add_unchanged(const ir::BoundSymbol& symbol) {
+    ir::BoundSymbol copy = symbol;
+    for (ir::Argument& argument : copy.arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId& id) { id = to_forward_[index_of(id)]; });
+    }
+    for (ir::Argument& result : copy.results) {
+      ir::for_each_value(result, [&](ir::ValueId& id) {
+        const ir::ValueId value = forward_.add_value(computation_.value(id).type, computation_.value(id).name);
+        to_forward_[index_of(id)] = value;
+        id = value;
+      });
+    }
+    forward_.add(std::move(copy));
+  }
+
+  void add_differentiated(const ir::BoundSymbol& symbol, std::vector<ir::ValueId> results) {
+    Instance instance;
+    instance.symbol = &symbol;
+    instance.inputs = distinct_values(symbol.arguments);
+    instance.results = std::move(results);
+    instance.replay = &replays_.find(symbol, instance.inputs, computation_);
+    OperatorReplay& replay = *instance.replay;
+    instance.forward.assign(replay.trace().value_count(), ir::kNoValue);
+    for (std::size_t i = 0; i < instance.inputs.size(); ++i) {
+      instance.forward[index_of(replay.inputs()[i])] = to_forward_[index_of(instance.inputs[i])];
+    }
+    copy_symbols(replay.trace(), 0, replay.forward_end(), forward_, symbol,
+                 [&](ir::ValueId id) -> ir::ValueId& { return instance.forward[index_of(id)]; });
+    for (std::size_t i = 0; i < instance.results.size(); ++i) {
+      if (instance.results[i] == ir::kNoValue) continue;
+      to_forward_[index_of(instance.results[i])] = instance.forward[index_of(replay.results()[i])];
+    }
+    instances_.push_back(std::move(instance));
+  }
+
+  /// Appends symbols of a replay to `into`; `slot` maps a value of the replay to the place of its new value.
+  template <typename Slot>
+  static void copy_symbols(const ir::Trace& from, std::size_t begin, std::size_t end, ir::Trace& into,
+                           const ir::BoundSymbol& origin, Slot&& slot) {
+    for (std::size_t i = begin; i < end; ++i) {
+      ir::BoundSymbol copy = from.symbols[i];
+      copy.location = origin.location;
+      for (ir::Argument& argument : copy.arguments) ir::for_each_value(argument, [&](ir::ValueId& id) { id = slot(id); });
+      for (ir::Argument& result : copy.results) {
+        ir::for_each_value(result, [&](ir::ValueId& id) {
+          const ir::ValueId value = into.add_value(from.value(id).type);
+          slot(id) = value;
+          id = value;
+        });
+      }
+      into.add(std::move(copy));
+    }
+  }
+
+  // --- backward
+
+  void build_backward(ForwardBackward& result) {
+    std::vector<ir::ValueId> cotangent_inputs;
+    for (std::size_t i = 0; i < computation_.outputs.size(); ++i) {
+      const auto* id = computation_.outputs[i].get<ir::ValueId>();
+      if (id == nullptr || !requires_grad(computation_, *id)) continue;
+      result.differentiable_outputs.push_back(i);
+      const ir::ValueId cotangent = backward_.add_value(without_grad(*id), "cotangent" + std::to_string(i));
+      cotangent_inputs.push_back(cotangent);
+      accumulate(*id, cotangent, {});
+    }
+    saved_in_backward_.assign(forward_.value_count(), ir::kNoValue);
+    for (auto instance = instances_.rbegin(); instance != instances_.rend(); ++instance) add_backward(*instance);
+    for (ir::ValueId value : saved_) backward_.inputs.push_back(saved_in_backward_[index_of(value)]);
+    backward_.inputs.insert(backward_.inputs.end(), cotangent_inputs.begin(), cotangent_inputs.end());
+    for (std::size_t i = 0; i < computation_.inputs.size(); ++i) {
+      const ir::ValueId input = computation_.inputs[i];
+      const ir::ValueId gradient = requires_grad(computation_, input) ? cotangents_[index_of(input)] : ir::kNoValue;
+      if (gradient == ir::kNoValue) {
+        backward_.outputs.emplace_back(ir::None{});
+      } else {
+        backward_.outputs.emplace_back(gradient);
+        result.differentiable_inputs.push_back(i);
+      }
+    }
+  }
+
+  void add_backward(const Instance& instance) {
+    std::vector<ir::TypePtr> types;
+    bool any = false;
+    for (ir::ValueId result : instance.results) {
+      const ir::ValueId cotangent = result == ir::kNoValue ? ir::kNoValue : cotangents_[index_of(result)];
+      types.push_back(cotangent == ir::kNoValue ? nullptr : backward_.value(cotangent).type);
+      any |= cotangent != ir::kNoValue;
+    }
+    if (!any) return;
+    const OperatorReplay::Backward& template_ = instance.replay->backward(types);
+    const ir::Trace& replay = instance.replay->trace();
+    std::vector<ir::ValueId> values(replay.value_count(), ir::kNoValue);
+    for (std::size_t i = 0; i < instance.results.size(); ++i) {
+      if (template_.cotangents[i] == ir::kNoValue) continue;
+      values[index_of(template_.cotangents[i])] = cotangents_[index_of(instance.results[i])];
+    }
+    const auto slot = [&](ir::ValueId id) -> ir::ValueId& {
+      ir::ValueId& value = values[index_of(id)];
+      const bool of_forward = index_of(id) < instance.forward.size() && instance.forward[index_of(id)] != ir::kNoValue;
+      if (value == ir::kNoValue && of_forward) value = save(instance.forward[index_of(id)]);
+      return value;
+    };
+    copy_symbols(replay, template_.begin, template_.end, backward_, *instance.symbol, slot);
+    for (std::size_t i = 0; i < instance.inputs.size(); ++i) {
+      if (template_.gradients[i] == ir::kNoValue) continue;
+      accumulate(instance.inputs[i], slot(template_.gradients[i]), instance.symbol->location);
+    }
+  }
+
+  /// The backward's input for a value of the forward.
+  ir::ValueId save(ir::ValueId value) {
+    ir::ValueId& input = saved_in_backward_[index_of(value)];
+    if (input == ir::kNoValue) {
+      input = backward_.add_value(forward_.value(value).type, forward_.value(value).name);
+      saved_.push_back(value);
+    }
+    return input;
+  }
+
+  void accumulate(ir::ValueId target, ir::ValueId gradient, const ir::SourceLocation& location) {
+    ir::ValueId& sum = cotangents_[index_of(target)];
+    if (sum == ir::kNoValue) {
+      sum = gradient;
+      return;
+    }
+    ir::BoundSymbol add;
+    add.op = add_operator_;
+    add.arguments = {ir::Argument(sum), ir::Argument(gradient), ir::Argument(std::int64_t{1})};
+    add.location = location;
+    sum = backward_.add_value(backward_.value(sum).type);
+    add.results.emplace_back(sum);
+    backward_.add(std::move(add));
+  }
+
+  ir::TypePtr without_grad(ir::ValueId value) const {
+    ir::TensorType type = *computation_.tensor_type(value);
+    type.requires_grad = false;
+    type.storage_offset = 0;
+    return ir::make_type(std::move(type));
+  }
+
+  const ir::Trace& computation_;
+  ir::Trace forward_;
+  ir::Trace backward_;
+  std::vector<ir::ValueId> to_forward_;  ///< computation value -> forward value
+  std::vector<ir::ValueId> cotangents_;  ///< computation value -> backward value
+  std::vector<ir::ValueId> saved_in_backward_;  ///< forward value -> backward value
+  std::vector<ir::ValueId> saved_;
+  std::vector<Instance> instances_;
+  ReplayTable replays_;
+  const ir::Operator* add_operator_ = tracer::find_operator("aten::add", "Tensor");
+};
+
+}  // namespace
+
+bool needs_backward(const ir::Trace& computation) {
+  return std::any_of(computation.outputs.begin(), computation.outputs.end(), [&](const ir::Argument& output) {
+    const auto* id = output.get<ir::ValueId>();
+    return id != nullptr && requires_grad(computation, *id);
+  });
+}
+
+ForwardBackward forward_and_backward(const ir::Trace& computation) { return GradTransform(computation).run(); }
+
+}  // namespace thunder::transforms

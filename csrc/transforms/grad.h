@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::transforms {
+
+/// A computation split for reverse-mode differentiation.
+///
+/// `forward` takes the computation's inputs and returns its outputs followed by the saved values. `backward` takes the
+/// saved values followed by one cotangent for each index in `differentiable_outputs`, and returns one gradient for each
+/// input of the computation (None where none is needed). Saved values that are inputs of the computation appear in
+/// `saved` too.
+struct ForwardBackward {
+  ir::Trace forward;
+  ir::Trace backward;
+  std::size_t output_count = 0;
+  std::vector<ir::ValueId> saved;                   ///< values of `forward`
+  std::vector<std::size_t> differentiable_outputs;  ///< outputs that have a gradient function
+  std::vector<std::size_t> differentiable_inputs;   ///< inputs with requires_grad that receive a gradient
+};
+
+/// Differentiates with respect to the inputs whose type requires grad. Derivatives come from the registered rules, or
+/// else from a replay of one operation at a time with PyTorch's autograd layer, remembered by operator and metadata.
+[[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation);
+
+/// Whether any output of the computation depends differentiably on an input that requires grad.
+[[nodiscard]] bool needs_backward(const ir::Trace& computation);
+
+}  // namespace thunder::transforms

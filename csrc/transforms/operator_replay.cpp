@@ -1,0 +1,168 @@
+#include "transforms/operator_replay.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/evaluate.h"
+#include "tracer/operators.h"
+#include "transforms/backward_graph.h"
+
+namespace thunder::transforms {
+namespace {
+
+template <typename T>
+void append_bytes(std::string& key, const T& value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+void append_dims(std::string& key, const ir::Dims& dims) {
+  append_bytes(key, dims.size());
+  for (const ir::Dim& dim : dims) append_bytes(key, dim.hint);
+}
+
+void append_type(std::string& key, const ir::TensorType& type) {
+  append_bytes(key, type.dtype);
+  append_bytes(key, type.device.type);
+  append_bytes(key, type.device.index);
+  append_bytes(key, type.requires_grad);
+  append_dims(key, type.sizes);
+  append_dims(key, type.strides);
+  append_bytes(key, type.storage_offset.hint);
+}
+
+/// Values become their position among the distinct ones; constants their content.
+class KeyWriter {
+ public:
+  KeyWriter(std::string& key, std::span<const ir::ValueId> values) : key_(key), values_(values) {}
+
+  void operator()(ir::None) { tag(0); }
+  void operator()(ir::ValueId id) {
+    tag(1);
+    append_bytes(key_, std::find(values_.begin(), values_.end(), id) - values_.begin());
+  }
+  void operator()(const std::string& text) {
+    tag(2);
+    append_bytes(key_, text.size());
+    key_ += text;
+  }
+  void operator()(const ir::ArgumentList& list) {
+    tag(3);
+    append_bytes(key_, list.size());
+    for (const ir::Argument& element : list) std::visit(*this, element.content);
+  }
+  template <typename Scalar>
+  void operator()(const Scalar& scalar) {
+    tag(static_cast<char>(4 + sizeof(Scalar)));
+    append_bytes(key_, scalar);
+  }
+
+ private:
+  void tag(char kind) { key_.push_back(kind); }
+  std::string& key_;
+  std::span<const ir::ValueId> values_;
+};
+
+std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source) {
+  std::string key;
+  append_bytes(key, symbol.op);
+  KeyWriter writer(key, values);
+  for (const ir::Argument& argument : symbol.arguments) std::visit(writer, argument.content);
+  for (ir::ValueId value : values) append_type(key, *source.tensor_type(value));
+  return key;
+}
+
+}  // namespace
+
+std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments) {
+  std::vector<ir::ValueId> values;
+  for (const ir::Argument& argument : arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId id) {
+      if (std::find(values.begin(), values.end(), id) == values.end()) values.push_back(id);
+    });
+  }
+  return values;
+}
+
+OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
+                               const ir::Trace& source)
+    : recorder_("replay", source.context()) {
+  for (ir::ValueId value : values) {
+    inputs_.push_back(recorder_.add_input(source.value(value).type));
+    input_values_.push_back(recorder_.value_of(inputs_.back()));
+  }
+  bridge::ArgumentWriter writer;
+  writer.value = [&](ir::ValueId id) {
+    return c10::IValue(inputs_[static_cast<std::size_t>(std::find(values.begin(), values.end(), id) - values.begin())]);
+  };
+  writer.object = [&](ir::ObjectConstant object) {
+    return *static_cast<const c10::IValue*>(source.context()->objects[object.index].owner.get());
+  };
+  const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+  torch::jit::Stack stack;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
+  }
+  const tracer::RecordBottom recording(recorder_);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const c10::AutoGradMode with_gradients(true);
+  op.callBoxed(stack);
+  for (const c10::IValue& result : stack) {
+    if (result.isTensor()) {
+      results_.push_back(result.toTensor());
+    } else if (result.isTensorList()) {
+      for (const c10::IValue& element : result.toListRef()) results_.push_back(element.toTensor());
+    } else {
+      results_.emplace_back();
+    }
+  }
+  for (const at::Tensor& result : results_) {
+    result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
+  }
+  forward_end_ = recorder_.trace().symbols.size();
+}
+
+const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types) {
+  THUNDER_CHECK(cotangent_types.size() == results_.size(), "grad", "one cotangent type for each result");
+  std::string key;
+  for (const ir::TypePtr& type : cotangent_types) {
+    append_bytes(key, type != nullptr);
+    if (type != nullptr) append_type(key, std::get<ir::TensorType>(*type));
+  }
+  auto [entry, is_new] = backwards_.try_emplace(std::move(key));
+  Backward& backward = entry->second;
+  if (!is_new) return backward;
+
+  const tracer::RecordBottom recording(recorder_);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  backward.begin = recorder_.trace().symbols.size();
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> cotangents;
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    const bool present = cotangent_types[i] != nullptr && results_[i].defined() && results_[i].requires_grad();
+    at::Tensor cotangent = present ? recorder_.add_input(cotangent_types[i]) : at::Tensor();
+    backward.cotangents.push_back(present ? recorder_.value_of(cotangent) : ir::kNoValue);
+    if (!present) continue;
+    outputs.push_back(results_[i]);
+    cotangents.push_back(std::move(cotangent));
+  }
+  for (const at::Tensor& gradient : walk_backward(outputs, cotangents, inputs_)) {
+    backward.gradients.push_back(gradient.defined() ? recorder_.value_of(gradient) : ir::kNoValue);
+  }
+  backward.end = recorder_.trace().symbols.size();
+  return backward;
+}
+
+OperatorReplay& ReplayTable::find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
+                                  const ir::Trace& source) {
+  std::unique_ptr<OperatorReplay>& replay = replays_[key_of(symbol, values, source)];
+  if (!replay) replay = std::make_unique<OperatorReplay>(symbol, values, source);
+  return *replay;
+}
+
+}  // namespace thunder::transforms

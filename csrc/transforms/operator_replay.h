@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/trace.h"
+#include "tracer/recorder.h"
+
+namespace thunder::transforms {
+
+/// The derivative of one operation for given argument metadata: the operation replayed once with PyTorch's autograd
+/// layer, recorded below it. `trace` holds what the forward executes, then, for each set of cotangents asked for, what
+/// the backward executes; values are shared, so a value of the forward that a backward uses is a saved one.
+class OperatorReplay {
+ public:
+  /// `types` are those of the distinct values among the symbol's arguments, in order of first appearance.
+  OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
+
+  struct Backward {
+    std::size_t begin = 0;  ///< symbols of the trace
+    std::size_t end = 0;
+    std::vector<ir::ValueId> cotangents;  ///< one for each result; kNoValue where there is none
+    std::vector<ir::ValueId> gradients;   ///< one for each input; kNoValue where it is zero or not needed
+  };
+
+  /// The backward for cotangents of these types (null: none for that result).
+  const Backward& backward(std::span<const ir::TypePtr> cotangent_types);
+
+  [[nodiscard]] const ir::Trace& trace() { return recorder_.trace(); }
+  [[nodiscard]] std::size_t forward_end() const { return forward_end_; }
+  [[nodiscard]] const std::vector<ir::ValueId>& inputs() const { return input_values_; }
+  /// One for each tensor among the results, in order; kNoValue for undefined ones.
+  [[nodiscard]] const std::vector<ir::ValueId>& results() const { return result_values_; }
+
+ private:
+  tracer::Recorder recorder_;
+  std::vector<at::Tensor> inputs_;
+  std::vector<at::Tensor> results_;
+  std::vector<ir::ValueId> input_values_;
+  std::vector<ir::ValueId> result_values_;
+  std::size_t forward_end_ = 0;
+  std::map<std::string, Backward> backwards_;
+};
+
+/// Replays remembered by operator, constants and argument metadata.
+class ReplayTable {
+ public:
+  OperatorReplay& find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
+
+ private:
+  std::map<std::string, std::unique_ptr<OperatorReplay>> replays_;
+};
+
+/// The distinct values among a symbol's arguments, in order of first appearance.
+[[nodiscard]] std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments);
+
+}  // namespace thunder::transforms

@@ -1,0 +1,326 @@
+"""What a compiled function depends on: each test changes one thing and states whether that traces anew."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import thunder
+
+SCALE = 2.0
+
+
+class Holder:
+    """A user object with attributes."""
+
+    factor = 3.0
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def retraces(compiled: Callable[..., Any], *arguments: Any, **keywords: Any) -> bool:
+    """Call `compiled`, compare with the original, and return whether the call was traced."""
+    before = thunder.cache_misses(compiled)
+    result = compiled(*arguments, **keywords)
+    expected = compiled.__wrapped__(*arguments, **keywords)
+    torch.testing.assert_close(result, expected, rtol=0, atol=0)
+    return thunder.cache_misses(compiled) > before
+
+
+def compiled_once(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Callable[..., Any]:
+    """Return `function`, compiled for these arguments, for which it hits."""
+    compiled = thunder.jit(function)
+    assert retraces(compiled, *arguments, **keywords)
+    assert not retraces(compiled, *arguments, **keywords)
+    return compiled
+
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def test_equal_metadata_hits() -> None:
+    f = compiled_once(lambda x: x + 1, X)
+    assert not retraces(f, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(torch.ones(2, 4), id="shape"),
+        pytest.param(torch.ones(2, 3, dtype=torch.float64), id="dtype"),
+        pytest.param(torch.ones(3, 2).t(), id="strides"),
+        pytest.param(torch.ones(2, 3, requires_grad=True), id="requires_grad"),
+        pytest.param(3.0, id="type"),
+    ],
+)
+def test_other_metadata_of_an_argument_retraces(other: Any) -> None:
+    f = compiled_once(lambda x: x + 1, X)
+    assert retraces(f, other)
+    assert not retraces(f, other)
+    assert not retraces(f, X)
+
+
+def test_number_argument_retraces_with_its_value() -> None:
+    f = compiled_once(lambda x, n: x * n, X, 2)
+    assert retraces(f, X, 3)
+    assert retraces(f, X, 2.0)
+    assert not retraces(f, X, 2)
+
+
+def test_bool_and_int_differ() -> None:
+    f = compiled_once(lambda x, n: x * n, X, 1)
+    assert retraces(f, X, True)
+
+
+def test_string_argument_retraces_with_its_value() -> None:
+    f = compiled_once(lambda x, mode: x + 1 if mode == "add" else x - 1, X, "add")
+    assert retraces(f, X, "subtract")
+
+
+def test_keywords_are_bound_by_name() -> None:
+    f = compiled_once(lambda x, y: x - y, X, y=X * 2)
+    assert not retraces(f, X, y=X * 3)
+    assert retraces(f, X, X * 3)
+
+
+def test_global_change_retraces(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = compiled_once(lambda x: x * SCALE, X)
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert retraces(f, X)
+
+
+def test_unrelated_global_change_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = compiled_once(lambda x: x * SCALE, X)
+    monkeypatch.setitem(globals(), "UNRELATED", 1)
+    assert not retraces(f, X)
+
+
+def test_closure_change_retraces() -> None:
+    factor = 2.0
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * factor
+
+    f = compiled_once(function, X)
+    factor = 3.0
+    assert retraces(f, X)
+
+
+def test_attribute_change_retraces() -> None:
+    f = compiled_once(lambda x, holder: x * holder.scale, X, Holder(scale=2.0, unused=1))
+    assert not retraces(f, X, Holder(scale=2.0, unused=2))
+    assert retraces(f, X, Holder(scale=4.0, unused=1))
+
+
+def test_absent_attribute_that_appears_retraces() -> None:
+    holder = Holder()
+    f = compiled_once(lambda x: x * getattr(holder, "scale", 1.0), X)
+    holder.scale = 2.0
+    assert retraces(f, X)
+
+
+def test_instance_attribute_that_hides_a_method_retraces() -> None:
+    holder = Holder()
+    f = compiled_once(lambda x: holder.scaled(x), X)
+    holder.scaled = lambda x: x + 10
+    assert retraces(f, X)
+
+
+def test_class_attribute_change_retraces(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = compiled_once(lambda x, holder: holder.scaled(x), X, Holder())
+    monkeypatch.setattr(Holder, "factor", 4.0)
+    assert retraces(f, X, Holder())
+
+
+def test_method_change_retraces(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = compiled_once(lambda x, holder: holder.scaled(x), X, Holder())
+    monkeypatch.setattr(Holder, "scaled", lambda self, x: x - 1)
+    assert retraces(f, X, Holder())
+
+
+def test_module_attribute_change_retraces() -> None:
+    module = types.ModuleType("settings")
+    module.scale = 2.0
+    f = compiled_once(lambda x: x * module.scale, X)
+    module.scale = 3.0
+    assert retraces(f, X)
+
+
+def test_other_class_retraces() -> None:
+    class Other(Holder):
+        pass
+
+    f = compiled_once(lambda x, holder: x * holder.scale, X, Holder(scale=2.0))
+    assert retraces(f, X, Other(scale=2.0))
+
+
+def test_list_length_change_retraces() -> None:
+    values = [1.0, 2.0]
+    f = compiled_once(lambda x: x * len(values), X)
+    values[0] = 7.0
+    assert not retraces(f, X)
+    values.append(3.0)
+    assert retraces(f, X)
+
+
+def test_list_item_change_retraces() -> None:
+    values = [1.0, 2.0]
+    f = compiled_once(lambda x: x * values[1], X)
+    values[0] = 7.0
+    assert not retraces(f, X)
+    values[1] = 3.0
+    assert retraces(f, X)
+
+
+def test_iterated_list_change_retraces() -> None:
+    values = [1.0, 2.0]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for value in values:
+            x = x + value
+        return x
+
+    f = compiled_once(function, X)
+    values.append(3.0)
+    assert retraces(f, X)
+
+
+def test_tensors_of_a_list_are_inputs() -> None:
+    tensors = [torch.ones(3), torch.zeros(3)]
+    f = compiled_once(lambda x: x + torch.stack(tensors).sum(0), X)
+    tensors[0] = torch.full((3,), 5.0)
+    assert not retraces(f, X)
+    tensors.append(torch.ones(3))
+    assert retraces(f, X)
+
+
+def test_dict_item_change_retraces() -> None:
+    settings = {"scale": 2.0, "other": 1.0}
+    f = compiled_once(lambda x: x * settings["scale"], X)
+    settings["other"] = 2.0
+    assert not retraces(f, X)
+    settings["scale"] = 3.0
+    assert retraces(f, X)
+
+
+def test_dict_keys_change_retraces() -> None:
+    settings = {"a": 1.0}
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for value in settings.values():
+            x = x + value
+        return x
+
+    f = compiled_once(function, X)
+    settings["b"] = 2.0
+    assert retraces(f, X)
+
+
+def test_nested_arguments_are_guarded_by_their_parts() -> None:
+    f = compiled_once(lambda batch: batch["x"] * batch["options"][0], {"x": X, "options": [2.0]})
+    assert not retraces(f, {"x": X + 1, "options": [2.0]})
+    assert retraces(f, {"x": X + 1, "options": [3.0]})
+
+
+def test_set_change_retraces() -> None:
+    flags = {"fast"}
+    f = compiled_once(lambda x: x + 1 if "fast" in flags else x, X)
+    flags.clear()
+    assert retraces(f, X)
+
+
+def test_tied_weights_that_are_untied_retrace() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    holder = Holder(first=weight, second=weight)
+    f = compiled_once(lambda x: x * holder.first + holder.second, X)
+    holder.second = torch.nn.Parameter(torch.zeros(3))
+    assert retraces(f, X)
+
+
+def test_replaced_parameter_of_equal_metadata_hits() -> None:
+    module = torch.nn.Linear(3, 2)
+    f = compiled_once(lambda x: module(x), X)
+    module.weight = torch.nn.Parameter(torch.ones(2, 3))
+    assert not retraces(f, X)
+
+
+def test_training_flag_retraces() -> None:
+    module = torch.nn.Dropout(0.5).eval()
+    f = thunder.jit(lambda x: module(x))
+    torch.testing.assert_close(f(X), X)
+    module.train()
+    f(X)
+    module.eval()
+    f(X)
+    assert (thunder.cache_misses(f), thunder.cache_hits(f)) == (2, 1)
+
+
+def test_hook_added_later_retraces() -> None:
+    module = torch.nn.Linear(3, 2)
+    f = compiled_once(lambda x: module(x), X)
+    module.register_forward_hook(lambda module, arguments, output: output + 1)
+    assert retraces(f, X)
+
+
+def test_grad_mode_retraces() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    f = compiled_once(lambda x: x * weight, X)
+    with torch.no_grad():
+        assert retraces(f, X)
+        assert not f(X).requires_grad
+    assert not retraces(f, X)
+
+
+def test_autocast_retraces() -> None:
+    weight = torch.ones(3, 3)
+    f = compiled_once(lambda x: x @ weight, X)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert retraces(f, X)
+        assert f(X).dtype == torch.bfloat16
+    assert not retraces(f, X)
+
+
+def test_default_dtype_retraces() -> None:
+    f = compiled_once(lambda x: x + torch.ones(3), X)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert retraces(f, X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_no_caching_traces_each_call() -> None:
+    f = thunder.jit(lambda x: x + 1, cache="no caching")
+    f(X)
+    f(X)
+    assert thunder.cache_misses(f) == 2
+
+
+def test_prologue_runs_as_python() -> None:
+    holder = Holder(scale=2.0)
+    f = compiled_once(lambda x, n: x * holder.scale + n, X, 3)
+    prologue = thunder.last_prologue_traces(f)[-1].python_callable()
+    inputs = prologue((X, 3), {})
+    assert [i is X for i in inputs] == [True]
+
+
+@pytest.mark.parametrize("change", ["attribute", "value", "shape"])
+def test_prologue_fails_as_the_guards_do(change: str) -> None:
+    from thunder import prims
+
+    holder = Holder(scale=2.0)
+    f = compiled_once(lambda x, n: x * holder.scale + n, X, 3)
+    prologue = thunder.last_prologue_traces(f)[-1].python_callable()
+    if change == "attribute":
+        holder.scale = 3.0
+    arguments = (X[:1] if change == "shape" else X, 4 if change == "value" else 3)
+    with pytest.raises(prims.GuardFailed):
+        prologue(arguments, {})

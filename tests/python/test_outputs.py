@@ -1,0 +1,174 @@
+"""What a compiled function returns is built as the function would build it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+import thunder
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclasses.dataclass
+class Record:
+    value: Any
+    label: str = "none"
+
+
+class Table(OrderedDict):
+    """A dict with attributes, whose constructor has an effect."""
+
+    constructed = 0
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        type(self).constructed += 1
+        super().__init__(*arguments, **keywords)
+        self.loss = self.get("loss")
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+X = torch.arange(3.0)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two nests of containers are equal in types, order and tensors."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, tuple | list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: (x + 1, x * 2), id="tuple"),
+        pytest.param(lambda x: [x + 1, [x * 2]], id="list"),
+        pytest.param(lambda x: {"a": x + 1, "b": {"c": x}}, id="dict"),
+        pytest.param(lambda x: OrderedDict(b=x + 1, a=x), id="ordered dict"),
+        pytest.param(lambda x: Pair(x + 1, 2), id="named tuple"),
+        pytest.param(lambda x: (x.shape, x.dtype, None, 1.5, "text"), id="constants"),
+        pytest.param(lambda x: slice(1, x.shape[0]), id="slice"),
+        pytest.param(lambda x: {1, 2}, id="set"),
+        pytest.param(lambda x: None, id="none"),
+    ],
+)
+def test_containers(function: Any) -> None:
+    compiled = thunder.jit(function)
+    for _ in range(2):
+        result, expected = compiled(X), function(X)
+        assert same(result, expected)
+
+
+def test_input_comes_back_as_itself() -> None:
+    f = thunder.jit(lambda x: (x, x + 1))
+    f(X)
+    other = X * 2
+    assert f(other)[0] is other
+
+
+def test_outside_object_comes_back_as_itself() -> None:
+    settings = {"a": 1}
+    f = thunder.jit(lambda x, option: (settings, option, x + 1))
+    option = [1]
+    for _ in range(2):
+        result = f(X, option)
+        assert result[0] is settings
+        assert result[1] is option
+
+
+def test_new_containers_at_each_call() -> None:
+    f = thunder.jit(lambda x: [x + 1])
+    assert f(X) is not f(X)
+
+
+def test_shared_parts_stay_shared() -> None:
+    def function(x):
+        part = [x + 1]
+        return part, part
+
+    f = thunder.jit(function)
+    f(X)
+    first, second = f(X)
+    assert first is second
+
+
+def test_cycle() -> None:
+    def function(x):
+        node = {"value": x + 1}
+        node["self"] = node
+        return node
+
+    f = thunder.jit(function)
+    for _ in range(2):
+        node = f(X)
+        assert node["self"] is node
+
+
+def test_dataclass() -> None:
+    f = thunder.jit(lambda x: Record(x + 1, label="sum"))
+    for _ in range(2):
+        result = f(X)
+        assert type(result) is Record
+        assert result.label == "sum"
+        torch.testing.assert_close(result.value, X + 1)
+
+
+def test_dict_subclass_with_attributes_and_effects_of_its_constructor() -> None:
+    f = thunder.jit(lambda x: Table(loss=x.sum(), logits=x))
+    f(X)
+    constructed = Table.constructed
+    result = f(X)
+    assert Table.constructed == constructed + 1
+    assert list(result) == ["loss", "logits"]
+    assert result.loss is result["loss"]
+
+
+def test_slots() -> None:
+    f = thunder.jit(lambda x: Slotted(x + 1))
+    for _ in range(2):
+        torch.testing.assert_close(f(X).value, X + 1)
+
+
+def test_same_tensor_twice_is_one_object() -> None:
+    def function(x):
+        y = x + 1
+        return y, y
+
+    f = thunder.jit(function)
+    for _ in range(2):
+        first, second = f(X)
+        assert first is second
+
+
+def test_generator_is_refused() -> None:
+    f = thunder.jit(lambda x: (x + i for i in range(2)))
+    with pytest.raises(NotImplementedError, match="generator"):
+        f(X)
+
+
+def test_epilogue_runs_as_python() -> None:
+    f = thunder.jit(lambda x: {"a": (x + 1, x)})
+    expected = f(X)
+    epilogue = thunder.last_epilogue_traces(f)[-1].python_callable()
+    (result,) = epilogue([expected["a"][0]], [X], [])
+    assert result["a"][0] is expected["a"][0]
+    assert result["a"][1] is X

@@ -1,0 +1,285 @@
+"""Writes to what lies outside: as in eager at every call, and not at all when a trace fails."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+import thunder
+
+COUNT = 0
+
+
+class Holder:
+    """A user object with attributes."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+class Slotted:
+    """A user object with a slot."""
+
+    __slots__ = ("value",)
+
+
+X = torch.arange(3.0)
+
+
+def test_attribute_is_written_at_each_call() -> None:
+    holder = Holder()
+
+    @thunder.jit
+    def f(x):
+        holder.last = x * 2
+        return x + 1
+
+    for factor in (1, 2, 3):
+        f(X * factor)
+        torch.testing.assert_close(holder.last, X * factor * 2)
+    assert thunder.cache_misses(f) == 1
+
+
+def test_read_after_write_sees_the_new_value() -> None:
+    holder = Holder(value=torch.zeros(3))
+
+    @thunder.jit
+    def f(x):
+        holder.value = x * 2
+        return holder.value + 1
+
+    torch.testing.assert_close(f(X), X * 2 + 1)
+
+
+def test_counter_goes_up_at_each_call() -> None:
+    holder = Holder(count=0)
+
+    @thunder.jit
+    def f(x):
+        holder.count += 1
+        return x * holder.count
+
+    for count in (1, 2, 3):
+        torch.testing.assert_close(f(X), X * count)
+        assert holder.count == count
+
+
+def test_constant_is_written_even_if_it_was_there_already() -> None:
+    holder = Holder(flag=True)
+
+    @thunder.jit
+    def f(x):
+        holder.flag = True
+        return x + 1
+
+    f(X)
+    holder.flag = False
+    f(X)
+    assert holder.flag is True
+
+
+def test_deleted_attribute() -> None:
+    holder = Holder(value=1)
+
+    @thunder.jit
+    def f(x):
+        del holder.value
+        return x + 1
+
+    f(X)
+    assert not hasattr(holder, "value")
+
+
+def test_list_append_grows_at_each_call_without_retracing() -> None:
+    results: list[torch.Tensor] = []
+
+    @thunder.jit
+    def f(x):
+        results.append(x * 2)
+        return x
+
+    for _ in range(3):
+        f(X)
+    assert len(results) == 3
+    assert thunder.cache_misses(f) == 1
+
+
+def test_list_item() -> None:
+    values = [torch.zeros(3), torch.zeros(3)]
+
+    @thunder.jit
+    def f(x):
+        values[1] = x + 1
+        return x
+
+    f(X)
+    f(X * 2)
+    torch.testing.assert_close(values[1], X * 2 + 1)
+    torch.testing.assert_close(values[0], torch.zeros(3))
+
+
+def test_list_insert() -> None:
+    values = [1]
+
+    @thunder.jit
+    def f(x):
+        values.insert(0, 5)
+        return x + values[0]
+
+    f(X)
+    assert values == [5, 1]
+
+
+def test_dict_item_and_update() -> None:
+    cache: dict[str, Any] = {"a": 1}
+
+    @thunder.jit
+    def f(x):
+        cache["x"] = x + 1
+        cache.update(a=2, b=x)
+        return x
+
+    f(X)
+    assert list(cache) == ["a", "x", "b"]
+    assert cache["a"] == 2
+    assert cache["b"] is X
+
+
+def test_set_add() -> None:
+    seen = {1}
+
+    @thunder.jit
+    def f(x):
+        seen.add(2)
+        return x + 1
+
+    f(X)
+    assert seen == {1, 2}
+
+
+def test_global() -> None:
+    def function(x):
+        global COUNT
+        COUNT = x.shape[0]
+        return x + 1
+
+    thunder.jit(function)(X)
+    assert COUNT == 3
+
+
+def test_closure_variable() -> None:
+    last = None
+
+    @thunder.jit
+    def f(x):
+        nonlocal last
+        last = x * 2
+        return x + 1
+
+    f(X)
+    torch.testing.assert_close(last, X * 2)
+
+
+def test_slot() -> None:
+    holder = Slotted()
+
+    @thunder.jit
+    def f(x):
+        holder.value = x * 2
+        return x + 1
+
+    f(X)
+    f(X + 1)
+    torch.testing.assert_close(holder.value, (X + 1) * 2)
+
+
+def test_input_is_written_in_place() -> None:
+    @thunder.jit
+    def f(x):
+        x.add_(1)
+        return x * 2
+
+    x = torch.zeros(3)
+    result = f(x)
+    torch.testing.assert_close(x, torch.ones(3))
+    torch.testing.assert_close(result, torch.full((3,), 2.0))
+
+
+def test_batch_norm_buffers() -> None:
+    eager = torch.nn.BatchNorm1d(3)
+    compiled = thunder.jit(copy.deepcopy(eager))
+    for _ in range(3):
+        x = torch.randn(4, 3)
+        torch.testing.assert_close(compiled(x), eager(x))
+    for name, buffer in eager.named_buffers():
+        torch.testing.assert_close(compiled.get_buffer(name), buffer)
+
+
+def test_object_made_inside_and_stored_outside() -> None:
+    holder = Holder()
+
+    @thunder.jit
+    def f(x):
+        holder.inner = Holder(first=x + 1, both=[x, x * 2])
+        return x
+
+    f(X)
+    first = holder.inner
+    f(X + 1)
+    assert holder.inner is not first
+    torch.testing.assert_close(holder.inner.first, X + 2)
+    torch.testing.assert_close(holder.inner.both[1], (X + 1) * 2)
+
+
+def test_failed_trace_changes_nothing() -> None:
+    holder = Holder(value=1, items=[1], table={"a": 1})
+    before = copy.deepcopy(holder.__dict__)
+
+    @thunder.jit
+    def f(x):
+        holder.value = 2
+        holder.new = x
+        holder.items.append(3)
+        holder.table["b"] = x
+        del holder.table["a"]
+        x.add_(1)
+        raise ValueError("stop")
+
+    x = torch.zeros(3)
+    with pytest.raises(ValueError, match="stop"):
+        f(x)
+    assert holder.__dict__ == before
+    torch.testing.assert_close(x, torch.zeros(3))
+
+
+def test_grad_mode_left_changed_is_changed_by_each_call() -> None:
+    @thunder.jit
+    def f(x):
+        torch.set_grad_enabled(False)
+        return x + 1
+
+    try:
+        for _ in range(2):
+            torch.set_grad_enabled(True)
+            f(X)
+            assert not torch.is_grad_enabled()
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def test_deque_from_outside_is_refused() -> None:
+    from collections import deque
+
+    results: deque[Any] = deque()
+
+    @thunder.jit
+    def f(x):
+        results.append(x)
+        return x + 1
+
+    with pytest.raises(NotImplementedError, match="deque"):
+        f(X)
+    assert not results

@@ -1,0 +1,68 @@
+"""Traces print as Python programs that run."""
+
+from __future__ import annotations
+
+import torch
+
+import thunder
+
+
+def compiled_example():
+    f = thunder.jit(lambda x, w: torch.nn.functional.gelu(x @ w).sum())
+    x, w = torch.randn(2, 3), torch.randn(3, 4, requires_grad=True)
+    return f, x, w, f(x, w)
+
+
+def test_no_traces_before_the_first_call() -> None:
+    f = thunder.jit(torch.sin)
+    assert thunder.last_traces(f) == []
+    assert thunder.last_backward_traces(f) == []
+
+
+def test_each_kind_of_trace_is_there_after_a_call() -> None:
+    f, *_ = compiled_example()
+    for traces in (thunder.last_traces(f), thunder.last_backward_traces(f), thunder.last_prologue_traces(f)):
+        assert traces
+        assert all(isinstance(trace, thunder.Trace) for trace in traces)
+
+
+def test_every_stage_compiles_as_python() -> None:
+    f, *_ = compiled_example()
+    stages = thunder.last_traces(f) + thunder.last_backward_traces(f) + thunder.last_prologue_traces(f)
+    for trace in stages:
+        assert callable(trace.python_callable()), str(trace)
+
+
+def test_trace_shows_shapes_types_and_the_source_line() -> None:
+    f, *_ = compiled_example()
+    text = str(thunder.last_traces(f)[0])
+    assert "gelu" in text
+    assert "test_traces.py" in text
+    assert "2, 3" in text
+    assert "float32" in text or "f32" in text
+
+
+def test_same_input_gives_the_same_text() -> None:
+    first, second = compiled_example()[0], compiled_example()[0]
+    for query in (thunder.last_traces, thunder.last_backward_traces, thunder.last_prologue_traces):
+        assert [str(trace) for trace in query(first)] == [str(trace) for trace in query(second)]
+
+
+def test_backward_has_no_trace_without_gradients() -> None:
+    f = thunder.jit(torch.sin)
+    f(torch.ones(2))
+    assert thunder.last_backward_traces(f) == []
+
+
+def test_compile_stats_count_calls() -> None:
+    f, x, w, _ = compiled_example()
+    f(x, w)
+    stats = thunder.compile_stats(f)
+    assert stats["cache_hits"] == thunder.cache_hits(f) == 1
+    assert stats["cache_misses"] == thunder.cache_misses(f) == 1
+
+
+def test_wait_until_compiled_returns() -> None:
+    f, x, w, expected = compiled_example()
+    thunder.wait_until_compiled(f)
+    torch.testing.assert_close(f(x, w), expected)

@@ -1,0 +1,74 @@
+"""A source-to-source compiler for PyTorch: `thunder.jit(model_or_function)`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from thunder._check import require_own_package
+
+if TYPE_CHECKING:
+    from thunder._jit import jit
+    from thunder.errors import InternalError
+    from thunder.inspect import (
+        cache_hits,
+        cache_misses,
+        compile_stats,
+        last_backward_traces,
+        last_epilogue_traces,
+        last_prologue_traces,
+        last_traces,
+        wait_until_compiled,
+    )
+    from thunder.module import ThunderModule
+    from thunder.options import Options
+    from thunder.trace import Trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "InternalError",
+    "Options",
+    "ThunderModule",
+    "Trace",
+    "cache_hits",
+    "cache_misses",
+    "compile_stats",
+    "jit",
+    "last_backward_traces",
+    "last_epilogue_traces",
+    "last_prologue_traces",
+    "last_traces",
+    "wait_until_compiled",
+]
+
+# Public name -> module. Loaded when first used: `import thunder` itself needs no torch.
+_ORIGIN = {
+    "InternalError": "errors",
+    "Options": "options",
+    "ThunderModule": "module",
+    "Trace": "trace",
+    "cache_hits": "inspect",
+    "cache_misses": "inspect",
+    "compile_stats": "inspect",
+    "jit": "_jit",
+    "last_backward_traces": "inspect",
+    "last_epilogue_traces": "inspect",
+    "last_prologue_traces": "inspect",
+    "last_traces": "inspect",
+    "wait_until_compiled": "inspect",
+}
+
+require_own_package()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ORIGIN:
+        raise AttributeError(f"module 'thunder' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"thunder.{_ORIGIN[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ORIGIN})

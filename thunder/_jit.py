@@ -1,0 +1,124 @@
+"""`thunder.jit`. The file is not named `jit.py`, as a submodule `thunder.jit` would hide the function."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, overload
+
+import torch
+
+from thunder._check import load_extension
+from thunder.module import ThunderModule, compile_module
+from thunder.options import Options
+
+__all__ = ["CompiledFunction", "jit"]
+
+CompiledFunction = load_extension().CompiledFunction
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def jit(
+    fn: F,
+    /,
+    *,
+    executors: Iterable[str] | None = ...,
+    transforms: Iterable[Any] | None = ...,
+    cache: str = ...,
+    sharp_edges: str = ...,
+    compile: str = ...,
+    fullgraph: bool = ...,
+) -> F: ...
+
+
+@overload
+def jit(
+    fn: None = None,
+    /,
+    *,
+    executors: Iterable[str] | None = ...,
+    transforms: Iterable[Any] | None = ...,
+    cache: str = ...,
+    sharp_edges: str = ...,
+    compile: str = ...,
+    fullgraph: bool = ...,
+) -> Callable[[F], F]: ...
+
+
+def jit(fn: Any = None, /, **options: Any) -> Any:
+    """Return `fn`, a callable or an `nn.Module`, compiled; without `fn`, a decorator.
+
+    The first call with arguments of a new kind traces `fn` and compiles the trace; later calls whose guards hold run it
+    without executing Python. Values, gradients, side effects and random numbers are those of `fn` itself.
+
+    A module stays a module: the result is of the module's own class and shares its parameters, buffers, submodules,
+    hooks and attributes, so `state_dict()`, `train()`, `to()`, optimizers and methods such as `generate` work on it.
+
+    Args:
+        fn: a function, method, callable object or `nn.Module`. Other than tensors, its arguments may be Python objects
+            of any kind; numbers and strings are constants of the compiled program, guarded at each call.
+        **options: see `thunder.Options`:
+
+            - executors (list of names, default all): who may claim operations, by priority.
+            - transforms (list, default none): trace transforms.
+            - cache ("constant values", "no caching").
+            - sharp_edges ("allow", "warn", "error").
+            - compile ("background", "eager").
+            - fullgraph (bool, default False).
+
+    Returns:
+        For a function, a callable with the same signature; for a module, a module (a `thunder.ThunderModule`).
+
+    Raises:
+        TypeError: `fn` is not callable, or is a class or a scripted module; an unknown option.
+        ValueError: an option's value is not among those listed.
+
+    Example:
+        >>> import torch, thunder
+        >>> @thunder.jit
+        ... def f(x, y):
+        ...     return torch.sin(x) + y
+        >>> f(torch.zeros(2), 1)
+        tensor([1., 1.])
+    """
+    chosen = Options.of(options)
+    if fn is None:
+        return functools.partial(_compile, options=chosen)
+    return _compile(fn, chosen)
+
+
+def _compile(fn: Any, options: Options) -> Any:
+    if isinstance(fn, ThunderModule):
+        fn = fn.__wrapped__
+    if isinstance(fn, CompiledFunction):
+        fn = fn.__wrapped__
+    _require_compilable(fn)
+    if isinstance(fn, torch.nn.Module):
+        return compile_module(fn, CompiledFunction(fn, options.as_dict()), options)
+    compiled = CompiledFunction(fn, options.as_dict())
+    functools.update_wrapper(compiled, fn)
+    compiled.options = options
+    return compiled
+
+
+def _require_compilable(fn: object) -> None:
+    if isinstance(fn, type):
+        raise TypeError(
+            f"thunder.jit: expected a function or a module, got the class {fn.__qualname__}; jit an instance"
+        )
+    if isinstance(fn, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+        raise TypeError("thunder.jit: expected a function or a module, got TorchScript; jit what was scripted")
+    if not callable(fn):
+        raise TypeError(f"thunder.jit: expected a function or a module, got {fn!r}, which is not callable")
+
+
+def rebuild(fn: Any, options: Options) -> Any:
+    """Compile what was pickled or copied: the compiled code itself does not travel."""
+    return _compile(fn, options)
+
+
+# Pickle and deepcopy of a compiled function: the function, compiled anew on arrival.
+copyreg.pickle(CompiledFunction, lambda compiled: (rebuild, (compiled.__wrapped__, compiled.options)))

@@ -1,0 +1,19 @@
+"""Exceptions of thunder's own.
+
+What the user's program did wrong is raised as a Python exception of the fitting type instead.
+"""
+
+from __future__ import annotations
+
+__all__ = ["InternalError"]
+
+
+class InternalError(RuntimeError):
+    """A mistake in thunder. The message names the pass or layer, and the script that reproduces it.
+
+    `reproduction` is the path of that script, or None when none could be written.
+    """
+
+    def __init__(self, message: str, reproduction: str | None = None) -> None:
+        super().__init__(message)
+        self.reproduction = reproduction

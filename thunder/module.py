@@ -1,0 +1,85 @@
+"""What `thunder.jit` makes of an `nn.Module`.
+
+The result is an object of a class made for it, a subclass of `ThunderModule` and of the module's own class, and shares
+its `__dict__` with the original. Parameters, buffers, submodules, hooks, attributes and methods are therefore those of
+the original, in both directions, with nothing to delegate. What differs is the class's `__call__`: the compiled
+callable, written in C++ and kept from binding, so that Python's call slot reaches it without a Python frame.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from thunder.options import Options
+
+__all__ = ["ThunderModule", "compile_module"]
+
+
+class ThunderModule:
+    """Base class of compiled modules, for `isinstance`; made by `thunder.jit(module)` only.
+
+    Attributes:
+        __wrapped__: the original module.
+        __compiled__: the compiled callable; calling the module calls it.
+        __options__: the options given to `thunder.jit`.
+    """
+
+    __wrapped__: torch.nn.Module
+    __compiled__: Callable[..., Any]
+    __options__: Options
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        # A compiled module is no new class to the original's registries, so its `__init_subclass__` is not called.
+        pass
+
+    def __repr__(self) -> str:
+        return f"ThunderModule({self.__wrapped__!r})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        result = _jit(copy.deepcopy(self.__wrapped__, memo), self.__options__)
+        memo[id(self)] = result
+        return result
+
+    def __copy__(self) -> Any:
+        return _jit(copy.copy(self.__wrapped__), self.__options__)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _jit, (self.__wrapped__, self.__options__)
+
+
+def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], options: Options) -> Any:
+    """Return the module that shares `original`'s state and whose `__call__` is `compiled`."""
+    original_type = type(original)
+
+    def new(cls: type, *arguments: Any, **keywords: Any) -> Any:
+        # `self.__class__(…)`, as in `nn.Sequential.__getitem__`, makes another module: a plain one.
+        return original_type(*arguments, **keywords)
+
+    def populate(namespace: dict[str, Any]) -> None:
+        namespace.update(
+            __module__=original_type.__module__,
+            __qualname__=original_type.__qualname__,
+            __doc__=original_type.__doc__,
+            __new__=new,
+            __call__=staticmethod(compiled),
+            __wrapped__=original,
+            __compiled__=compiled,
+            __options__=options,
+        )
+
+    cls = types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
+    module: Any = object.__new__(cls)
+    object.__setattr__(module, "__dict__", original.__dict__)
+    return module
+
+
+def _jit(original: torch.nn.Module, options: Options) -> Any:
+    from thunder._jit import rebuild
+
+    return rebuild(original, options)

@@ -1,0 +1,96 @@
+"""Options of `thunder.jit`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
+
+CACHE = ("constant values", "no caching")
+SHARP_EDGES = ("allow", "warn", "error")
+COMPILE = ("background", "eager")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a callable is compiled; the keywords of `thunder.jit`.
+
+    Attributes:
+        executors: names of the executors that may claim operations, by priority; None for all that are available.
+        transforms: trace transforms, in the order in which they are applied.
+        cache: "constant values" keeps one specialization for each set of guards that held; "no caching" traces at
+            every call.
+        sharp_edges: what happens when the program reads or writes what thunder cannot guard: "allow", "warn", "error".
+        compile: "background" runs through ATen until compiled kernels are ready; "eager" waits for them.
+        fullgraph: True makes Python that depends on tensor data an error instead of several traces.
+    """
+
+    executors: tuple[str, ...] | None = None
+    transforms: tuple[Any, ...] = ()
+    cache: str = "constant values"
+    sharp_edges: str = "allow"
+    compile: str = "background"
+    fullgraph: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice("cache", self.cache, CACHE)
+        require_choice("sharp_edges", self.sharp_edges, SHARP_EDGES)
+        require_choice("compile", self.compile, COMPILE)
+        if not isinstance(self.fullgraph, bool):
+            raise TypeError(f"thunder.jit: fullgraph: expected a bool, got {self.fullgraph!r}")
+        if self.transforms:
+            raise NotImplementedError("thunder.jit: transforms: expected None, as no transform can be passed yet")
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> Options:
+        """Return the options that `keywords` of `thunder.jit` stand for.
+
+        Raises TypeError for an unknown name or a value of a wrong type, ValueError for a value that is not a choice.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in keywords:
+            if name not in names:
+                raise TypeError(f"thunder.jit: unknown option {name!r}{_suggestion(name, names)}{', '.join(names)}")
+        values = dict(keywords)
+        values["executors"] = _executors(values.get("executors"))
+        values["transforms"] = _sequence("transforms", values.get("transforms"))
+        return cls(**values)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the options as the extension module takes them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ValueError, or TypeError when it is no string, unless `value` is one of `choices`."""
+    if not isinstance(value, str):
+        raise TypeError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+    if value not in choices:
+        raise ValueError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def _executors(value: object) -> tuple[str, ...] | None:
+    """Return `value` as names; that each is an executor's is checked by the extension, which knows them."""
+    if value is None:
+        return None
+    names = _sequence("executors", value)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"thunder.jit: executors: expected names, got {name!r}")
+    return names
+
+
+def _sequence(name: str, value: object) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f"thunder.jit: {name}: expected a list, got {value!r}")
+    return tuple(value)
+
+
+def _suggestion(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}? The options are " if close else "; the options are "
