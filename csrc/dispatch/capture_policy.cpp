@@ -12,9 +12,9 @@ using interpreter::Treatment;
 
 // Folders and files, below the standard library or the torch package, whose functions CPython runs by itself: they
 // never see a tensor of the trace, and nothing that they read decides what the program computes.
-constexpr std::array kNativeLibrary{"abc.py",       "enum.py",      "importlib/", "inspect.py", "linecache.py",
-                                    "logging/",     "re/",          "re.py",      "tokenize.py", "traceback.py",
-                                    "typing.py",    "warnings.py",  "weakref.py", "_weakrefset.py", "threading.py",
+constexpr std::array kNativeLibrary{"abc.py",       "enum.py",       "importlib/", "inspect.py",     "linecache.py",
+                                    "logging/",     "re/",           "re.py",      "tokenize.py",    "traceback.py",
+                                    "typing.py",    "warnings.py",   "weakref.py", "_weakrefset.py", "threading.py",
                                     "sre_parse.py", "sre_compile.py"};
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
@@ -68,7 +68,8 @@ py::Ref loaded_function(const char* module_name, const char* name) {
 int call_checkpointed(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
   static PyObject* const own = PySet_New(nullptr);
   static const bool filled = [] {
-    for (const char* name : {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}) {
+    for (const char* name :
+         {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}) {
       const py::Ref text = py::Ref::steal(PyUnicode_InternFromString(name));
       PySet_Add(own, text.get());
     }
@@ -101,7 +102,8 @@ Treatment treatment_of(PyCodeObject* code) {
   }
   const std::string_view file = name;
   if (file.starts_with("<frozen importlib")) return Treatment::kNative;
-  const bool is_native = lies_in(file, standard_library(), kNativeLibrary) || lies_in(file, torch_folder(), kNativeTorch);
+  const bool is_native =
+      lies_in(file, standard_library(), kNativeLibrary) || lies_in(file, torch_folder(), kNativeTorch);
   return is_native ? Treatment::kNative : Treatment::kInterpret;
 }
 

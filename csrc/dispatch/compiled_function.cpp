@@ -85,9 +85,7 @@ PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
   return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
 }
 
-PyObject* represent(PyObject* self) {
-  return PyUnicode_FromFormat("<thunder.jit of %R>", as_compiled(self).callable);
-}
+PyObject* represent(PyObject* self) { return PyUnicode_FromFormat("<thunder.jit of %R>", as_compiled(self).callable); }
 
 using TraceGetter = std::vector<ir::Trace> (*)(const Specialization&);
 

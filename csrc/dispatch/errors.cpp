@@ -1,6 +1,9 @@
 #include "dispatch/errors.h"
 
+#include <frameobject.h>
 #include <torch/csrc/Exceptions.h>
+
+#include <string>
 
 #include "base/error.h"
 #include "interpreter/python_ref.h"
@@ -29,7 +32,51 @@ void set_internal_error(const InternalError& error) {
   PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
 }
 
+std::string text_of(py::Borrowed object) {
+  const py::Ref text = py::Ref::steal(object == nullptr ? nullptr : PyObject_Str(object));
+  const char* content = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return content == nullptr ? "" : content;
+}
+
+std::string source_line(const ir::SourceLocation& location) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("linecache"));
+  const py::Ref line = py::Ref::steal(
+      module ? PyObject_CallMethod(module.get(), "getline", "si", location.file->c_str(), location.line) : nullptr);
+  std::string text = text_of(line.get());
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \n") + 1 - begin);
+}
+
+bool is_raised_by_operations(py::Borrowed type) {
+  return type == PyExc_RuntimeError || type == PyExc_NotImplementedError || type == PyExc_TypeError ||
+         type == PyExc_ValueError || type == PyExc_IndexError;
+}
+
+bool passed_line(py::Borrowed traceback, const ir::SourceLocation& location) {
+  for (auto* entry = reinterpret_cast<PyTracebackObject*>(traceback); entry != nullptr; entry = entry->tb_next) {
+    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame)));
+    const bool same_file = text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename) == *location.file;
+    const py::Ref line = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(entry), "tb_lineno"));
+    if (same_file && line && PyLong_AsLong(line.get()) == location.line) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void add_location(const ir::SourceLocation& location) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (location.file != nullptr && is_raised_by_operations(type) && passed_line(traceback, location)) {
+    const std::string message = text_of(value) + "\n  in " + *location.file + ", line " +
+                                std::to_string(location.line) + ":\n    " + source_line(location);
+    const py::Ref arguments = py::Ref::steal(Py_BuildValue("(s)", message.c_str()));
+    if (!arguments || PyObject_SetAttrString(value, "args", arguments.get()) < 0) PyErr_Clear();
+  }
+  PyErr_Restore(type, value, traceback);
+}
 
 void set_python_error() {
   if (PyErr_Occurred() != nullptr) return;

@@ -2,11 +2,17 @@
 
 #include <Python.h>
 
+#include "ir/trace.h"
+
 namespace thunder::dispatch {
 
 /// Turns the C++ exception that is being handled into the pending Python exception: UserError by its kind,
 /// InternalError into `thunder.errors.InternalError`, PyTorch's as PyTorch does it. A Python exception that is pending
 /// already stays.
 void set_python_error();
+
+/// Appends the user's line to the message of the pending exception, when an operation of the traced program failed at
+/// `location` and that is where the exception comes from. An exception of the user's own stays as it is.
+void add_location(const ir::SourceLocation& location);
 
 }  // namespace thunder::dispatch

@@ -29,7 +29,8 @@ bool read_executors(PyObject* names, compile::Options* options) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string list;
       for (const std::string& executor : known) list += (list.empty() ? "" : ", ") + executor;
-      PyErr_Format(PyExc_ValueError, "thunder.jit: executors: expected some of %s, got '%s'", list.c_str(), name.c_str());
+      PyErr_Format(PyExc_ValueError, "thunder.jit: executors: expected some of %s, got '%s'", list.c_str(),
+                   name.c_str());
       return false;
     }
     options->executors.push_back(std::move(name));
@@ -42,8 +43,8 @@ std::optional<CacheMode> read_cache_mode(PyObject* value) {
   if (value != nullptr && !read_text(value, "cache", &text)) return std::nullopt;
   if (text == "constant values") return CacheMode::kConstantValues;
   if (text == "no caching") return CacheMode::kNoCaching;
-  PyErr_Format(PyExc_ValueError,
-               "thunder.jit: cache: expected 'constant values' or 'no caching', got '%s'", text.c_str());
+  PyErr_Format(PyExc_ValueError, "thunder.jit: cache: expected 'constant values' or 'no caching', got '%s'",
+               text.c_str());
   return std::nullopt;
 }
 

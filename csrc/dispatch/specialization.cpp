@@ -47,7 +47,8 @@ PyObject* build(const Specialization& specialization, std::vector<at::Tensor>& c
 
 }  // namespace
 
-Specialization::Outcome Specialization::call(const ThreadState& now, const interpreter::CallArguments& arguments) const {
+Specialization::Outcome Specialization::call(const ThreadState& now,
+                                             const interpreter::CallArguments& arguments) const {
   if (now != state) return {kThreadStateDiffers, nullptr};
   Pointers inputs(tensors.size());
   interpreter::GuardScratch scratch;

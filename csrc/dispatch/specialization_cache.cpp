@@ -54,7 +54,8 @@ PyObject* SpecializationCache::trace_and_run(const interpreter::CallArguments& a
   const Specialization::Outcome outcome = made->call(made->state, arguments);
   if (outcome.failed_guard == interpreter::GuardProgram::kAccepted) return outcome.result;
   const interpreter::GuardInfo& guard = made->guards.info(outcome.failed_guard);
-  PyErr_Format(PyExc_RuntimeError, "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
+  PyErr_Format(PyExc_RuntimeError,
+               "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
                "expected %s. The function changes it in a way that thunder does not see",
                guard.expression.c_str(), guard.expected.c_str());
   return nullptr;

@@ -1,8 +1,8 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "dispatch/capture_policy.h"
@@ -47,19 +47,6 @@ class GilHold {
   PyGILState_STATE state_;
 };
 
-// PyTorch's own Python code, called by kernels that find out about shapes, is not part of the program.
-bool is_recording_paused() {
-  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-  constexpr c10::DispatchKey kTop = c10::DispatchKey::TESTING_ONLY_GenericMode;
-  return !keys.included_.has(kTop) || keys.excluded_.has(kTop);
-}
-
-/// Operators are called without the GIL; recording them needs it.
-struct OutsideProgram {
-  GilHold gil;
-  interpreter::NativeScope native;
-};
-
 // How the callable's own signature names its positional arguments, for messages and input names.
 std::vector<std::string> parameter_names(PyObject* callable) {
   std::vector<std::string> names;
@@ -82,6 +69,26 @@ std::vector<std::string> parameter_names(PyObject* callable) {
   return names;
 }
 
+/// While an operation is recorded. PyTorch calls operators without the GIL, recording needs it, and Python code that
+/// kernels call to find out about shapes is not part of the program. Notes the user's line when the operation fails.
+class RecordingScope {
+ public:
+  RecordingScope(SourceLocator& locator, ir::SourceLocation& failed)
+      : locator_(locator), failed_(failed), exceptions_(std::uncaught_exceptions()) {}
+  ~RecordingScope() {
+    if (std::uncaught_exceptions() != exceptions_) failed_ = locator_.here();
+  }
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  GilHold gil_;
+  interpreter::NativeScope native_;
+  SourceLocator& locator_;
+  ir::SourceLocation& failed_;
+  int exceptions_;
+};
+
 /// One trace in the making.
 class Capture {
  public:
@@ -93,12 +100,8 @@ class Capture {
         recorder_("computation", context_),
         hooks_(recorder_),
         tracker_(hooks_, make_options()) {
-    // PyTorch lets go of the GIL before it calls an operator.
-    recorder_.locate = [this] {
-      const GilHold hold;
-      return locator_.here();
-    };
-    recorder_.outside_program = [] { return std::make_shared<OutsideProgram>(); };
+    recorder_.locate = [this] { return locator_.here(); };
+    recorder_.outside_program = [this] { return std::make_shared<RecordingScope>(locator_, failed_); };
   }
 
   std::shared_ptr<const Specialization> run(const compile::Options& options);
@@ -118,6 +121,7 @@ class Capture {
   TorchHooks hooks_;
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
+  ir::SourceLocation failed_;  ///< where the last operation that failed was called
   py::Ref positional_;
   py::Ref keywords_;
 };
@@ -127,7 +131,6 @@ interpreter::TrackerOptions Capture::make_options() {
   options.locate = [this] { return locator_.here(); };
   options.treatment = treatment_of;
   options.unwrap = wrapped_callable;
-  options.paused = is_recording_paused;
   add_substitutes(options);
   return options;
 }
@@ -192,7 +195,7 @@ std::shared_ptr<const Specialization> Capture::run(const compile::Options& optio
     const RestoreThreadState restore;
     specialization->state = restore.state();
     const py::Ref result = interpret();
-    if (!result) return nullptr;
+    if (!result) return add_location(failed_), nullptr;
     specialization->grad_mode_after = c10::GradMode::is_enabled();
     trace = finish(result.get());
     if (!trace) return nullptr;

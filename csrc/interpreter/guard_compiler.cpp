@@ -134,7 +134,8 @@ void GuardCompiler::emit_object(const Node& part, std::uint32_t guard) {
   const std::uint32_t loaded = register_of(part);
   PyObject* object = part.object.get();
   emit(GuardOp::kType, 0, loaded, guard).object = keep(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (part.stand_in) emit(GuardOp::kTensor, 0, loaded, guard).number = static_cast<std::int64_t>(hooks_.input_index(object));
+  if (part.stand_in)
+    emit(GuardOp::kTensor, 0, loaded, guard).number = static_cast<std::int64_t>(hooks_.input_index(object));
 }
 
 void GuardCompiler::emit_node(const Node& node) {
@@ -172,8 +173,10 @@ void GuardCompiler::emit_node(const Node& node) {
 GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) {
   program_.positional_ = positional;
   program_.names_ = py::Ref::share(names);
-  program_.infos_.push_back({"the call", std::to_string(positional) + " positional arguments and keywords " +
-                                             (names == nullptr ? "()" : describe(names)), {}});
+  program_.infos_.push_back(
+      {"the call",
+       std::to_string(positional) + " positional arguments and keywords " + (names == nullptr ? "()" : describe(names)),
+       {}});
   scratch_register_ = static_cast<std::uint32_t>(provenance_.nodes().size());
   for (const Node& node : provenance_.nodes()) {
     if (node.parent != nullptr) parts_[node.parent].push_back(&node);

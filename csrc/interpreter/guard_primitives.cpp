@@ -32,7 +32,8 @@ constexpr std::array kSchemas{
     "prims::check_truth(Any owner, bool expected) -> ()",
     "prims::check_keys(Any owner, Any expected) -> ()",
     "prims::check_members(Any owner, Any expected) -> ()",
-    "prims::check_tensor(Any value, int[] sizes, int[] strides, ScalarType dtype, Device device, bool requires_grad) -> ()",
+    "prims::check_tensor(Any value, int[] sizes, int[] strides, ScalarType dtype, Device device, bool requires_grad) "
+    "-> ()",
     // epilogue
     "prims::make_tuple(Any items) -> Any",
     "prims::make_list(Any items) -> Any",
@@ -90,7 +91,8 @@ ir::Argument to_argument(py::Borrowed constant, ir::TraceContext& context) {
   if (PyFloat_CheckExact(constant)) return PyFloat_AS_DOUBLE(constant);
   if (PyUnicode_CheckExact(constant)) {
     Py_ssize_t size = 0;
-    if (const char* text = PyUnicode_AsUTF8AndSize(constant, &size)) return std::string(text, static_cast<std::size_t>(size));
+    if (const char* text = PyUnicode_AsUTF8AndSize(constant, &size))
+      return std::string(text, static_cast<std::size_t>(size));
     PyErr_Clear();
   }
   return context.add_object(share_object(constant), describe(constant));

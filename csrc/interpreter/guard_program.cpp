@@ -22,7 +22,8 @@ std::uint64_t version_of_type(py::Borrowed object) {
   return type->tp_version_tag;
 }
 
-// The hash of a string is known after its first use; other keys are numbers and tuples, whose hashing runs no user code.
+// The hash of a string is known after its first use; other keys are numbers and tuples, whose hashing runs no user
+// code.
 py::Borrowed dict_item(py::Borrowed dict, py::Borrowed key) {
   const Py_hash_t hash = PyObject_Hash(key);
   PyObject* value = hash == -1 ? nullptr : _PyDict_GetItem_KnownHash(dict, key, hash);
@@ -154,12 +155,14 @@ std::int64_t GuardProgram::run(const CallArguments& call, const TensorCheck& che
         break;
       case GuardOp::kBeginDict: {
         const std::uint64_t version = version_of_dict(registers[next->source]);
-        if (version != 0 && version == versions_[next->target]) next = &instructions_[static_cast<std::size_t>(next->number)];
+        if (version != 0 && version == versions_[next->target])
+          next = &instructions_[static_cast<std::size_t>(next->number)];
         break;
       }
       case GuardOp::kBeginType: {
         const std::uint64_t version = version_of_type(registers[next->source]);
-        if (version != 0 && version == versions_[next->target]) next = &instructions_[static_cast<std::size_t>(next->number)];
+        if (version != 0 && version == versions_[next->target])
+          next = &instructions_[static_cast<std::size_t>(next->number)];
         break;
       }
       case GuardOp::kTensor:

@@ -23,17 +23,17 @@ enum class GuardOp : std::uint8_t {
   kEndDict,         ///< the checks of the dict registers[source] held for its present version
   kBeginType,       ///< the same for the version of a type and its attributes
   kEndType,
-  kTypeAttribute,   ///< the MRO of the type registers[source] has `expected` (null: nothing) under `object`
-  kIs,              ///< registers[source] is `object`
-  kEqual,           ///< registers[source] equals the constant `object`
-  kType,            ///< the type of registers[source] is `object`
-  kSame,            ///< registers[source] is registers[target]
-  kLength,          ///< registers[source] has `number` items
-  kTruth,           ///< registers[source] is empty or not as `number` says
-  kKeys,            ///< ordered keys of the dict registers[source] are the tuple `object`
-  kMembers,         ///< the set registers[source] has the members of `object`
-  kTensor,          ///< registers[source] is like input tensor `number` and becomes it
-  kAccept,          ///< all guards hold
+  kTypeAttribute,  ///< the MRO of the type registers[source] has `expected` (null: nothing) under `object`
+  kIs,             ///< registers[source] is `object`
+  kEqual,          ///< registers[source] equals the constant `object`
+  kType,           ///< the type of registers[source] is `object`
+  kSame,           ///< registers[source] is registers[target]
+  kLength,         ///< registers[source] has `number` items
+  kTruth,          ///< registers[source] is empty or not as `number` says
+  kKeys,           ///< ordered keys of the dict registers[source] are the tuple `object`
+  kMembers,        ///< the set registers[source] has the members of `object`
+  kTensor,         ///< registers[source] is like input tensor `number` and becomes it
+  kAccept,         ///< all guards hold
 };
 
 struct GuardInstruction {
@@ -89,7 +89,8 @@ class GuardProgram {
   static constexpr std::int64_t kAccepted = -1;
 
   /// `kAccepted`, or the index of the guard that failed. `tensors` receives the input tensors (borrowed).
-  std::int64_t run(const CallArguments& call, const TensorCheck& check, PyObject** tensors, GuardScratch& scratch) const;
+  std::int64_t run(const CallArguments& call, const TensorCheck& check, PyObject** tensors,
+                   GuardScratch& scratch) const;
 
   /// What register `index` held in the last run that was accepted.
   [[nodiscard]] py::Borrowed loaded(std::uint32_t index) const { return registers_[index]; }

@@ -94,8 +94,8 @@ class PrologueWriter {
 
 void PrologueWriter::write_load(const GuardInstruction& instruction) {
   const ir::Argument source = registers_[instruction.source];
-  const ir::Argument key = instruction.object == nullptr ? ir::Argument(instruction.number)
-                                                         : out_.constant(instruction.object);
+  const ir::Argument key =
+      instruction.object == nullptr ? ir::Argument(instruction.number) : out_.constant(instruction.object);
   std::string_view name = "get_item";
   ir::ArgumentList arguments{source, key};
   if (instruction.op == GuardOp::kLoadArgument) {
@@ -150,8 +150,8 @@ void PrologueWriter::write_tensor(const GuardInstruction& instruction) {
   const auto& type = std::get<ir::TensorType>(*tensors_[index]);
   const ir::Argument tensor = registers_[instruction.source];
   inputs_[index] = tensor;
-  out_.check("check_tensor", {tensor, numbers(type.sizes), numbers(type.strides), type.dtype, type.device,
-                              type.requires_grad});
+  out_.check("check_tensor",
+             {tensor, numbers(type.sizes), numbers(type.strides), type.dtype, type.device, type.requires_grad});
 }
 
 void PrologueWriter::write(const GuardInstruction& instruction) {

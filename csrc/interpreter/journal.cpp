@@ -45,7 +45,8 @@ void restore_dict(PyObject* dict, PyObject* before) {
   } else {
     const py::Ref now = py::Ref::steal(PyDict_Keys(dict));
     for (Py_ssize_t i = 0; now && i < PyList_GET_SIZE(now.get()); ++i) {
-      if (PyDict_Contains(before, PyList_GET_ITEM(now.get(), i)) == 0) PyDict_DelItem(dict, PyList_GET_ITEM(now.get(), i));
+      if (PyDict_Contains(before, PyList_GET_ITEM(now.get(), i)) == 0)
+        PyDict_DelItem(dict, PyList_GET_ITEM(now.get(), i));
     }
   }
   position = 0;
@@ -131,7 +132,9 @@ bool Journal::before_contents(py::Borrowed container) {
   return record != nullptr;
 }
 
-bool Journal::before_cell(py::Borrowed cell) { return open(cell, Store::kCell) != nullptr || PyErr_Occurred() == nullptr; }
+bool Journal::before_cell(py::Borrowed cell) {
+  return open(cell, Store::kCell) != nullptr || PyErr_Occurred() == nullptr;
+}
 
 bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
   if (find_slot(owner, name) != nullptr) return true;

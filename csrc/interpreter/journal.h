@@ -15,8 +15,8 @@ enum class Store : std::uint8_t { kDict, kList, kSet, kCell, kSlot };
 struct Record {
   Store store;
   py::Ref owner;
-  py::Ref name;      ///< of the slot
-  py::Ref before;    ///< copy of the container, or what the cell or slot held (null: empty)
+  py::Ref name;               ///< of the slot
+  py::Ref before;             ///< copy of the container, or what the cell or slot held (null: empty)
   std::vector<py::Ref> keys;  ///< dict keys and list indices that were written, in order, each once
   bool appended = false;      ///< a list that grew at its end
   bool rewritten = false;     ///< written in a way that `keys` and `appended` do not tell

@@ -62,8 +62,8 @@ struct Node {
   std::uint32_t id = 0;
   bool deeply_read = false;
   bool needed = false;  ///< by a structure that is built at each call
-  py::Ref stand_in;  ///< of a tensor that the program uses
-  std::string name;  ///< of a constant: how the program spelled it first
+  py::Ref stand_in;     ///< of a tensor that the program uses
+  std::string name;     ///< of a constant: how the program spelled it first
   std::deque<Read> reads;
   Node* instance_dict = nullptr;
 

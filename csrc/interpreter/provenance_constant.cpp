@@ -13,8 +13,8 @@ bool is_enumeration_member(PyTypeObject* type) {
 // Types written in C whose instances have neither parts nor state that a program could change.
 bool is_frozen_type(PyTypeObject* type) {
   static const std::array<PyTypeObject*, 13> frozen{
-      &PyFunction_Type,     &PyModule_Type,      &PyCode_Type,         &PyMethodDescr_Type, &PyClassMethodDescr_Type,
-      &PyWrapperDescr_Type, &PyGetSetDescr_Type, &PyMemberDescr_Type,  &PyProperty_Type,    &PyStaticMethod_Type,
+      &PyFunction_Type,     &PyModule_Type,      &PyCode_Type,           &PyMethodDescr_Type, &PyClassMethodDescr_Type,
+      &PyWrapperDescr_Type, &PyGetSetDescr_Type, &PyMemberDescr_Type,    &PyProperty_Type,    &PyStaticMethod_Type,
       &PyClassMethod_Type,  &PyEllipsis_Type,    &_PyNotImplemented_Type};
   for (const PyTypeObject* candidate : frozen) {
     if (type == candidate) return true;

@@ -14,7 +14,7 @@ enum class PartKind : std::uint8_t {
   kExternal,  ///< object `index` of those that the guards loaded
   kTuple,     ///< `children`; `object` is the type (a named tuple's, or torch.Size)
   kList,
-  kDict,      ///< `children` are keys and values in turn
+  kDict,  ///< `children` are keys and values in turn
   kSet,
   kFrozenSet,
   kSlice,
@@ -36,10 +36,10 @@ struct StructurePart {
 };
 
 enum class EffectKind : std::uint8_t {
-  kSetItem,        ///< of a dict
-  kDeleteItem,     ///< of a dict
-  kReplaceDict,    ///< all items
-  kSetListItem,    ///< `index`
+  kSetItem,      ///< of a dict
+  kDeleteItem,   ///< of a dict
+  kReplaceDict,  ///< all items
+  kSetListItem,  ///< `index`
   kExtendList,
   kReplaceList,
   kReplaceSet,

@@ -64,7 +64,8 @@ std::uint32_t StructureBuilder::add_external(const Node& node) {
 std::uint32_t StructureBuilder::add_tensor(py::Borrowed traced) {
   const py::Ref original = py::Ref::steal(tracker_.hooks().original(traced));
   if (original) {
-    return add_leaf(PartKind::kInput, static_cast<std::uint32_t>(tracker_.hooks().input_index(original.get())), nullptr);
+    return add_leaf(PartKind::kInput, static_cast<std::uint32_t>(tracker_.hooks().input_index(original.get())),
+                    nullptr);
   }
   if (PyErr_Occurred() != nullptr) return kFailed;
   outputs_.push_back(py::Ref::share(traced));

@@ -8,8 +8,8 @@
 
 namespace thunder::interpreter {
 
-/// Turns what a traced call returned and wrote into a template. To be used before the journal is rolled back, and before
-/// the guards are compiled: it may read more of what the program wrote to.
+/// Turns what a traced call returned and wrote into a template. To be used before the journal is rolled back, and
+/// before the guards are compiled: it may read more of what the program wrote to.
 class StructureBuilder {
  public:
   explicit StructureBuilder(Tracker& tracker) : tracker_(tracker) {}

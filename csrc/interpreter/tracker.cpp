@@ -11,10 +11,9 @@ namespace {
 
 bool is_slot(py::Borrowed name, const char* spelling) { return PyUnicode_CompareWithASCIIString(name, spelling) == 0; }
 
-constexpr unsigned long kNeverTensor = Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS |
-                                       Py_TPFLAGS_BYTES_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS |
-                                       Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_BASE_EXC_SUBCLASS |
-                                       Py_TPFLAGS_TYPE_SUBCLASS;
+constexpr unsigned long kNeverTensor =
+    Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS |
+    Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS;
 
 bool is_immutable_type(PyTypeObject* type) {
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0;
@@ -248,7 +247,6 @@ PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
 PyObject* Tracker::receive(PyObject* value) { return present(value); }
 
 Treatment Tracker::treatment(PyCodeObject* code) {
-  if (options_.paused && options_.paused()) return Treatment::kNative;
   const auto [place, is_new] = treatments_.try_emplace(code, Treatment::kInterpret);
   if (is_new && options_.treatment) place->second = options_.treatment(code);
   return place->second;
@@ -268,10 +266,12 @@ void Tracker::enter_function(py::Borrowed function) {
     if (classify(value, hooks_) != ConstantKind::kEquality && value != Py_None) admit_constant(value, describe(value));
   };
   PyObject* defaults = object->func_defaults;
-  for (Py_ssize_t i = 0; defaults != nullptr && i < PyTuple_GET_SIZE(defaults); ++i) enter(PyTuple_GET_ITEM(defaults, i));
+  for (Py_ssize_t i = 0; defaults != nullptr && i < PyTuple_GET_SIZE(defaults); ++i)
+    enter(PyTuple_GET_ITEM(defaults, i));
   PyObject *key, *value;
   Py_ssize_t position = 0;
-  while (object->func_kwdefaults != nullptr && PyDict_Next(object->func_kwdefaults, &position, &key, &value)) enter(value);
+  while (object->func_kwdefaults != nullptr && PyDict_Next(object->func_kwdefaults, &position, &key, &value))
+    enter(value);
 }
 
 void Tracker::enter_hidden_parts(Node& node) {

@@ -17,10 +17,9 @@ struct TrackerOptions {
   std::function<ir::SourceLocation()> locate;
   /// How the functions of a code object are executed; asked once for each code object.
   std::function<Treatment(PyCodeObject*)> treatment;
-  /// Whether what runs now is not the program, but called by what serves the trace: runs natively.
-  std::function<bool()> paused;
   /// Replaces a call of the key, native or Python; the convention of `Observer::before_native_call`.
-  using Substitute = std::function<int(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result)>;
+  using Substitute =
+      std::function<int(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result)>;
   std::unordered_map<const PyObject*, Substitute> substitutes;
   /// What a callable written in C stands for (borrowed), to be interpreted in its place; null: nothing.
   std::function<PyObject*(PyObject*)> unwrap;

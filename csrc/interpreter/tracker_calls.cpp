@@ -58,9 +58,10 @@ bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   }
   if (provenance_.find(owner) == nullptr || journal_.before_contents(owner)) return true;
   if (PyErr_Occurred() == nullptr && std::string_view(Py_TYPE(owner)->tp_name) == "collections.deque") {
-    PyErr_SetString(PyExc_NotImplementedError,
-                    "thunder.jit: expected writes to lists, dicts, sets and objects, got one to a collections.deque from "
-                    "outside of the function; use a list");
+    PyErr_SetString(
+        PyExc_NotImplementedError,
+        "thunder.jit: expected writes to lists, dicts, sets and objects, got one to a collections.deque from "
+        "outside of the function; use a list");
   }
   return PyErr_Occurred() == nullptr;
 }
@@ -155,7 +156,7 @@ PyObject* Tracker::after_native_call(PyObject*, PyObject* const*, std::size_t, P
 
 int Tracker::before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                                 PyObject** result) {
-  if (function == nullptr || (options_.paused && options_.paused())) return 0;
+  if (function == nullptr) return 0;
   if (const auto found = options_.substitutes.find(function); found != options_.substitutes.end()) {
     return found->second(arguments, count, names, result);
   }

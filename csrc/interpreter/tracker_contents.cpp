@@ -10,6 +10,13 @@ bool is_container(py::Borrowed value) {
   return (Py_TYPE(value)->tp_flags & kFlags) != 0 || PyAnySet_Check(value);
 }
 
+/// The dict that a view looks into; every other object itself.
+py::Borrowed behind_view(py::Borrowed object) {
+  const bool is_view = PyObject_TypeCheck(object, &PyDictValues_Type) ||
+                       PyObject_TypeCheck(object, &PyDictItems_Type) || PyObject_TypeCheck(object, &PyDictKeys_Type);
+  return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(object)->dv_dict) : object;
+}
+
 /// Calls `visit(item)` for the items of a list or tuple, or the values of a dict.
 template <typename Visit>
 void for_each_item(py::Borrowed container, Visit&& visit) {
@@ -49,6 +56,7 @@ bool Tracker::read_original_contents(Node& node) {
 }
 
 bool Tracker::examine(PyObject* owner, Aspect aspect) {
+  owner = behind_view(owner);
   Node* node = provenance_.find(owner);
   if (node == nullptr) return true;
   const bool is_sized = is_container(owner);
@@ -77,6 +85,7 @@ bool Tracker::examine(PyObject* owner, Aspect aspect) {
 }
 
 bool Tracker::read_deeply(py::Borrowed value, int depth) {
+  value = behind_view(value);
   if (is_real_tensor(value)) return true;
   if (depth > kDeepest || !is_container(value)) return false;
   if (Node* node = provenance_.find(value); node != nullptr && !node->deeply_read) {

@@ -71,8 +71,9 @@ void add_container_rows(Effects& effects) {
             {kSetItem, "__setitem__ __delitem__"},
             {kAppend, "append extend __iadd__"},
             {kChange, "clear insert pop remove reverse sort __imul__"}});
-  add_rows(effects, as_object(PyTuple_Type),
-           {{kLength, "__len__"}, {kGetItem, "__getitem__"}, {kGetContents, "index count __contains__ __eq__ __iter__"}});
+  add_rows(
+      effects, as_object(PyTuple_Type),
+      {{kLength, "__len__"}, {kGetItem, "__getitem__"}, {kGetContents, "index count __contains__ __eq__ __iter__"}});
   add_rows(effects, as_object(PySet_Type),
            {{kLength, "__len__"},
             {kGetContents, "copy union difference intersection issubset issuperset isdisjoint __contains__ __iter__"},
@@ -80,10 +81,11 @@ void add_container_rows(Effects& effects) {
   const py::Ref collections = py::Ref::steal(PyImport_ImportModule("_collections"));
   const py::Ref deque = py::Ref::steal(collections ? PyObject_GetAttrString(collections.get(), "deque") : nullptr);
   if (!deque) return PyErr_Clear();
-  add_rows(effects, deque.get(),
-           {{kLength, "__len__"},
-            {kGetContents, "copy index count __contains__ __getitem__ __iter__"},
-            {kChange, "append appendleft clear extend extendleft insert pop popleft remove reverse rotate __setitem__"}});
+  add_rows(
+      effects, deque.get(),
+      {{kLength, "__len__"},
+       {kGetContents, "copy index count __contains__ __getitem__ __iter__"},
+       {kChange, "append appendleft clear extend extendleft insert pop popleft remove reverse rotate __setitem__"}});
 }
 
 Effects make_effects() {

@@ -22,6 +22,15 @@ const TraceState& root_of(const TraceState& state) {
   return *current;
 }
 
+/// `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
+/// `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
+const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Level level) {
+  static const c10::OperatorHandle kReshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
+  const c10::OperatorName& name = op.operator_name();
+  const bool is_view = level == Level::kBottom && name.name == "aten::view" && name.overload_name.empty();
+  return is_view || name.name == "aten::_reshape_alias" ? kReshape : op;
+}
+
 bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
@@ -162,10 +171,11 @@ std::shared_ptr<const ResultTypes> Recorder::infer_cached(const c10::OperatorHan
 }
 
 std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
-                                     const ResultTypes& types) {
+                                     const ResultTypes& types, Level level) {
   ir::BoundSymbol symbol;
-  symbol.op = operator_for(op);
-  symbol.arguments = to_arguments(op, arguments);
+  const c10::OperatorHandle& recorded = recorded_operator(op, level);
+  symbol.op = operator_for(recorded);
+  symbol.arguments = to_arguments(recorded, arguments.first(recorded.schema().arguments().size()));
   if (locate) symbol.location = locate();
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   std::size_t position = 0;
@@ -241,7 +251,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     for (const ResultTypes::Result& result : types->results) stack.push_back(result.other);
     return;
   }
-  for (IValue& result : record(op, arguments, *types)) stack.push_back(std::move(result));
+  for (IValue& result : record(op, arguments, *types, level)) stack.push_back(std::move(result));
 }
 
 std::vector<IValue> Recorder::call_by_name(const char* name, const char* overload, std::vector<IValue> arguments) {

@@ -76,8 +76,11 @@ class Recorder {
                                                   Level level);
   void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
   void call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  /// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.
+  bool call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  [[nodiscard]] bool is_uninitialized(const at::Tensor& tensor) const;
   std::vector<c10::IValue> record(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
-                                  const ResultTypes& types);
+                                  const ResultTypes& types, Level level);
   ir::ArgumentList to_arguments(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
 

@@ -1,6 +1,7 @@
 // How a recorder turns writes into new values.
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -44,6 +45,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     stack.emplace_back(target);
     return;
   }
+  if (call_random_fill(op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {
     if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
@@ -71,6 +73,36 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   for (std::size_t i = 0; i < targets.size(); ++i) assign(op, targets[i], sources[i], is_out);
   std::size_t next = 0;
   for (std::size_t i = 0; i < op.schema().returns().size(); ++i) stack.emplace_back(targets[next++]);
+}
+
+bool Recorder::call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  if (!operator_for(op)->random || !arguments[0].isTensor() || !is_uninitialized(arguments[0].toTensor())) return false;
+  const at::Tensor& target = arguments[0].toTensor();
+  ResultTypes types;
+  types.results.emplace_back();
+  types.results[0].tensors.emplace_back();
+  types.results[0].tensors[0].type = ir::make_type(bridge::type_of(target));
+  const std::vector<IValue> results = record(op, arguments, types, Level::kTop);
+  torch::jit::drop(stack, count);
+  write(target, results[0].toTensor());
+  stack.emplace_back(target);
+  return true;
+}
+
+bool Recorder::is_uninitialized(const at::Tensor& tensor) const {
+  const TraceState& state = *trace_impl(tensor)->state();
+  if (state.view || state.writes != 0) return false;
+  // The symbol that made it is among the last ones: such tensors are filled at once.
+  const auto& symbols = trace_.symbols;
+  constexpr std::ptrdiff_t kReach = 8;
+  const auto from = symbols.end() - std::min<std::ptrdiff_t>(kReach, std::ssize(symbols));
+  const auto maker = std::find_if(from, symbols.end(), [&](const ir::BoundSymbol& symbol) {
+    return symbol.results.size() == 1 && symbol.results[0] == ir::Argument(state.value);
+  });
+  return maker != symbols.end() &&
+         (maker->op->name.starts_with("aten::empty") || maker->op->name.starts_with("aten::new_empty"));
 }
 
 void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {

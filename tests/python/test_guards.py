@@ -224,6 +224,19 @@ def test_dict_keys_change_retraces() -> None:
     assert retraces(f, X)
 
 
+def test_copied_view_is_guarded_by_its_parts() -> None:
+    table = {"a": Holder(scale=2.0)}
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for holder in list(table.values()):
+            x = x * holder.scale
+        return x
+
+    f = compiled_once(function, X)
+    table["a"].scale = 3.0
+    assert retraces(f, X)
+
+
 def test_nested_arguments_are_guarded_by_their_parts() -> None:
     f = compiled_once(lambda batch: batch["x"] * batch["options"][0], {"x": X, "options": [2.0]})
     assert not retraces(f, {"x": X + 1, "options": [2.0]})
