@@ -259,14 +259,11 @@ def make_method(items: Sequence[Any]) -> types.MethodType:
 
 def make_instance(cls: type, items: Sequence[Any], attributes: Sequence[str], values: Sequence[Any]) -> Any:
     """Return an instance of `cls` with the given contents and attributes, without calling code of `cls`."""
-    native = next(base for base in cls.__mro__ if base.__module__ in ("builtins", "collections"))
-    if issubclass(cls, tuple | frozenset):
-        instance = native.__new__(cls, items)  # type: ignore[call-overload]
-    else:
-        instance = native.__new__(cls)
+    native: Any = next(base for base in cls.__mro__ if base.__module__ in ("builtins", "collections"))
+    instance: Any = native.__new__(cls, items) if issubclass(cls, tuple | frozenset) else native.__new__(cls)
     if issubclass(cls, dict):
         for key, value in _pairs(items):
-            native.__setitem__(instance, key, value)  # type: ignore[attr-defined]
+            native.__setitem__(instance, key, value)
     elif issubclass(cls, list):
         list.extend(instance, items)
     elif issubclass(cls, set):

@@ -89,7 +89,8 @@ c10::IValue list_to_ivalue(const ir::ArgumentList& list, const c10::Type& type, 
     case c10::TypeKind::OptionalType:
       if (element.containedType(0)->kind() == c10::TypeKind::TensorType) {
         c10::List<std::optional<at::Tensor>> result;
-        for (const ir::Argument& item : list) result.push_back(to_ivalue(item, element, writer).toOptional<at::Tensor>());
+        for (const ir::Argument& item : list)
+          result.push_back(to_ivalue(item, element, writer).toOptional<at::Tensor>());
         return result;
       }
       break;
@@ -168,9 +169,7 @@ ir::Device from_torch(c10::Device device) {
 c10::Layout to_torch(ir::Layout layout) { return find_torch(kLayouts, layout); }
 ir::Layout from_torch(c10::Layout layout) { return find_ours(kLayouts, layout, "this tensor layout"); }
 at::MemoryFormat to_torch(ir::MemoryFormat format) { return find_torch(kMemoryFormats, format); }
-ir::MemoryFormat from_torch(at::MemoryFormat format) {
-  return find_ours(kMemoryFormats, format, "this memory format");
-}
+ir::MemoryFormat from_torch(at::MemoryFormat format) { return find_ours(kMemoryFormats, format, "this memory format"); }
 
 std::vector<std::int64_t> hints(const ir::Dims& dims) {
   std::vector<std::int64_t> result;
@@ -227,7 +226,8 @@ ir::Argument to_argument(const c10::IValue& value, const c10::Type& type, const 
 }
 
 c10::IValue to_ivalue(const ir::Argument& argument, const c10::Type& type, const ArgumentWriter& writer) {
-  if (argument.is<ir::None>()) return type.kind() == c10::TypeKind::TensorType ? c10::IValue(at::Tensor()) : c10::IValue();
+  if (argument.is<ir::None>())
+    return type.kind() == c10::TypeKind::TensorType ? c10::IValue(at::Tensor()) : c10::IValue();
   if (const auto* id = argument.get<ir::ValueId>()) return writer.value(*id);
   if (const auto* object = argument.get<ir::ObjectConstant>()) return writer.object(*object);
   if (type.kind() == c10::TypeKind::OptionalType) return to_ivalue(argument, *type.containedType(0), writer);

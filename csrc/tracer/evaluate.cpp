@@ -138,16 +138,18 @@ bool reads_metadata_only(std::string_view name) {
 
 /// Operators whose tensor arguments may lie on different devices.
 bool mixes_devices(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"aten::_to_copy", "aten::copy",        "aten::copy_", "aten::index",
-                                                "aten::index_put", "aten::_index_put_impl", "aten::index_put_"};
+  static constexpr std::string_view kNames[] = {"aten::_to_copy",  "aten::copy",      "aten::copy_",
+                                                "aten::index",     "aten::index_put", "aten::_index_put_impl",
+                                                "aten::index_put_"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 [[noreturn]] void refuse_data_dependent(const c10::OperatorHandle& op) {
   if (!op.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
     throw UserError(ErrorKind::kNotImplemented,
-                    op.schema().name() + ": expected an operator with a meta kernel (a rule for the shapes of its "
-                                         "results), got one without; register one with torch.library.register_fake");
+                    op.schema().name() +
+                        ": expected an operator with a meta kernel (a rule for the shapes of its "
+                        "results), got one without; register one with torch.library.register_fake");
   }
   throw UserError(ErrorKind::kNotImplemented,
                   op.schema().name() +
@@ -331,9 +333,8 @@ std::string metadata_key(const c10::OperatorHandle& op, std::span<const IValue> 
 
 ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  const bool differentiable = c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), [](auto& t) {
-                                return t.requires_grad();
-                              });
+  const bool differentiable = c10::GradMode::is_enabled() &&
+                              std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
   torch::jit::Stack stack(arguments.begin(), arguments.end());
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   if (!differentiable) below_autograd.emplace();

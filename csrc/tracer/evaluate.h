@@ -14,9 +14,9 @@ namespace thunder::tracer {
 
 /// What is known of one tensor that an operator returns.
 struct ResultType {
-  ir::TypePtr type;           ///< null: undefined
-  std::int32_t same_as = -1;  ///< it is this tensor argument itself (position among the tensor arguments)
-  std::int32_t alias_of = -1; ///< it shares memory with this tensor argument
+  ir::TypePtr type;            ///< null: undefined
+  std::int32_t same_as = -1;   ///< it is this tensor argument itself (position among the tensor arguments)
+  std::int32_t alias_of = -1;  ///< it shares memory with this tensor argument
 };
 
 struct ResultTypes {

@@ -38,12 +38,30 @@ bool draws_random_numbers(const c10::FunctionSchema& schema) {
     if (argument.name() == "generator") return true;
   }
   static constexpr std::string_view kNames[] = {
-      "aten::dropout",         "aten::native_dropout",  "aten::feature_dropout", "aten::alpha_dropout",
-      "aten::rrelu",           "aten::rand_like",       "aten::randn_like",      "aten::randint_like",
-      "aten::rand",            "aten::randn",           "aten::randint",         "aten::randperm",
-      "aten::lstm",            "aten::gru",             "aten::rnn_tanh",        "aten::rnn_relu",
-      "aten::bernoulli",       "aten::multinomial",     "aten::poisson",         "aten::_fused_dropout",
-      "aten::_sample_dirichlet", "aten::_standard_gamma", "aten::binomial",      "aten::feature_alpha_dropout",
+      "aten::dropout",
+      "aten::native_dropout",
+      "aten::feature_dropout",
+      "aten::alpha_dropout",
+      "aten::rrelu",
+      "aten::rand_like",
+      "aten::randn_like",
+      "aten::randint_like",
+      "aten::rand",
+      "aten::randn",
+      "aten::randint",
+      "aten::randperm",
+      "aten::lstm",
+      "aten::gru",
+      "aten::rnn_tanh",
+      "aten::rnn_relu",
+      "aten::bernoulli",
+      "aten::multinomial",
+      "aten::poisson",
+      "aten::_fused_dropout",
+      "aten::_sample_dirichlet",
+      "aten::_standard_gamma",
+      "aten::binomial",
+      "aten::feature_alpha_dropout",
       "aten::normal",
       "aten::scaled_dot_product_attention",
   };
@@ -123,7 +141,8 @@ bool same_types(const Arguments& left, const Arguments& right) {
 /// `add_` -> `add`, `__ior__` -> `__or__`; an `out=` variant keeps its name.
 std::string functional_name(const std::string& name) {
   const std::size_t colons = name.find("::") + 2;
-  if (name.compare(colons, 3, "__i") == 0 && name.ends_with("__")) return name.substr(0, colons) + "__" + name.substr(colons + 3);
+  if (name.compare(colons, 3, "__i") == 0 && name.ends_with("__"))
+    return name.substr(0, colons) + "__" + name.substr(colons + 3);
   return name.ends_with("_") && !name.ends_with("__") ? name.substr(0, name.size() - 1) : name;
 }
 

@@ -164,8 +164,8 @@ std::shared_ptr<const ResultTypes> Recorder::infer_cached(const c10::OperatorHan
     if (found != inferred_.end()) return found->second;
   }
   const EvaluateOnly nothing_recorded;
-  auto types = std::make_shared<const ResultTypes>(level == Level::kTop ? infer_top(op, arguments)
-                                                                        : infer_leaf(op, arguments));
+  auto types =
+      std::make_shared<const ResultTypes>(level == Level::kTop ? infer_top(op, arguments) : infer_leaf(op, arguments));
   if (!key.empty() && types->has_tensors()) inferred_.emplace(key, types);
   return types;
 }

@@ -23,7 +23,8 @@ c10::Storage make_storage(const ir::TensorType& type) {
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(storage_bytes(type)),
       at::DataPtr(nullptr, bridge::to_torch(type.device)), /*allocator=*/nullptr, /*resizable=*/false);
   storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "a tensor's data was read while the program is traced (for example by .numpy() or .tolist()); move this out of the "
+      "a tensor's data was read while the program is traced (for example by .numpy() or .tolist()); move this out of "
+      "the "
       "jitted function");
   storage->set_throw_on_mutable_data_ptr();
   return c10::Storage(std::move(storage));
@@ -70,9 +71,8 @@ void TraceTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& im
 
 at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceState> state, c10::Storage storage) {
   if (!storage) storage = make_storage(type);
-  auto impl = c10::make_intrusive<TraceTensorImpl>(std::move(storage), key_set_for(type),
-                                                   c10::scalarTypeToTypeMeta(bridge::to_torch(type.dtype)),
-                                                   std::move(state));
+  auto impl = c10::make_intrusive<TraceTensorImpl>(
+      std::move(storage), key_set_for(type), c10::scalarTypeToTypeMeta(bridge::to_torch(type.dtype)), std::move(state));
   impl->set_geometry(bridge::hints(type.sizes), bridge::hints(type.strides), type.storage_offset.hint);
   return at::Tensor(std::move(impl));
 }

@@ -10,7 +10,9 @@ namespace {
 using Arguments = std::vector<c10::IValue>;
 using Inverse = OperatorCall (*)(const ViewOf& view, const at::Tensor& source);
 
-std::int64_t wrapped(std::int64_t dim, std::int64_t rank) { return dim < 0 ? dim + std::max<std::int64_t>(rank, 1) : dim; }
+std::int64_t wrapped(std::int64_t dim, std::int64_t rank) {
+  return dim < 0 ? dim + std::max<std::int64_t>(rank, 1) : dim;
+}
 
 /// For views that show every element once, in the same order.
 OperatorCall by_shape(const ViewOf& view, const at::Tensor& source) {
@@ -74,8 +76,12 @@ OperatorCall by_as_strided(const ViewOf& view, const at::Tensor& source) {
   return {"aten::as_strided_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
 }
 
-OperatorCall by_view_as_real(const ViewOf&, const at::Tensor& source) { return {"aten::view_as_complex", "", {source}}; }
-OperatorCall by_view_as_complex(const ViewOf&, const at::Tensor& source) { return {"aten::view_as_real", "", {source}}; }
+OperatorCall by_view_as_real(const ViewOf&, const at::Tensor& source) {
+  return {"aten::view_as_complex", "", {source}};
+}
+OperatorCall by_view_as_complex(const ViewOf&, const at::Tensor& source) {
+  return {"aten::view_as_real", "", {source}};
+}
 
 struct Row {
   const char* name;

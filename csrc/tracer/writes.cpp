@@ -142,8 +142,8 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& sourc
     return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
   }
   return call_by_name("aten::_to_copy", "",
-                      {expanded, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false, false,
-                       static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
+                      {expanded, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
+                       false, static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
       .toTensor();
 }
 
@@ -164,8 +164,9 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source) {
 at::Tensor Recorder::scatter_into_parent(const TraceState& view, const at::Tensor& source) {
   auto call = write_through(*view.view, source);
   if (!call) {
-    refuse(view.view->op, "writing through this view cannot be traced; write to a clone, or use an operation that "
-                          "returns its result");
+    refuse(view.view->op,
+           "writing through this view cannot be traced; write to a clone, or use an operation that "
+           "returns its result");
   }
   return call_by_name(call->name, call->overload, std::move(call->arguments))[0].toTensor();
 }

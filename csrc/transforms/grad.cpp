@@ -133,7 +133,8 @@ class GradTransform {
     for (std::size_t i = begin; i < end; ++i) {
       ir::BoundSymbol copy = from.symbols[i];
       copy.location = origin.location;
-      for (ir::Argument& argument : copy.arguments) ir::for_each_value(argument, [&](ir::ValueId& id) { id = slot(id); });
+      for (ir::Argument& argument : copy.arguments)
+        ir::for_each_value(argument, [&](ir::ValueId& id) { id = slot(id); });
       for (ir::Argument& result : copy.results) {
         ir::for_each_value(result, [&](ir::ValueId& id) {
           const ir::ValueId value = into.add_value(from.value(id).type);
@@ -237,8 +238,8 @@ class GradTransform {
   const ir::Trace& computation_;
   ir::Trace forward_;
   ir::Trace backward_;
-  std::vector<ir::ValueId> to_forward_;  ///< computation value -> forward value
-  std::vector<ir::ValueId> cotangents_;  ///< computation value -> backward value
+  std::vector<ir::ValueId> to_forward_;         ///< computation value -> forward value
+  std::vector<ir::ValueId> cotangents_;         ///< computation value -> backward value
   std::vector<ir::ValueId> saved_in_backward_;  ///< forward value -> backward value
   std::vector<ir::ValueId> saved_;
   std::vector<Instance> instances_;

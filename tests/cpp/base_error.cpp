@@ -1,5 +1,4 @@
 #include "base/error.h"
-
 #include "check.h"
 
 TEST(internal_error_names_the_layer) {

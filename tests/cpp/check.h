@@ -38,13 +38,14 @@ std::string show(const T& value) {
 template <typename Got, typename Expected>
 void equal(const Got& got, const Expected& expected, const char* expression, const char* file, int line) {
   if (got == expected) return;
-  report_failure(file, line, std::string(expression) + "\n  got:      " + show(got) + "\n  expected: " + show(expected));
+  report_failure(file, line,
+                 std::string(expression) + "\n  got:      " + show(got) + "\n  expected: " + show(expected));
 }
 
 }  // namespace thunder::check
 
-#define TEST(name)                                                                                           \
-  static void test_##name();                                                                                 \
+#define TEST(name)                                                                                          \
+  static void test_##name();                                                                                \
   [[maybe_unused]] static const bool added_##name = ::thunder::check::add({__FILE__, #name, &test_##name}); \
   static void test_##name()
 
@@ -52,21 +53,21 @@ void equal(const Got& got, const Expected& expected, const char* expression, con
 #undef CHECK
 #undef CHECK_EQ
 
-#define CHECK(condition)                                                                        \
-  do {                                                                                          \
+#define CHECK(condition)                                                                             \
+  do {                                                                                               \
     if (!(condition)) ::thunder::check::report_failure(__FILE__, __LINE__, "CHECK(" #condition ")"); \
   } while (false)
 
 #define CHECK_EQ(got, expected) ::thunder::check::equal((got), (expected), #got " == " #expected, __FILE__, __LINE__)
 
-#define CHECK_THROWS(expression, Type)                                                                    \
-  do {                                                                                                    \
-    bool thrown_ = false;                                                                                 \
-    try {                                                                                                 \
-      static_cast<void>(expression);                                                                      \
-    } catch (const Type&) {                                                                               \
-      thrown_ = true;                                                                                     \
-    } catch (...) {                                                                                       \
-    }                                                                                                     \
+#define CHECK_THROWS(expression, Type)                                                                   \
+  do {                                                                                                   \
+    bool thrown_ = false;                                                                                \
+    try {                                                                                                \
+      static_cast<void>(expression);                                                                     \
+    } catch (const Type&) {                                                                              \
+      thrown_ = true;                                                                                    \
+    } catch (...) {                                                                                      \
+    }                                                                                                    \
     if (!thrown_) ::thunder::check::report_failure(__FILE__, __LINE__, #expression " throws no " #Type); \
   } while (false)

@@ -1,11 +1,10 @@
-#include "tracer/recorder.h"
-
 #include <ATen/ATen.h>
 
 #include "base/error.h"
 #include "check.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
+#include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 
 namespace {
@@ -19,7 +18,8 @@ std::vector<std::string> recorded(std::vector<at::Tensor> inputs, Program progra
   thunder::tracer::init_tracer();
   Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
   std::vector<at::Tensor> traced;
-  for (std::size_t i = 0; i < inputs.size(); ++i) traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
   at::Tensor result;
   {
     const RecordTop recording(recorder);
@@ -38,8 +38,8 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST(high_level_operations_stay_whole) {
-  const Names names = recorded({at::randn({2, 3}), at::randn({4, 3})},
-                               [](auto& x) { return at::gelu(at::linear(x[0], x[1])) + 1; });
+  const Names names =
+      recorded({at::randn({2, 3}), at::randn({4, 3})}, [](auto& x) { return at::gelu(at::linear(x[0], x[1])) + 1; });
   CHECK_EQ(names, (Names{"aten::linear", "aten::gelu", "aten::add"}));
 }
 
@@ -115,5 +115,6 @@ TEST(data_dependence_is_refused) {
 }
 
 TEST(wrong_shapes_are_refused_as_in_eager) {
-  CHECK_THROWS(recorded({at::randn({2, 3}), at::randn({4, 5})}, [](auto& x) { return at::mm(x[0], x[1]); }), c10::Error);
+  CHECK_THROWS(recorded({at::randn({2, 3}), at::randn({4, 5})}, [](auto& x) { return at::mm(x[0], x[1]); }),
+               c10::Error);
 }

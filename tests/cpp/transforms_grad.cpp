@@ -1,11 +1,10 @@
-#include "transforms/grad.h"
-
 #include <ATen/ATen.h>
 
 #include "check.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "tracer/recorder.h"
+#include "transforms/grad.h"
 
 namespace {
 
@@ -14,7 +13,8 @@ thunder::transforms::ForwardBackward differentiated(std::vector<at::Tensor> inpu
   thunder::tracer::init_tracer();
   thunder::tracer::Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
   std::vector<at::Tensor> traced;
-  for (std::size_t i = 0; i < inputs.size(); ++i) traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
   at::Tensor result;
   {
     const thunder::tracer::RecordTop recording(recorder);
@@ -49,8 +49,8 @@ TEST(mul_saves_both_sides) {
 }
 
 TEST(broadcast_is_reduced) {
-  const auto pair = differentiated({at::randn({4, 3}), at::randn({3}).requires_grad_()},
-                                   [](auto& x) { return x[0] + x[1]; });
+  const auto pair =
+      differentiated({at::randn({4, 3}), at::randn({3}).requires_grad_()}, [](auto& x) { return x[0] + x[1]; });
   CHECK_EQ(names(pair.backward), (Names{"aten::sum", "aten::view"}));
 }
 
@@ -63,7 +63,7 @@ TEST(reused_value_accumulates) {
 }
 
 TEST(detached_branch_has_no_backward) {
-  const auto pair = differentiated({at::randn({3}).requires_grad_()},
-                                   [](auto& x) { return x[0] * x[0].detach().exp(); });
+  const auto pair =
+      differentiated({at::randn({3}).requires_grad_()}, [](auto& x) { return x[0] * x[0].detach().exp(); });
   CHECK_EQ(names(pair.backward), (Names{"aten::mul"}));
 }
