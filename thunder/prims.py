@@ -51,6 +51,7 @@ __all__ = [
     "set_cell",
     "set_item",
     "set_slot",
+    "custom_gradient",
     "tensor_constant",
 ]
 
@@ -201,6 +202,11 @@ def check_tensor(
 
 
 # --- computation
+
+
+def custom_gradient(value: torch.Tensor, reads: list[torch.Tensor], gradient: object) -> torch.Tensor:
+    """Return `value`. Transforms take `gradient`, recorded from the program, for its derivative."""
+    return value
 
 
 def tensor_constant(value: torch.Tensor) -> torch.Tensor:

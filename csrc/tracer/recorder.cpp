@@ -37,8 +37,8 @@ bool is_composite(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context)
-    : trace_(std::move(trace_name), std::move(context)) {}
+Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)
+    : trace_(std::move(trace_name), std::move(context)), level_(level) {}
 Recorder::~Recorder() = default;
 
 at::Tensor Recorder::add_tensor(ir::TypePtr type, std::string name, bool is_input) {
@@ -128,6 +128,7 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
                     "a tensor of another trace was used; it was kept from an earlier call of a jitted function that "
                     "was interrupted while it was traced");
   }
+  if (level_ == Level::kTop && trace_tensor.grad_fn() != nullptr) adopt_gradient(trace_tensor);
   refresh(state);
   return state.value;
 }

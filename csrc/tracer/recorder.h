@@ -32,7 +32,7 @@ enum class Level : std::uint8_t {
 /// A real tensor that is not an input becomes a constant of the trace.
 class Recorder {
  public:
-  Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context);
+  Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level = Level::kTop);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -69,6 +69,8 @@ class Recorder {
  private:
   at::Tensor add_tensor(ir::TypePtr type, std::string name, bool is_input);
   at::Tensor add_constant(const at::Tensor& real);
+  /// Records the backward that an autograd function of the program left on `tensor`; see custom_gradient.h.
+  void adopt_gradient(const at::Tensor& tensor);
   void replace_real_tensors(std::span<c10::IValue> arguments);
   at::Tensor replace_real_tensor(const at::Tensor& tensor);
 
@@ -93,6 +95,7 @@ class Recorder {
   at::Tensor scatter_into_parent(const TraceState& view, const at::Tensor& source);
 
   ir::Trace trace_;
+  Level level_;
   std::vector<at::Tensor> real_inputs_;
   std::vector<at::Tensor> inputs_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;

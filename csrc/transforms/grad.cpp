@@ -1,11 +1,12 @@
 #include "transforms/grad.h"
 
 #include <algorithm>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "tracer/custom_gradient.h"
 #include "tracer/operators.h"
 #include "transforms/operator_replay.h"
 
@@ -34,7 +35,8 @@ std::vector<ir::ValueId> result_values(const ir::BoundSymbol& symbol) {
   return values;
 }
 
-/// One differentiated operation: its replay, and where the replay's forward values ended up.
+/// One differentiated operation: its replay, and where the replay's forward values ended up. Without a replay it is a
+/// custom gradient.
 struct Instance {
   const ir::BoundSymbol* symbol = nullptr;
   OperatorReplay* replay = nullptr;
@@ -84,7 +86,10 @@ class GradTransform {
     const bool differentiable = std::any_of(results.begin(), results.end(), [&](ir::ValueId value) {
       return value != ir::kNoValue && requires_grad(computation_, value);
     });
-    if (differentiable) {
+    if (symbol.op == tracer::custom_gradient_operator()) {
+      to_forward_[index_of(results[0])] = to_forward_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))];
+      instances_.emplace_back().symbol = &symbol;
+    } else if (differentiable) {
       add_differentiated(symbol, std::move(results));
     } else {
       add_unchanged(symbol);
@@ -117,7 +122,7 @@ class GradTransform {
     for (std::size_t i = 0; i < instance.inputs.size(); ++i) {
       instance.forward[index_of(replay.inputs()[i])] = to_forward_[index_of(instance.inputs[i])];
     }
-    copy_symbols(replay.trace(), 0, replay.forward_end(), forward_, symbol,
+    copy_symbols(replay.trace(), std::span(replay.trace().symbols).first(replay.forward_end()), forward_, symbol,
                  [&](ir::ValueId id) -> ir::ValueId& { return instance.forward[index_of(id)]; });
     for (std::size_t i = 0; i < instance.results.size(); ++i) {
       if (instance.results[i] == ir::kNoValue) continue;
@@ -126,12 +131,12 @@ class GradTransform {
     instances_.push_back(std::move(instance));
   }
 
-  /// Appends symbols of a replay to `into`; `slot` maps a value of the replay to the place of its new value.
+  /// Appends symbols of another trace to `into`; `slot` maps a value of that trace to the place of its new value.
   template <typename Slot>
-  static void copy_symbols(const ir::Trace& from, std::size_t begin, std::size_t end, ir::Trace& into,
+  static void copy_symbols(const ir::Trace& from, std::span<const ir::BoundSymbol> symbols, ir::Trace& into,
                            const ir::BoundSymbol& origin, Slot&& slot) {
-    for (std::size_t i = begin; i < end; ++i) {
-      ir::BoundSymbol copy = from.symbols[i];
+    for (const ir::BoundSymbol& symbol : symbols) {
+      ir::BoundSymbol copy = symbol;
       copy.location = origin.location;
       for (ir::Argument& argument : copy.arguments)
         ir::for_each_value(argument, [&](ir::ValueId& id) { id = slot(id); });
@@ -174,7 +179,31 @@ class GradTransform {
     }
   }
 
+  void add_custom_backward(const ir::BoundSymbol& symbol) {
+    const ir::ValueId cotangent = cotangents_[index_of(std::get<ir::ValueId>(symbol.results[0].content))];
+    if (cotangent == ir::kNoValue) return;
+    const tracer::CustomGradient& custom = tracer::custom_gradient_of(symbol, computation_);
+    // Passes may have put other values in the place of those that the gradient was recorded with.
+    const auto& current = std::get<ir::ArgumentList>(symbol.arguments[1].content);
+    const auto current_value = [&](std::size_t i) { return std::get<ir::ValueId>(current[i].content); };
+    std::vector<ir::ValueId> values(computation_.value_count(), ir::kNoValue);
+    for (std::size_t i = 0; i < custom.reads.size(); ++i) {
+      values[index_of(custom.reads[i])] = save(to_forward_[index_of(current_value(i))]);
+    }
+    values[index_of(custom.cotangent)] = cotangent;
+    copy_symbols(computation_, custom.symbols, backward_, symbol,
+                 [&](ir::ValueId id) -> ir::ValueId& { return values[index_of(id)]; });
+    for (std::size_t i = 0; i < custom.inputs.size(); ++i) {
+      if (custom.gradients[i] == ir::kNoValue) continue;
+      accumulate(current_value(custom.reads.size() + i), values[index_of(custom.gradients[i])], symbol.location);
+    }
+  }
+
   void add_backward(const Instance& instance) {
+    if (instance.replay == nullptr) {
+      add_custom_backward(*instance.symbol);
+      return;
+    }
     std::vector<ir::TypePtr> types;
     bool any = false;
     for (ir::ValueId result : instance.results) {
@@ -196,7 +225,8 @@ class GradTransform {
       if (value == ir::kNoValue && of_forward) value = save(instance.forward[index_of(id)]);
       return value;
     };
-    copy_symbols(replay, template_.begin, template_.end, backward_, *instance.symbol, slot);
+    const auto symbols = std::span(replay.symbols).subspan(template_.begin, template_.end - template_.begin);
+    copy_symbols(replay, symbols, backward_, *instance.symbol, slot);
     for (std::size_t i = 0; i < instance.inputs.size(); ++i) {
       if (template_.gradients[i] == ir::kNoValue) continue;
       accumulate(instance.inputs[i], slot(template_.gradients[i]), instance.symbol->location);

@@ -11,7 +11,7 @@
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
-#include "transforms/backward_graph.h"
+#include "tracer/backward_graph.h"
 
 namespace thunder::transforms {
 namespace {
@@ -91,7 +91,7 @@ std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments) {
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                const ir::Trace& source)
-    : recorder_("replay", source.context()) {
+    : recorder_("replay", source.context(), tracer::Level::kBottom) {
   for (ir::ValueId value : values) {
     inputs_.push_back(recorder_.add_input(source.value(value).type));
     input_values_.push_back(recorder_.value_of(inputs_.back()));
@@ -151,7 +151,7 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
     outputs.push_back(results_[i]);
     cotangents.push_back(std::move(cotangent));
   }
-  for (const at::Tensor& gradient : walk_backward(outputs, cotangents, inputs_)) {
+  for (const at::Tensor& gradient : tracer::walk_backward(outputs, cotangents, inputs_)) {
     backward.gradients.push_back(gradient.defined() ? recorder_.value_of(gradient) : ir::kNoValue);
   }
   backward.end = recorder_.trace().symbols.size();

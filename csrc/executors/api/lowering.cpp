@@ -22,8 +22,14 @@ bool is_tensor_constant(const ir::Operator& op) {
   return op.style == ir::CallStyle::kPrimitive && op.name == "prims::tensor_constant";
 }
 
+// Means something to transforms only: its result is its first argument.
+bool is_custom_gradient(const ir::Operator& op) {
+  return op.style == ir::CallStyle::kPrimitive && op.name == "prims::custom_gradient";
+}
+
 bool runs_nothing(const ir::Operator& op) {
-  return op.style == ir::CallStyle::kComment || op.style == ir::CallStyle::kReturn || is_tensor_constant(op);
+  return op.style == ir::CallStyle::kComment || op.style == ir::CallStyle::kReturn || is_tensor_constant(op) ||
+         is_custom_gradient(op);
 }
 
 void bind_constant(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
@@ -106,6 +112,9 @@ runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
       claims.of_symbol[i]->lower(symbol, trace, builder);
     } else if (is_tensor_constant(*symbol.op)) {
       bind_constant(symbol, trace, builder);
+    } else if (is_custom_gradient(*symbol.op)) {
+      builder.call(symbol.op->name, [](const void*, std::vector<c10::IValue>&) {}, nullptr,
+                   {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, result_slots(symbol));
     }
   }
   std::vector<runtime::Operand> outputs;

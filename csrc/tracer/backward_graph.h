@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace thunder::transforms {
+namespace thunder::tracer {
 
 /// Gradients of `outputs` with respect to `inputs` (leaves), given one cotangent for each output (undefined: zero), on
 /// the calling thread and without hooks: what PyTorch's engine computes, broadcasts reduced and dtypes restored.
@@ -14,4 +14,7 @@ namespace thunder::transforms {
                                                     std::span<const at::Tensor> cotangents,
                                                     std::span<const at::Tensor> inputs);
 
-}  // namespace thunder::transforms
+/// The leaves that the graph behind `output` ends in.
+[[nodiscard]] std::vector<at::Tensor> leaves_behind(const at::Tensor& output);
+
+}  // namespace thunder::tracer

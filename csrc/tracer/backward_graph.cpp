@@ -1,4 +1,4 @@
-#include "transforms/backward_graph.h"
+#include "tracer/backward_graph.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace thunder::transforms {
+namespace thunder::tracer {
 namespace {
 
 using torch::autograd::Edge;
@@ -38,7 +38,9 @@ class Walk {
   void count_dependencies(std::span<const at::Tensor> outputs) {
     std::vector<Node*> pending;
     const auto visit = [&](const Edge& edge) {
-      if (edge.is_valid() && seen_.insert(edge.function.get()).second) pending.push_back(edge.function.get());
+      if (!edge.is_valid() || !seen_.insert(edge.function.get()).second) return;
+      pending.push_back(edge.function.get());
+      order_.push_back(edge.function.get());
     };
     for (const at::Tensor& output : outputs) visit(torch::autograd::impl::gradient_edge(output));
     while (!pending.empty()) {
@@ -56,7 +58,7 @@ class Walk {
       const Edge edge = torch::autograd::impl::gradient_edge(outputs[i]);
       if (edge.is_valid()) receive(edge, fit(cotangents[i], edge));
     }
-    for (Node* node : seen_) {
+    for (Node* node : order_) {
       if (dependencies_[node] == 0) ready_.push_back(node);
     }
     while (!ready_.empty()) {
@@ -64,6 +66,14 @@ class Walk {
       ready_.pop_back();
       step(*node);
     }
+  }
+
+  [[nodiscard]] std::vector<at::Tensor> leaves() const {
+    std::vector<at::Tensor> result;
+    for (Node* node : order_) {
+      if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) result.push_back(leaf->variable);
+    }
+    return result;
   }
 
   at::Tensor gradient_of(const at::Tensor& leaf) {
@@ -95,6 +105,7 @@ class Walk {
   }
 
   std::unordered_set<Node*> seen_;
+  std::vector<Node*> order_;  ///< of discovery
   std::unordered_map<Node*, int> dependencies_;
   std::unordered_map<Node*, variable_list> buffers_;
   std::vector<Node*> ready_;
@@ -116,4 +127,10 @@ std::vector<at::Tensor> walk_backward(std::span<const at::Tensor> outputs, std::
   return gradients;
 }
 
-}  // namespace thunder::transforms
+std::vector<at::Tensor> leaves_behind(const at::Tensor& output) {
+  Walk walk;
+  walk.count_dependencies({&output, 1});
+  return walk.leaves();
+}
+
+}  // namespace thunder::tracer

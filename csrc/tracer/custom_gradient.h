@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::tracer {
+
+/// The backward that the program brought along for one of its values (`torch.autograd.Function`), as recorded where
+/// the value was made. Values are those of the recorded trace.
+///
+/// Its symbol is `prims.custom_gradient(value, [values that `symbols` reads, then `inputs`], object)`. The result is the
+/// value, with this backward instead of that of the operations that computed it.
+struct CustomGradient {
+  ir::ValueId cotangent = ir::kNoValue;
+  std::vector<ir::BoundSymbol> symbols;
+  std::vector<ir::ValueId> reads;      ///< values made before, as the symbol lists them
+  std::vector<ir::ValueId> inputs;     ///< values that receive a gradient, as the symbol lists them
+  std::vector<ir::ValueId> gradients;  ///< one for each input; kNoValue: zero
+};
+
+[[nodiscard]] const ir::Operator* custom_gradient_operator();
+[[nodiscard]] const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+
+}  // namespace thunder::tracer
