@@ -108,4 +108,4 @@ sanitize: $(VENV)/.ready
 	@$(call locked,$(SANITIZE)) .ci/sanitize $(SANITIZE) $(JOBS)
 
 clean:
-	rm -rf build thunder/_C.*.so $(VENV)/.installed
+	rm -rf build thunder/_*.so thunder/_built_for.py $(VENV)/.installed

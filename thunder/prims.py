@@ -23,12 +23,15 @@ __all__ = [
     "check_members",
     "check_no_descriptor",
     "check_no_type_attribute",
+    "check_number",
     "check_same",
+    "check_shape",
     "check_tensor",
     "check_truth",
     "check_type",
     "check_type_attribute",
     "check_value",
+    "custom_gradient",
     "delete_item",
     "delete_slot",
     "extend_list",
@@ -51,7 +54,6 @@ __all__ = [
     "set_cell",
     "set_item",
     "set_slot",
-    "custom_gradient",
     "tensor_constant",
 ]
 
@@ -202,6 +204,19 @@ def check_tensor(
 
 
 # --- computation
+
+
+def check_number(value: torch.Tensor, expected: complex) -> None:
+    """Raise unless the one element of `value` is the number that the trace was specialized on."""
+    number = value.item()
+    if number != expected and not (number != number and expected != expected):
+        raise AssertionError(f"expected {expected}, got {number}: this trace is for another value")
+
+
+def check_shape(value: torch.Tensor, expected: list[int]) -> None:
+    """Raise unless `value` has the shape, found from data, that the trace was specialized on."""
+    if list(value.shape) != list(expected):
+        raise AssertionError(f"expected shape {list(expected)}, got {list(value.shape)}: this trace is for other data")
 
 
 def custom_gradient(value: torch.Tensor, reads: list[torch.Tensor], gradient: object) -> torch.Tensor:

@@ -51,7 +51,7 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   CompiledFunction& compiled = as_compiled(self.get());
   compiled.vectorcall = call;
   compiled.callable = Py_NewRef(callable);
-  compiled.cache = new SpecializationCache(callable, std::move(chosen->compile), chosen->cache);
+  compiled.cache = new SpecializationCache(callable, std::move(chosen->compile), chosen->cache, chosen->full_graph);
   compiled.dict = PyDict_New();
   if (compiled.dict == nullptr || PyDict_SetItemString(compiled.dict, "__wrapped__", callable) < 0) return nullptr;
   return self.release();

@@ -57,6 +57,8 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
   const std::optional<CacheMode> cache = read_cache_mode(PyDict_GetItemString(options, "cache"));
   if (!cache) return std::nullopt;
   result.cache = *cache;
+  PyObject* full_graph = PyDict_GetItemString(options, "fullgraph");
+  result.full_graph = full_graph != nullptr && PyObject_IsTrue(full_graph) == 1;
   if (PyObject* mode = PyDict_GetItemString(options, "compile")) {
     std::string text;
     if (!read_text(mode, "compile", &text)) return std::nullopt;

@@ -11,6 +11,7 @@ namespace thunder::dispatch {
 
 struct DispatchOptions {
   compile::Options compile;
+  bool full_graph = false;
   CacheMode cache = CacheMode::kConstantValues;
 };
 

@@ -4,9 +4,12 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <optional>
 #include <utility>
 
+#include "bridge/random.h"
 #include "dispatch/errors.h"
+#include "runtime/value_changed.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -68,6 +71,8 @@ Specialization::Outcome Specialization::call(const ThreadState& now,
   for (PyObject* input : inputs) values.push_back(THPVariable_Unpack(input));
 
   Outcome outcome;
+  // A run that stops at a value has drawn numbers; the next candidate draws them again.
+  const std::optional<at::Tensor> random = checks_values ? std::make_optional(bridge::random_state()) : std::nullopt;
   try {
     std::vector<at::Tensor> computed;
     {
@@ -76,6 +81,9 @@ Specialization::Outcome Specialization::call(const ThreadState& now,
     }
     outcome.result = build(*this, computed, inputs.data(), externals.data());
     if (grad_mode_after != state.grad_mode) c10::GradMode::set_enabled(grad_mode_after);
+  } catch (const runtime::ValueChanged&) {
+    bridge::set_random_state(*random);
+    return {kValueChanged, nullptr};
   } catch (...) {
     set_python_error();
   }

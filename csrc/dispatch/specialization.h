@@ -21,6 +21,7 @@ struct Specialization {
   interpreter::Structure structure;
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again
   bool releases_gil = false;
+  bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
   bool grad_mode_after = true;
   double trace_seconds = 0;
 
@@ -30,6 +31,7 @@ struct Specialization {
     PyObject* result = nullptr;
   };
   static constexpr std::int64_t kThreadStateDiffers = -2;
+  static constexpr std::int64_t kValueChanged = -3;
 
   [[nodiscard]] Outcome call(const ThreadState& now, const interpreter::CallArguments& arguments) const;
 };
@@ -38,7 +40,7 @@ struct Specialization {
 /// running the specialization repeats it. Null with a Python exception set.
 [[nodiscard]] std::shared_ptr<const Specialization> specialize(PyObject* callable,
                                                                const interpreter::CallArguments& arguments,
-                                                               const compile::Options& options);
+                                                               const compile::Options& options, bool full_graph);
 
 /// Whether this thread traces now: compiled functions are then called as what they wrap.
 [[nodiscard]] bool is_tracing();

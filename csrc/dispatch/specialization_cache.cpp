@@ -5,6 +5,8 @@
 namespace thunder::dispatch {
 namespace {
 
+constexpr std::size_t kLimit = 64;
+
 /// Waits for a lock with the GIL released: its holder needs the GIL to go on.
 class TraceLock {
  public:
@@ -40,8 +42,33 @@ PyObject* SpecializationCache::try_all(const ThreadState& now, const interpreter
   return nullptr;
 }
 
+std::string SpecializationCache::why_not_last(const interpreter::CallArguments& arguments) const {
+  const Specialization& last = *list_->back();
+  const Specialization::Outcome outcome = last.call(last.state, arguments);
+  if (outcome.failed_guard == Specialization::kValueChanged) return "a number or shape read from a tensor's data";
+  if (outcome.failed_guard < 0) {
+    Py_XDECREF(outcome.result);
+    PyErr_Clear();
+    return "the thread's state (grad mode, autocast, default dtype)";
+  }
+  return last.guards.info(outcome.failed_guard).expression;
+}
+
+PyObject* SpecializationCache::call_eagerly(const interpreter::CallArguments& arguments) {
+  if (!std::exchange(warned_, true)) {
+    const std::string cause = why_not_last(arguments);
+    const int status = PyErr_WarnFormat(
+        PyExc_RuntimeWarning, 1,
+        "thunder.jit: %zu specializations of one function; calls that need another one run in eager from now on. "
+        "What changed last: %s. Pass it as a tensor, or keep it the same between calls",
+        kLimit, cause.c_str());
+    if (status < 0) return nullptr;
+  }
+  return PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
+}
+
 PyObject* SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments) {
-  std::shared_ptr<const Specialization> made = specialize(callable_, arguments, options_);
+  std::shared_ptr<const Specialization> made = specialize(callable_, arguments, options_, full_graph_);
   if (made == nullptr) return nullptr;
   ++misses_;
   last_compiled_ = made;
@@ -53,6 +80,12 @@ PyObject* SpecializationCache::trace_and_run(const interpreter::CallArguments& a
   }
   const Specialization::Outcome outcome = made->call(made->state, arguments);
   if (outcome.failed_guard == interpreter::GuardProgram::kAccepted) return outcome.result;
+  if (outcome.failed_guard == Specialization::kValueChanged) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "thunder.jit: dispatch: a number read from a tensor differs right after the trace that met it; "
+                    "the function draws it from something that thunder does not see");
+    return nullptr;
+  }
   const interpreter::GuardInfo& guard = made->guards.info(outcome.failed_guard);
   PyErr_Format(PyExc_RuntimeError,
                "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
@@ -73,7 +106,7 @@ PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments)
     PyObject* result = try_all(ThreadState::now(), arguments);
     if (result != nullptr || PyErr_Occurred() != nullptr) return result;
   }
-  return trace_and_run(arguments);
+  return list_->size() < kLimit ? trace_and_run(arguments) : call_eagerly(arguments);
 }
 
 std::vector<std::shared_ptr<const Specialization>> SpecializationCache::all() const { return *list_; }

@@ -19,8 +19,8 @@ enum class CacheMode : std::uint8_t {
 /// The specializations of one callable. Calls look at a snapshot of the list; traces are made one at a time.
 class SpecializationCache {
  public:
-  SpecializationCache(PyObject* callable, compile::Options options, CacheMode mode)
-      : callable_(callable), options_(std::move(options)), mode_(mode) {}
+  SpecializationCache(PyObject* callable, compile::Options options, CacheMode mode, bool full_graph)
+      : callable_(callable), options_(std::move(options)), mode_(mode), full_graph_(full_graph) {}
 
   /// A new reference, or null with an exception set.
   PyObject* call(const interpreter::CallArguments& arguments);
@@ -39,11 +39,17 @@ class SpecializationCache {
 
   /// The outcome of the first specialization whose guards hold; null and no exception when none do.
   PyObject* try_all(const ThreadState& now, const interpreter::CallArguments& arguments);
+  /// What keeps the newest specialization from serving the call.
+  std::string why_not_last(const interpreter::CallArguments& arguments) const;
+  /// Past the limit of specializations: warns once, naming the cause, and calls the function in eager.
+  PyObject* call_eagerly(const interpreter::CallArguments& arguments);
   PyObject* trace_and_run(const interpreter::CallArguments& arguments);
 
   PyObject* callable_;  ///< the owner of the cache keeps it
   compile::Options options_;
   CacheMode mode_;
+  bool full_graph_;
+  bool warned_ = false;
   std::shared_ptr<const List> list_ = std::make_shared<List>();  ///< replaced under the GIL
   std::shared_ptr<const Specialization> last_compiled_;
   std::size_t recent_ = 0;

@@ -1,6 +1,7 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "interpreter/guard_compiler.h"
 #include "interpreter/interpret.h"
 #include "interpreter/structure_builder.h"
+#include "tracer/data_dependence.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -92,7 +94,7 @@ class RecordingScope {
 /// One trace in the making.
 class Capture {
  public:
-  Capture(PyObject* callable, const interpreter::CallArguments& arguments)
+  Capture(PyObject* callable, const interpreter::CallArguments& arguments, bool full_graph)
       : callable_(callable),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
@@ -101,6 +103,7 @@ class Capture {
         hooks_(recorder_),
         tracker_(hooks_, make_options()) {
     recorder_.locate = [this] { return locator_.here(); };
+    recorder_.full_graph = full_graph;
     recorder_.outside_program = [this] { return std::make_shared<RecordingScope>(locator_, failed_); };
   }
 
@@ -204,6 +207,9 @@ std::shared_ptr<const Specialization> Capture::run(const compile::Options& optio
   fill(*specialization);
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   constexpr std::size_t kShortProgram = 16;  // operations that run faster than handing the GIL over pays
+  specialization->checks_values = std::ranges::any_of(trace->symbols, [](const ir::BoundSymbol& symbol) {
+    return symbol.op == tracer::check_number_operator() || symbol.op == tracer::check_shape_operator();
+  });
   specialization->releases_gil = trace->symbols.size() > kShortProgram;
   specialization->computation = compile::compile(*trace, options);
   return specialization;
@@ -214,9 +220,9 @@ std::shared_ptr<const Specialization> Capture::run(const compile::Options& optio
 bool is_tracing() { return tracing; }
 
 std::shared_ptr<const Specialization> specialize(PyObject* callable, const interpreter::CallArguments& arguments,
-                                                 const compile::Options& options) {
+                                                 const compile::Options& options, bool full_graph) {
   try {
-    Capture capture(callable, arguments);
+    Capture capture(callable, arguments, full_graph);
     return capture.run(options);
   } catch (...) {
     set_python_error();

@@ -9,8 +9,8 @@ namespace thunder::tracer {
 /// The backward that the program brought along for one of its values (`torch.autograd.Function`), as recorded where
 /// the value was made. Values are those of the recorded trace.
 ///
-/// Its symbol is `prims.custom_gradient(value, [values that `symbols` reads, then `inputs`], object)`. The result is the
-/// value, with this backward instead of that of the operations that computed it.
+/// Its symbol is `prims.custom_gradient(value, [values that `symbols` reads, then `inputs`], object)`. The result is
+/// the value, with this backward instead of that of the operations that computed it.
 struct CustomGradient {
   ir::ValueId cotangent = ir::kNoValue;
   std::vector<ir::BoundSymbol> symbols;

@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/realizer.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -157,8 +159,22 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
   return result;
 }
 
+Realizer& Recorder::realizer() {
+  if (!realizer_) realizer_ = std::make_unique<Realizer>();
+  return *realizer_;
+}
+
+void Recorder::expect_results(const c10::OperatorHandle& op, std::shared_ptr<const ResultTypes> types) {
+  expected_operator_ = op;
+  expected_types_ = std::move(types);
+}
+
 std::shared_ptr<const ResultTypes> Recorder::infer_cached(const c10::OperatorHandle& op,
                                                           std::span<const IValue> arguments, Level level) {
+  if (shape_follows_data(op, arguments)) {
+    if (level == Level::kTop) return std::make_shared<const ResultTypes>(infer_by_running(op, arguments));
+    if (expected_operator_ && *expected_operator_ == op) return expected_types_;
+  }
   const std::string key = metadata_key(op, arguments);
   if (!key.empty()) {
     const auto found = inferred_.find(key);
@@ -228,7 +244,9 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
   replace_real_tensors(std::span(stack).last(count));
-  if (op.schema().is_mutable()) {
+  if (level == Level::kTop && reads_number(op)) {
+    call_reading_number(op, stack);
+  } else if (op.schema().is_mutable()) {
     call_mutable(op, stack, level);
   } else {
     call_functional(op, stack, level);
@@ -252,7 +270,9 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     for (const ResultTypes::Result& result : types->results) stack.push_back(result.other);
     return;
   }
-  for (IValue& result : record(op, arguments, *types, level)) stack.push_back(std::move(result));
+  std::vector<IValue> results = record(op, arguments, *types, level);
+  if (level == Level::kTop && shape_follows_data(op, arguments)) check_shapes(results);
+  for (IValue& result : results) stack.push_back(std::move(result));
 }
 
 std::vector<IValue> Recorder::call_by_name(const char* name, const char* overload, std::vector<IValue> arguments) {

@@ -18,6 +18,7 @@ namespace thunder::tracer {
 
 struct TraceState;
 struct ResultTypes;
+class Realizer;
 
 /// Where in the dispatcher calls are recorded.
 enum class Level : std::uint8_t {
@@ -59,6 +60,11 @@ class Recorder {
   /// runs (meta kernels) is not taken for the program's. May be empty.
   std::function<std::shared_ptr<void>()> outside_program;
 
+  /// Refuse programs that read the data of tensors, instead of specializing on what they read.
+  bool full_graph = false;
+  /// Types to take for the results of `op` where they follow from data; set by replays, which have none.
+  void expect_results(const c10::OperatorHandle& op, std::shared_ptr<const ResultTypes> types);
+
   /// Records one call; arguments on the stack become results. What the fallbacks call.
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
 
@@ -86,6 +92,15 @@ class Recorder {
   ir::ArgumentList to_arguments(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
 
+  // Data dependence (data_dependence.cpp)
+  Realizer& realizer();
+  void require_data() const;
+  c10::Scalar read_number(const at::Tensor& tensor);
+  void call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+  void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
+  void check_shapes(std::span<const c10::IValue> results);
+
   [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
   /// `source` with the target's shape, dtype and device, in memory of its own.
@@ -102,6 +117,9 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> constants_by_real_;
   std::vector<at::Tensor> real_constants_;
   std::unordered_map<std::string, std::shared_ptr<const ResultTypes>> inferred_;
+  std::optional<c10::OperatorHandle> expected_operator_;
+  std::shared_ptr<const ResultTypes> expected_types_;
+  std::unique_ptr<Realizer> realizer_;
 };
 
 /// While alive, operations of this thread on any tensor are recorded as the user called them, above autocast and

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
-#include "tracer/backward_graph.h"
 
 namespace thunder::transforms {
 namespace {
@@ -74,7 +74,26 @@ std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> v
   KeyWriter writer(key, values);
   for (const ir::Argument& argument : symbol.arguments) std::visit(writer, argument.content);
   for (ir::ValueId value : values) append_type(key, *source.tensor_type(value));
+  // Where shapes follow from data, the arguments do not tell those of the results.
+  for (const ir::Argument& result : symbol.results) {
+    ir::for_each_value(result, [&](ir::ValueId id) { append_dims(key, source.tensor_type(id)->sizes); });
+  }
   return key;
+}
+
+/// The types of a symbol's results, for operators whose shapes follow from data.
+std::shared_ptr<const tracer::ResultTypes> result_types(const ir::BoundSymbol& symbol, const ir::Trace& source) {
+  auto types = std::make_shared<tracer::ResultTypes>();
+  for (const ir::Argument& result : symbol.results) {
+    auto& described = types->results.emplace_back();
+    described.is_list = result.is<ir::ArgumentList>();
+    ir::for_each_value(result, [&](ir::ValueId id) {
+      ir::TensorType type = *source.tensor_type(id);
+      type.requires_grad = false;
+      described.tensors.push_back({ir::make_type(std::move(type)), -1, -1});
+    });
+  }
+  return types;
 }
 
 }  // namespace
@@ -104,6 +123,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
     return *static_cast<const c10::IValue*>(source.context()->objects[object.index].owner.get());
   };
   const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+  recorder_.expect_results(op, result_types(symbol, source));
   torch::jit::Stack stack;
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));

@@ -42,7 +42,9 @@ def assert_same(got: Any, expected: Any, what: str, **tolerance: float) -> None:
             assert other == value or other is value or value != value, name
             continue
         assert type(other) is type(value), name
-        torch.testing.assert_close(other, value, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+        torch.testing.assert_close(
+            other, value, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}", **tolerance
+        )
         assert other.requires_grad == value.requires_grad, f"{name}: requires_grad"
         assert (other.grad_fn is None) == (value.grad_fn is None), f"{name}: grad_fn"
         assert other.is_leaf == value.is_leaf, f"{name}: is_leaf"
@@ -61,7 +63,9 @@ def differentiable(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves(value).values() if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
-def run(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], seed: int) -> dict[str, Any]:
+def run(
+    function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], seed: int
+) -> dict[str, Any]:
     """Call and differentiate once; return what was seen, an exception included."""
     torch.manual_seed(seed)
     try:
@@ -70,7 +74,9 @@ def run(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict
         return {"exception": (type(error), str(error).split("\n")[0])}
     outputs = [leaf for leaf in differentiable(result) if leaf.grad_fn is not None]
     if outputs:
-        weights = [torch.arange(out.numel(), dtype=torch.float64).cos().reshape(out.shape).to(out.dtype) for out in outputs]
+        weights = [
+            torch.arange(out.numel(), dtype=torch.float64).cos().reshape(out.shape).to(out.dtype) for out in outputs
+        ]
         torch.autograd.backward(outputs, weights)
     inputs = [leaf for leaf in leaves((arguments, keywords)).values() if isinstance(leaf, torch.Tensor)]
     return {

@@ -757,7 +757,9 @@ def test_default_arguments(keywords: dict[str, Any]) -> None:
     assert_as_eager(with_default, x(), **keywords)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64]
+)
 def test_input_dtype(dtype: torch.dtype) -> None:
     assert_as_eager(lambda a: (a + 1, a * a, a.sum()), x(grad=False).to(dtype))
 

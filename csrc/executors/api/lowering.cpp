@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "executors/api/primitives.h"
 #include "ir/printer.h"
 
 namespace thunder::executors {
@@ -17,31 +18,21 @@ bool has_value(const ir::Argument& argument) {
   return found;
 }
 
-// The one primitive that is data: bound when the program is built, costing nothing when it runs.
-bool is_tensor_constant(const ir::Operator& op) {
-  return op.style == ir::CallStyle::kPrimitive && op.name == "prims::tensor_constant";
-}
-
-// Means something to transforms only: its result is its first argument.
-bool is_custom_gradient(const ir::Operator& op) {
-  return op.style == ir::CallStyle::kPrimitive && op.name == "prims::custom_gradient";
-}
-
 bool runs_nothing(const ir::Operator& op) {
-  return op.style == ir::CallStyle::kComment || op.style == ir::CallStyle::kReturn || is_tensor_constant(op) ||
-         is_custom_gradient(op);
-}
-
-void bind_constant(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
-  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(0).content);
-  const auto* tensor = static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
-  builder.add_constant(slot_of(std::get<ir::ValueId>(symbol.results.at(0).content)), *tensor);
+  return op.style == ir::CallStyle::kComment || op.style == ir::CallStyle::kReturn || is_primitive(op);
 }
 
 }  // namespace
 
 c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object) {
   return *static_cast<const c10::IValue*>(trace.context()->objects.at(object.index).owner.get());
+}
+
+c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& type, const ir::Trace& trace) {
+  const bridge::ArgumentWriter writer{
+      [](ir::ValueId) -> c10::IValue { throw InternalError("executors", "a value where a constant is expected"); },
+      [&](ir::ObjectConstant object) { return object_value(trace, object); }};
+  return bridge::to_ivalue(argument, *type, writer);
 }
 
 runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& type, const ir::Trace& trace) {
@@ -57,10 +48,7 @@ runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& ty
     }
     return {std::move(list)};
   }
-  const bridge::ArgumentWriter writer{
-      [](ir::ValueId) -> c10::IValue { throw InternalError("executors", "a value where a constant is expected"); },
-      [&](ir::ObjectConstant object) { return object_value(trace, object); }};
-  return {bridge::to_ivalue(argument, *type, writer)};
+  return {operand_constant(argument, type, trace)};
 }
 
 std::vector<runtime::ResultSlots> result_slots(const ir::BoundSymbol& symbol) {
@@ -110,11 +98,8 @@ runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
     if (claims.of_symbol[i] != nullptr) {
       claims.of_symbol[i]->lower(symbol, trace, builder);
-    } else if (is_tensor_constant(*symbol.op)) {
-      bind_constant(symbol, trace, builder);
-    } else if (is_custom_gradient(*symbol.op)) {
-      builder.call(symbol.op->name, [](const void*, std::vector<c10::IValue>&) {}, nullptr,
-                   {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, result_slots(symbol));
+    } else {
+      lower_primitive(symbol, trace, builder);
     }
   }
   std::vector<runtime::Operand> outputs;

@@ -16,6 +16,9 @@ namespace thunder::executors {
 
 /// An opaque constant of an operator's arguments (a generator, …): the tracer keeps it as an IValue.
 [[nodiscard]] c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object);
+/// A constant argument for a parameter of the schema type `type`.
+[[nodiscard]] c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& type,
+                                           const ir::Trace& trace);
 /// An argument for a parameter of the schema type `type`.
 [[nodiscard]] runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& type,
                                           const ir::Trace& trace);

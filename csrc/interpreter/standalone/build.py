@@ -62,7 +62,7 @@ def compiler() -> list[str]:
 
 def build(options: argparse.Namespace) -> Path:
     """Compile and link; returns the module's path."""
-    objects = options.objects or Path(f"/tmp/thunder-interpreter-{sysconfig.get_config_var('SOABI')}")
+    objects = options.objects or REPOSITORY / "build" / "interpreter" / sysconfig.get_config_var("SOABI")
     objects.mkdir(parents=True, exist_ok=True)
     package = options.output / "thunder" if options.output else REPOSITORY / "thunder"
     package.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def build(options: argparse.Namespace) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="folder of a small `thunder` package (default: the repository's)")
-    parser.add_argument("--objects", type=Path, help="folder of the object files (default: under /tmp)")
+    parser.add_argument("--objects", type=Path, help="folder of the object files (default: under build/interpreter)")
     parser.add_argument("--flags", default="-O2 -DNDEBUG", help="compiler flags (default: %(default)s)")
     print(build(parser.parse_args()))
     return 0

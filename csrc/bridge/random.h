@@ -1,0 +1,11 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace thunder::bridge {
+
+/// The state of PyTorch's CPU generator, and its replacement.
+[[nodiscard]] at::Tensor random_state();
+void set_random_state(const at::Tensor& state);
+
+}  // namespace thunder::bridge

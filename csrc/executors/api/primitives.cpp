@@ -1,0 +1,94 @@
+#include "executors/api/primitives.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <bit>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "executors/api/lowering.h"
+#include "runtime/value_changed.h"
+
+namespace thunder::executors {
+namespace {
+
+using c10::IValue;
+using Stack = std::vector<IValue>;
+using Lower = void (*)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
+
+/// Bound when the program is built: costs nothing when it runs.
+void lower_constant(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(0).content);
+  const auto* tensor = static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
+  builder.add_constant(slot_of(std::get<ir::ValueId>(symbol.results.at(0).content)), *tensor);
+}
+
+void lower_custom_gradient(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  builder.call(
+      symbol.op->name, [](const void*, Stack&) {}, nullptr,
+      {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, result_slots(symbol));
+}
+
+bool same_number(const c10::Scalar& got, const c10::Scalar& expected) {
+  if (expected.isComplex()) return got.toComplexDouble() == expected.toComplexDouble();
+  if (!expected.isFloatingPoint()) return got.toLong() == expected.toLong();
+  return std::bit_cast<std::uint64_t>(got.toDouble()) == std::bit_cast<std::uint64_t>(expected.toDouble());
+}
+
+void check_number(const void* state, Stack& stack) {
+  const bool same = same_number(stack.back().toTensor().item(), *static_cast<const c10::Scalar*>(state));
+  stack.pop_back();
+  if (!same) throw runtime::ValueChanged();
+}
+
+void lower_check_number(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const IValue expected = operand_constant(symbol.arguments[1], c10::NumberType::get(), trace);
+  builder.call(symbol.op->name, &check_number, std::make_shared<const c10::Scalar>(expected.toScalar()),
+               {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, {}, location_of(symbol));
+}
+
+void check_shape(const void* state, Stack& stack) {
+  const bool same = stack.back().toTensor().sizes().equals(*static_cast<const std::vector<std::int64_t>*>(state));
+  stack.pop_back();
+  if (!same) throw runtime::ValueChanged();
+}
+
+void lower_check_shape(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const IValue expected = operand_constant(symbol.arguments[1], c10::ListType::ofInts(), trace);
+  builder.call(symbol.op->name, &check_shape, std::make_shared<const std::vector<std::int64_t>>(expected.toIntVector()),
+               {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, {}, location_of(symbol));
+}
+
+struct Row {
+  std::string_view name;
+  Lower lower;
+};
+
+constexpr Row kRows[] = {
+    {"prims::tensor_constant", &lower_constant},
+    {"prims::custom_gradient", &lower_custom_gradient},
+    {"prims::check_number", &lower_check_number},
+    {"prims::check_shape", &lower_check_shape},
+};
+
+const Row* find(const ir::Operator& op) {
+  if (op.style != ir::CallStyle::kPrimitive) return nullptr;
+  for (const Row& row : kRows) {
+    if (row.name == op.name) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_primitive(const ir::Operator& op) { return find(op) != nullptr; }
+
+bool lower_primitive(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const Row* row = find(*symbol.op);
+  if (row != nullptr) row->lower(symbol, trace, builder);
+  return row != nullptr;
+}
+
+}  // namespace thunder::executors
