@@ -281,6 +281,8 @@ def make_method(items: Sequence[Any]) -> types.MethodType:
 def make_instance(cls: type, items: Sequence[Any], attributes: Sequence[str], values: Sequence[Any]) -> Any:
     """Return an instance of `cls` with the given contents and attributes, without calling code of `cls`."""
     native: Any = next(base for base in cls.__mro__ if base.__module__ in ("builtins", "collections"))
+    if hasattr(cls, "n_sequence_fields"):
+        native = cls
     instance: Any = native.__new__(cls, items) if issubclass(cls, tuple | frozenset) else native.__new__(cls)
     if issubclass(cls, dict):
         for key, value in _pairs(items):

@@ -83,12 +83,11 @@ using Step = std::variant<TraceStep, JointStep>;
 
 /// The whole way from a recorded computation to programs. Neighbouring steps of kForward and kBackward run at once.
 constexpr std::array kSteps{
-    // functionalize stands first: because every step below moves or drops operations as if nothing wrote to memory.
-    Step(TraceStep{Part::kComputation, kCommonSubexpressionElimination}),
-    // after common_subexpression_elimination: because what was merged leaves users of the duplicates dead.
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate, false}),
+    // after forward_and_backward: because two equal casts that are one would add their cotangents in the lower
+    // precision.
     Step(TraceStep{Part::kForward, kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
@@ -108,7 +107,7 @@ std::size_t run_trace_steps(std::span<const Step> steps, Compilation& compilatio
   std::size_t count = 0;
   for (; count < steps.size() && std::holds_alternative<TraceStep>(steps[count]); ++count) {
     const auto& [part, pass] = std::get<TraceStep>(steps[count]);
-    if (part == Part::kComputation || (part == Part::kForward && compilation.gradient)) forward.push_back(pass);
+    if (part == Part::kComputation || part == Part::kForward) forward.push_back(pass);
     if (part == Part::kBackward && compilation.gradient) backward.push_back(pass);
   }
   for_both(compilation, [&](TraceHistory& history, executors::Claims& /*claims*/) {

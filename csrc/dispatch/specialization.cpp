@@ -50,6 +50,18 @@ PyObject* build(const Specialization& specialization, std::vector<at::Tensor>& c
 
 }  // namespace
 
+bool Specialization::writes_shared_memory(const std::vector<at::Tensor>& inputs) const {
+  for (const std::size_t written : written_inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (i != written &&
+          inputs[i].storage().unsafeGetStorageImpl() == inputs[written].storage().unsafeGetStorageImpl()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 Specialization::Outcome Specialization::call(const ThreadState& now,
                                              const interpreter::CallArguments& arguments) const {
   if (now != state) return {kThreadStateDiffers, nullptr};
@@ -71,6 +83,12 @@ Specialization::Outcome Specialization::call(const ThreadState& now,
   for (PyObject* input : inputs) values.push_back(THPVariable_Unpack(input));
 
   Outcome outcome;
+  if (writes_shared_memory(values)) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: the program writes in place to an input that shares memory with another input; pass "
+                    "a clone of one of them");
+    return outcome;
+  }
   // A run that stops at a value has drawn numbers; the next candidate draws them again.
   const std::optional<at::Tensor> random = checks_values ? std::make_optional(bridge::random_state()) : std::nullopt;
   try {

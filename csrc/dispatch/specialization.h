@@ -20,6 +20,7 @@ struct Specialization {
   std::shared_ptr<compile::Compiled> computation;
   interpreter::Structure structure;
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again
+  std::vector<std::size_t> written_inputs;
   bool releases_gil = false;
   bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
   bool grad_mode_after = true;
@@ -33,6 +34,8 @@ struct Specialization {
   static constexpr std::int64_t kThreadStateDiffers = -2;
   static constexpr std::int64_t kValueChanged = -3;
 
+  /// Whether the trace, which takes inputs for separate memory, would be wrong for these.
+  [[nodiscard]] bool writes_shared_memory(const std::vector<at::Tensor>& inputs) const;
   [[nodiscard]] Outcome call(const ThreadState& now, const interpreter::CallArguments& arguments) const;
 };
 

@@ -124,6 +124,7 @@ class Capture {
   TorchHooks hooks_;
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
+  std::vector<std::size_t> written_inputs_;
   ir::SourceLocation failed_;  ///< where the last operation that failed was called
   py::Ref positional_;
   py::Ref keywords_;
@@ -174,9 +175,10 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
   ir::ArgumentList outputs;
   for (const py::Ref& output : builder.outputs()) {
-    outputs.emplace_back(recorder_.value_of(THPVariable_Unpack(output.get())));
+    outputs.emplace_back(recorder_.output_of(THPVariable_Unpack(output.get())));
   }
   structure_ = builder.finish();
+  written_inputs_ = recorder_.written_inputs();
   return recorder_.finish(std::move(outputs));
 }
 
@@ -185,6 +187,7 @@ void Capture::fill(Specialization& specialization) {
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
   for (const py::Ref& input : hooks_.inputs()) specialization.tensors.emplace_back(THPVariable_Unpack(input.get()));
   specialization.structure = std::move(structure_);
+  specialization.written_inputs = std::move(written_inputs_);
   for (const interpreter::StructurePart& part : specialization.structure.parts()) {
     if (part.kind == interpreter::PartKind::kInput) specialization.returned_inputs.push_back(part.index);
   }

@@ -40,6 +40,14 @@ bool is_plain_class(PyTypeObject* type) {
          type == &PyODict_Type || type == &PySet_Type || type == &PyFrozenSet_Type;
 }
 
+// A named tuple written in C, such as `torch.return_types.max`: its constructor takes the items, as tuple's does.
+bool is_struct_sequence(PyTypeObject* type) {
+  if (type->tp_base != &PyTuple_Type || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) return false;
+  PyObject* visible = PyDict_GetItemString(type->tp_dict, "n_sequence_fields");
+  PyObject* all = PyDict_GetItemString(type->tp_dict, "n_fields");
+  return visible != nullptr && all != nullptr && PyObject_RichCompareBool(visible, all, Py_EQ) == 1;
+}
+
 void refuse(py::Borrowed value) {
   PyErr_Format(PyExc_NotImplementedError,
                "thunder.jit: expected tensors, numbers, containers and plain objects in what the function returns or "
@@ -164,7 +172,7 @@ bool StructureBuilder::add_container(StructurePart& part, py::Borrowed value) {
 
 bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
-  if (!is_plain_class(type)) return refuse(value), false;
+  if (!is_plain_class(type) && !is_struct_sequence(type)) return refuse(value), false;
   part.kind = PartKind::kInstance;
   part.object = py::Ref::share(reinterpret_cast<PyObject*>(type));
   part.base = base_container(value);

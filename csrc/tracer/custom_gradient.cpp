@@ -66,7 +66,7 @@ void Recorder::adopt_gradient(const at::Tensor& tensor) {
   const ir::ValueId value = state.value;
   ir::TensorType type = bridge::type_of(tensor);
   type.requires_grad = false;
-  const at::Tensor cotangent = add_tensor(ir::make_type(type), {}, /*is_input=*/false);
+  const at::Tensor cotangent = add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
   gradient->cotangent = trace_impl(cotangent)->state()->value;
   const std::size_t begin = trace_.symbols.size();
   const std::vector<at::Tensor> leaves = leaves_behind(tensor);
@@ -81,7 +81,18 @@ void Recorder::adopt_gradient(const at::Tensor& tensor) {
   // From here on the tensor is a leaf of ours: what follows is differentiated by the trace.
   tensor.unsafeGetTensorImpl()->set_autograd_meta(nullptr);
   tensor.set_requires_grad(true);
-  type.requires_grad = true;
+  state.value = add_custom_gradient(value, std::move(gradient));
+}
+
+ir::ValueId Recorder::with_gradient_of(ir::ValueId value, ir::ValueId owner) {
+  auto gradient = std::make_shared<CustomGradient>();
+  gradient->cotangent = trace_.add_value(trace_.value(value).type);
+  gradient->inputs.push_back(owner);
+  gradient->gradients.push_back(gradient->cotangent);
+  return add_custom_gradient(value, std::move(gradient));
+}
+
+ir::ValueId Recorder::add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient) {
   ir::BoundSymbol symbol;
   symbol.op = custom_gradient_operator();
   ir::ArgumentList reads(gradient->reads.begin(), gradient->reads.end());
@@ -89,9 +100,12 @@ void Recorder::adopt_gradient(const at::Tensor& tensor) {
   symbol.arguments = {ir::Argument(value), ir::Argument(std::move(reads)),
                       ir::Argument(trace_.context()->add_object(std::move(gradient), "custom gradient"))};
   if (locate) symbol.location = locate();
-  state.value = trace_.add_value(ir::make_type(std::move(type)));
-  symbol.results.emplace_back(state.value);
+  ir::TensorType type = *trace_.tensor_type(value);
+  type.requires_grad = true;
+  const ir::ValueId result = trace_.add_value(ir::make_type(std::move(type)));
+  symbol.results.emplace_back(result);
   trace_.add(std::move(symbol));
+  return result;
 }
 
 }  // namespace thunder::tracer

@@ -62,6 +62,10 @@ bool reads_number(const c10::OperatorHandle& op) {
   return contains(kNames, op.operator_name().name);
 }
 
+bool reads_lengths(const c10::OperatorHandle& op) {
+  return op.operator_name().name == "aten::ctc_loss" && op.operator_name().overload_name == "Tensor";
+}
+
 bool shape_follows_data(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   static constexpr std::string_view kNames[] = {"aten::nonzero",    "aten::nonzero_numpy",
                                                 "aten::argwhere",   "aten::masked_select",
@@ -130,6 +134,22 @@ void Recorder::call_reading_number(const c10::OperatorHandle& op, torch::jit::St
         call_by_name(exact ? "aten::eq" : "aten::isclose", exact ? "Tensor" : "", std::move(arguments))[0].toTensor();
     stack.emplace_back(read_number(call_by_name("aten::all", "", {same})[0].toTensor()).toBool());
   }
+}
+
+void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  for (const std::size_t position : {2, 3}) {
+    const at::Tensor lengths =
+        call_by_name("aten::reshape", "", {arguments[position], c10::List<std::int64_t>({-1})})[0].toTensor();
+    c10::List<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < lengths.numel(); ++i) {
+      numbers.push_back(read_number(call_by_name("aten::select", "int", {lengths, 0, i})[0].toTensor()).toLong());
+    }
+    arguments[position] = std::move(numbers);
+  }
+  stack.push_back(call_by_name(op.operator_name().name.c_str(), "IntList", std::move(arguments))[0]);
 }
 
 ResultTypes Recorder::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {

@@ -15,6 +15,8 @@ namespace thunder::tracer {
 
 /// Gives the program a number that is an element of a tensor.
 [[nodiscard]] bool reads_number(const c10::OperatorHandle& op);
+/// Takes lengths in tensors whose data its kernel reads, and has a variant that takes numbers.
+[[nodiscard]] bool reads_lengths(const c10::OperatorHandle& op);
 /// Gives tensors whose shape follows from the arguments' data.
 [[nodiscard]] bool shape_follows_data(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 

@@ -354,6 +354,7 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   torch::jit::drop(stack, count);
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  if (op.schema().returns().empty() && !op.schema().is_mutable()) return;  // a check of data, made when it runs
   if (!has_tensor_results(op.schema()) && !op.schema().is_mutable()) {
     if (!reads_metadata_only(op.schema().name())) refuse_data_dependent(op);
     torch::jit::Stack own(arguments);

@@ -111,7 +111,7 @@ std::unique_ptr<Row> make_row(const c10::OperatorHandle& handle) {
     op.view |= !op.results.back().alias_set.empty() && !op.results.back().mutated;
   }
   op.random = draws_random_numbers(schema);
-  op.effect = writes_running_statistics(schema);
+  op.effect = writes_running_statistics(schema) || schema.returns().empty();
   op.handle = &row->handle;
   return row;
 }
@@ -140,6 +140,7 @@ bool same_types(const Arguments& left, const Arguments& right) {
 
 /// `add_` -> `add`, `__ior__` -> `__or__`; an `out=` variant keeps its name.
 std::string functional_name(const std::string& name) {
+  if (name == "aten::normal_") return "aten::normal_functional";
   const std::size_t colons = name.find("::") + 2;
   if (name.compare(colons, 3, "__i") == 0 && name.ends_with("__"))
     return name.substr(0, colons) + "__" + name.substr(colons + 3);

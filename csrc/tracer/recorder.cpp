@@ -135,6 +135,21 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
   return state.value;
 }
 
+ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
+  const bool is_constant = std::ranges::any_of(
+      constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
+  if (!is_constant) return value_of(trace_tensor);
+  return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
+}
+
+std::vector<std::size_t> Recorder::written_inputs() const {
+  std::vector<std::size_t> positions;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (is_written(inputs_[i])) positions.push_back(i);
+  }
+  return positions;
+}
+
 bool Recorder::is_written(const at::Tensor& trace_tensor) const {
   return root_of(*trace_impl(trace_tensor)->state()).writes != 0;
 }
@@ -246,6 +261,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   replace_real_tensors(std::span(stack).last(count));
   if (level == Level::kTop && reads_number(op)) {
     call_reading_number(op, stack);
+  } else if (level == Level::kTop && reads_lengths(op)) {
+    call_reading_lengths(op, stack);
   } else if (op.schema().is_mutable()) {
     call_mutable(op, stack, level);
   } else {
@@ -267,6 +284,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   torch::jit::drop(stack, count);
   if (!types->has_tensors()) {
+    if (types->results.empty()) record(op, arguments, *types, level);
     for (const ResultTypes::Result& result : types->results) stack.push_back(result.other);
     return;
   }
@@ -287,9 +305,9 @@ std::vector<IValue> Recorder::call_by_name(const char* name, const char* overloa
 
 ir::Trace Recorder::finish(ir::ArgumentList outputs) {
   const ir::Operator* copy = find_operator("aten::copy_", "");
-  for (const at::Tensor& input : inputs_) {
-    if (!is_written(input)) continue;
-    const ir::ValueId target = trace_.inputs[static_cast<std::size_t>(&input - inputs_.data())];
+  for (const std::size_t position : written_inputs()) {
+    const at::Tensor& input = inputs_[position];
+    const ir::ValueId target = trace_.inputs[position];
     ir::BoundSymbol symbol;
     symbol.op = copy;
     symbol.arguments.emplace_back(target);

@@ -16,6 +16,7 @@
 
 namespace thunder::tracer {
 
+struct CustomGradient;
 struct TraceState;
 struct ResultTypes;
 class Realizer;
@@ -50,6 +51,10 @@ class Recorder {
 
   /// The value that a trace tensor of this recorder stands for now. May record views anew after a write.
   ir::ValueId value_of(const at::Tensor& trace_tensor);
+  /// The value to return for a trace tensor: as `value_of`, but never memory that belongs to the trace itself.
+  ir::ValueId output_of(const at::Tensor& trace_tensor);
+  /// Positions of the inputs that the program has written to.
+  [[nodiscard]] std::vector<std::size_t> written_inputs() const;
   /// Whether something was written to the memory of the input that `trace_tensor` stands for.
   [[nodiscard]] bool is_written(const at::Tensor& trace_tensor) const;
 
@@ -77,6 +82,9 @@ class Recorder {
   at::Tensor add_constant(const at::Tensor& real);
   /// Records the backward that an autograd function of the program left on `tensor`; see custom_gradient.h.
   void adopt_gradient(const at::Tensor& tensor);
+  /// `value`, whose gradient goes to `owner`: what autograd sees of a write that it does not record.
+  ir::ValueId with_gradient_of(ir::ValueId value, ir::ValueId owner);
+  ir::ValueId add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient);
   void replace_real_tensors(std::span<c10::IValue> arguments);
   at::Tensor replace_real_tensor(const at::Tensor& tensor);
 
@@ -97,15 +105,18 @@ class Recorder {
   void require_data() const;
   c10::Scalar read_number(const at::Tensor& tensor);
   void call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
   void check_shapes(std::span<const c10::IValue> results);
 
   [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
+  void refuse_unless_leaf(const c10::OperatorHandle& op, const at::Tensor& input) const;
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
   /// `source` with the target's shape, dtype and device, in memory of its own.
   at::Tensor copy_like(const at::Tensor& target, const at::Tensor& source);
-  void write(const at::Tensor& target, const at::Tensor& source);
+  /// `recorded`: autograd sees the write (gradients on, and not through `detach`).
+  void write(const at::Tensor& target, const at::Tensor& source, bool recorded);
   void refresh(TraceState& state);
   at::Tensor scatter_into_parent(const TraceState& view, const at::Tensor& source);
 

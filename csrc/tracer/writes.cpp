@@ -75,6 +75,14 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   for (std::size_t i = 0; i < op.schema().returns().size(); ++i) stack.emplace_back(targets[next++]);
 }
 
+void Recorder::refuse_unless_leaf(const c10::OperatorHandle& op, const at::Tensor& input) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (trace_impl(inputs_[i])->state() != trace_impl(input)->state()) continue;
+    if (!real_inputs_[i].defined() || real_inputs_[i].is_leaf()) return;
+    refuse(op, "writing in place to an input that is not a leaf and requires grad is not supported; pass a clone");
+  }
+}
+
 bool Recorder::call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const std::size_t count = op.schema().arguments().size();
   const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
@@ -86,7 +94,7 @@ bool Recorder::call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack
   types.results[0].tensors[0].type = ir::make_type(bridge::type_of(target));
   const std::vector<IValue> results = record(op, arguments, types, Level::kTop);
   torch::jit::drop(stack, count);
-  write(target, results[0].toTensor());
+  write(target, results[0].toTensor(), c10::GradMode::is_enabled());
   stack.emplace_back(target);
   return true;
 }
@@ -109,6 +117,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
   if (target.requires_grad() && c10::GradMode::is_enabled() && is_input(target)) {
+    refuse_unless_leaf(op, target);
     throw UserError(ErrorKind::kRuntime, "a leaf Variable that requires grad is being used in an in-place operation.");
   }
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
@@ -131,7 +140,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   }
   const bool fits = source.scalar_type() == target.scalar_type() && source.device() == target.device() &&
                     (impl->state()->view || source.strides().equals(target.strides()));
-  write(target, fits ? source : copy_like(target, source));
+  write(target, fits ? source : copy_like(target, source), c10::GradMode::is_enabled());
 }
 
 at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& source) {
@@ -147,13 +156,16 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& sourc
       .toTensor();
 }
 
-void Recorder::write(const at::Tensor& target, const at::Tensor& source) {
+void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   TraceState& state = *trace_impl(target)->state();
+  const ir::ValueId before = state.value;
   if (source.requires_grad() && !target.requires_grad()) target.set_requires_grad(true);
-  const ir::ValueId value = value_of(source);
+  ir::ValueId value = value_of(source);
+  if (!recorded && target.requires_grad() && !source.requires_grad()) value = with_gradient_of(value, before);
   if (state.view) {
     const at::Tensor parent = state.view->parent;
-    write(parent, scatter_into_parent(state, source));
+    const bool detached = state.view->op.operator_name().name == "aten::detach";
+    write(parent, scatter_into_parent(state, source), recorded && !detached);
   } else {
     ++state.writes;
   }

@@ -18,6 +18,31 @@ bool requires_grad(const ir::Trace& trace, ir::ValueId value) {
   return type != nullptr && type->requires_grad;
 }
 
+ir::Dims contiguous_strides(const ir::Dims& sizes) {
+  ir::Dims strides(sizes.size());
+  std::int64_t step = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(sizes[i].hint, 1);
+  }
+  return strides;
+}
+
+/// Every element has a place of its own and there are no gaps: the strides are those of some order of the dimensions.
+bool is_dense(const ir::TensorType& type) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // (stride, size)
+  for (std::size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i].hint > 1) dims.emplace_back(type.strides[i].hint, type.sizes[i].hint);
+  }
+  std::sort(dims.begin(), dims.end());
+  std::int64_t step = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != step) return false;
+    step *= size;
+  }
+  return true;
+}
+
 /// The values that a symbol gives, lists flattened; kNoValue for None.
 std::vector<ir::ValueId> result_values(const ir::BoundSymbol& symbol) {
   std::vector<ir::ValueId> values;
@@ -262,6 +287,7 @@ class GradTransform {
     ir::TensorType type = *computation_.tensor_type(value);
     type.requires_grad = false;
     type.storage_offset = 0;
+    if (!is_dense(type)) type.strides = contiguous_strides(type.sizes);
     return ir::make_type(std::move(type));
   }
 

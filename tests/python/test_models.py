@@ -1,4 +1,4 @@
-"""Models as published, in tiny configurations: forward, loss, backward and buffers equal eager, with and without dropout.
+"""Published models in tiny configurations: forward, loss, backward and buffers equal eager, with and without dropout.
 
 Hugging Face's come from their configurations (nothing is downloaded), LitGPT's from its table of configurations, scaled
 down. In float64 what differs is wrong, not rounded; a few models compute parts in float32 all the same.

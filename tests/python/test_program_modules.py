@@ -567,7 +567,7 @@ def test_eight_threads_with_retraces() -> None:
             for step in range(12):
                 x = torch.randn(1 + (number + step) % 5, 4)
                 torch.testing.assert_close(compiled(x), module.__class__.forward(module, x))
-        except BaseException as error:  # noqa: BLE001 - shown by the main thread
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
