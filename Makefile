@@ -34,6 +34,7 @@ $(VENV)/.ready: $(wildcard requirements/*.txt)
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo 'Needed: $(PYTHON) with venv. On Debian: apt-get install python3.11-venv python3.11-dev g++'; exit 1; }
 	python -m pip install --progress-bar off -r requirements/dev.txt
+	python -m pip install --progress-bar off --no-deps -r requirements/litgpt.txt
 	@touch $@
 
 # The editable install; the extension is built by CMake below, into the source tree.

@@ -1,6 +1,8 @@
 #include "dispatch/capture_policy.h"
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "dispatch/source_locator.h"
@@ -55,13 +57,38 @@ constexpr std::array kAnswers{
     ConstantAnswer{"torch._C", "_get_tracing_state", false},
 };
 
-py::Ref loaded_function(const char* module_name, const char* name) {
+/// Functions whose effect comes after the trace or would be lost in it: better refused than left out silently.
+struct Refusal {
+  const char* module;
+  const char* function;  ///< a path of attributes
+  const char* what;      ///< what is not supported, and what to do
+};
+constexpr std::array kRefusals{
+    Refusal{"torch.autograd", "grad", "torch.autograd.grad: call it outside, on what the jitted function returns"},
+    Refusal{"torch.autograd", "backward", "backward(): call it outside, on what the jitted function returns"},
+    Refusal{"torch", "Tensor.register_hook", "Tensor.register_hook: register hooks on what goes in or comes out"},
+    Refusal{"torch", "Tensor.register_post_accumulate_grad_hook",
+            "Tensor.register_post_accumulate_grad_hook: register it before the call"},
+    Refusal{"torch.utils.hooks", "BackwardHook.setup_input_hook",
+            "full backward hooks of modules: remove the hook, or leave the module that has it out of the jitted one"},
+    Refusal{"torch.utils.hooks", "BackwardHook.setup_output_hook",
+            "full backward hooks of modules: remove the hook, or leave the module that has it out of the jitted one"},
+    Refusal{"torch", "manual_seed", "torch.manual_seed: seed before the call"},
+    Refusal{"torch", "Generator", "torch.Generator(): make it outside, and pass it or keep it in a variable"},
+    Refusal{"torch", "set_rng_state", "torch.set_rng_state: set it before the call"},
+};
+
+py::Ref loaded_function(const char* module_name, std::string_view path) {
   // Only what the program can have imported already: looking it up must not import half of torch.
   PyObject* modules = PyImport_GetModuleDict();
-  PyObject* module = PyDict_GetItemString(modules, module_name);
-  py::Ref function = py::Ref::steal(module == nullptr ? nullptr : PyObject_GetAttrString(module, name));
+  py::Ref found = py::Ref::share(PyDict_GetItemString(modules, module_name));
+  while (found && !path.empty()) {
+    const std::size_t end = std::min(path.find('.'), path.size());
+    found = py::Ref::steal(PyObject_GetAttrString(found.get(), std::string(path.substr(0, end)).c_str()));
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
   PyErr_Clear();
-  return function;
+  return found;
 }
 
 // `checkpoint(function, *args, use_reentrant=…, …)`: recomputation is decided on the trace, not here.
@@ -116,6 +143,14 @@ void add_substitutes(interpreter::TrackerOptions& options) {
                                                                           PyObject** result) {
       *result = Py_NewRef(is_state ? Py_None : answer ? Py_True : Py_False);
       return 1;
+    };
+  }
+  for (const Refusal& row : kRefusals) {
+    const py::Ref function = loaded_function(row.module, row.function);
+    if (!function) continue;
+    options.substitutes[function.get()] = [what = row.what](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      PyErr_Format(PyExc_NotImplementedError, "thunder.jit: not supported inside a jitted function: %s", what);
+      return -1;
     };
   }
   if (const py::Ref checkpoint = loaded_function("torch.utils.checkpoint", "checkpoint")) {

@@ -3,11 +3,13 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -134,6 +136,12 @@ bool reads_metadata_only(std::string_view name) {
   static constexpr std::string_view kNames[] = {"aten::_fused_sdp_choice", "aten::is_same_size", "aten::is_pinned",
                                                 "aten::_has_compatible_shallow_copy_type"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+/// Operators without a meta kernel whose one result has the metadata of an argument, contiguous.
+std::optional<std::size_t> argument_like_result(std::string_view name) {
+  if (name == "aten::_ctc_loss_backward") return 1;
+  return std::nullopt;
 }
 
 /// Operators whose tensor arguments may lie on different devices.
@@ -360,6 +368,10 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     torch::jit::Stack own(arguments);
     run_backend_kernel(op, own, tensors);
     stack.insert(stack.end(), own.begin(), own.end());
+    return;
+  }
+  if (const auto like = argument_like_result(op.schema().name())) {
+    stack.push_back(at::empty_like(arguments[*like].toTensor(), at::TensorOptions(), at::MemoryFormat::Contiguous));
     return;
   }
   const c10::Device device = result_device(op, arguments, tensors);

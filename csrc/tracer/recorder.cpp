@@ -303,7 +303,7 @@ std::vector<IValue> Recorder::call_by_name(const char* name, const char* overloa
   return arguments;
 }
 
-ir::Trace Recorder::finish(ir::ArgumentList outputs) {
+void Recorder::copy_written_inputs() {
   const ir::Operator* copy = find_operator("aten::copy_", "");
   for (const std::size_t position : written_inputs()) {
     const at::Tensor& input = inputs_[position];
@@ -317,6 +317,10 @@ ir::Trace Recorder::finish(ir::ArgumentList outputs) {
     symbol.comment = "written by the program";
     trace_.add(std::move(symbol));
   }
+}
+
+ir::Trace Recorder::finish(ir::ArgumentList outputs) {
+  copy_written_inputs();
   trace_.outputs = std::move(outputs);
   return std::exchange(trace_, ir::Trace(trace_.name(), trace_.context()));
 }

@@ -73,7 +73,9 @@ class Recorder {
   /// Records one call; arguments on the stack become results. What the fallbacks call.
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
 
-  /// The trace so far with these outputs; the recorder is empty afterwards.
+  /// Ends the trace, or a part of it, with a `copy_` to each input that was written to.
+  void copy_written_inputs();
+  /// The trace so far, with these outputs and the writes to inputs; the recorder is empty afterwards.
   [[nodiscard]] ir::Trace finish(ir::ArgumentList outputs);
   [[nodiscard]] ir::Trace& trace() { return trace_; }
 

@@ -144,6 +144,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   for (const at::Tensor& result : results_) {
     result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
   }
+  recorder_.copy_written_inputs();
   forward_end_ = recorder_.trace().symbols.size();
 }
 

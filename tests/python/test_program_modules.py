@@ -206,7 +206,9 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] =
 @pytest.mark.parametrize("name", MODULES)
 def test_module(name: str, mode: str) -> None:
     build, inputs = MODULES[name]
-    assert_as_eager(getattr(build(), mode)(), inputs(), calls=3)
+    # Without momentum, the number of batches so far is read as a number: one trace for each.
+    misses = None if (name, mode) == ("batch_norm_without_momentum", "train") else 1
+    assert_as_eager(getattr(build(), mode)(), inputs(), calls=3, misses=misses)
 
 
 def test_buffers_counters_and_caches() -> None:
@@ -477,18 +479,20 @@ def test_hook_that_keeps_activations() -> None:
         torch.testing.assert_close(kept[-1], eager[0](x).detach())
 
 
+def double_gradient(parameter: nn.Parameter) -> None:
+    parameter.grad.mul_(2)
+
+
 @pytest.mark.parametrize(
     "register",
     [
         lambda m: m.register_forward_pre_hook(lambda m, args: (args[0] * 2,)),
         lambda m: m.register_forward_hook(lambda m, args, out: out * 3),
         lambda m: m.register_forward_hook(lambda m, args, keywords, out: out * 3, with_kwargs=True),
-        lambda m: m.register_full_backward_hook(lambda m, inputs, outputs: (inputs[0] * 2,)),
-        lambda m: m.register_full_backward_pre_hook(lambda m, outputs: (outputs[0] * 2,)),
         lambda m: m.weight.register_hook(lambda gradient: gradient * 2),
-        lambda m: m.weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(2)),
+        lambda m: m.weight.register_post_accumulate_grad_hook(double_gradient),
     ],
-    ids=["pre", "forward", "kwargs", "backward", "backward_pre", "tensor", "accumulated"],
+    ids=["pre", "forward", "kwargs", "tensor", "accumulated"],
 )
 def test_hook_that_changes_values(register: Callable[[nn.Module], Any]) -> None:
     module = mlp()
@@ -504,16 +508,15 @@ def test_hook_that_changes_values(register: Callable[[nn.Module], Any]) -> None:
         assert_module_as_eager(module, eager)
 
 
-def test_tensor_hook_registered_inside() -> None:
-    def program(x: torch.Tensor) -> torch.Tensor:
-        y = x * 2
-        y.register_hook(lambda gradient: gradient * 10)
-        return y * 3
+@pytest.mark.parametrize("name", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_backward_hook_of_a_module_inside_is_refused(name: str) -> None:
+    module = mlp()
+    getattr(module[2], name)(lambda m, *gradients: None)
+    with pytest.raises(NotImplementedError, match="full backward hooks"):
+        thunder.jit(module)(sequence())
 
-    assert_as_eager(program, sequence())
 
-
-def test_retain_grad_inside_is_refused_or_works() -> None:
+def test_retain_grad_inside() -> None:
     def program(x: torch.Tensor) -> Any:
         y = x * 2
         y.retain_grad()
