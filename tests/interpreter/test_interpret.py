@@ -171,11 +171,16 @@ def test_keyboard_interrupt_leaves_an_endless_loop() -> None:
         while True:
             pass
 
+    # A shell starts background jobs with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        interpret(loop)()
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interpret(loop)()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_other_threads_run_during_an_interpreted_loop() -> None:
