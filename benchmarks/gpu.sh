@@ -1,8 +1,49 @@
 #!/usr/bin/env bash
-# The benchmarks on a GPU: bash benchmarks/gpu.sh [eager,inductor,thunder]
+# Builds thunder against the torch that is installed (no network), then tests and measures it on the GPU:
+#   bash benchmarks/gpu.sh [build] [test] [bench] [cpu]       without arguments: build test bench
+# Wheels that the machine lacks (tbb, tbb-devel, tcmlib) are taken from $WHEELS, default .whl/ of the checkout.
+# Results go to $OUT, default benchmarks/results/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-compilers=${1:-eager,inductor,thunder}
-for program in calls step memory; do
-  python "benchmarks/$program.py" --device cuda --compilers "$compilers"
+source=$PWD
+wheels=${WHEELS:-$source/.whl}
+out=${OUT:-$source/benchmarks/results}
+export PYTHONUNBUFFERED=1
+compilers=${COMPILERS:-eager,inductor,thunder}
+
+build() {
+  local install=(python3 -m pip install --quiet --no-deps --no-index --no-cache-dir)
+  "${install[@]}" "$wheels"/*.whl
+  CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${install[@]}" --no-build-isolation .
+}
+
+tests() {
+  # From elsewhere, so that the installed package is what is tested.
+  cp -r tests /tmp/thunder-tests
+  (cd /tmp && python3 -m pytest -q -n 8 -p no:cacheprovider /tmp/thunder-tests/python "$@")
+}
+
+bench() { # device, further options
+  local device=$1
+  shift
+  for program in calls step memory; do
+    (cd /tmp && timeout 240 python3 "$source/benchmarks/$program.py" --device "$device" --compilers "$compilers" \
+      --json "$out/$program-$device${SUFFIX:-}.json" "$@") || echo "$program: failed"
+  done
+}
+
+for what in "${@:-build test bench}"; do
+  for step in $what; do
+    echo "== $step"
+    case $step in
+      build) time build ;;
+      test) tests || echo "tests: failed" ;;
+      bench) bench cuda ;;
+      cpu)
+        SUFFIX=-2 bench cpu --threads 2
+        SUFFIX=-8 bench cpu --threads 8
+        ;;
+      *) echo "gpu.sh: expected build, test, bench or cpu, got $step" >&2 && exit 2 ;;
+    esac
+  done
 done

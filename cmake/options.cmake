@@ -1,6 +1,9 @@
 # `thunder_options`: warnings and sanitizers of our own sources.
 add_library(thunder_options INTERFACE)
-target_compile_options(thunder_options INTERFACE -Wall -Wextra -Werror -Wno-psabi)
+target_compile_options(thunder_options INTERFACE -Wall -Wextra -Wno-psabi)
+if(THUNDER_WARNINGS_AS_ERRORS)
+  target_compile_options(thunder_options INTERFACE -Werror)
+endif()
 
 if(THUNDER_SANITIZE)
   if(NOT THUNDER_SANITIZE MATCHES "^(address|undefined|thread)$")

@@ -162,7 +162,8 @@ std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::Oper
   const c10::FunctionSchema& schema = op.schema();
   const Arguments inputs = inputs_of(schema);
   std::optional<c10::OperatorHandle> found;
-  for (const c10::OperatorHandle& candidate : overloads_of(functional_name(schema.name()))) {
+  const std::string name = functional_name(schema.name());
+  for (const c10::OperatorHandle& candidate : overloads_of(name)) {
     const c10::FunctionSchema& other = candidate.schema();
     if (other.is_mutable() || !same_types(inputs, inputs_of(other))) continue;
     if (other.overload_name() == schema.overload_name()) return candidate;
