@@ -16,4 +16,14 @@ if(THUNDER_SANITIZE)
   if(THUNDER_SANITIZE STREQUAL "undefined")
     target_compile_options(thunder_options INTERFACE -fno-sanitize-recover=undefined -fno-sanitize=vptr)
   endif()
+  set(runtime_address asan)
+  set(runtime_undefined ubsan)
+  set(runtime_thread tsan)
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=lib${runtime_${THUNDER_SANITIZE}}.so OUTPUT_VARIABLE runtime
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so OUTPUT_VARIABLE standard_library
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # To be preloaded where the executable is not ours, as Python is not. The sanitizer intercepts C++ exceptions, so the
+  # library that throws them comes along.
+  set(THUNDER_SANITIZE_RUNTIME "${runtime}:${standard_library}" CACHE INTERNAL "")
 endif()

@@ -12,5 +12,4 @@ endfunction()
 set(torch_headers <ATen/ATen.h> <ATen/core/dispatch/Dispatcher.h> <torch/csrc/autograd/function.h>
                   <torch/csrc/autograd/variable.h> <torch/library.h>)
 thunder_precompiled(thunder_precompiled_torch HEADERS ${torch_headers} LINKS thunder_torch)
-thunder_precompiled(thunder_precompiled_torch_python HEADERS <Python.h> <pybind11/pybind11.h> ${torch_headers}
-                    <torch/csrc/autograd/python_variable.h> LINKS thunder_torch_python thunder_python)
+thunder_precompiled(thunder_precompiled_torch_python HEADERS <Python.h> ${torch_headers} LINKS thunder_torch_python thunder_python)

@@ -9,53 +9,89 @@ from thunder._check import require_own_package
 
 if TYPE_CHECKING:
     from thunder._jit import jit
-    from thunder.errors import InternalError
+    from thunder.errors import InternalError, SharpEdgeError, SharpEdgeWarning
     from thunder.inspect import (
+        FailedGuard,
+        Miss,
+        Misses,
         cache_hits,
         cache_misses,
         compile_stats,
+        explain_misses,
         last_backward_traces,
         last_epilogue_traces,
         last_prologue_traces,
         last_traces,
+        rules,
         wait_until_compiled,
     )
     from thunder.module import ThunderModule
     from thunder.options import Options
     from thunder.trace import Trace
+    from thunder.transforms.functional import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FailedGuard",
     "InternalError",
+    "Miss",
+    "Misses",
     "Options",
+    "SharpEdgeError",
+    "SharpEdgeWarning",
     "ThunderModule",
     "Trace",
     "cache_hits",
     "cache_misses",
     "compile_stats",
+    "explain_misses",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
     "jit",
+    "jvp",
     "last_backward_traces",
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "rules",
+    "value_and_grad",
+    "vjp",
+    "vmap",
     "wait_until_compiled",
 ]
 
 # Public name -> module. Loaded when first used: `import thunder` itself needs no torch.
 _ORIGIN = {
+    "FailedGuard": "inspect",
     "InternalError": "errors",
+    "Miss": "inspect",
+    "Misses": "inspect",
     "Options": "options",
+    "SharpEdgeError": "errors",
+    "SharpEdgeWarning": "errors",
     "ThunderModule": "module",
     "Trace": "trace",
     "cache_hits": "inspect",
     "cache_misses": "inspect",
     "compile_stats": "inspect",
+    "explain_misses": "inspect",
+    "grad": "transforms.functional",
+    "hessian": "transforms.functional",
+    "jacfwd": "transforms.functional",
+    "jacrev": "transforms.functional",
     "jit": "_jit",
+    "jvp": "transforms.functional",
     "last_backward_traces": "inspect",
     "last_epilogue_traces": "inspect",
     "last_prologue_traces": "inspect",
     "last_traces": "inspect",
+    "rules": "inspect",
+    "value_and_grad": "transforms.functional",
+    "vjp": "transforms.functional",
+    "vmap": "transforms.functional",
     "wait_until_compiled": "inspect",
 }
 

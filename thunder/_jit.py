@@ -27,6 +27,8 @@ def jit(
     *,
     executors: Iterable[str] | None = ...,
     transforms: Iterable[Any] | None = ...,
+    passes: Iterable[str] | None = ...,
+    rematerialize: bool = ...,
     cache: str = ...,
     sharp_edges: str = ...,
     compile: str = ...,
@@ -41,6 +43,8 @@ def jit(
     *,
     executors: Iterable[str] | None = ...,
     transforms: Iterable[Any] | None = ...,
+    passes: Iterable[str] | None = ...,
+    rematerialize: bool = ...,
     cache: str = ...,
     sharp_edges: str = ...,
     compile: str = ...,
@@ -64,7 +68,9 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
 
             - executors (list of names, default all): who may claim operations, by priority.
             - transforms (list, default none): trace transforms.
-            - cache ("constant values", "no caching").
+            - passes (list of names, default all): the optimization passes that run.
+            - rematerialize (bool, default True): backwards compute again what is cheap, in place of having it saved.
+            - cache ("constant values", "same input", "no caching").
             - sharp_edges ("allow", "warn", "error").
             - compile ("background", "eager").
             - fullgraph (bool, default False).

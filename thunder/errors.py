@@ -5,7 +5,7 @@ What the user's program did wrong is raised as a Python exception of the fitting
 
 from __future__ import annotations
 
-__all__ = ["InternalError"]
+__all__ = ["InternalError", "SharpEdgeError", "SharpEdgeWarning"]
 
 
 class InternalError(RuntimeError):
@@ -17,3 +17,11 @@ class InternalError(RuntimeError):
     def __init__(self, message: str, reproduction: str | None = None) -> None:
         super().__init__(message)
         self.reproduction = reproduction
+
+
+class SharpEdgeWarning(UserWarning):
+    """With `sharp_edges="warn"`: the program does something that happens while it is traced, and not at later calls."""
+
+
+class SharpEdgeError(RuntimeError):
+    """The same with `sharp_edges="error"`; nothing has been changed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import linecache
 from typing import Any
 
 from thunder._check import load_extension
@@ -9,13 +11,18 @@ from thunder.module import ThunderModule
 from thunder.trace import Trace
 
 __all__ = [
+    "FailedGuard",
+    "Miss",
+    "Misses",
     "cache_hits",
     "cache_misses",
     "compile_stats",
+    "explain_misses",
     "last_backward_traces",
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "rules",
     "wait_until_compiled",
 ]
 
@@ -54,8 +61,136 @@ def cache_misses(fn: Any) -> int:
 
 
 def compile_stats(fn: Any) -> dict[str, Any]:
-    """Return the figures of `fn`: counts of calls, hits and misses, and the seconds of each stage of compilation."""
-    return dict(_compiled(fn).stats())
+    """Return the figures of `fn`: counts of calls, hits and misses, and what its last compilation took.
+
+    "seconds" are by stage; "passes" holds a `PassRun` for each pass over each trace, in the order in which they ran.
+    """
+    compiled = _compiled(fn)
+    return {**compiled.stats(), "passes": [PassRun(*row) for row in compiled.passes()]}
+
+
+@dataclasses.dataclass(frozen=True)
+class PassRun:
+    """What one pass did to one trace.
+
+    Attributes:
+        name: as in `thunder.jit(…, passes=[…])` and in the headers of traces.
+        trace: "computation", "forward" or "backward".
+        seconds: that it took.
+        symbols_before: operations in the trace.
+        symbols_after: operations in the trace that it made.
+    """
+
+    name: str
+    trace: str
+    seconds: float
+    symbols_before: int
+    symbols_after: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedOperation:
+    """Which rule differentiated one operation.
+
+    Attributes:
+        operation: as printed traces call it: "aten.dropout.default".
+        rule: "registered" (a rule of thunder's or the user's), "derived" (PyTorch's autograd layer, replayed) or
+            "custom" (a `torch.autograd.Function` of the program).
+        reason: why a registered rule wins over the derived one.
+        file: file of the line that called the operation.
+        line: number of that line.
+    """
+
+    operation: str
+    rule: str
+    reason: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.rule}: {self.reason}  # {self.file}:{self.line}"
+
+
+def rules(fn: Any) -> list[ServedOperation]:
+    """Return, for each operation of `fn`'s last compilation that was differentiated, which rule did it and why."""
+    return [ServedOperation(*row) for row in _compiled(fn).rules()]
+
+
+@dataclasses.dataclass(frozen=True)
+class FailedGuard:
+    """Something that the program reads, and that was not what it had been.
+
+    Attributes:
+        expression: how a person would write it: `model.layers[3].attn.scale`.
+        old: what the closest specialization was made for; of a tensor: dtype, shape, and what is not the common case.
+        new: what the call came with, written likewise.
+        file: file of the line that read it first; "" when no line did, as with the thread's grad mode.
+        line: number of that line; 0 when no line did.
+    """
+
+    expression: str
+    old: str
+    new: str
+    file: str
+    line: int
+
+    @property
+    def source(self) -> str:
+        """The line that read it, without indentation; "" when it is not known."""
+        return linecache.getline(self.file, self.line).strip() if self.file else ""
+
+    def __str__(self) -> str:
+        text = f"{self.expression} was {self.old} and is {self.new}"
+        if self.file:
+            text += f"\n    {self.file}:{self.line}: {self.source}"
+        return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """Why a call was traced.
+
+    Attributes:
+        call: number of the call, from 1.
+        specialization: number of the specialization that the call made, from 0.
+        compared_with: number of the existing specialization that came closest, from 0.
+        guards: the guards of that one that the call did not meet, in the order of reads.
+        reason: why it was traced when no guard failed: "the first call".
+    """
+
+    call: int
+    specialization: int
+    compared_with: int
+    guards: tuple[FailedGuard, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        if not self.guards:
+            return f"call {self.call} was traced: {self.reason}"
+        lines = [f"call {self.call} was traced, because unlike in specialization {self.compared_with}"]
+        lines += [f"  {line}" for guard in self.guards for line in str(guard).splitlines()]
+        return "\n".join(lines)
+
+
+class Misses(tuple[Miss, ...]):
+    """The misses of a compiled callable, in order, with a text for people."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) if self else "no call was traced"
+
+
+def explain_misses(fn: Any) -> Misses:
+    """Return, for each call of `fn` that was traced, which guards failed.
+
+    Each call is compared with the existing specialization that comes closest. The first call is a miss without guards.
+    Of more than 256 misses the first and the latest are kept; with `cache="no caching"` there are none.
+    """
+    return Misses(
+        Miss(call, specialization, compared, tuple(FailedGuard(*guard) for guard in guards), reason)
+        for call, specialization, compared, reason, guards in _compiled(fn).explained_misses()
+    )
 
 
 def wait_until_compiled(fn: Any) -> None:

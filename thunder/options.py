@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
 
-CACHE = ("constant values", "no caching")
+CACHE = ("constant values", "same input", "no caching")
 SHARP_EDGES = ("allow", "warn", "error")
 COMPILE = ("background", "eager")
 
@@ -21,15 +21,22 @@ class Options:
     Attributes:
         executors: names of the executors that may claim operations, by priority; None for all that are available.
         transforms: trace transforms, in the order in which they are applied.
-        cache: "constant values" keeps one specialization for each set of guards that held; "no caching" traces at
-            every call.
-        sharp_edges: what happens when the program reads or writes what thunder cannot guard: "allow", "warn", "error".
+        passes: names of the optimization passes that run, see docs/passes.md; None for all.
+        rematerialize: True lets backwards compute again what is cheap, in place of having it saved; False saves it.
+        cache: "constant values" keeps one specialization for each set of guards that held; "same input" checks the
+            arguments of later calls against those of the first one (ValueError when they differ) and takes everything
+            else, parameters included, for the very objects of the first call; "no caching" traces at every call.
+        sharp_edges: what happens when the program does something that happens while it is traced and not at later calls
+            (print, warnings, logging, random numbers of Python and NumPy, clocks, files; docs/guards.md has the table):
+            "allow", "warn" (a `thunder.SharpEdgeWarning`), "error" (a `thunder.SharpEdgeError`).
         compile: "background" runs through ATen until compiled kernels are ready; "eager" waits for them.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
     """
 
     executors: tuple[str, ...] | None = None
     transforms: tuple[Any, ...] = ()
+    passes: tuple[str, ...] | None = None
+    rematerialize: bool = True
     cache: str = "constant values"
     sharp_edges: str = "allow"
     compile: str = "background"
@@ -39,8 +46,8 @@ class Options:
         require_choice("cache", self.cache, CACHE)
         require_choice("sharp_edges", self.sharp_edges, SHARP_EDGES)
         require_choice("compile", self.compile, COMPILE)
-        if not isinstance(self.fullgraph, bool):
-            raise TypeError(f"thunder.jit: fullgraph: expected a bool, got {self.fullgraph!r}")
+        require_bool("fullgraph", self.fullgraph)
+        require_bool("rematerialize", self.rematerialize)
         if self.transforms:
             raise NotImplementedError("thunder.jit: transforms: expected None, as no transform can be passed yet")
 
@@ -55,7 +62,8 @@ class Options:
             if name not in names:
                 raise TypeError(f"thunder.jit: unknown option {name!r}{_suggestion(name, names)}{', '.join(names)}")
         values = dict(keywords)
-        values["executors"] = _executors(values.get("executors"))
+        for name in ("executors", "passes"):
+            values[name] = _names(name, values.get(name))
         values["transforms"] = _sequence("transforms", values.get("transforms"))
         return cls(**values)
 
@@ -72,14 +80,20 @@ def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def _executors(value: object) -> tuple[str, ...] | None:
-    """Return `value` as names; that each is an executor's is checked by the extension, which knows them."""
+def require_bool(name: str, value: object) -> None:
+    """Raise TypeError unless `value` is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"thunder.jit: {name}: expected a bool, got {value!r}")
+
+
+def _names(option: str, value: object) -> tuple[str, ...] | None:
+    """Return `value` as names; that each is a known one is checked by the extension, which knows them."""
     if value is None:
         return None
-    names = _sequence("executors", value)
+    names = _sequence(option, value)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"thunder.jit: executors: expected names, got {name!r}")
+            raise TypeError(f"thunder.jit: {option}: expected names, got {name!r}")
     return names
 
 

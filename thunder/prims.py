@@ -5,17 +5,25 @@ Prologues take a call's arguments apart and check what the trace depends on; the
 
 from __future__ import annotations
 
+import copy
+import operator
+import threading
 import types
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 __all__ = [
     "GuardFailed",
+    "add_member",
+    "call",
     "check_absent",
     "check_call",
+    "check_contains",
+    "check_contents",
     "check_empty_cell",
     "check_identity",
     "check_keys",
@@ -23,26 +31,40 @@ __all__ = [
     "check_members",
     "check_no_descriptor",
     "check_no_type_attribute",
+    "check_not_same",
     "check_number",
+    "check_present",
     "check_same",
     "check_shape",
+    "check_state",
     "check_tensor",
     "check_truth",
     "check_type",
     "check_type_attribute",
     "check_value",
+    "clear_cell",
     "custom_gradient",
     "delete_item",
     "delete_slot",
-    "extend_list",
+    "discard_member",
+    "extend",
     "get_argument",
     "get_cell",
     "get_descriptor",
+    "get_function_part",
     "get_instance_dict",
     "get_item",
     "get_keyword",
+    "get_referent",
+    "get_result",
+    "get_type_attribute",
+    "item",
+    "make_call",
+    "make_cell",
+    "make_copy",
     "make_dict",
     "make_frozenset",
+    "make_function",
     "make_instance",
     "make_list",
     "make_method",
@@ -50,6 +72,7 @@ __all__ = [
     "make_set",
     "make_slice",
     "make_tuple",
+    "number",
     "replace_contents",
     "set_cell",
     "set_item",
@@ -99,11 +122,37 @@ def get_cell(cell: types.CellType) -> Any:
 
 
 def get_descriptor(owner: Any, name: str) -> Any:
-    """Return what lies in a slot or behind a getter written in C."""
-    return object.__getattribute__(owner, name)
+    """Return what lies in a slot or behind a getter written in C; an attribute of a `threading.local`."""
+    return getattr(owner, name) if type(owner) is threading.local else object.__getattribute__(owner, name)
+
+
+def get_type_attribute(owner: type, name: str) -> Any:
+    """Return what lies under `name` in the classes of `owner.__mro__`."""
+    return _lookup(owner, name)
+
+
+def get_function_part(function: types.FunctionType, part: int) -> Any:
+    """Return the code, defaults, keyword defaults or closure of a function."""
+    return (function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__)[part]
+
+
+def get_referent(reference: Any) -> Any:
+    """Return what a weak reference or proxy points to, or a context variable holds; None when there is nothing."""
+    if isinstance(reference, weakref.ref):
+        return reference()
+    try:
+        is_proxy = type(reference) in weakref.ProxyTypes
+        return reference.__str__.__self__ if is_proxy else reference.get()
+    except (ReferenceError, LookupError):
+        return None
 
 
 # --- prologue: checks
+
+
+def get_result(function: Callable[[], Any]) -> Any:
+    """Return what a function written in C gives without arguments."""
+    return function()
 
 
 def check_call(args: Sequence[Any], kwargs: dict[str, Any], positional: int, names: Iterable[str]) -> None:
@@ -133,9 +182,30 @@ def check_same(left: Any, right: Any) -> None:
     _require(left is right, "the same object", left, right)
 
 
+def check_not_same(left: Any, right: Any) -> None:
+    """Check that two ways lead to different objects."""
+    _require(left is not right, "another object", left, right)
+
+
+def check_state(value: Any, kind: int, expected: Any) -> None:
+    """Check what C code sees in an object: which it is (1), its value (2), or layout and bytes of its memory (3)."""
+    if kind == 3:
+        memory = memoryview(value)
+        found = ((memory.format, memory.shape), memory.tobytes())
+        _require(found == expected, "memory", expected, found)
+        return
+    same = value is expected or (kind == 2 and type(value) is type(expected) and repr(value) == repr(expected))
+    _require(same, "state", expected, value)
+
+
 def check_absent(owner: dict[Any, Any], key: Any) -> None:
     """Check that a dict lacks a key."""
     _require(key not in owner, "absent key", key, owner.get(key))
+
+
+def check_present(owner: dict[Any, Any], key: Any) -> None:
+    """Check that a dict has a key."""
+    _require(key in owner, "key", key, "nothing")
 
 
 def check_empty_cell(cell: types.CellType) -> None:
@@ -186,6 +256,11 @@ def check_members(owner: Any, expected: frozenset[Any]) -> None:
     _require(frozenset(owner) == expected, "members", expected, owner)
 
 
+def check_contains(owner: Any, member: Any, expected: bool) -> None:
+    """Check whether a set has a member."""
+    _require((member in owner) == expected, f"{member!r} in a set", expected, not expected)
+
+
 def check_tensor(
     value: torch.Tensor,
     sizes: Sequence[int],
@@ -205,12 +280,49 @@ def check_tensor(
 
 # --- computation
 
+_NUMBER_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "neg": lambda left, right: -left,
+    "abs": lambda left, right: abs(left),
+    "int": lambda left, right: int(left),
+    "float": lambda left, right: float(left),
+}
 
-def check_number(value: torch.Tensor, expected: complex) -> None:
-    """Raise unless the one element of `value` is the number that the trace was specialized on."""
-    number = value.item()
-    if number != expected and not (number != number and expected != expected):
-        raise AssertionError(f"expected {expected}, got {number}: this trace is for another value")
+
+def item(value: torch.Tensor) -> complex:
+    """Return the one element of `value` as a Python number."""
+    result: complex = value.item()
+    return result
+
+
+def number(operation: str, left: complex, right: complex) -> complex:
+    """Return `left operation right`; `neg`, `abs`, `int` and `float` are operations on `left` alone."""
+    result: complex = _NUMBER_OPERATIONS[operation](left, right)
+    return result
+
+
+def check_number(value: complex, expected: complex) -> None:
+    """Raise unless `value` is the number that the trace was specialized on."""
+    if value != expected and not (value != value and expected != expected):
+        raise AssertionError(f"expected {expected}, got {value}: this trace is for another value")
+
+
+def check_contents(value: torch.Tensor, expected: torch.Tensor) -> None:
+    """Raise unless `value` holds what the trace was specialized on."""
+    if not torch.equal(value, expected):
+        raise AssertionError("expected a tensor with other contents: this trace is for other data")
 
 
 def check_shape(value: torch.Tensor, expected: list[int]) -> None:
@@ -278,6 +390,31 @@ def make_method(items: Sequence[Any]) -> types.MethodType:
     return types.MethodType(function, owner)
 
 
+def make_cell(contents: Sequence[Any]) -> types.CellType:
+    """Return the cell of a closure, with its contents if it has any."""
+    return types.CellType(*contents)
+
+
+def make_function(like: types.FunctionType, parts: Sequence[Any]) -> types.FunctionType:
+    """Return a function with the code of `like`; `parts` are its defaults, attributes and closure."""
+    defaults, keyword_defaults, attributes, *cells = parts
+    made = types.FunctionType(like.__code__, like.__globals__, like.__name__, defaults, tuple(cells))
+    made.__kwdefaults__ = keyword_defaults
+    made.__dict__.update(attributes or {})
+    return made
+
+
+def make_call(parts: Sequence[Any]) -> Any:
+    """Return what a callable gives for a tuple and a dict of arguments."""
+    function, arguments, keywords = parts
+    return function(*arguments, **keywords)
+
+
+def make_copy(like: Any) -> Any:
+    """Return a copy of a buffer such as a bytearray or a NumPy array."""
+    return copy.copy(like)
+
+
 def make_instance(cls: type, items: Sequence[Any], attributes: Sequence[str], values: Sequence[Any]) -> Any:
     """Return an instance of `cls` with the given contents and attributes, without calling code of `cls`."""
     native: Any = next(base for base in cls.__mro__ if base.__module__ in ("builtins", "collections"))
@@ -302,27 +439,47 @@ def set_item(owner: Any, key: Any, value: Any) -> None:
 
 
 def delete_item(owner: Any, key: Any) -> None:
-    """Perform `del owner[key]`."""
-    del owner[key]
+    """Perform `del owner[key]`, if the key is there."""
+    owner.pop(key, None)
 
 
 def replace_contents(owner: Any, contents: Any) -> None:
-    """Make a list, dict or set hold what `contents` holds."""
+    """Make a list, dict, set or deque hold what `contents` holds."""
     owner.clear()
-    if isinstance(owner, list):
+    if isinstance(owner, list | deque):
         owner.extend(contents)
     else:
         owner.update(contents)
 
 
-def extend_list(owner: list[Any], items: Sequence[Any]) -> None:
-    """Append `items` to a list."""
+def extend(owner: Any, items: Sequence[Any]) -> None:
+    """Append `items` to a list or deque."""
     owner.extend(items)
+
+
+def add_member(owner: set[Any], key: Any) -> None:
+    """Add a member to a set."""
+    owner.add(key)
+
+
+def discard_member(owner: set[Any], key: Any) -> None:
+    """Remove a member from a set, if it is there."""
+    owner.discard(key)
+
+
+def call(callable: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Make a call for its effect."""
+    callable(*args, **kwargs)
 
 
 def set_cell(cell: types.CellType, value: Any) -> None:
     """Bind a closure variable."""
     cell.cell_contents = value
+
+
+def clear_cell(cell: types.CellType) -> None:
+    """Unbind a closure variable."""
+    del cell.cell_contents
 
 
 def set_slot(owner: Any, name: str, value: Any) -> None:

@@ -1,7 +1,12 @@
 #include <pybind11/pybind11.h>
 
 #include "dispatch/compiled_function.h"
+#include "interpreter/guard_primitives.h"
 #include "interpreter/interpret.h"
+#include "tracer/custom_gradient.h"
+#include "tracer/data_dependence.h"
+#include "tracer/numbers.h"
+#include "tracer/operators.h"
 #include "tracer/recorder.h"
 
 namespace {
@@ -11,6 +16,23 @@ void require(int status) {
   if (status != 0) throw pybind11::error_already_set();
 }
 
+/// Name -> (names of the parameters, number of results): for the test that compares them with thunder/prims.py.
+pybind11::dict primitive_rows() {
+  namespace tracer = thunder::tracer;
+  std::vector<const thunder::ir::Operator*> operators = thunder::interpreter::primitives();
+  operators.insert(operators.end(),
+                   {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
+                    tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
+                    tracer::tensor_constant_operator()});
+  pybind11::dict rows;
+  for (const thunder::ir::Operator* op : operators) {
+    pybind11::list parameters;
+    for (const auto& parameter : op->parameters) parameters.append(parameter.name);
+    rows[op->name.c_str()] = pybind11::make_tuple(parameters, op->results.size());
+  }
+  return rows;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -18,4 +40,5 @@ PYBIND11_MODULE(_C, module) {
   thunder::tracer::init_tracer();
   require(thunder::interpreter::init_interpreter(module.ptr()));
   require(thunder::dispatch::init_dispatch(module.ptr()));
+  module.def("_primitive_rows", &primitive_rows);
 }

@@ -1,6 +1,7 @@
 #include "bridge/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include <mutex>
 
@@ -16,6 +17,11 @@ void set_random_state(const at::Tensor& state) {
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
   generator.set_state(state);
+}
+
+at::Generator make_generator(c10::Device device) {
+  if (device.is_cpu()) return at::detail::createCPUGenerator();
+  return at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
 }
 
 }  // namespace thunder::bridge

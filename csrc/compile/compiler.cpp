@@ -46,13 +46,26 @@ class CompiledTrace final : public Compiled {
     return seconds;
   }
 
+  [[nodiscard]] std::vector<passes::PassStatistics> pass_statistics() const override {
+    std::vector<passes::PassStatistics> all = compilation_.forward.statistics;
+    const auto& backward = compilation_.backward.statistics;
+    all.insert(all.end(), backward.begin(), backward.end());
+    return all;
+  }
+
+  [[nodiscard]] std::vector<transforms::ServedOperation> rules() const override {
+    return compilation_.gradient ? compilation_.gradient->served : std::vector<transforms::ServedOperation>();
+  }
+
   void wait() const override {}
 
  private:
   static bool needs_gradient(const runtime::DifferentiableProgram& program, const std::vector<at::Tensor>& inputs) {
-    return at::GradMode::is_enabled() && std::ranges::any_of(program.differentiable_inputs, [&](std::uint32_t i) {
-             return inputs[i].requires_grad();
-           });
+    if (!at::GradMode::is_enabled()) return false;
+    // Without such inputs, leaves that the program makes are what its results require grad for.
+    const auto& differentiable = program.differentiable_inputs;
+    return differentiable.empty() ||
+           std::ranges::any_of(differentiable, [&](std::uint32_t i) { return inputs[i].requires_grad(); });
   }
 
   static std::vector<at::Tensor> run_plain(const runtime::Program& program, std::vector<at::Tensor>& inputs) {
@@ -82,6 +95,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   const PassRunner runner(options, pass_names());
   Compilation compilation;
   compilation.executors = find_executors(options.executors);
+  compilation.rematerialize = options.rematerialize;
   runner.keep("recorded", recorded, compilation.forward);
   run_pipeline(compilation, runner);
   return std::make_shared<CompiledTrace>(std::move(compilation));

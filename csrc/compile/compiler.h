@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "ir/trace.h"
+#include "passes/pass.h"
+#include "passes/recomputation.h"
+#include "transforms/grad.h"
 
 namespace thunder::compile {
 
@@ -16,7 +19,8 @@ struct Options {
   std::vector<std::string> executors{"aten"};  ///< by priority
   std::vector<std::string> disabled_passes{};  ///< besides those in the environment's THUNDER_DISABLE_PASSES
   bool background = true;
-  bool verify = false;  ///< after each pass; debug builds always do
+  bool verify = false;                                         ///< after each pass; debug builds always do
+  passes::Recompute rematerialize = passes::Recompute::kFree;  ///< what backwards compute instead of having it saved
 };
 
 /// A recorded computation, compiled: what dispatch runs on a hit, with its traces for the curious.
@@ -34,6 +38,10 @@ class Compiled {
   [[nodiscard]] virtual std::vector<ir::Trace> backward_traces() const = 0;
   /// Seconds for each step by name.
   [[nodiscard]] virtual std::map<std::string, double> timings() const = 0;
+  /// What each pass did to each trace, in the order in which they ran.
+  [[nodiscard]] virtual std::vector<passes::PassStatistics> pass_statistics() const = 0;
+  /// Which rule served each operation that was differentiated.
+  [[nodiscard]] virtual std::vector<transforms::ServedOperation> rules() const = 0;
   /// Blocks until what compiles in the background is in place.
   virtual void wait() const = 0;
 };

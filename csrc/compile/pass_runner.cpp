@@ -14,6 +14,7 @@
 #include "compile/reproduction.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
+#include "tracer/operators.h"
 
 namespace thunder::compile {
 namespace {
@@ -49,6 +50,11 @@ std::string shortened(std::string message) {
 
 }  // namespace
 
+const ir::Operator* find_operator(const std::string& name, const std::string& overload) {
+  if (name == tracer::tensor_constant_operator()->name) return tracer::tensor_constant_operator();
+  return tracer::find_operator(name, overload);
+}
+
 PassRunner::PassRunner(const Options& options, const std::vector<std::string>& valid)
     : disabled_(options.disabled_passes.begin(), options.disabled_passes.end()),
       verify_(options.verify || kAlwaysVerify),
@@ -70,7 +76,7 @@ PassRunner::PassRunner(const Options& options, const std::vector<std::string>& v
 void PassRunner::run(const passes::Pass& pass, TraceHistory& history) const {
   if (!is_enabled(pass.name)) return;
   std::size_t symbols_before = history.last().symbols.size();
-  run_step(pass.name, history, [&] { keep(pass.name, pass.run(history.last()), history); });
+  run_step(pass.name, history, [&] { keep(pass.name, pass.run(history.last(), &find_operator), history); });
   history.statistics.back().symbols_before = symbols_before;
 }
 

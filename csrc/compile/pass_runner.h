@@ -12,6 +12,9 @@
 
 namespace thunder::compile {
 
+/// The row of an operator of the dispatcher, or of a primitive that passes put into traces.
+[[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
+
 /// What one line of traces went through: every trace from first to last, and the seconds of each step.
 struct TraceHistory {
   std::vector<ir::Trace> traces;

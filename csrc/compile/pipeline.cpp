@@ -7,15 +7,26 @@
 #include <variant>
 
 #include "base/parallel.h"
+#include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
+#include "passes/algebraic_simplification.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/dead_code_elimination.h"
+#include "passes/in_place.h"
+#include "passes/layout_cleanup.h"
+#include "passes/memory_order.h"
+#include "passes/rematerialization.h"
 
 namespace thunder::compile {
 namespace {
 
+using passes::kAlgebraicSimplification;
+using passes::kBackwardMemoryOrder;
 using passes::kCommonSubexpressionElimination;
 using passes::kDeadCodeElimination;
+using passes::kForwardMemoryOrder;
+using passes::kInPlace;
+using passes::kLayoutCleanup;
 
 /// Runs a function for the forward and, when there is one, the backward trace, at once.
 template <typename Function>
@@ -31,6 +42,7 @@ void differentiate(Compilation& compilation, const PassRunner& runner) {
   compilation.computation_index = compilation.forward.traces.size() - 1;
   if (!transforms::needs_backward(computation)) return;
   transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
+  gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
   runner.keep("forward_and_backward", gradient.forward, compilation.forward);
   runner.keep("forward_and_backward", gradient.backward, compilation.backward);
   compilation.gradient = std::move(gradient);
@@ -42,6 +54,15 @@ void drop_saved(Compilation& compilation, const PassRunner& runner) {
                                                       compilation.gradient->output_count);
   runner.keep("drop_unused_saved_values", std::move(forward), compilation.forward);
   runner.keep("drop_unused_saved_values", std::move(backward), compilation.backward);
+}
+
+void rematerialize(Compilation& compilation, const PassRunner& runner) {
+  if (!compilation.gradient || compilation.rematerialize == passes::Recompute::kNothing) return;
+  auto [forward, backward] =
+      passes::rematerialize(compilation.forward.last(), compilation.backward.last(),
+                            {compilation.rematerialize, compilation.gradient->output_count}, &find_operator);
+  runner.keep(passes::kRematerialization, std::move(forward), compilation.forward);
+  runner.keep(passes::kRematerialization, std::move(backward), compilation.backward);
 }
 
 void claim(Compilation& compilation, const PassRunner& /*runner*/) {
@@ -86,15 +107,34 @@ constexpr std::array kSteps{
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate, false}),
-    // after forward_and_backward: because two equal casts that are one would add their cotangents in the lower
-    // precision.
+    // after forward_and_backward: because gradients of what is left out would be added in another order, and the
+    // derivatives bring arithmetic and views of their own.
+    Step(TraceStep{Part::kForward, kAlgebraicSimplification}),
+    Step(TraceStep{Part::kBackward, kAlgebraicSimplification}),
+    Step(TraceStep{Part::kForward, kLayoutCleanup}),
+    Step(TraceStep{Part::kBackward, kLayoutCleanup}),
+    // after layout_cleanup: because what it joins becomes equal. After forward_and_backward: because two equal casts
+    // that are one would add their cotangents in the lower precision.
     Step(TraceStep{Part::kForward, kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
     // after backward's dead_code_elimination: because only what is left tells which saved values are read.
     Step(JointStep{"drop_unused_saved_values", &drop_saved, true}),
-    // after drop_unused_saved_values: because what only they needed is dead now.
+    // after drop_unused_saved_values: because the cut must not reckon with what nobody reads.
+    Step(JointStep{passes::kRematerialization, &rematerialize, true}),
+    // after rematerialization: because what is recomputed meets views and expressions that the backward has anyway.
+    Step(TraceStep{Part::kBackward, kLayoutCleanup}),
+    Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
+    Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
+    // after rematerialization: because what only saved values needed is dead now.
     Step(TraceStep{Part::kForward, kDeadCodeElimination}),
+    // after the last dead_code_elimination: because what nobody reads has no place.
+    Step(TraceStep{Part::kForward, kForwardMemoryOrder}),
+    Step(TraceStep{Part::kBackward, kBackwardMemoryOrder}),
+    // after memory_order: because the order says what dies where. After all others: because none but dead code
+    // elimination moves operations across writes.
+    Step(TraceStep{Part::kForward, kInPlace}),
+    Step(TraceStep{Part::kBackward, kInPlace}),
     // after every rewrite: because claims are by position in the final traces.
     Step(JointStep{"claim", &claim, false}),
     Step(JointStep{"lower", &lower, false}),

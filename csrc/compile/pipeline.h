@@ -16,6 +16,7 @@ namespace thunder::compile {
 /// What the steps of a compilation work on and leave behind.
 struct Compilation {
   std::vector<const executors::Executor*> executors;
+  passes::Recompute rematerialize = passes::Recompute::kNothing;
   TraceHistory forward;   ///< first the recorded computation; the forward trace once there is a backward one
   TraceHistory backward;  ///< empty when nothing is differentiated
   std::size_t computation_index = 0;  ///< in `forward.traces`: the computation before it was differentiated

@@ -5,7 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "dispatch/functional.h"
 #include "dispatch/source_locator.h"
+#include "dispatch/substitutes.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -14,11 +16,18 @@ using interpreter::Treatment;
 
 // Folders and files, below the standard library or the torch package, whose functions CPython runs by itself: they
 // never see a tensor of the trace, and nothing that they read decides what the program computes.
-constexpr std::array kNativeLibrary{"abc.py",       "enum.py",       "importlib/", "inspect.py",     "linecache.py",
-                                    "logging/",     "re/",           "re.py",      "tokenize.py",    "traceback.py",
-                                    "typing.py",    "warnings.py",   "weakref.py", "_weakrefset.py", "threading.py",
-                                    "sre_parse.py", "sre_compile.py"};
+constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   "inspect.py",   "linecache.py",
+                                    "logging/",  "re/",         "re.py",        "tokenize.py",  "traceback.py",
+                                    "typing.py", "warnings.py", "threading.py", "sre_parse.py", "sre_compile.py"};
+// Counts the hooks of the process, which nothing else looks at.
+constexpr std::string_view kHooks = "utils/hooks.py";
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
+
+/// The metaclass of `torch.autograd.Function` counts the classes.
+bool makes_autograd_function(PyCodeObject* code, std::string_view file) {
+  return file.ends_with("/torch/autograd/function.py") &&
+         PyUnicode_CompareWithASCIIString(code->co_name, "__init__") == 0;
+}
 
 const std::string& standard_library() {
   static const std::string folder = [] {
@@ -64,60 +73,13 @@ struct Refusal {
   const char* what;      ///< what is not supported, and what to do
 };
 constexpr std::array kRefusals{
-    Refusal{"torch.autograd", "grad", "torch.autograd.grad: call it outside, on what the jitted function returns"},
-    Refusal{"torch.autograd", "backward", "backward(): call it outside, on what the jitted function returns"},
-    Refusal{"torch", "Tensor.register_hook", "Tensor.register_hook: register hooks on what goes in or comes out"},
     Refusal{"torch", "Tensor.register_post_accumulate_grad_hook",
             "Tensor.register_post_accumulate_grad_hook: register it before the call"},
-    Refusal{"torch.utils.hooks", "BackwardHook.setup_input_hook",
-            "full backward hooks of modules: remove the hook, or leave the module that has it out of the jitted one"},
-    Refusal{"torch.utils.hooks", "BackwardHook.setup_output_hook",
-            "full backward hooks of modules: remove the hook, or leave the module that has it out of the jitted one"},
-    Refusal{"torch", "manual_seed", "torch.manual_seed: seed before the call"},
-    Refusal{"torch", "Generator", "torch.Generator(): make it outside, and pass it or keep it in a variable"},
-    Refusal{"torch", "set_rng_state", "torch.set_rng_state: set it before the call"},
+    Refusal{"torch", "seed", "torch.seed: call it before, or use torch.manual_seed"},
+    Refusal{"torch", "initial_seed", "torch.initial_seed: call it before"},
+    Refusal{"torch", "Generator.seed", "Generator.seed: call it before, or use manual_seed"},
+    Refusal{"torch", "Generator.initial_seed", "Generator.initial_seed: call it before"},
 };
-
-py::Ref loaded_function(const char* module_name, std::string_view path) {
-  // Only what the program can have imported already: looking it up must not import half of torch.
-  PyObject* modules = PyImport_GetModuleDict();
-  py::Ref found = py::Ref::share(PyDict_GetItemString(modules, module_name));
-  while (found && !path.empty()) {
-    const std::size_t end = std::min(path.find('.'), path.size());
-    found = py::Ref::steal(PyObject_GetAttrString(found.get(), std::string(path.substr(0, end)).c_str()));
-    path.remove_prefix(std::min(end + 1, path.size()));
-  }
-  PyErr_Clear();
-  return found;
-}
-
-// `checkpoint(function, *args, use_reentrant=…, …)`: recomputation is decided on the trace, not here.
-int call_checkpointed(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-  static PyObject* const own = PySet_New(nullptr);
-  static const bool filled = [] {
-    for (const char* name :
-         {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}) {
-      const py::Ref text = py::Ref::steal(PyUnicode_InternFromString(name));
-      PySet_Add(own, text.get());
-    }
-    return true;
-  }();
-  if (!filled || count == 0) return 0;
-  py::Ref positional = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count - 1)));
-  py::Ref keywords = py::Ref::steal(PyDict_New());
-  if (!positional || !keywords) return -1;
-  for (std::size_t i = 1; i < count; ++i) {
-    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i - 1), Py_NewRef(arguments[i]));
-  }
-  const Py_ssize_t named = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
-  for (Py_ssize_t i = 0; i < named; ++i) {
-    PyObject* name = PyTuple_GET_ITEM(names, i);
-    if (PySet_Contains(own, name) == 1) continue;
-    if (PyDict_SetItem(keywords.get(), name, arguments[count + static_cast<std::size_t>(i)]) < 0) return -1;
-  }
-  *result = PyObject_Call(arguments[0], positional.get(), keywords.get());
-  return *result == nullptr ? -1 : 1;
-}
 
 }  // namespace
 
@@ -129,8 +91,8 @@ Treatment treatment_of(PyCodeObject* code) {
   }
   const std::string_view file = name;
   if (file.starts_with("<frozen importlib")) return Treatment::kNative;
-  const bool is_native =
-      lies_in(file, standard_library(), kNativeLibrary) || lies_in(file, torch_folder(), kNativeTorch);
+  const bool is_native = lies_in(file, standard_library(), kNativeLibrary) ||
+                         lies_in(file, torch_folder(), kNativeTorch) || makes_autograd_function(code, file);
   return is_native ? Treatment::kNative : Treatment::kInterpret;
 }
 
@@ -139,23 +101,25 @@ void add_substitutes(interpreter::TrackerOptions& options) {
     const py::Ref function = loaded_function(row.module, row.function);
     if (!function) continue;
     const bool is_state = std::string_view(row.function) == "_get_tracing_state";
-    options.substitutes[function.get()] = [answer = row.answer, is_state](PyObject* const*, std::size_t, PyObject*,
-                                                                          PyObject** result) {
-      *result = Py_NewRef(is_state ? Py_None : answer ? Py_True : Py_False);
-      return 1;
-    };
+    options.substitute(function.get(),
+                       [answer = row.answer, is_state](PyObject* const*, std::size_t, PyObject*, PyObject** result) {
+                         *result = Py_NewRef(is_state ? Py_None : answer ? Py_True : Py_False);
+                         return 1;
+                       });
   }
   for (const Refusal& row : kRefusals) {
     const py::Ref function = loaded_function(row.module, row.function);
     if (!function) continue;
-    options.substitutes[function.get()] = [what = row.what](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+    options.substitute(function.get(), [what = row.what](PyObject* const*, std::size_t, PyObject*, PyObject**) {
       PyErr_Format(PyExc_NotImplementedError, "thunder.jit: not supported inside a jitted function: %s", what);
       return -1;
-    };
+    });
   }
-  if (const py::Ref checkpoint = loaded_function("torch.utils.checkpoint", "checkpoint")) {
-    options.substitutes[checkpoint.get()] = call_checkpointed;
-  }
+  add_random_substitutes(options);
+  add_tensor_substitutes(options);
+  add_functional_substitutes(options);
+  add_checkpoint_substitute(options);
+  add_higher_order_substitutes(options);
 }
 
 }  // namespace thunder::dispatch

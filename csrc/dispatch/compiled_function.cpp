@@ -5,10 +5,13 @@
 #include <new>
 #include <utility>
 
+#include "dispatch/compile_report.h"
 #include "dispatch/errors.h"
+#include "dispatch/functional.h"
 #include "dispatch/options.h"
 #include "dispatch/specialization_cache.h"
 #include "dispatch/trace_object.h"
+#include "dispatch/traced_number.h"
 #include "interpreter/guard_trace.h"
 
 namespace thunder::dispatch {
@@ -51,7 +54,7 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   CompiledFunction& compiled = as_compiled(self.get());
   compiled.vectorcall = call;
   compiled.callable = Py_NewRef(callable);
-  compiled.cache = new SpecializationCache(callable, std::move(chosen->compile), chosen->cache, chosen->full_graph);
+  compiled.cache = new SpecializationCache(callable, std::move(chosen->compile), chosen->cache, chosen->trace);
   compiled.dict = PyDict_New();
   if (compiled.dict == nullptr || PyDict_SetItemString(compiled.dict, "__wrapped__", callable) < 0) return nullptr;
   return self.release();
@@ -143,9 +146,32 @@ PyObject* statistics(PyObject* self, PyObject*) {
       if (!number || PyDict_SetItemString(seconds.get(), name.c_str(), number.get()) < 0) return nullptr;
     }
   }
-  return Py_BuildValue("{sK sK sK sn sn sO}", "calls", cache.hits() + cache.misses(), "cache_hits", cache.hits(),
+  return Py_BuildValue("{sK sK sK sn sn sn sK sO}", "calls", cache.hits() + cache.misses(), "cache_hits", cache.hits(),
                        "cache_misses", cache.misses(), "specializations", static_cast<Py_ssize_t>(cache.all().size()),
-                       "guards", static_cast<Py_ssize_t>(guards), "seconds", seconds.get());
+                       "guards", static_cast<Py_ssize_t>(guards), "shared_guards",
+                       static_cast<Py_ssize_t>(cache.check_count()), "full_guard_passes",
+                       static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get());
+}
+
+using Report = PyObject* (*)(const compile::Compiled&);
+
+template <Report get>
+PyObject* report(PyObject* self, PyObject*) {
+  const std::shared_ptr<const Specialization> last = as_compiled(self).cache->last();
+  return last == nullptr ? PyList_New(0) : get(*last->computation);
+}
+
+PyObject* explained_misses(PyObject* self, PyObject*) { return to_python(as_compiled(self).cache->explained_misses()); }
+
+// `time_guards(count, *args, **kwargs)`: seconds per check of the guards for this call, by the clock in C++.
+PyObject* time_guards(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  const std::uint64_t repeats = count == 0 ? 0 : PyLong_AsUnsignedLongLong(arguments[0]);
+  if (count == 0 || PyErr_Occurred() != nullptr) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "time_guards: expected a count");
+    return nullptr;
+  }
+  const interpreter::CallArguments call{arguments + 1, static_cast<std::size_t>(count - 1), names};
+  return PyFloat_FromDouble(as_compiled(self).cache->time_guards(call, repeats));
 }
 
 PyObject* get_hits(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_compiled(self).cache->hits()); }
@@ -157,7 +183,12 @@ PyMethodDef methods[] = {
     {"last_prologue_traces", traces<prologue>, METH_NOARGS, "The last prologue: guards and inputs."},
     {"last_epilogue_traces", traces<epilogue>, METH_NOARGS, "The last epilogue: writes to outside objects."},
     {"stats", statistics, METH_NOARGS, "Counts of calls, guards and specializations, and seconds of each stage."},
+    {"passes", report<report_passes>, METH_NOARGS, "What each pass of the last compilation did."},
+    {"rules", report<report_rules>, METH_NOARGS, "Which rule served each operation that was differentiated."},
     {"wait", wait, METH_NOARGS, "Block until what compiles in the background is in place."},
+    {"explained_misses", explained_misses, METH_NOARGS, "Why calls were traced; see thunder.explain_misses."},
+    {"time_guards", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(time_guards)),
+     METH_FASTCALL | METH_KEYWORDS, "time_guards(count, *args, **kwargs): seconds for one check of the guards."},
     {"clear_cache", clear_cache, METH_NOARGS, "Forget all specializations."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -205,6 +236,8 @@ PyObject* wrapped_callable(PyObject* object) {
 
 int init_dispatch(PyObject* module) {
   if (PyModule_AddType(module, &compiled_function_type) < 0) return -1;
+  if (init_functional(module) < 0) return -1;
+  if (init_traced_number() < 0) return -1;
   return init_trace_object(module);
 }
 

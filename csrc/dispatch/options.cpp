@@ -1,8 +1,12 @@
 #include "dispatch/options.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace thunder::dispatch {
 namespace {
@@ -17,24 +21,41 @@ bool read_text(PyObject* value, std::string_view option, std::string* text) {
   return true;
 }
 
-bool read_executors(PyObject* names, compile::Options* options) {
-  if (names == nullptr || names == Py_None) return true;
-  const py::Ref items = py::Ref::steal(PySequence_Fast(names, "thunder.jit: executors: expected a list of names"));
-  if (!items) return false;
-  options->executors.clear();
-  const std::vector<std::string> known = compile::executor_names();
+/// Names among `known`; nullopt with a Python exception set.
+std::optional<std::vector<std::string>> read_names(PyObject* given, const char* option,
+                                                   const std::vector<std::string>& known) {
+  const py::Ref items = py::Ref::steal(PySequence_Fast(given, "thunder.jit: expected a list of names"));
+  if (!items) return std::nullopt;
+  std::vector<std::string> names;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     std::string name;
-    if (!read_text(PySequence_Fast_GET_ITEM(items.get(), i), "executors", &name)) return false;
+    if (!read_text(PySequence_Fast_GET_ITEM(items.get(), i), option, &name)) return std::nullopt;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string list;
-      for (const std::string& executor : known) list += (list.empty() ? "" : ", ") + executor;
-      PyErr_Format(PyExc_ValueError, "thunder.jit: executors: expected some of %s, got '%s'", list.c_str(),
+      for (const std::string& candidate : known) list += (list.empty() ? "" : ", ") + candidate;
+      PyErr_Format(PyExc_ValueError, "thunder.jit: %s: expected some of %s, got '%s'", option, list.c_str(),
                    name.c_str());
-      return false;
+      return std::nullopt;
     }
-    options->executors.push_back(std::move(name));
+    names.push_back(std::move(name));
   }
+  return names;
+}
+
+bool read_executors(PyObject* names, compile::Options* options) {
+  if (names == nullptr || names == Py_None) return true;
+  auto read = read_names(names, "executors", compile::executor_names());
+  if (read) options->executors = std::move(*read);
+  return read.has_value();
+}
+
+bool read_passes(PyObject* names, compile::Options* options) {
+  if (names == nullptr || names == Py_None) return true;
+  const std::vector<std::string> known = compile::pass_names();
+  const auto chosen = read_names(names, "passes", known);
+  if (!chosen) return false;
+  std::ranges::copy_if(known, std::back_inserter(options->disabled_passes),
+                       [&](const std::string& name) { return std::ranges::find(*chosen, name) == chosen->end(); });
   return true;
 }
 
@@ -42,8 +63,20 @@ std::optional<CacheMode> read_cache_mode(PyObject* value) {
   std::string text = "constant values";
   if (value != nullptr && !read_text(value, "cache", &text)) return std::nullopt;
   if (text == "constant values") return CacheMode::kConstantValues;
+  if (text == "same input") return CacheMode::kSameInput;
   if (text == "no caching") return CacheMode::kNoCaching;
-  PyErr_Format(PyExc_ValueError, "thunder.jit: cache: expected 'constant values' or 'no caching', got '%s'",
+  PyErr_Format(PyExc_ValueError,
+               "thunder.jit: cache: expected 'constant values', 'same input' or 'no caching', got '%s'", text.c_str());
+  return std::nullopt;
+}
+
+std::optional<SharpEdges> read_sharp_edges(PyObject* value) {
+  std::string text = "allow";
+  if (value != nullptr && !read_text(value, "sharp_edges", &text)) return std::nullopt;
+  if (text == "allow") return SharpEdges::kAllow;
+  if (text == "warn") return SharpEdges::kWarn;
+  if (text == "error") return SharpEdges::kError;
+  PyErr_Format(PyExc_ValueError, "thunder.jit: sharp_edges: expected 'allow', 'warn' or 'error', got '%s'",
                text.c_str());
   return std::nullopt;
 }
@@ -54,11 +87,19 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
   DispatchOptions result;
   if (options == nullptr) return result;
   if (!read_executors(PyDict_GetItemString(options, "executors"), &result.compile)) return std::nullopt;
+  if (!read_passes(PyDict_GetItemString(options, "passes"), &result.compile)) return std::nullopt;
+  if (PyObject* rematerialize = PyDict_GetItemString(options, "rematerialize")) {
+    using passes::Recompute;
+    result.compile.rematerialize = rematerialize == Py_True ? Recompute::kMemory : Recompute::kNothing;
+  }
   const std::optional<CacheMode> cache = read_cache_mode(PyDict_GetItemString(options, "cache"));
   if (!cache) return std::nullopt;
   result.cache = *cache;
+  const std::optional<SharpEdges> edges = read_sharp_edges(PyDict_GetItemString(options, "sharp_edges"));
+  if (!edges) return std::nullopt;
+  result.trace.sharp_edges = *edges;
   PyObject* full_graph = PyDict_GetItemString(options, "fullgraph");
-  result.full_graph = full_graph != nullptr && PyObject_IsTrue(full_graph) == 1;
+  result.trace.full_graph = full_graph != nullptr && PyObject_IsTrue(full_graph) == 1;
   if (PyObject* mode = PyDict_GetItemString(options, "compile")) {
     std::string text;
     if (!read_text(mode, "compile", &text)) return std::nullopt;

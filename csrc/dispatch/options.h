@@ -11,7 +11,7 @@ namespace thunder::dispatch {
 
 struct DispatchOptions {
   compile::Options compile;
-  bool full_graph = false;
+  TraceOptions trace;
   CacheMode cache = CacheMode::kConstantValues;
 };
 

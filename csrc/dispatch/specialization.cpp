@@ -1,107 +1,89 @@
 #include "dispatch/specialization.h"
 
 #include <c10/core/GradMode.h>
-#include <c10/util/SmallVector.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 #include <optional>
 #include <utility>
 
+#include "bridge/number.h"
 #include "bridge/random.h"
 #include "dispatch/errors.h"
+#include "dispatch/gil.h"
+#include "dispatch/python_tensor.h"
 #include "runtime/value_changed.h"
 
 namespace thunder::dispatch {
 namespace {
 
-bool matches(const void* guards, std::size_t input, PyObject* tensor) {
-  return static_cast<const TensorGuard*>(guards)[input].matches(THPVariable_Unpack(tensor));
-}
-
-/// Lets other threads run Python while alive.
-class GilRelease {
- public:
-  explicit GilRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
-  ~GilRelease() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  GilRelease(const GilRelease&) = delete;
-  GilRelease& operator=(const GilRelease&) = delete;
-
- private:
-  PyThreadState* state_;
-};
-
-using References = c10::SmallVector<py::Ref, 4>;
-using Pointers = c10::SmallVector<PyObject*, 16>;
-
-// The structure of most calls is one tensor.
-PyObject* build(const Specialization& specialization, std::vector<at::Tensor>& computed, PyObject* const* inputs,
-                PyObject* const* externals) {
-  References owned;
-  Pointers outputs;
-  for (at::Tensor& tensor : computed) {
-    owned.push_back(py::Ref::steal(THPVariable_Wrap(std::move(tensor))));
-    if (!owned.back()) return nullptr;
-    outputs.push_back(owned.back().get());
-  }
-  return specialization.structure.build({outputs.data(), inputs, externals});
+PyObject* to_number(const c10::Scalar& number) {
+  if (number.isBoolean()) return PyBool_FromLong(number.toBool() ? 1 : 0);
+  return number.isFloatingPoint() ? PyFloat_FromDouble(number.toDouble()) : PyLong_FromLongLong(number.toLong());
 }
 
 }  // namespace
 
-bool Specialization::writes_shared_memory(const std::vector<at::Tensor>& inputs) const {
-  for (const std::size_t written : written_inputs) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (i != written &&
-          inputs[i].storage().unsafeGetStorageImpl() == inputs[written].storage().unsafeGetStorageImpl()) {
-        return true;
-      }
-    }
+SpecializationCall::SpecializationCall(const Specialization& specialization, const interpreter::GuardTree& tree,
+                                       const interpreter::GuardRun& found, std::size_t index)
+    : specialization_(specialization), inputs_(specialization.tensors.size()) {
+  tree.inputs(found, index, inputs_.data());
+  for (const std::uint32_t external : specialization.structure.externals()) {
+    kept_.push_back(py::Ref::share(tree.loaded(found, index, external)));
+    externals_.push_back(kept_.back().get());
   }
-  return false;
+  for (const std::uint32_t returned : specialization.returned_inputs) {
+    kept_.push_back(py::Ref::share(inputs_[returned]));
+  }
+  values_.reserve(inputs_.size());
+  for (PyObject* input : inputs_) values_.push_back(unpack_tensor(input));
 }
 
-Specialization::Outcome Specialization::call(const ThreadState& now,
-                                             const interpreter::CallArguments& arguments) const {
-  if (now != state) return {kThreadStateDiffers, nullptr};
-  Pointers inputs(tensors.size());
-  interpreter::GuardScratch scratch;
-  const std::int64_t failed = guards.run(arguments, {matches, tensors.data()}, inputs.data(), scratch);
-  if (failed != interpreter::GuardProgram::kAccepted) return {failed, nullptr};
+std::vector<at::Tensor> SpecializationCall::take_inputs() {
+  with_new_history_ = specialization_.writes.with_new_history(values_);
+  for (const std::uint32_t leaf : specialization_.new_leaves) values_[leaf].set_requires_grad(true);
+  return std::move(values_);
+}
 
-  // The registers belong to the guards of all threads: what is needed later is taken now.
-  References kept;
-  Pointers externals;
-  for (const std::uint32_t index : structure.externals()) {
-    kept.push_back(py::Ref::share(guards.loaded(index)));
-    externals.push_back(kept.back().get());
+PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
+  set_history(with_new_history_, computed);
+  const auto& histories = specialization_.histories;
+  for (std::size_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i]);
+  References owned;
+  Pointers outputs;
+  std::size_t next_number = 0;
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    const auto& numbers = specialization_.number_outputs;
+    const bool is_number = next_number < numbers.size() && numbers[next_number] == i;
+    next_number += is_number ? 1 : 0;
+    owned.push_back(py::Ref::steal(is_number ? to_number(bridge::unwrap_number(computed[i]))
+                                             : wrap_tensor(std::move(computed[i]))));
+    if (!owned.back()) return nullptr;
+    outputs.push_back(owned.back().get());
   }
-  for (const std::uint32_t index : returned_inputs) kept.push_back(py::Ref::share(inputs[index]));
-  std::vector<at::Tensor> values;
-  values.reserve(inputs.size());
-  for (PyObject* input : inputs) values.push_back(THPVariable_Unpack(input));
+  PyObject* result = specialization_.structure.build({outputs.data(), inputs_.data(), externals_.data()});
+  if (specialization_.grad_mode_after != specialization_.state.grad_mode) {
+    c10::GradMode::set_enabled(specialization_.grad_mode_after);
+  }
+  return result;
+}
 
+Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, const interpreter::GuardRun& found,
+                                            std::size_t index) const {
+  SpecializationCall call(*this, tree, found, index);
+  if (!call.memory_matches()) return {Status::kMemoryDiffers, nullptr};
   Outcome outcome;
-  if (writes_shared_memory(values)) {
-    PyErr_SetString(PyExc_NotImplementedError,
-                    "thunder.jit: the program writes in place to an input that shares memory with another input; pass "
-                    "a clone of one of them");
-    return outcome;
-  }
   // A run that stops at a value has drawn numbers; the next candidate draws them again.
   const std::optional<at::Tensor> random = checks_values ? std::make_optional(bridge::random_state()) : std::nullopt;
   try {
     std::vector<at::Tensor> computed;
     {
+      std::vector<at::Tensor> values = call.take_inputs();
       const GilRelease release(releases_gil);
       computed = computation->run(std::move(values));
     }
-    outcome.result = build(*this, computed, inputs.data(), externals.data());
-    if (grad_mode_after != state.grad_mode) c10::GradMode::set_enabled(grad_mode_after);
+    outcome.result = call.finish(std::move(computed));
   } catch (const runtime::ValueChanged&) {
     bridge::set_random_state(*random);
-    return {kValueChanged, nullptr};
+    return {Status::kValueChanged, nullptr};
   } catch (...) {
     set_python_error();
   }

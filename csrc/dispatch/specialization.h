@@ -1,18 +1,23 @@
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <memory>
 #include <vector>
 
 #include "compile/compiler.h"
+#include "dispatch/inner_backward.h"
+#include "dispatch/input_writes.h"
+#include "dispatch/piece_path.h"
 #include "dispatch/tensor_guard.h"
 #include "dispatch/thread_state.h"
-#include "interpreter/guard_program.h"
+#include "dispatch/trace_options.h"
+#include "interpreter/guard_tree.h"
 #include "interpreter/structure.h"
 
 namespace thunder::dispatch {
 
-/// One trace of a callable, compiled, with the conditions under which it may run. Immutable but for the guard
-/// program's memory of versions, which the GIL protects.
+/// One trace of a callable, compiled, with the conditions under which it may run. Immutable.
 struct Specialization {
   ThreadState state;
   interpreter::GuardProgram guards;
@@ -20,30 +25,64 @@ struct Specialization {
   std::shared_ptr<compile::Compiled> computation;
   interpreter::Structure structure;
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again
-  std::vector<std::size_t> written_inputs;
+  InputWrites writes;
+  std::vector<OutputHistory> histories;   ///< of outputs; empty: all kComputed
+  std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
   bool releases_gil = false;
   bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
   bool grad_mode_after = true;
   double trace_seconds = 0;
 
-  /// Whether the guards hold, and then the call's result or null with a Python exception set.
+  enum class Status : std::uint8_t {
+    kDone,           ///< `result`, or null with a Python exception set
+    kMemoryDiffers,  ///< inputs share memory in another way
+    kValueChanged,   ///< a number or shape read from data is another one; nothing has been written
+  };
   struct Outcome {
-    std::int64_t failed_guard = interpreter::GuardProgram::kAccepted;
+    Status status = Status::kDone;
     PyObject* result = nullptr;
   };
-  static constexpr std::int64_t kThreadStateDiffers = -2;
-  static constexpr std::int64_t kValueChanged = -3;
+  /// What a program that looks at data does instead of `computation`: walked together with others, see `GuardedSet`.
+  PiecePath path;
+  std::vector<std::uint32_t> number_outputs;  ///< outputs that the program holds as Python numbers
 
-  /// Whether the trace, which takes inputs for separate memory, would be wrong for these.
-  [[nodiscard]] bool writes_shared_memory(const std::vector<at::Tensor>& inputs) const;
-  [[nodiscard]] Outcome call(const ThreadState& now, const interpreter::CallArguments& arguments) const;
+  /// Runs the computation on what an accepting run of the guards found; `index` is this one's number in the tree.
+  [[nodiscard]] Outcome run(const interpreter::GuardTree& tree, const interpreter::GuardRun& found,
+                            std::size_t index) const;
+};
+
+/// One call of a specialization: made from an accepting run of the guards, then `take_inputs`, the computation,
+/// `finish`.
+class SpecializationCall {
+ public:
+  SpecializationCall(const Specialization& specialization, const interpreter::GuardTree& tree,
+                     const interpreter::GuardRun& found, std::size_t index);
+  /// Inputs share memory as when the trace was made.
+  [[nodiscard]] bool memory_matches() const { return specialization_.writes.match(values_); }
+  [[nodiscard]] std::vector<at::Tensor> take_inputs();
+  /// The call's result, or null with a Python exception set.
+  [[nodiscard]] PyObject* finish(std::vector<at::Tensor> computed) const;
+
+ private:
+  using References = c10::SmallVector<py::Ref, 4>;
+  using Pointers = c10::SmallVector<PyObject*, 16>;
+
+  const Specialization& specialization_;
+  Pointers inputs_;
+  Pointers externals_;
+  References kept_;  ///< registers belong to the guards of all threads: what is needed later is taken at once
+  std::vector<at::Tensor> values_;
+  std::vector<at::Tensor> with_new_history_;
 };
 
 /// Traces `callable` for these arguments and compiles the trace. Everything that the program wrote is rolled back:
-/// running the specialization repeats it. Null with a Python exception set.
+/// running the specialization repeats it. `others` are the paths of the callable's specializations. Null with a Python
+/// exception set.
 [[nodiscard]] std::shared_ptr<const Specialization> specialize(PyObject* callable,
                                                                const interpreter::CallArguments& arguments,
-                                                               const compile::Options& options, bool full_graph);
+                                                               std::span<const PiecePath* const> others,
+                                                               const compile::Options& options,
+                                                               const TraceOptions& how);
 
 /// Whether this thread traces now: compiled functions are then called as what they wrap.
 [[nodiscard]] bool is_tracing();

@@ -6,21 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/specialization.h"
+#include "dispatch/guarded_set.h"
+#include "dispatch/miss.h"
 #include "interpreter/python_ref.h"
 
 namespace thunder::dispatch {
 
 enum class CacheMode : std::uint8_t {
   kConstantValues,  ///< one specialization for each set of values that was guarded
+  kSameInput,       ///< the first one serves all calls; its arguments are checked, nothing else
   kNoCaching,       ///< a new trace for each call
 };
 
 /// The specializations of one callable. Calls look at a snapshot of the list; traces are made one at a time.
 class SpecializationCache {
  public:
-  SpecializationCache(PyObject* callable, compile::Options options, CacheMode mode, bool full_graph)
-      : callable_(callable), options_(std::move(options)), mode_(mode), full_graph_(full_graph) {}
+  SpecializationCache(PyObject* callable, compile::Options options, CacheMode mode, TraceOptions how)
+      : callable_(callable), options_(std::move(options)), mode_(mode), how_(how) {}
 
   /// A new reference, or null with an exception set.
   PyObject* call(const interpreter::CallArguments& arguments);
@@ -29,30 +31,43 @@ class SpecializationCache {
   [[nodiscard]] std::uint64_t misses() const { return misses_; }
   /// The specialization that was compiled last; null before.
   [[nodiscard]] std::shared_ptr<const Specialization> last() const { return last_compiled_; }
-  /// The specialization that ran last comes first.
+  /// In the order in which they were made.
   [[nodiscard]] std::vector<std::shared_ptr<const Specialization>> all() const;
+  /// Why calls were traced, the first call included; the oldest are dropped.
+  [[nodiscard]] const std::vector<Miss>& explained_misses() const { return explained_; }
+  /// Seconds for one check of the guards of all specializations; negative when the call would be traced.
+  [[nodiscard]] double time_guards(const interpreter::CallArguments& arguments, std::uint64_t count) const;
+  /// Distinct checks of all specializations, and how often all of them were made because something had changed.
+  [[nodiscard]] std::size_t check_count() const;
+  [[nodiscard]] std::uint64_t full_passes() const;
   void clear();
   int visit(visitproc visitor, void* argument) const;
 
  private:
-  using List = std::vector<std::shared_ptr<const Specialization>>;
+  using Sets = std::vector<std::shared_ptr<GuardedSet>>;
 
-  /// The outcome of the first specialization whose guards hold; null and no exception when none do.
-  PyObject* try_all(const ThreadState& now, const interpreter::CallArguments& arguments);
-  /// What keeps the newest specialization from serving the call.
-  std::string why_not_last(const interpreter::CallArguments& arguments) const;
-  /// Past the limit of specializations: warns once, naming the cause, and calls the function in eager.
-  PyObject* call_eagerly(const interpreter::CallArguments& arguments);
-  PyObject* trace_and_run(const interpreter::CallArguments& arguments);
+  /// Whether some specialization served the call.
+  bool try_all(const ThreadState& now, const interpreter::CallArguments& arguments, PyObject** result);
+  PyObject* call_first(const interpreter::CallArguments& arguments);
+  void note_miss(const ThreadState& now, const interpreter::CallArguments& arguments);
+  /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
+  /// call alone, with the pieces that are known; any other runs in eager.
+  PyObject* call_past_limit(const interpreter::CallArguments& arguments);
+  /// `keeps`: for later calls too.
+  PyObject* trace_and_run(const interpreter::CallArguments& arguments, bool keeps);
+  /// False: the guards of the new trace fail already, which `may_fail` allows.
+  bool trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result);
+  std::shared_ptr<GuardedSet> keep(const std::shared_ptr<const Specialization>& made);
+  [[nodiscard]] std::size_t count() const;
 
   PyObject* callable_;  ///< the owner of the cache keeps it
   compile::Options options_;
   CacheMode mode_;
-  bool full_graph_;
+  TraceOptions how_;
   bool warned_ = false;
-  std::shared_ptr<const List> list_ = std::make_shared<List>();  ///< replaced under the GIL
+  std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL
   std::shared_ptr<const Specialization> last_compiled_;
-  std::size_t recent_ = 0;
+  std::vector<Miss> explained_;
   std::uint64_t hits_ = 0;
   std::uint64_t misses_ = 0;
   std::recursive_mutex tracing_;

@@ -6,9 +6,17 @@
 #include <exception>
 #include <utility>
 
+#include "base/error.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/data_reads.h"
 #include "dispatch/errors.h"
+#include "dispatch/flag_reads.h"
+#include "dispatch/gradient_hooks.h"
+#include "dispatch/inner_backward.h"
+#include "dispatch/piece_traces.h"
+#include "dispatch/python_tensor.h"
+#include "dispatch/sharp_edges.h"
 #include "dispatch/source_locator.h"
 #include "dispatch/specialization.h"
 #include "dispatch/torch_hooks.h"
@@ -16,6 +24,8 @@
 #include "interpreter/interpret.h"
 #include "interpreter/structure_builder.h"
 #include "tracer/data_dependence.h"
+#include "tracer/numbers.h"
+#include "transforms/functorch_layer.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -48,6 +58,23 @@ class GilHold {
  private:
   PyGILState_STATE state_;
 };
+
+// Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
+void require_plain_output(PyObject* output) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
+  const py::Ref plain = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr);
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(output));
+  if (!plain || type == plain.get()) return;
+  const py::Ref base = py::Ref::steal(PyObject_GetAttrString(module.get(), "_C"));
+  const py::Ref off =
+      py::Ref::steal(base ? PyObject_GetAttrString(base.get(), "_disabled_torch_function_impl") : nullptr);
+  const py::Ref hook = py::Ref::steal(PyObject_GetAttrString(type, "__torch_function__"));
+  if (off && hook.get() == off.get()) return;
+  PyErr_Clear();
+  throw UserError(ErrorKind::kNotImplemented,
+                  std::string("thunder.jit: expected results that are plain tensors, got the ") + "tensor subclass " +
+                      Py_TYPE(output)->tp_name + "; convert with tensor.as_subclass(torch.Tensor)");
+}
 
 // How the callable's own signature names its positional arguments, for messages and input names.
 std::vector<std::string> parameter_names(PyObject* callable) {
@@ -94,20 +121,32 @@ class RecordingScope {
 /// One trace in the making.
 class Capture {
  public:
-  Capture(PyObject* callable, const interpreter::CallArguments& arguments, bool full_graph)
+  using Storages = std::vector<const c10::StorageImpl*>;
+
+  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, Storages shared)
       : callable_(callable),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
+        sharp_edges_(how.sharp_edges, locator_),
         recorder_("computation", context_),
         hooks_(recorder_),
+        backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
     recorder_.locate = [this] { return locator_.here(); };
-    recorder_.full_graph = full_graph;
+    recorder_.full_graph = how.full_graph;
+    recorder_.shared_storages = std::move(shared);
+    numbers_->recorder = &recorder_;
     recorder_.outside_program = [this] { return std::make_shared<RecordingScope>(locator_, failed_); };
   }
 
-  std::shared_ptr<const Specialization> run(const compile::Options& options);
+  ~Capture() { numbers_->recorder = nullptr; }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// `others` are the paths of the same callable.
+  std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
+  [[nodiscard]] const Storages& shared_storages() const { return recorder_.shared_storages; }
 
  private:
   interpreter::TrackerOptions make_options();
@@ -120,11 +159,18 @@ class Capture {
   const interpreter::CallArguments& arguments_;
   std::shared_ptr<ir::TraceContext> context_;
   SourceLocator locator_;
+  SharpEdgeWatch sharp_edges_;
+  FlagReads flags_;
   tracer::Recorder recorder_;
+  std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
+  DataReads reads_{numbers_};
   TorchHooks hooks_;
+  InnerBackward backward_;
+  GradientHooks gradient_hooks_{recorder_};
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
-  std::vector<std::size_t> written_inputs_;
+  InputWrites writes_;
+  std::vector<OutputHistory> histories_;
   ir::SourceLocation failed_;  ///< where the last operation that failed was called
   py::Ref positional_;
   py::Ref keywords_;
@@ -135,7 +181,16 @@ interpreter::TrackerOptions Capture::make_options() {
   options.locate = [this] { return locator_.here(); };
   options.treatment = treatment_of;
   options.unwrap = wrapped_callable;
+  options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
+    if (!sharp_edges_.allows(call, tracker_.provenance())) return -1;
+    return reads_.intercept(callable, call, result);
+  };
   add_substitutes(options);
+  backward_.add_substitutes(options, tracker_);
+  gradient_hooks_.add_substitutes(options);
+  sharp_edges_.add_substitutes(options);
+  flags_.remember();
+  flags_.add_substitutes(options, tracker_);
   return options;
 }
 
@@ -167,33 +222,76 @@ py::Ref Capture::interpret() {
   const TracingScope scope;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
-  return py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
+  py::Ref result = py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
+  return result && gradient_hooks_.record(tracker_) ? std::move(result) : py::Ref();
 }
 
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
+  if (!backward_.add_effects(builder)) return std::nullopt;
+  gradient_hooks_.require_recorded(builder.outputs());
+  recorder_.return_written_memory();
   ir::ArgumentList outputs;
   for (const py::Ref& output : builder.outputs()) {
-    outputs.emplace_back(recorder_.output_of(THPVariable_Unpack(output.get())));
+    if (is_traced_number(output.get())) {
+      histories_.push_back(OutputHistory::kComputed);
+      outputs.emplace_back(value_of_number(output.get()));
+      continue;
+    }
+    require_plain_output(output.get());
+    const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(output.get()));
+    histories_.push_back(history_of(tensor));
+    const ir::ValueId value = recorder_.output_of(tensor);
+    outputs.emplace_back(histories_.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
   }
+  gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
-  written_inputs_ = recorder_.written_inputs();
+  writes_ = InputWrites(recorder_);
+  for (const auto& [input, value] : recorder_.inputs_with_new_history()) outputs.emplace_back(value);
   return recorder_.finish(std::move(outputs));
 }
 
 void Capture::fill(Specialization& specialization) {
   interpreter::GuardCompiler compiler(tracker_.provenance(), hooks_);
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
-  for (const py::Ref& input : hooks_.inputs()) specialization.tensors.emplace_back(THPVariable_Unpack(input.get()));
+  for (const py::Ref& input : hooks_.inputs()) specialization.tensors.emplace_back(unpack_tensor(input.get()));
   specialization.structure = std::move(structure_);
-  specialization.written_inputs = std::move(written_inputs_);
+  specialization.writes = std::move(writes_);
+  if (std::ranges::any_of(histories_, [](OutputHistory h) { return h != OutputHistory::kComputed; })) {
+    specialization.histories = std::move(histories_);
+  }
+  for (std::size_t i = 0; i < hooks_.states().size(); ++i) {
+    const bool was_leaf = unpack_tensor(hooks_.states()[i].real.get()).requires_grad();
+    if (!was_leaf && unpack_tensor(hooks_.states()[i].traced.get()).requires_grad() &&
+        unpack_tensor(hooks_.states()[i].traced.get()).is_leaf()) {
+      specialization.new_leaves.push_back(static_cast<std::uint32_t>(i));
+    }
+  }
   for (const interpreter::StructurePart& part : specialization.structure.parts()) {
     if (part.kind == interpreter::PartKind::kInput) specialization.returned_inputs.push_back(part.index);
   }
 }
 
-std::shared_ptr<const Specialization> Capture::run(const compile::Options& options) {
+void compile_computation(const ir::Trace& trace, std::span<const PiecePath* const> others,
+                         const compile::Options& options, Specialization& specialization) {
+  const auto looks_at_data = [](const ir::BoundSymbol& symbol) {
+    return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
+  };
+  specialization.checks_values = std::ranges::any_of(trace.symbols, looks_at_data);
+  if (specialization.checks_values) {
+    specialization.path = make_path(trace, others, options);
+    if (!specialization.path.empty()) {
+      specialization.computation = traces_of(trace, specialization.path);
+      return;
+    }
+  }
+  specialization.computation =
+      compile::compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options);
+}
+
+std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* const> others,
+                                                   const compile::Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   auto specialization = std::make_shared<Specialization>();
   std::optional<ir::Trace> trace;
@@ -210,11 +308,12 @@ std::shared_ptr<const Specialization> Capture::run(const compile::Options& optio
   fill(*specialization);
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   constexpr std::size_t kShortProgram = 16;  // operations that run faster than handing the GIL over pays
-  specialization->checks_values = std::ranges::any_of(trace->symbols, [](const ir::BoundSymbol& symbol) {
-    return symbol.op == tracer::check_number_operator() || symbol.op == tracer::check_shape_operator();
-  });
   specialization->releases_gil = trace->symbols.size() > kShortProgram;
-  specialization->computation = compile::compile(*trace, options);
+  for (std::size_t i = 0; i < trace->outputs.size(); ++i) {
+    const auto* id = trace->outputs[i].get<ir::ValueId>();
+    if (id != nullptr && tracer::is_number(*trace, *id)) specialization->number_outputs.push_back(i);
+  }
+  compile_computation(*trace, others, options, *specialization);
   return specialization;
 }
 
@@ -223,10 +322,17 @@ std::shared_ptr<const Specialization> Capture::run(const compile::Options& optio
 bool is_tracing() { return tracing; }
 
 std::shared_ptr<const Specialization> specialize(PyObject* callable, const interpreter::CallArguments& arguments,
-                                                 const compile::Options& options, bool full_graph) {
+                                                 std::span<const PiecePath* const> others,
+                                                 const compile::Options& options, const TraceOptions& how) {
   try {
-    Capture capture(callable, arguments, full_graph);
-    return capture.run(options);
+    std::vector<const c10::StorageImpl*> shared;
+    for (;;) {
+      Capture capture(callable, arguments, how, shared);
+      auto made = capture.run(others, options);
+      if (capture.shared_storages().size() == shared.size()) return made;
+      PyErr_Clear();
+      shared = capture.shared_storages();
+    }
   } catch (...) {
     set_python_error();
     return nullptr;

@@ -1,6 +1,48 @@
 #include "dispatch/tensor_guard.h"
 
+#include <algorithm>
+#include <cctype>
+
 namespace thunder::dispatch {
+namespace {
+
+std::string name_of_dtype(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Char:
+      return "int8";
+    case c10::ScalarType::Short:
+      return "int16";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::Long:
+      return "int64";
+    case c10::ScalarType::ComplexFloat:
+      return "complex64";
+    case c10::ScalarType::ComplexDouble:
+      return "complex128";
+    default:
+      break;
+  }
+  std::string name = c10::toString(tensor.scalar_type());
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return name;
+}
+
+std::string list_of(c10::IntArrayRef numbers) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  return text + "]";
+}
+
+}  // namespace
 
 TensorGuard::TensorGuard(const at::Tensor& tensor)
     : keys_(tensor.key_set()),
@@ -15,6 +57,19 @@ bool TensorGuard::matches(const at::Tensor& tensor) const {
   if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
   if (impl->sizes() != c10::IntArrayRef(sizes_) || impl->device() != device_) return false;
   return strides_.empty() || impl->strides() == c10::IntArrayRef(strides_);
+}
+
+std::string describe_tensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  std::string text = name_of_dtype(tensor) + list_of(tensor.sizes());
+  if (tensor.layout() != c10::kStrided) return text + " sparse";
+  if (!tensor.is_contiguous()) text += " strides " + list_of(tensor.strides());
+  if (!tensor.is_cpu()) text += " on " + tensor.device().str();
+  if (tensor.requires_grad()) text += " requires_grad";
+  if (tensor.is_inference()) text += " made in inference mode";
+  if (tensor.is_conj()) text += " conjugated";
+  if (tensor.is_neg()) text += " negated";
+  return text;
 }
 
 }  // namespace thunder::dispatch

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 namespace thunder::dispatch {
@@ -11,6 +12,7 @@ class TensorGuard {
  public:
   explicit TensorGuard(const at::Tensor& tensor);
   [[nodiscard]] bool matches(const at::Tensor& tensor) const;
+  friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
 
  private:
   c10::DispatchKeySet keys_;  ///< says layout, conjugation, negation and inference too
@@ -20,5 +22,8 @@ class TensorGuard {
   std::vector<std::int64_t> sizes_;
   std::vector<std::int64_t> strides_;
 };
+
+/// For people: `float32[2, 3]`, followed by what is not the common case (strides, device, requires_grad, …).
+[[nodiscard]] std::string describe_tensor(const at::Tensor& tensor);
 
 }  // namespace thunder::dispatch

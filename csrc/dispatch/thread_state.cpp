@@ -36,6 +36,20 @@ ThreadState ThreadState::now() {
   return state;
 }
 
+std::vector<ThreadState::Entry> ThreadState::entries() const {
+  const auto flag = [](bool value) { return std::string(value ? "True" : "False"); };
+  const auto type = [](c10::ScalarType dtype) { return std::string(c10::toString(dtype)); };
+  const auto cast = [&](const Autocast& state) { return state.enabled ? type(state.dtype) : std::string("off"); };
+  return {{"torch.is_grad_enabled()", flag(grad_mode)},
+          {"torch.is_inference_mode_enabled()", flag(inference_mode)},
+          {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
+          {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
+          {"torch.get_default_dtype()", type(default_dtype)},
+          {"autocast on the CPU", cast(cpu)},
+          {"autocast on CUDA", cast(cuda)},
+          {"number of torch function modes", std::to_string(function_modes)}};
+}
+
 RestoreThreadState::~RestoreThreadState() {
   c10::GradMode::set_enabled(state_.grad_mode);
   at::autocast::set_autocast_cache_enabled(state_.autocast_cache);

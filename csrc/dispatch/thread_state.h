@@ -3,6 +3,8 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace thunder::dispatch {
 
@@ -25,6 +27,14 @@ struct ThreadState {
   friend bool operator==(const ThreadState&, const ThreadState&) = default;
 
   [[nodiscard]] static ThreadState now();
+
+  /// A part of the state, as the expression that gives it.
+  struct Entry {
+    std::string expression;
+    std::string value;
+  };
+  /// All parts, in the same order for each state.
+  [[nodiscard]] std::vector<Entry> entries() const;
 };
 
 /// Puts grad mode and autocast back as they were when it was made.

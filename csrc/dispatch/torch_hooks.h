@@ -1,11 +1,11 @@
 #pragma once
 
-#include <torch/csrc/autograd/python_variable.h>
-
 #include <unordered_map>
 
+#include "dispatch/traced_number.h"
 #include "interpreter/python_ref.h"
 #include "interpreter/tensor_hooks.h"
+#include "interpreter/tracker.h"
 #include "tracer/recorder.h"
 
 namespace thunder::dispatch {
@@ -20,7 +20,28 @@ class TorchHooks final : public interpreter::TensorHooks {
   PyObject* lift(PyObject* real_tensor, const std::string& path) override;
   PyObject* original(PyObject* traced) const override;
   [[nodiscard]] std::size_t input_index(PyObject* real_tensor) const override;
+  [[nodiscard]] std::string describe(PyObject* tensor) const override;
   [[nodiscard]] interpreter::ConstantKind classify(PyObject* object) const override;
+
+  [[nodiscard]] bool is_unknown_state(PyObject* traced, PyObject* name) const override;
+  bool learn_state(PyObject* traced, PyObject* name, PyObject* value) override;
+
+  [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
+  PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
+
+  /// What the trace knows of an input besides its data.
+  struct InputState {
+    py::Ref real;
+    py::Ref traced;
+    py::Ref grad{};           ///< as the program found it
+    bool knows_grad = false;  ///< whether the program has looked
+    bool knows_leaf = false;
+  };
+  [[nodiscard]] const std::vector<InputState>& states() const { return states_; }
+
+  /// Runs the hooks that the tensor behind a leaf has, on its gradient; throws PendingError.
+  void run_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf, at::Tensor& gradient) const;
+  void run_post_accumulate_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf) const;
 
   /// The tensors behind the inputs, in order.
   [[nodiscard]] const std::vector<py::Ref>& inputs() const { return inputs_; }
@@ -30,12 +51,13 @@ class TorchHooks final : public interpreter::TensorHooks {
   std::vector<py::Ref> inputs_;
   std::unordered_map<const PyObject*, std::size_t> index_by_real_;
   std::unordered_map<const PyObject*, std::size_t> index_by_traced_;
-  std::vector<py::Ref> traced_;
+  std::vector<InputState> states_;
 };
 
-/// Whether an object is a tensor, without running a metaclass's code.
-[[nodiscard]] inline bool is_tensor(PyObject* object) {
-  return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+/// A tensor of a functorch level: something that `torch.func` made of another tensor.
+[[nodiscard]] inline bool is_functorch_wrapper(const at::Tensor& tensor) {
+  return tensor.key_set().has_any(
+      c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper}));
 }
 
 }  // namespace thunder::dispatch

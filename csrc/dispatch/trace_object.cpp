@@ -1,12 +1,12 @@
 #include "dispatch/trace_object.h"
 
 #include <torch/csrc/Generator.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 #include <string>
 #include <utility>
 
 #include "dispatch/errors.h"
+#include "dispatch/python_tensor.h"
 #include "interpreter/python_ref.h"
 #include "interpreter/shared_object.h"
 #include "ir/printer.h"
@@ -50,7 +50,7 @@ py::Ref to_python(const ir::TraceContext::Object& object) {
   void* content = object.owner.get();
   if (content == nullptr) return nullptr;
   if (PyObject* shared = interpreter::shared_object(object.owner)) return py::Ref::share(shared);
-  if (object.description == "torch.Tensor") return py::Ref::steal(THPVariable_Wrap(*static_cast<at::Tensor*>(content)));
+  if (object.description == "torch.Tensor") return py::Ref::steal(wrap_tensor(*static_cast<at::Tensor*>(content)));
   const auto& value = *static_cast<const c10::IValue*>(content);
   return value.isGenerator() ? py::Ref::steal(THPGenerator_Wrap(value.toGenerator())) : py::Ref();
 }
@@ -97,6 +97,10 @@ PyObject* make_trace_object(ir::Trace trace) {
   PyObject* self = trace_type.tp_alloc(&trace_type, 0);
   if (self != nullptr) reinterpret_cast<TraceObject*>(self)->trace = new ir::Trace(std::move(trace));
   return self;
+}
+
+const ir::Trace* trace_in(PyObject* object) {
+  return Py_TYPE(object) == &trace_type ? reinterpret_cast<TraceObject*>(object)->trace : nullptr;
 }
 
 PyObject* make_trace_list(std::vector<ir::Trace> traces) {

@@ -13,6 +13,9 @@ namespace thunder::dispatch {
 PyObject* make_trace_object(ir::Trace trace);
 PyObject* make_trace_list(std::vector<ir::Trace> traces);
 
+/// The trace in such an object; null for every other object.
+const ir::Trace* trace_in(PyObject* object);
+
 /// Adds the type to `module`; 0 or -1 with an exception.
 int init_trace_object(PyObject* module);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -29,7 +29,7 @@ int CodeData::prepare() {
 }
 
 CodeData* CodeData::create(PyCodeObject* code) {
-  const Ref bytecode(original_bytecode(code));
+  const py::Ref bytecode = py::Ref::steal(original_bytecode(code));
   if (!bytecode) return nullptr;
   auto data = std::make_unique<CodeData>();
   const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(bytecode.get()));

@@ -7,7 +7,7 @@
 
 #include "interpreter/eval.h"
 #include "interpreter/interpret.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -99,9 +99,9 @@ int adopt_generator(PyObject* generator) {
   auto& generators = adopted_generators();
   if (generators.contains(generator)) return 0;
   static PyMethodDef forget = {"forget_generator", forget_generator, METH_O, nullptr};
-  const Ref address(PyLong_FromVoidPtr(generator));
+  const py::Ref address = py::Ref::steal(PyLong_FromVoidPtr(generator));
   if (!address) return -1;
-  const Ref callback(PyCFunction_New(&forget, address.get()));
+  const py::Ref callback = py::Ref::steal(PyCFunction_New(&forget, address.get()));
   if (!callback) return -1;
   PyObject* reference = PyWeakref_NewRef(generator, callback.get());
   if (reference == nullptr) return -1;

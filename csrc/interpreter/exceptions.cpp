@@ -2,7 +2,7 @@
 
 #include "interpreter/interpret.h"
 #include "interpreter/native_operation.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -11,13 +11,13 @@ namespace {
 constexpr const char* kCannotCatch = "catching classes that do not inherit from BaseException is not allowed";
 
 /// The exception that `raise` of an instance or a class means, or null with an exception set.
-Ref make_exception(PyObject* kind) {
-  if (PyExceptionInstance_Check(kind)) return Ref::borrow(kind);
+py::Ref make_exception(PyObject* kind) {
+  if (PyExceptionInstance_Check(kind)) return py::Ref::share(kind);
   if (!PyExceptionClass_Check(kind)) {
     PyErr_SetString(PyExc_TypeError, "exceptions must derive from BaseException");
     return {};
   }
-  Ref value(PyObject_CallNoArgs(kind));
+  py::Ref value = py::Ref::steal(PyObject_CallNoArgs(kind));
   if (value && !PyExceptionInstance_Check(value.get())) {
     PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", kind,
                  Py_TYPE(value.get()));
@@ -45,9 +45,9 @@ bool raise_again(PyThreadState* tstate) {
 
 /// Sets `exception.__cause__`; false with an exception set.
 bool set_cause(PyObject* exception, PyObject* cause) {
-  Ref value;
+  py::Ref value;
   if (PyExceptionClass_Check(cause)) {
-    value = Ref(PyObject_CallNoArgs(cause));
+    value = py::Ref::steal(PyObject_CallNoArgs(cause));
     if (!value) return false;
 #if PY_VERSION_HEX >= 0x030c0000
     if (!PyExceptionInstance_Check(value.get())) {
@@ -57,7 +57,7 @@ bool set_cause(PyObject* exception, PyObject* cause) {
     }
 #endif
   } else if (PyExceptionInstance_Check(cause)) {
-    value = Ref::borrow(cause);
+    value = py::Ref::share(cause);
   } else if (cause != Py_None) {
     PyErr_SetString(PyExc_TypeError, "exception causes must derive from BaseException");
     return false;
@@ -69,10 +69,10 @@ bool set_cause(PyObject* exception, PyObject* cause) {
 }  // namespace
 
 bool raise_exception(PyThreadState* tstate, PyObject* exception, PyObject* cause) {
-  const Ref owned_exception(exception);
-  const Ref owned_cause(cause);
+  const py::Ref owned_exception = py::Ref::steal(exception);
+  const py::Ref owned_cause = py::Ref::steal(cause);
   if (exception == nullptr) return raise_again(tstate);
-  const Ref value = make_exception(exception);
+  const py::Ref value = make_exception(exception);
   if (value && (cause == nullptr || set_cause(value.get(), cause)))
     PyErr_SetObject(PyExceptionInstance_Class(value.get()), value.get());
   return false;
@@ -80,7 +80,7 @@ bool raise_exception(PyThreadState* tstate, PyObject* exception, PyObject* cause
 
 void raise_name_error(PyObject* name) {
   PyErr_Format(PyExc_NameError, "name '%.200s' is not defined", PyUnicode_AsUTF8(name));
-  Ref exception(take_exception());
+  py::Ref exception = py::Ref::steal(take_exception());
   if (PyErr_GivenExceptionMatches(exception.get(), PyExc_NameError) &&
       PyObject_SetAttrString(exception.get(), "name", name) < 0)
     PyErr_Clear();
@@ -96,7 +96,7 @@ void raise_unbound_free(PyObject* name) {
   PyErr_Format(PyExc_NameError, "free variable '%.200s' referenced before assignment in enclosing scope",
                PyUnicode_AsUTF8(name));
 #endif
-  Ref exception(take_exception());
+  py::Ref exception = py::Ref::steal(take_exception());
   if (PyObject_SetAttrString(exception.get(), "name", name) < 0) PyErr_Clear();
   restore_exception(exception.release());
 }
@@ -167,7 +167,7 @@ int match_exception_group(PyObject* exception, PyObject* kind, PyObject** match,
     *rest = Py_NewRef(Py_None);
     return 0;
   }
-  const Ref pair(PyObject_CallMethod(exception, "split", "(O)", kind));
+  const py::Ref pair = py::Ref::steal(PyObject_CallMethod(exception, "split", "(O)", kind));
   if (!pair) return -1;
   if (!PyTuple_CheckExact(pair.get()) || PyTuple_GET_SIZE(pair.get()) < 2) {
     PyErr_Format(PyExc_TypeError, "%.200s.split must return a 2-tuple, got %.200s", Py_TYPE(exception)->tp_name,
@@ -184,7 +184,7 @@ int match_exception_group(PyObject* exception, PyObject* kind, PyObject** match,
 void explain_keyword_error(PyObject* callable, PyObject* mapping) {
   if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
-    const Ref text(_PyObject_FunctionStr(callable));
+    const py::Ref text = py::Ref::steal(_PyObject_FunctionStr(callable));
     if (text)
       PyErr_Format(PyExc_TypeError, "%U argument after ** must be a mapping, not %.200s", text.get(),
                    Py_TYPE(mapping)->tp_name);
@@ -192,10 +192,10 @@ void explain_keyword_error(PyObject* callable, PyObject* mapping) {
   }
   if (!PyErr_ExceptionMatches(PyExc_KeyError)) return;
 #if PY_VERSION_HEX >= 0x030c0000
-  Ref exception(PyErr_GetRaisedException());
+  py::Ref exception = py::Ref::steal(PyErr_GetRaisedException());
   PyObject* arguments = reinterpret_cast<PyBaseExceptionObject*>(exception.get())->args;
   if (arguments != nullptr && PyTuple_Check(arguments) && PyTuple_GET_SIZE(arguments) == 1) {
-    const Ref text(_PyObject_FunctionStr(callable));
+    const py::Ref text = py::Ref::steal(_PyObject_FunctionStr(callable));
     if (text)
       PyErr_Format(PyExc_TypeError, "%U got multiple values for keyword argument '%S'", text.get(),
                    PyTuple_GET_ITEM(arguments, 0));
@@ -208,7 +208,7 @@ void explain_keyword_error(PyObject* callable, PyObject* mapping) {
   // A KeyError that the merge itself raised is not normalized: its value is still the tuple of its arguments.
   if (value == nullptr || !PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 1)
     return PyErr_Restore(type, value, traceback);
-  const Ref text(_PyObject_FunctionStr(callable));
+  const py::Ref text = py::Ref::steal(_PyObject_FunctionStr(callable));
   if (text)
     PyErr_Format(PyExc_TypeError, "%U got multiple values for keyword argument '%S'", text.get(),
                  PyTuple_GET_ITEM(value, 0));
@@ -221,7 +221,7 @@ void explain_keyword_error(PyObject* callable, PyObject* mapping) {
 int check_star_arguments(PyObject* callable, PyObject* arguments) {
   if (Py_TYPE(arguments)->tp_iter != nullptr || PySequence_Check(arguments)) return 0;
   PyErr_Clear();
-  const Ref text(_PyObject_FunctionStr(callable));
+  const py::Ref text = py::Ref::steal(_PyObject_FunctionStr(callable));
   if (text)
     PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", text.get(),
                  Py_TYPE(arguments)->tp_name);
@@ -237,11 +237,11 @@ int handle_pending(PyThreadState* tstate) {
   // The rest (pending calls, an exception from another thread, handing over the GIL) is done by CPython's own loop when
   // it enters a function.
   const NativeScope native;
-  const Ref result(PyObject_CallNoArgs(empty_function));
+  const py::Ref result = py::Ref::steal(PyObject_CallNoArgs(empty_function));
   if (result) return 0;
-  Ref exception(take_exception());
-  const Ref traceback(PyException_GetTraceback(exception.get()));
-  const Ref outer(traceback ? PyObject_GetAttrString(traceback.get(), "tb_next") : nullptr);
+  py::Ref exception = py::Ref::steal(take_exception());
+  const py::Ref traceback = py::Ref::steal(PyException_GetTraceback(exception.get()));
+  const py::Ref outer = py::Ref::steal(traceback ? PyObject_GetAttrString(traceback.get(), "tb_next") : nullptr);
   if (outer) PyException_SetTraceback(exception.get(), outer.get());
   restore_exception(exception.release());
   return -1;

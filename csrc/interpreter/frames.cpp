@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 

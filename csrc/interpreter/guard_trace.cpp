@@ -48,16 +48,18 @@ class PrologueWriter {
       : program_(program), tensors_(tensors), out_("prologue"), inputs_(tensors.size()) {
     arguments_ = out_.trace.add_input(object_type("tuple"), "args");
     keywords_ = out_.trace.add_input(object_type("dict"), "kwargs");
-    for (const std::uint32_t index : program.constant_registers()) {
-      registers_[index] = out_.shared_constant(program.loaded(index));
-    }
+    for (const auto& [index, object] : program.constants()) registers_[index] = out_.shared_constant(object);
   }
 
   ir::Trace write() {
     out_.check("check_call", {arguments_, keywords_, static_cast<std::int64_t>(program_.positional()), names()});
     for (const GuardInstruction& instruction : program_.instructions()) {
       const std::size_t count = out_.trace.symbols.size();
-      write(instruction);
+      if (is_load(instruction.op)) {
+        pending_[instruction.target] = &instruction;
+      } else {
+        write_check(instruction);
+      }
       for (std::size_t i = count; i < out_.trace.symbols.size(); ++i) annotate(out_.trace.symbols[i], instruction);
     }
     out_.trace.outputs = std::move(inputs_);
@@ -78,10 +80,24 @@ class PrologueWriter {
     symbol.location = info.location;
     if (!symbol.results.empty()) symbol.comment = info.expression;
   }
+  /// What a register holds; its load is written when something needs it.
+  const ir::Argument& value_of(std::uint32_t index) {
+    if (const auto found = pending_.find(index); found != pending_.end()) {
+      const GuardInstruction* load = found->second;
+      pending_.erase(found);
+      write_load(*load);
+    }
+    return registers_[index];
+  }
+  /// The load of a register that only its check may look at; null when it has been written.
+  const GuardInstruction* pending(std::uint32_t index) const {
+    const auto found = pending_.find(index);
+    return found == pending_.end() ? nullptr : found->second;
+  }
   void write_load(const GuardInstruction& instruction);
+  bool write_check_of_load(const GuardInstruction& load, const GuardInstruction& check);
   void write_check(const GuardInstruction& instruction);
   void write_tensor(const GuardInstruction& instruction);
-  void write(const GuardInstruction& instruction);
 
   const GuardProgram& program_;
   std::span<const ir::TypePtr> tensors_;
@@ -89,36 +105,58 @@ class PrologueWriter {
   ir::Argument arguments_;
   ir::Argument keywords_;
   std::unordered_map<std::uint32_t, ir::Argument> registers_;
+  std::unordered_map<std::uint32_t, const GuardInstruction*> pending_;
   ir::ArgumentList inputs_;
 };
 
 void PrologueWriter::write_load(const GuardInstruction& instruction) {
-  const ir::Argument source = registers_[instruction.source];
-  const ir::Argument key =
-      instruction.object == nullptr ? ir::Argument(instruction.number) : out_.constant(instruction.object);
-  std::string_view name = "get_item";
-  ir::ArgumentList arguments{source, key};
-  if (instruction.op == GuardOp::kLoadArgument) {
-    name = "get_argument";
-    arguments = {arguments_, instruction.number};
-  } else if (instruction.op == GuardOp::kLoadKeyword) {
-    name = "get_keyword";
-    arguments = {keywords_, key};
-  } else if (instruction.op == GuardOp::kLoadDict) {
-    name = "get_instance_dict";
-    arguments = {source};
-  } else if (instruction.op == GuardOp::kLoadCell) {
-    name = instruction.number != 0 ? "check_empty_cell" : "get_cell";
-    arguments = {source};
-  } else if (instruction.op == GuardOp::kLoadDescriptor) {
-    name = instruction.number != 0 ? "check_no_descriptor" : "get_descriptor";
+  const auto load = [&](std::string_view name, ir::ArgumentList arguments) {
+    registers_[instruction.target] = out_.load(name, std::move(arguments), object_type("object"));
+    annotate(out_.trace.symbols.back(), instruction);
+  };
+  if (instruction.op == GuardOp::kLoadArgument) return load("get_argument", {arguments_, instruction.number});
+  if (instruction.op == GuardOp::kLoadKeyword) {
+    return load("get_keyword", {keywords_, out_.constant(instruction.object)});
   }
-  if (name.starts_with("check")) return out_.check(name, std::move(arguments));
-  registers_[instruction.target] = out_.load(name, std::move(arguments), object_type("object"));
+  const ir::Argument source = value_of(instruction.source);
+  if (instruction.op == GuardOp::kLoadDict) return load("get_instance_dict", {source});
+  if (instruction.op == GuardOp::kLoadCell) return load("get_cell", {source});
+  if (instruction.op == GuardOp::kLoadReferent) return load("get_referent", {source});
+  if (instruction.op == GuardOp::kLoadCall) return load("get_result", {source});
+  if (instruction.op == GuardOp::kLoadItem) return load("get_item", {source, instruction.number});
+  if (instruction.op == GuardOp::kLoadFunctionPart) return load("get_function_part", {source, instruction.number});
+  const ir::Argument key = out_.constant(instruction.object);
+  if (instruction.op == GuardOp::kLoadDescriptor) return load("get_descriptor", {source, key});
+  load(instruction.op == GuardOp::kLoadTypeAttribute ? "get_type_attribute" : "get_item", {source, key});
+}
+
+// Checks that speak about owner and key.
+bool PrologueWriter::write_check_of_load(const GuardInstruction& load, const GuardInstruction& check) {
+  const auto with_key = [&](std::string_view name, auto... more) {
+    const ir::Argument owner = value_of(load.source);
+    pending_.erase(load.target);
+    out_.check(name, {owner, out_.shared_constant(load.object), more...});
+    return true;
+  };
+  if (load.op == GuardOp::kLoadTypeAttribute && check.op == GuardOp::kIs) {
+    return with_key("check_type_attribute", out_.shared_constant(check.object));
+  }
+  if (check.op == GuardOp::kPresent && load.op == GuardOp::kLoadDictItem) return with_key("check_present");
+  if (check.op != GuardOp::kAbsent) return false;
+  if (load.op == GuardOp::kLoadTypeAttribute) return with_key("check_no_type_attribute");
+  if (load.op == GuardOp::kLoadDictItem) return with_key("check_absent");
+  if (load.op == GuardOp::kLoadDescriptor) return with_key("check_no_descriptor");
+  if (load.op != GuardOp::kLoadCell) return false;
+  const ir::Argument cell = value_of(load.source);
+  pending_.erase(load.target);
+  out_.check("check_empty_cell", {cell});
+  return true;
 }
 
 void PrologueWriter::write_check(const GuardInstruction& instruction) {
-  const ir::Argument source = registers_[instruction.source];
+  const GuardInstruction* load = pending(instruction.source);
+  if (load != nullptr && write_check_of_load(*load, instruction)) return;
+  const ir::Argument source = value_of(instruction.source);
   const auto object = [&] { return out_.shared_constant(instruction.object); };
   if (instruction.op == GuardOp::kIs) {
     out_.check("check_identity", {source, object()});
@@ -126,64 +164,37 @@ void PrologueWriter::write_check(const GuardInstruction& instruction) {
     out_.check("check_value", {source, object()});
   } else if (instruction.op == GuardOp::kType) {
     out_.check("check_type", {source, object()});
-  } else if (instruction.op == GuardOp::kDictAbsent) {
-    out_.check("check_absent", {source, object()});
   } else if (instruction.op == GuardOp::kKeys) {
     out_.check("check_keys", {source, object()});
   } else if (instruction.op == GuardOp::kMembers) {
     out_.check("check_members", {source, object()});
+  } else if (instruction.op == GuardOp::kContains) {
+    out_.check("check_contains", {source, object(), instruction.number != 0});
+  } else if (instruction.op == GuardOp::kState) {
+    out_.check("check_state", {source, instruction.number, object()});
+  } else if (instruction.op == GuardOp::kNotSame) {
+    out_.check("check_not_same", {source, value_of(instruction.target)});
   } else if (instruction.op == GuardOp::kSame) {
-    out_.check("check_same", {source, registers_[instruction.target]});
+    out_.check("check_same", {source, value_of(instruction.target)});
   } else if (instruction.op == GuardOp::kLength) {
     out_.check("check_length", {source, instruction.number});
   } else if (instruction.op == GuardOp::kTruth) {
     out_.check("check_truth", {source, instruction.number != 0});
-  } else if (instruction.expected == nullptr) {
-    out_.check("check_no_type_attribute", {source, object()});
-  } else {
-    out_.check("check_type_attribute", {source, object(), out_.shared_constant(instruction.expected)});
+  } else if (instruction.op == GuardOp::kAbsent) {
+    out_.check("check_identity", {source, out_.constant(Py_None)});
+  } else if (instruction.op == GuardOp::kTensor) {
+    write_tensor(instruction);
   }
 }
 
 void PrologueWriter::write_tensor(const GuardInstruction& instruction) {
   const auto index = static_cast<std::size_t>(instruction.number);
   const auto& type = std::get<ir::TensorType>(*tensors_[index]);
-  const ir::Argument tensor = registers_[instruction.source];
+  const ir::Argument tensor = value_of(instruction.source);
   inputs_[index] = tensor;
+  out_.check("check_type", {tensor, out_.shared_constant(instruction.object)});
   out_.check("check_tensor",
              {tensor, numbers(type.sizes), numbers(type.strides), type.dtype, type.device, type.requires_grad});
-}
-
-void PrologueWriter::write(const GuardInstruction& instruction) {
-  switch (instruction.op) {
-    case GuardOp::kLoadArgument:
-    case GuardOp::kLoadKeyword:
-    case GuardOp::kLoadDict:
-    case GuardOp::kLoadItem:
-    case GuardOp::kLoadCell:
-    case GuardOp::kLoadDescriptor:
-    case GuardOp::kLoadDictItem:
-      return write_load(instruction);
-    case GuardOp::kDictAbsent:
-    case GuardOp::kTypeAttribute:
-    case GuardOp::kIs:
-    case GuardOp::kEqual:
-    case GuardOp::kType:
-    case GuardOp::kSame:
-    case GuardOp::kLength:
-    case GuardOp::kTruth:
-    case GuardOp::kKeys:
-    case GuardOp::kMembers:
-      return write_check(instruction);
-    case GuardOp::kTensor:
-      return write_tensor(instruction);
-    case GuardOp::kBeginDict:
-    case GuardOp::kEndDict:
-    case GuardOp::kBeginType:
-    case GuardOp::kEndType:
-    case GuardOp::kAccept:
-      return;
-  }
 }
 
 }  // namespace

@@ -164,7 +164,12 @@ THUNDER_INLINE Step call_with_spread(Machine& m, int argument, int callable_dept
   PyObject* arguments = m.pop();
   PyObject* callable = m.peek(callable_depth);
   PyObject* result = nullptr;
-  if (normalize_spread(callable, &arguments, &keywords) == 0)
+  bool is_ready = true;
+  if constexpr (kObserved) {
+    is_ready = (PyTuple_CheckExact(arguments) || observed_get_iterator(*m.observer, arguments)) &&
+               (keywords == nullptr || PyDict_CheckExact(keywords) || observed_get_iterator(*m.observer, keywords));
+  }
+  if (is_ready && normalize_spread(callable, &arguments, &keywords) == 0)
     result = call_spread<kObserved>(callable, arguments, keywords);
   Py_DECREF(arguments);
   Py_XDECREF(keywords);

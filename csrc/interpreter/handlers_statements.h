@@ -44,7 +44,7 @@ THUNDER_HANDLER(import_name) {
   PyObject* module =
       import_name(m.frame->f_builtins, m.frame->f_globals, m.frame->f_locals, m.name(argument), m.top(), m.peek(2));
   if constexpr (kObserved)
-    if (module != nullptr) module = m.observer->receive(module);
+    if (module != nullptr) module = m.observer->read_module(module);
   Py_DECREF(m.pop());
   return m.replace_top(module);
 }

@@ -108,7 +108,7 @@ THUNDER_HANDLER(delete_name) {
   PyObject* locals = local_namespace(m.frame->f_locals, name, "when deleting");
   if (locals == nullptr) return Step::kError;
   if constexpr (kObserved)
-    if (!observed_write(*m.observer, locals, WriteKind::kItem, name)) return Step::kError;
+    if (!observed_write(*m.observer, locals, WriteKind::kDeleteItem, name)) return Step::kError;
   if (PyObject_DelItem(locals, name) == 0) return Step::kNext;
   if (PyErr_ExceptionMatches(PyExc_KeyError)) raise_name_error(name);
   return Step::kError;
@@ -127,7 +127,7 @@ THUNDER_HANDLER(store_global) {
 THUNDER_HANDLER(delete_global) {
   PyObject* name = m.name(argument);
   if constexpr (kObserved)
-    if (!m.observer->before_write(m.frame->f_globals, WriteKind::kGlobal, name)) return Step::kError;
+    if (!m.observer->before_write(m.frame->f_globals, WriteKind::kDeleteGlobal, name)) return Step::kError;
   if (PyDict_DelItem(m.frame->f_globals, name) == 0) return Step::kNext;
   if (PyErr_ExceptionMatches(PyExc_KeyError)) raise_name_error(name);
   return Step::kError;
@@ -141,7 +141,8 @@ inline PyObject* find_global(PyObject* globals, PyObject* builtins, PyObject* na
   if (from_builtins) {
     value = lookup_item(builtins, name);
     if (value == nullptr) {
-      if (!PyErr_Occurred()) raise_name_error(name);
+      if (PyErr_Occurred() || (observer != nullptr && !observer->read_missing_global(globals, name))) return nullptr;
+      raise_name_error(name);
       return nullptr;
     }
   }
@@ -241,6 +242,8 @@ THUNDER_INLINE PyObject* read_cell(Machine& m, int index) {
   PyObject* cell = m.locals[index];
   PyObject* value = PyCell_GET(cell);
   if (value == nullptr) [[unlikely]] {
+    if constexpr (kObserved)
+      if (!m.observer->read_empty_cell(cell)) return nullptr;
     raise_unbound(code_of(m.frame), index);
     return nullptr;
   }

@@ -9,9 +9,11 @@
 #include "interpreter/code_data.h"
 #include "interpreter/context.h"
 #include "interpreter/handlers_calls.h"
+#include "interpreter/interpreted_getter.h"
 #include "interpreter/native_operation.h"
+#include "interpreter/python_ref.h"
 #include "interpreter/recording_observer.h"
-#include "interpreter/ref.h"
+#include "interpreter/tracker_native.h"
 
 namespace thunder::interpreter {
 
@@ -29,7 +31,7 @@ struct Interpreted {
 PyObject* callable_of(PyObject* self) { return reinterpret_cast<Interpreted*>(self)->callable; }
 
 PyObject* interpreted_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
-  Ref result(interpret(callable_of(self), arguments, keywords, nullptr));
+  py::Ref result = py::Ref::steal(interpret(callable_of(self), arguments, keywords, nullptr));
   if (result && adopt_generator(result.get()) < 0) return nullptr;
   return result.release();
 }
@@ -113,12 +115,12 @@ PyObject* interpret_function(PyObject* /*module*/, PyObject* callable) { return 
 
 /// The opcodes that this build has a row for.
 PyObject* opcode_rows(PyObject* /*module*/, PyObject* /*unused*/) {
-  Ref rows(PyDict_New());
+  py::Ref rows = py::Ref::steal(PyDict_New());
   if (!rows) return nullptr;
-#define THUNDER_OPCODE(opcode, handler, units)                                            \
-  {                                                                                       \
-    const Ref row(Py_BuildValue("(isi)", static_cast<int>(opcode), #handler, units));     \
-    if (!row || PyDict_SetItemString(rows.get(), #opcode, row.get()) < 0) return nullptr; \
+#define THUNDER_OPCODE(opcode, handler, units)                                                             \
+  {                                                                                                        \
+    const py::Ref row = py::Ref::steal(Py_BuildValue("(isi)", static_cast<int>(opcode), #handler, units)); \
+    if (!row || PyDict_SetItemString(rows.get(), #opcode, row.get()) < 0) return nullptr;                  \
   }
 #include "interpreter/opcodes.h"
   return rows.release();
@@ -155,6 +157,8 @@ PyObject* make_interpreted(PyObject* callable) {
 
 int init_interpreter(PyObject* module) {
   if (CodeData::prepare() < 0 || prepare_native_operations() < 0) return -1;
+  prepare_native_effects();
+  prepare_interpreted_getters();
   plain_function_vectorcall = reinterpret_cast<PyFunctionObject*>(empty_function)->vectorcall;
   if (interpreted_type == nullptr) {
     interpreted_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&interpreted_spec));

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "interpreter/observe.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -32,7 +32,7 @@ PyObject* do_getattr(const IntrinsicCall& call) {
 
 PyObject* do_hasattr(const IntrinsicCall& call) {
   if (!check_name(call.arguments[1], "hasattr")) return nullptr;
-  const Ref value(observed_get_attribute(observer_of(call), call.arguments[0], call.arguments[1]));
+  const py::Ref value = py::Ref::steal(observed_get_attribute(observer_of(call), call.arguments[0], call.arguments[1]));
   if (!value) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
     PyErr_Clear();
@@ -69,8 +69,16 @@ PyObject* do_isinstance(const IntrinsicCall& call) {
 }
 
 PyObject* do_type(const IntrinsicCall& call) {
+  PyTypeObject* type = Py_TYPE(call.arguments[0]);
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
-  return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(call.arguments[0])));
+  const bool is_plain = type->tp_getattro == PyObject_GenericGetAttr || PyType_Check(call.arguments[0]);
+  if (!is_plain && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+    // An observer's own class may stand for another one.
+    PyObject* result = nullptr;
+    const int status = observer_of(call).before_native_call(call.callable, call.arguments, 1, nullptr, &result);
+    if (status != 0) return status > 0 ? result : nullptr;
+  }
+  return Py_NewRef(reinterpret_cast<PyObject*>(type));
 }
 
 PyObject* do_bool(const IntrinsicCall& call) { return boolean(observed_is_true(observer_of(call), call.arguments[0])); }
@@ -86,6 +94,7 @@ PyObject* do_next(const IntrinsicCall& call) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(iterator)->tp_name);
     return nullptr;
   }
+  if (!observed_advance(observer_of(call), iterator)) return nullptr;
   PyObject* value = Py_TYPE(iterator)->tp_iternext(iterator);
   if (value != nullptr) return observed_next_value(observer_of(call), iterator, value);
   if (PyErr_Occurred() && (call.count < 2 || !PyErr_ExceptionMatches(PyExc_StopIteration))) return nullptr;
@@ -98,7 +107,7 @@ PyObject* do_next(const IntrinsicCall& call) {
 PyObject* do_dict_get(const IntrinsicCall& call) {
   PyObject* value = PyDict_GetItemWithError(call.arguments[0], call.arguments[1]);
   if (value != nullptr) return observer_of(call).read_item(call.arguments[0], call.arguments[1], Py_NewRef(value));
-  if (PyErr_Occurred() || !observer_of(call).examine(call.arguments[0], Aspect::kKeys)) return nullptr;
+  if (PyErr_Occurred() || !observer_of(call).examine_presence(call.arguments[0], call.arguments[1])) return nullptr;
   return Py_NewRef(call.count > 2 ? call.arguments[2] : Py_None);
 }
 
@@ -129,7 +138,7 @@ PyObject* do_dict_contains(const IntrinsicCall& call) {
                  Py_TYPE(call.arguments[0])->tp_name);
     return nullptr;
   }
-  if (!observer_of(call).examine(call.arguments[0], Aspect::kKeys)) return nullptr;
+  if (!observer_of(call).examine_presence(call.arguments[0], call.arguments[1])) return nullptr;
   return boolean(PyDict_Contains(call.arguments[0], call.arguments[1]));
 }
 
@@ -196,8 +205,8 @@ std::unordered_map<const void*, const IntrinsicRow*> make_table() {
   PyObject* builtins = PyEval_GetBuiltins();
   for (const NamedRow& named : kRows) {
     PyObject* owner = named.owner != nullptr ? PyDict_GetItemString(builtins, named.owner) : nullptr;
-    const Ref callable(owner != nullptr ? PyObject_GetAttrString(owner, named.name)
-                                        : Py_XNewRef(PyDict_GetItemString(builtins, named.name)));
+    const py::Ref callable = py::Ref::steal(owner != nullptr ? PyObject_GetAttrString(owner, named.name)
+                                                             : Py_XNewRef(PyDict_GetItemString(builtins, named.name)));
     PyObject* self = nullptr;
     const void* identity = callable ? identity_of(callable.get(), &self) : nullptr;
     if (identity != nullptr)

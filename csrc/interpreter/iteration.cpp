@@ -1,7 +1,7 @@
 #include "interpreter/iteration.h"
 
 #include "interpreter/observe.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -35,16 +35,16 @@ void raise_too_many([[maybe_unused]] PyObject* iterable, int expected) {
 bool is_awaitable_generator(PyObject* object) {
   if (PyCoro_CheckExact(object)) return true;
   if (!PyGen_CheckExact(object)) return false;
-  const Ref code(PyObject_GetAttrString(object, "gi_code"));
+  const py::Ref code = py::Ref::steal(PyObject_GetAttrString(object, "gi_code"));
   return code && (reinterpret_cast<PyCodeObject*>(code.get())->co_flags & CO_ITERABLE_COROUTINE) != 0;
 }
 
 /// Stores the list of what is left and the `after` values behind it; `stored` counts what is on the stack.
 bool unpack_rest(PyObject* iterator, int before, int after, PyObject**& slot, Observer* observer) {
-  Ref rest(PyList_New(0));
+  py::Ref rest = py::Ref::steal(PyList_New(0));
   if (!rest) return false;
   while (PyObject* value = next_value(iterator, observer)) {
-    const Ref owned(value);
+    const py::Ref owned = py::Ref::steal(value);
     if (PyList_Append(rest.get(), value) < 0) return false;
   }
   if (PyErr_Occurred()) return false;
@@ -65,7 +65,7 @@ bool unpack_rest(PyObject* iterator, int before, int after, PyObject**& slot, Ob
 
 bool unpack_iterable(PyObject* iterable, int before, int after, PyObject** top, Observer* observer) {
   if (observer != nullptr && !observed_get_iterator(*observer, iterable)) return false;
-  const Ref iterator(PyObject_GetIter(iterable));
+  const py::Ref iterator = py::Ref::steal(PyObject_GetIter(iterable));
   if (!iterator) {
     if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable))
       PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", Py_TYPE(iterable)->tp_name);
@@ -85,7 +85,7 @@ bool unpack_iterable(PyObject* iterable, int before, int after, PyObject** top, 
   if (complete && after >= 0) {
     complete = unpack_rest(iterator.get(), before, after, slot, observer);
   } else if (complete) {
-    const Ref extra(PyIter_Next(iterator.get()));
+    const py::Ref extra = py::Ref::steal(PyIter_Next(iterator.get()));
     if (extra) raise_too_many(iterable, before);
     complete = PyErr_Occurred() == nullptr;
   }
@@ -101,7 +101,7 @@ PyObject* awaitable_iterator(PyObject* object) {
     PyErr_Format(PyExc_TypeError, "object %.100s can't be used in 'await' expression", type->tp_name);
     return nullptr;
   }
-  Ref iterator(type->tp_as_async->am_await(object));
+  py::Ref iterator = py::Ref::steal(type->tp_as_async->am_await(object));
   if (!iterator) return nullptr;
   if (is_awaitable_generator(iterator.get())) {
     PyErr_SetString(PyExc_TypeError, "__await__() returned a coroutine");
@@ -116,7 +116,7 @@ PyObject* awaitable_iterator(PyObject* object) {
 }
 
 PyObject* get_awaitable(PyObject* object, int context) {
-  Ref iterator(awaitable_iterator(object));
+  py::Ref iterator = py::Ref::steal(awaitable_iterator(object));
   PyTypeObject* type = Py_TYPE(object);
   if (!iterator) {
     const bool has_await = type->tp_as_async != nullptr && type->tp_as_async->am_await != nullptr;
@@ -126,7 +126,7 @@ PyObject* get_awaitable(PyObject* object, int context) {
     return nullptr;
   }
   if (PyCoro_CheckExact(iterator.get())) {
-    const Ref awaited(PyObject_GetAttrString(iterator.get(), "cr_await"));
+    const py::Ref awaited = py::Ref::steal(PyObject_GetAttrString(iterator.get(), "cr_await"));
     if (!awaited) return nullptr;
     if (awaited.get() != Py_None) {
       PyErr_SetString(PyExc_RuntimeError, "coroutine is being awaited already");
@@ -142,7 +142,7 @@ PyObject* get_async_iterator(PyObject* object) {
     PyErr_Format(PyExc_TypeError, "'async for' requires an object with __aiter__ method, got %.100s", type->tp_name);
     return nullptr;
   }
-  Ref iterator(type->tp_as_async->am_aiter(object));
+  py::Ref iterator = py::Ref::steal(type->tp_as_async->am_aiter(object));
   if (!iterator) return nullptr;
   PyTypeObject* iterator_type = Py_TYPE(iterator.get());
   if (iterator_type->tp_as_async == nullptr || iterator_type->tp_as_async->am_anext == nullptr) {
@@ -161,7 +161,7 @@ PyObject* get_async_next(PyObject* iterator) {
     PyErr_Format(PyExc_TypeError, "'async for' requires an iterator with __anext__ method, got %.100s", type->tp_name);
     return nullptr;
   }
-  const Ref next(type->tp_as_async->am_anext(iterator));
+  const py::Ref next = py::Ref::steal(type->tp_as_async->am_anext(iterator));
   if (!next) return nullptr;
   PyObject* awaitable = awaitable_iterator(next.get());
   if (awaitable == nullptr)
@@ -202,7 +202,7 @@ PyObject* lookup_context_method(PyObject* manager, bool is_async, bool is_exit) 
   }
   const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
   if (get == nullptr) return Py_NewRef(method);
-  const Ref owned = Ref::borrow(method);
+  const py::Ref owned = py::Ref::share(method);
   return get(method, manager, reinterpret_cast<PyObject*>(type));
 }
 

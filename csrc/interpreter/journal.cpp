@@ -1,7 +1,13 @@
 #include "interpreter/journal.h"
 
+#include <algorithm>
 #include <optional>
 #include <ranges>
+#include <utility>
+
+#include "interpreter/deque.h"
+#include "interpreter/journal_restore.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -10,84 +16,47 @@ std::optional<Store> store_of(py::Borrowed container) {
   if (PyDict_Check(container)) return Store::kDict;
   if (PyList_Check(container)) return Store::kList;
   if (PySet_Check(container)) return Store::kSet;
+  if (is_deque(container)) return Store::kDeque;
   return std::nullopt;
 }
 
-py::Ref copy_of(py::Borrowed container, Store store) {
-  switch (store) {
-    case Store::kDict:
-      return py::Ref::steal(PyDict_Copy(container));
-    case Store::kList:
-      return py::Ref::steal(PyList_GetSlice(container, 0, PyList_GET_SIZE(container)));
-    case Store::kSet:
-      return py::Ref::steal(PySet_New(container));
-    case Store::kCell:
-    case Store::kSlot:
-      break;
-  }
-  return nullptr;
+std::vector<WrittenKey>::iterator find_key(std::vector<WrittenKey>& keys, py::Borrowed key) {
+  const auto same = std::ranges::find_if(keys, [&](const WrittenKey& known) { return known.key.get() == key; });
+  if (same != keys.end()) return same;
+  const Py_hash_t hash = PyObject_Hash(key);
+  // As a dict does: keys are compared only when their hashes are equal (`==` of tensors is not about keys).
+  return std::ranges::find_if(keys, [&](const WrittenKey& known) {
+    return Py_TYPE(known.key.get()) == Py_TYPE(key) && PyObject_Hash(known.key.get()) == hash &&
+           PyObject_RichCompareBool(known.key.get(), key, Py_EQ) == 1;
+  });
 }
 
-void restore_dict(PyObject* dict, PyObject* before) {
-  // Deleting what is new and setting what changed keeps the order, unless something old was deleted.
-  bool order_kept = true;
-  PyObject *key, *value;
-  Py_ssize_t position = 0;
-  while (PyDict_Next(before, &position, &key, &value)) {
-    if (PyDict_GetItemWithError(dict, key) == nullptr) order_kept = false;
+/// Enters a write to `key`, which the container holds now (`present`) or not.
+bool note_key(Record& record, py::Borrowed key, int present, bool removes) {
+  if (present < 0) return false;
+  auto place = find_key(record.keys, key);
+  if (PyErr_Occurred() != nullptr) return false;
+  if (place == record.keys.end()) {
+    record.keys.push_back({py::Ref::share(key), removes});
+  } else if (removes) {
+    place->removed = true;
+  } else if (present == 0) {
+    std::rotate(place, place + 1, record.keys.end());
   }
-  if (!order_kept || PyObject_TypeCheck(dict, &PyODict_Type)) {
-    if (PyODict_Check(dict)) {
-      const py::Ref cleared = py::Ref::steal(PyObject_CallMethod(dict, "clear", nullptr));
-    } else {
-      PyDict_Clear(dict);
-    }
-  } else {
-    const py::Ref now = py::Ref::steal(PyDict_Keys(dict));
-    for (Py_ssize_t i = 0; now && i < PyList_GET_SIZE(now.get()); ++i) {
-      if (PyDict_Contains(before, PyList_GET_ITEM(now.get(), i)) == 0)
-        PyDict_DelItem(dict, PyList_GET_ITEM(now.get(), i));
-    }
-  }
-  position = 0;
-  while (PyDict_Next(before, &position, &key, &value)) {
-    if (PyDict_GetItemWithError(dict, key) == value) continue;
-    PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
-  }
+  return true;
 }
 
-void restore(const Record& record) {
-  PyObject* owner = record.owner.get();
-  PyObject* before = record.before.get();
-  switch (record.store) {
-    case Store::kDict:
-      restore_dict(owner, before);
-      break;
-    case Store::kList:
-      PyList_SetSlice(owner, 0, PyList_GET_SIZE(owner), before);
-      break;
-    case Store::kSet:
-      PySet_Clear(owner);
-      _PySet_Update(owner, before);
-      break;
-    case Store::kCell:
-      PyCell_Set(owner, before);
-      break;
-    case Store::kSlot:
-      set_slot(owner, record.name.get(), before);
-      break;
+void call_all(std::vector<py::Ref>& callables) {
+  for (const py::Ref& callable : std::exchange(callables, {})) {
+    const py::Ref done = py::Ref::steal(callable ? PyObject_CallNoArgs(callable.get()) : nullptr);
+    if (!done) PyErr_Clear();
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
 }
 
 }  // namespace
 
-int set_slot(py::Borrowed owner, py::Borrowed name, py::Borrowed value) {
-  if (PyType_Check(owner)) return PyType_Type.tp_setattro(owner, name, value);
-  return PyObject_GenericSetAttr(owner, name, value);
-}
-
 Record* Journal::open(py::Borrowed container, Store store) {
+  ++write_count_;
   if (const auto found = by_owner_.find(container); found != by_owner_.end()) return found->second;
   py::Ref before = store == Store::kCell ? py::Ref::steal(PyCell_Get(container)) : copy_of(container, store);
   if (!before && store != Store::kCell) return nullptr;
@@ -96,32 +65,35 @@ Record* Journal::open(py::Borrowed container, Store store) {
   return &record;
 }
 
-bool Journal::before_dict_item(py::Borrowed dict, py::Borrowed key) {
+bool Journal::before_dict_item(py::Borrowed dict, py::Borrowed key, bool removes) {
   Record* record = open(dict, Store::kDict);
-  if (record == nullptr) return false;
-  for (const py::Ref& known : record->keys) {
-    if (known.get() == key) return true;
-    const int same = PyObject_RichCompareBool(known.get(), key, Py_EQ);
-    if (same != 0) return same > 0;
-  }
-  record->keys.push_back(py::Ref::share(key));
-  return true;
+  return record != nullptr && note_key(*record, key, PyDict_Contains(dict, key), removes);
+}
+
+bool Journal::before_set_member(py::Borrowed set, py::Borrowed member, bool removes) {
+  Record* record = open(set, Store::kSet);
+  return record != nullptr && note_key(*record, member, PySet_Contains(set, member), removes);
 }
 
 bool Journal::before_list_item(py::Borrowed list, Py_ssize_t index) {
   Record* record = open(list, Store::kList);
   if (record == nullptr) return false;
-  for (const py::Ref& known : record->keys) {
-    if (PyLong_AsSsize_t(known.get()) == index) return true;
+  if (record->appended || record->rewritten) return record->rewritten = true;
+  for (const WrittenKey& known : record->keys) {
+    if (PyLong_AsSsize_t(known.key.get()) == index) return true;
   }
-  record->keys.push_back(py::Ref::steal(PyLong_FromSsize_t(index)));
+  record->keys.push_back({py::Ref::steal(PyLong_FromSsize_t(index))});
   return true;
 }
 
-bool Journal::before_append(py::Borrowed list) {
-  Record* record = open(list, Store::kList);
-  if (record != nullptr) record->appended = true;
-  return record != nullptr;
+bool Journal::before_append(py::Borrowed sequence) {
+  const bool in_deque = is_deque(sequence);
+  Record* record = open(sequence, in_deque ? Store::kDeque : Store::kList);
+  if (record == nullptr) return false;
+  record->appended = true;
+  // One of a limited length loses its first items.
+  record->rewritten |= in_deque && is_limited_deque(sequence);
+  return true;
 }
 
 bool Journal::before_contents(py::Borrowed container) {
@@ -138,15 +110,35 @@ bool Journal::before_cell(py::Borrowed cell) {
 
 bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
   if (find_slot(owner, name) != nullptr) return true;
-  py::Ref before = PyType_Check(owner)
-                       ? py::Ref::share(PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(owner)->tp_dict, name))
-                       : py::Ref::steal(PyObject_GenericGetAttr(owner, name));
+  py::Ref before =
+      PyType_Check(owner)
+          ? py::Ref::share(PyDict_GetItemWithError(dict_of_type(reinterpret_cast<PyTypeObject*>(owner)), name))
+          : py::Ref::steal(PyObject_GenericGetAttr(owner, name));
   if (!before && PyErr_Occurred() != nullptr) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
     PyErr_Clear();
   }
   records_.push_back(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
   return true;
+}
+
+bool Journal::watch(py::Borrowed container) {
+  const std::optional<Store> store = store_of(container);
+  if (!store) return false;
+  py::Ref before = copy_of(container, *store);
+  if (!before) return false;
+  watched_.emplace_back(py::Ref::share(container), std::move(before));
+  return true;
+}
+
+void Journal::end_watch() {
+  const auto watched = std::exchange(watched_, {});
+  for (const auto& [container, before] : watched) {
+    if (holds_same(container.get(), before.get())) continue;
+    const auto [place, is_new] = by_owner_.try_emplace(container.get(), nullptr);
+    if (is_new) place->second = &records_.emplace_back(Record{*store_of(container.get()), container, {}, before, {}});
+    place->second->rewritten = true;
+  }
 }
 
 const Record* Journal::find(py::Borrowed container) const {
@@ -162,11 +154,18 @@ const Record* Journal::find_slot(py::Borrowed owner, py::Borrowed name) const {
 }
 
 void Journal::rollback() {
-  if (records_.empty()) return;
   const py::SavedError pending;
+  end_watch();
   for (const Record& record : std::views::reverse(records_)) restore(record);
   by_owner_.clear();
   records_.clear();
+  call_all(at_end_);
+}
+
+Journal::~Journal() {
+  rollback();
+  const py::SavedError pending;
+  call_all(at_failure_);
 }
 
 }  // namespace thunder::interpreter

@@ -9,17 +9,24 @@
 
 namespace thunder::interpreter {
 
-enum class Store : std::uint8_t { kDict, kList, kSet, kCell, kSlot };
+enum class Store : std::uint8_t { kDict, kList, kSet, kDeque, kCell, kSlot };
+
+/// A key of a dict, a member of a set or an index of a list that the program wrote to.
+struct WrittenKey {
+  py::Ref key;
+  bool removed = false;  ///< at some time; a dict's key that came back stands at the end
+};
 
 /// An external container (or one slot of an object) that the program writes to.
 struct Record {
   Store store;
   py::Ref owner;
-  py::Ref name;               ///< of the slot
-  py::Ref before;             ///< copy of the container, or what the cell or slot held (null: empty)
-  std::vector<py::Ref> keys;  ///< dict keys and list indices that were written, in order, each once
-  bool appended = false;      ///< a list that grew at its end
-  bool rewritten = false;     ///< written in a way that `keys` and `appended` do not tell
+  py::Ref name;    ///< of the slot
+  py::Ref before;  ///< copy of the container, or what the cell or slot held (null: empty)
+  /// Each key once, in the order in which new ones stand in the dict now. Writes to them look at nothing.
+  std::vector<WrittenKey> keys;
+  bool appended = false;   ///< a list or deque that grew at its end
+  bool rewritten = false;  ///< written in a way that `keys` and `appended` do not tell
 };
 
 /// Sets (null: deletes) what lies behind a C descriptor of an object, or an attribute of a type; 0 or -1.
@@ -29,22 +36,38 @@ int set_slot(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
 /// a Python exception set.
 class Journal {
  public:
-  ~Journal() { rollback(); }
+  ~Journal();
 
-  /// Before `owner[key]` of a dict is set or deleted.
-  bool before_dict_item(py::Borrowed dict, py::Borrowed key);
+  /// Before `owner[key]` of a dict is set, or deleted (`removes`).
+  bool before_dict_item(py::Borrowed dict, py::Borrowed key, bool removes);
+  /// Before a member of a set is added or discarded.
+  bool before_set_member(py::Borrowed set, py::Borrowed member, bool removes);
   /// Before `owner[index]` of a list is set.
   bool before_list_item(py::Borrowed list, Py_ssize_t index);
-  bool before_append(py::Borrowed list);
-  /// Before anything changes in a list, dict or set; other objects are refused with false and no exception.
+  /// Before a list or deque grows at its end.
+  bool before_append(py::Borrowed sequence);
+  /// Before anything changes in a list, dict, set or deque; other objects are refused with false and no exception.
   bool before_contents(py::Borrowed container);
   bool before_cell(py::Borrowed cell);
   bool before_slot(py::Borrowed owner, py::Borrowed name);
+
+  /// Before code that may write to `container` unseen; false and no exception for what is no container.
+  bool watch(py::Borrowed container);
+  /// After that code: what it left as it was is as if nobody had watched.
+  void end_watch();
 
   [[nodiscard]] const Record* find(py::Borrowed container) const;
   [[nodiscard]] const Record* find_slot(py::Borrowed owner, py::Borrowed name) const;
   [[nodiscard]] bool empty() const { return records_.empty(); }
   [[nodiscard]] const std::deque<Record>& records() const { return records_; }
+  /// Grows with each write that was announced here.
+  [[nodiscard]] std::uint64_t write_count() const { return write_count_; }
+
+  /// Has `callable` called, without arguments, when everything is put back.
+  void call_at_end(py::Ref callable) { at_end_.push_back(std::move(callable)); }
+  /// The same, only when the trace failed: when the journal dies without `accept`.
+  void call_at_failure(py::Ref callable) { at_failure_.push_back(std::move(callable)); }
+  void accept() { at_failure_.clear(); }
 
   /// Puts everything back as it was, the newest record first. The journal is empty afterwards.
   void rollback();
@@ -52,8 +75,13 @@ class Journal {
  private:
   Record* open(py::Borrowed container, Store store);
 
+  std::uint64_t write_count_ = 0;
   std::deque<Record> records_;
   std::unordered_map<const PyObject*, Record*> by_owner_;
+  /// What is watched, each with a copy made when that began.
+  std::vector<std::pair<py::Ref, py::Ref>> watched_;
+  std::vector<py::Ref> at_end_;
+  std::vector<py::Ref> at_failure_;
 };
 
 }  // namespace thunder::interpreter

@@ -1,7 +1,7 @@
 #include "interpreter/matching.h"
 
 #include "interpreter/observe.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -17,8 +17,8 @@ class ClassMatch {
   bool positional(Py_ssize_t count);
   bool attribute(PyObject* name);
   bool prepare() {
-    seen_ = Ref(PySet_New(nullptr));
-    values_ = Ref(PyList_New(0));
+    seen_ = py::Ref::steal(PySet_New(nullptr));
+    values_ = py::Ref::steal(PyList_New(0));
     return seen_ && values_;
   }
   PyObject* values() { return PyList_AsTuple(values_.get()); }
@@ -27,8 +27,8 @@ class ClassMatch {
   PyObject* subject_;
   PyTypeObject* kind_;
   Observer* observer_;
-  Ref seen_;
-  Ref values_;
+  py::Ref seen_;
+  py::Ref values_;
 };
 
 bool ClassMatch::attribute(PyObject* name) {
@@ -39,22 +39,22 @@ bool ClassMatch::attribute(PyObject* name) {
     return false;
   }
   if (PySet_Add(seen_.get(), name) < 0) return false;
-  const Ref value(observer_ != nullptr ? observed_get_attribute(*observer_, subject_, name)
-                                       : PyObject_GetAttr(subject_, name));
+  const py::Ref value = py::Ref::steal(observer_ != nullptr ? observed_get_attribute(*observer_, subject_, name)
+                                                            : PyObject_GetAttr(subject_, name));
   if (value) return PyList_Append(values_.get(), value.get()) == 0;
   if (PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
   return false;
 }
 
 bool ClassMatch::positional(Py_ssize_t count) {
-  Ref names(PyObject_GetAttrString(reinterpret_cast<PyObject*>(kind_), "__match_args__"));
+  py::Ref names = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(kind_), "__match_args__"));
   bool whole = false;
   if (!names) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
     PyErr_Clear();
     // Only without `__match_args__`: subclasses of int, str, … that define it lose this.
     whole = PyType_HasFeature(kind_, _Py_TPFLAGS_MATCH_SELF) != 0;
-    names = Ref(PyTuple_New(0));
+    names = py::Ref::steal(PyTuple_New(0));
     if (!names) return false;
   } else if (!PyTuple_CheckExact(names.get())) {
     PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", kind_->tp_name,
@@ -104,10 +104,10 @@ PyObject* match_keys(PyObject* mapping, PyObject* keys, Observer* observer) {
   const Py_ssize_t count = PyTuple_GET_SIZE(keys);
   if (count == 0) return PyTuple_New(0);
   if (observer != nullptr && !observed_examine(*observer, mapping, Aspect::kKeys)) return nullptr;
-  const Ref get(PyObject_GetAttrString(mapping, "get"));
-  const Ref seen(PySet_New(nullptr));
-  const Ref missing(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
-  Ref values(PyTuple_New(count));
+  const py::Ref get = py::Ref::steal(PyObject_GetAttrString(mapping, "get"));
+  const py::Ref seen = py::Ref::steal(PySet_New(nullptr));
+  const py::Ref missing = py::Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  py::Ref values = py::Ref::steal(PyTuple_New(count));
   if (!get || !seen || !missing || !values) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);

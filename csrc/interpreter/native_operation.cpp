@@ -3,7 +3,7 @@
 #include "interpreter/imports.h"
 #include "interpreter/interpret.h"
 #include "interpreter/iteration.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 #if PY_VERSION_HEX >= 0x030c0000
 extern "C" {
@@ -18,8 +18,8 @@ PyObject* empty_function = nullptr;
 namespace {
 
 /// Globals of a function of ours.
-Ref make_globals() {
-  Ref globals(PyDict_New());
+py::Ref make_globals() {
+  py::Ref globals = py::Ref::steal(PyDict_New());
   if (globals && PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins()) < 0) return {};
   return globals;
 }
@@ -31,17 +31,20 @@ Ref make_globals() {
 PyObject* make_operation(std::uint8_t opcode, std::uint8_t argument, bool binary) {
   const std::uint8_t one[] = {RESUME, 0, LOAD_FAST, 0, opcode, argument, RETURN_VALUE, 0};
   const std::uint8_t two[] = {RESUME, 0, LOAD_FAST, 0, LOAD_FAST, 1, opcode, argument, RETURN_VALUE, 0};
-  const Ref globals = make_globals();
-  const Ref source(globals ? Py_CompileString("lambda a, b: (a, b)", "<thunder.interpreter>", Py_eval_input) : nullptr);
-  const Ref function(source ? PyEval_EvalCode(source.get(), globals.get(), globals.get()) : nullptr);
-  const Ref code(function ? PyObject_GetAttrString(function.get(), "__code__") : nullptr);
-  const Ref replace(code ? PyObject_GetAttrString(code.get(), "replace") : nullptr);
-  const Ref bytes(binary ? PyBytes_FromStringAndSize(reinterpret_cast<const char*>(two), sizeof(two))
-                         : PyBytes_FromStringAndSize(reinterpret_cast<const char*>(one), sizeof(one)));
-  const Ref keywords(bytes ? Py_BuildValue("{sO}", "co_code", bytes.get()) : nullptr);
-  const Ref none(PyTuple_New(0));
+  const py::Ref globals = make_globals();
+  const py::Ref source = py::Ref::steal(
+      globals ? Py_CompileString("lambda a, b: (a, b)", "<thunder.interpreter>", Py_eval_input) : nullptr);
+  const py::Ref function =
+      py::Ref::steal(source ? PyEval_EvalCode(source.get(), globals.get(), globals.get()) : nullptr);
+  const py::Ref code = py::Ref::steal(function ? PyObject_GetAttrString(function.get(), "__code__") : nullptr);
+  const py::Ref replace = py::Ref::steal(code ? PyObject_GetAttrString(code.get(), "replace") : nullptr);
+  const py::Ref bytes =
+      py::Ref::steal(binary ? PyBytes_FromStringAndSize(reinterpret_cast<const char*>(two), sizeof(two))
+                            : PyBytes_FromStringAndSize(reinterpret_cast<const char*>(one), sizeof(one)));
+  const py::Ref keywords = py::Ref::steal(bytes ? Py_BuildValue("{sO}", "co_code", bytes.get()) : nullptr);
+  const py::Ref none = py::Ref::steal(PyTuple_New(0));
   if (!replace || !keywords || !none) return nullptr;
-  const Ref new_code(PyObject_Call(replace.get(), none.get(), keywords.get()));
+  const py::Ref new_code = py::Ref::steal(PyObject_Call(replace.get(), none.get(), keywords.get()));
   return new_code ? PyFunction_New(new_code.get(), globals.get()) : nullptr;
 }
 
@@ -103,8 +106,9 @@ int prepare_operations() { return 0; }
 
 int prepare_native_operations() {
   if (empty_function != nullptr) return 0;
-  const Ref globals = make_globals();
-  const Ref code(globals ? Py_CompileString("lambda: None", "<thunder.interpreter>", Py_eval_input) : nullptr);
+  const py::Ref globals = make_globals();
+  const py::Ref code =
+      py::Ref::steal(globals ? Py_CompileString("lambda: None", "<thunder.interpreter>", Py_eval_input) : nullptr);
   if (!code || prepare_operations() < 0) return -1;
   empty_function = PyEval_EvalCode(code.get(), globals.get(), globals.get());
   return empty_function != nullptr ? 0 : -1;

@@ -35,6 +35,8 @@ PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, 
 
 /// `value` (stolen) came out of `iterator`.
 PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* value);
+/// Values are about to be taken out of `iterator`.
+bool observed_advance(Observer& observer, PyObject* iterator);
 /// `iterable` is about to be iterated over.
 bool observed_get_iterator(Observer& observer, PyObject* iterable);
 /// Filtered `Observer::examine`, `before_write` and `receive`.

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "interpreter/observe.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -36,9 +36,9 @@ using Found = std::pair<PyObject*, AttributeSource>;
 /// What `object.__getattribute__` does.
 Found find_generic(PyObject* owner, PyObject* name) {
   PyTypeObject* type = Py_TYPE(owner);
-  const Ref attribute = Ref::borrow(_PyType_Lookup(type, name));
+  const py::Ref attribute = py::Ref::share(_PyType_Lookup(type, name));
   if (!is_data_descriptor(attribute.get()) && has_instance_dict(type)) {
-    const Ref dict(PyObject_GenericGetDict(owner, nullptr));
+    const py::Ref dict = py::Ref::steal(PyObject_GenericGetDict(owner, nullptr));
     if (!dict) return {nullptr, AttributeSource::kInstance};
     PyObject* value = PyDict_GetItemWithError(dict.get(), name);
     if (value != nullptr)
@@ -69,7 +69,7 @@ Found find_in_class(PyObject* owner, PyObject* name) {
 /// Reports an absent attribute, whose AttributeError is pending; false when something else is.
 bool report_missing(Observer& observer, PyObject* owner, PyObject* name) {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
-  Ref error(take_exception());
+  py::Ref error = py::Ref::steal(take_exception());
   if (!observer.read_missing_attribute(owner, name)) return false;
   restore_exception(error.release());
   return true;
@@ -84,7 +84,8 @@ PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyOb
   if (!report_missing(observer, owner, name)) return nullptr;
   PyErr_Clear();
   const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
-  const Ref bound(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner))) : Py_NewRef(method));
+  const py::Ref bound = py::Ref::steal(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner)))
+                                                      : Py_NewRef(method));
   if (!bound) return nullptr;
   return report(observer, owner, name, {PyObject_CallOneArg(bound.get(), name), AttributeSource::kComputed});
 }
@@ -140,7 +141,8 @@ int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, Py
   PyObject* attribute = _PyType_Lookup(Py_TYPE(owner), name);
   const bool by_python =
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
-  if (!by_python && !observer.before_write(owner, WriteKind::kAttribute, name)) return -1;
+  const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
+  if (!by_python && !observer.before_write(owner, kind, name)) return -1;
   return PyObject_GenericSetAttr(owner, name, value);
 }
 
@@ -154,7 +156,8 @@ int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, 
   PyObject* attribute = _PyType_Lookup(type, name);
   const bool by_python =
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
-  if (!by_python && !observer.before_write(owner, WriteKind::kAttribute, name)) return -1;
+  const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
+  if (!by_python && !observer.before_write(owner, kind, name)) return -1;
   return PyObject_SetAttr(owner, name, value);
 }
 

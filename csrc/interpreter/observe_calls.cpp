@@ -8,7 +8,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/intrinsics.h"
 #include "interpreter/observe.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -92,7 +92,7 @@ PyObject* call_observed(Context& context, const Call& call) {
   }
   PyObject* method = _PyType_Lookup(Py_TYPE(callable), call_name);
   if (method != nullptr && PyFunction_Check(method)) {
-    const Ref owned = Ref::borrow(method);
+    const py::Ref owned = py::Ref::share(method);
     return call_with_self(context, call, method, callable);
   }
   return call_native(context, call);
@@ -128,7 +128,7 @@ PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* a
   if (keywords == nullptr || PyDict_GET_SIZE(keywords) == 0)
     return call_observed(context, {callable, items, count, nullptr});
   std::vector<PyObject*> values(items, items + count);
-  const Ref names(PyList_New(0));
+  const py::Ref names = py::Ref::steal(PyList_New(0));
   if (!names) return nullptr;
   PyObject *key, *value;
   for (Py_ssize_t position = 0; PyDict_Next(keywords, &position, &key, &value) != 0;) {
@@ -139,7 +139,7 @@ PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* a
     if (PyList_Append(names.get(), key) < 0) return nullptr;
     values.push_back(value);
   }
-  const Ref tuple(PyList_AsTuple(names.get()));
+  const py::Ref tuple = py::Ref::steal(PyList_AsTuple(names.get()));
   return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;
 }
 

@@ -1,12 +1,48 @@
+// clang-format off: first, because it configures Python.h.
+#include "interpreter/cpython_compat.h"
+// clang-format on
+
+#include <array>
+
+#include "interpreter/deque.h"
 #include "interpreter/observe.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
 namespace {
 
+/// The method in C that changes `left` for an operation such as `+=`; null when it makes a new object, or is Python.
+PyObject* method_in_place(PyObject* left, binaryfunc operation) {
+  struct Row {
+    binaryfunc operation;
+    PyObject* name;
+  };
+  static const std::array rows{
+      Row{PyNumber_InPlaceAdd, PyUnicode_InternFromString("__iadd__")},
+      Row{PyNumber_InPlaceSubtract, PyUnicode_InternFromString("__isub__")},
+      Row{PyNumber_InPlaceMultiply, PyUnicode_InternFromString("__imul__")},
+      Row{PyNumber_InPlaceTrueDivide, PyUnicode_InternFromString("__itruediv__")},
+      Row{PyNumber_InPlaceFloorDivide, PyUnicode_InternFromString("__ifloordiv__")},
+      Row{PyNumber_InPlaceRemainder, PyUnicode_InternFromString("__imod__")},
+      Row{PyNumber_InPlaceMatrixMultiply, PyUnicode_InternFromString("__imatmul__")},
+      Row{PyNumber_InPlaceAnd, PyUnicode_InternFromString("__iand__")},
+      Row{PyNumber_InPlaceOr, PyUnicode_InternFromString("__ior__")},
+      Row{PyNumber_InPlaceXor, PyUnicode_InternFromString("__ixor__")},
+      Row{PyNumber_InPlaceLshift, PyUnicode_InternFromString("__ilshift__")},
+      Row{PyNumber_InPlaceRshift, PyUnicode_InternFromString("__irshift__")},
+  };
+  if (is_scalar(left)) return nullptr;
+  for (const Row& row : rows) {
+    if (row.operation != operation) continue;
+    PyObject* method = _PyType_Lookup(Py_TYPE(left), row.name);
+    return method != nullptr && Py_TYPE(method) == &PyWrapperDescr_Type ? method : nullptr;
+  }
+  return nullptr;
+}
+
 bool has_method(PyObject* object, const char* name) {
-  const Ref key(PyUnicode_InternFromString(name));
+  const py::Ref key = py::Ref::steal(PyUnicode_InternFromString(name));
   return key && has_python_method(Py_TYPE(object), key.get());
 }
 
@@ -25,6 +61,16 @@ bool is_seen_inside(PyObject* object) { return is_python_class(Py_TYPE(object)) 
 
 bool examine_contents(Observer& observer, PyObject* object) {
   return has_no_contents(object) || is_seen_inside(object) || observer.examine(object, Aspect::kContents);
+}
+
+/// Whether a list or tuple has `value` is decided by identity first.
+bool examine_identities(Observer& observer, PyObject* container, PyObject* value) {
+  if (is_scalar(value) || !(PyList_CheckExact(container) || PyTuple_CheckExact(container))) return true;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(container, i);
+    if (item != value && !is_scalar(item) && !observer.examine_identity(item, value)) return false;
+  }
+  return true;
 }
 
 /// The dict behind `dict.keys()` and friends, or null.
@@ -54,6 +100,7 @@ bool observed_examine(Observer& observer, PyObject* object, Aspect aspect) {
 
 bool observed_write(Observer& observer, PyObject* owner, WriteKind kind, PyObject* key) {
   if (kind == WriteKind::kItem && has_method(owner, "__setitem__")) return true;
+  if (kind == WriteKind::kDeleteItem && has_method(owner, "__delitem__")) return true;
   return observer.before_write(owner, kind, key);
 }
 
@@ -63,29 +110,37 @@ PyObject* observed_receive(Observer& observer, PyObject* value) {
 
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
   if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
+  const py::Ref index = py::Ref::steal(observer.operand(key, owner, true));
+  if (!index) return nullptr;
   if (PyDict_Check(owner) && !PyDict_CheckExact(owner)) {
-    // A `__missing__` in C (defaultdict) stores what it makes.
     static PyObject* missing = PyUnicode_InternFromString("__missing__");
     PyObject* method = _PyType_Lookup(Py_TYPE(owner), missing);
-    if (method != nullptr && !PyFunction_Check(method)) {
-      const int found = PyDict_Contains(owner, key);
-      if (found < 0 || (found == 0 && !observer.before_write(owner, WriteKind::kItem, key))) return nullptr;
+    const int found = method != nullptr ? PyDict_Contains(owner, index.get()) : 1;
+    if (found < 0 || (found == 0 && !observer.examine_presence(owner, index.get()))) return nullptr;
+    if (found == 0) {
+      // One in C (defaultdict) stores what it makes.
+      if (!PyFunction_Check(method) && !observer.before_write(owner, WriteKind::kItem, index.get())) return nullptr;
+      return observed_receive(observer, PyObject_GetItem(owner, index.get()));
     }
   }
-  PyObject* value = PyObject_GetItem(owner, key);
-  if (value != nullptr) return observer.read_item(owner, key, value);
+  PyObject* value = PyObject_GetItem(owner, index.get());
+  if (value != nullptr) return observer.read_item(owner, index.get(), value);
   if (!PyErr_ExceptionMatches(PyExc_LookupError)) return nullptr;
-  Ref error(take_exception());
-  if (observer.examine(owner, PyDict_Check(owner) ? Aspect::kKeys : Aspect::kLength))
+  py::Ref error = py::Ref::steal(take_exception());
+  if (PyDict_Check(owner) ? observer.examine_presence(owner, index.get()) : observer.examine(owner, Aspect::kLength))
     restore_exception(error.release());
   return nullptr;
 }
 
 int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObject* value) {
-  if (!has_method(owner, value != nullptr ? "__setitem__" : "__delitem__") &&
-      !observer.before_write(owner, WriteKind::kItem, key))
-    return -1;
-  return value != nullptr ? PyObject_SetItem(owner, key, value) : PyObject_DelItem(owner, key);
+  const bool by_python = has_method(owner, value != nullptr ? "__setitem__" : "__delitem__");
+  const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
+  if (!index) return -1;
+  const WriteKind kind = value != nullptr ? WriteKind::kItem : WriteKind::kDeleteItem;
+  if (!by_python && !observer.before_write(owner, kind, index.get())) return -1;
+  if (value == nullptr) return PyObject_DelItem(owner, index.get());
+  const py::Ref stored = py::Ref::steal(observer.operand(value, owner, false));
+  return stored ? PyObject_SetItem(owner, index.get(), stored.get()) : -1;
 }
 
 int observed_is_true(Observer& observer, PyObject* object) {
@@ -95,26 +150,50 @@ int observed_is_true(Observer& observer, PyObject* object) {
 int observed_contains(Observer& observer, PyObject* container, PyObject* value) {
   bool allowed = true;
   PyObject* dict = dict_of_view(container);
-  if (dict != nullptr) {
-    allowed = observer.examine(dict, PyDictKeys_Check(container) ? Aspect::kKeys : Aspect::kContents);
-  } else if (has_method(container, "__contains__") || has_method(container, "__iter__")) {
-    allowed = true;
-  } else if (PyDict_Check(container) || PyAnySet_Check(container)) {
-    allowed = observer.examine(container, Aspect::kKeys);
-  } else {
-    allowed = examine_contents(observer, container);
+  const bool by_python = has_method(container, "__contains__") || has_method(container, "__iter__");
+  const bool is_keyed = dict != nullptr ? PyDictKeys_Check(container) != 0
+                                        : !by_python && (PyDict_Check(container) || PyAnySet_Check(container));
+  PyObject* keyed = dict != nullptr ? dict : container;
+  const py::Ref key = py::Ref::steal(is_keyed ? observer.operand(value, keyed, true) : Py_NewRef(value));
+  if (!key) return -1;
+  if (is_keyed) {
+    allowed = observer.examine_presence(keyed, key.get());
+  } else if (dict != nullptr) {
+    allowed = observer.examine(dict, Aspect::kContents);
+  } else if (!by_python) {
+    allowed = examine_contents(observer, container) && examine_identities(observer, container, value);
   }
-  return allowed ? PySequence_Contains(container, value) : -1;
+  return allowed ? PySequence_Contains(container, key.get()) : -1;
 }
 
 PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, binaryfunc operation) {
+  if (PyObject* method = method_in_place(left, operation)) {
+    const bool is_known = is_builtin_container(left) || is_deque(left);
+    PyObject* const arguments[] = {left, right};
+    PyObject* result = nullptr;
+    if (!is_known && !observer.before_write(left, WriteKind::kContents, nullptr)) return nullptr;
+    const int status = is_known ? observer.before_native_call(method, arguments, 2, nullptr, &result) : 0;
+    if (status != 0) return status > 0 ? result : nullptr;
+    return observed_receive(observer, operation(left, right));
+  }
   if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
-  return observed_receive(observer, operation(left, right));
+  const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
+  const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
+  return second ? observed_receive(observer, operation(first.get(), second.get())) : nullptr;
 }
 
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
+  const bool is_by_identity = Py_TYPE(left)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
+                              Py_TYPE(right)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+  if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;
   if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
-  return observed_receive(observer, PyObject_RichCompare(left, right, operation));
+  const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
+  const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
+  return second ? observed_receive(observer, PyObject_RichCompare(first.get(), second.get(), operation)) : nullptr;
+}
+
+bool observed_advance(Observer& observer, PyObject* iterator) {
+  return has_method(iterator, "__next__") || observer.before_write(iterator, WriteKind::kContents, nullptr);
 }
 
 PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* value) {
@@ -123,7 +202,8 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 }
 
 bool observed_get_iterator(Observer& observer, PyObject* iterable) {
-  if (PyIter_Check(iterable) || has_method(iterable, "__iter__")) return true;
+  if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
+  if (has_method(iterable, "__iter__")) return true;
   PyObject* dict = dict_of_view(iterable);
   if (dict != nullptr) return observer.examine(dict, PyDictKeys_Check(iterable) ? Aspect::kKeys : Aspect::kContents);
   if (PyDict_Check(iterable)) return observer.examine(iterable, Aspect::kKeys);

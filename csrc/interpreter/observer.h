@@ -27,11 +27,14 @@ enum class Aspect : std::uint8_t {
 };
 
 enum class WriteKind : std::uint8_t {
-  kAttribute,  ///< `owner.key = …` or `del owner.key`
-  kItem,       ///< `owner[key] = …` or `del owner[key]`
-  kGlobal,     ///< `owner` is a frame's globals dict
-  kCell,       ///< `owner` is a cell
-  kContents,   ///< anything inside `owner` may change (an opaque C method such as `list.append`)
+  kAttribute,        ///< `owner.key = …`
+  kDeleteAttribute,  ///< `del owner.key`
+  kItem,             ///< `owner[key] = …`
+  kDeleteItem,       ///< `del owner[key]`
+  kGlobal,           ///< `owner` is a frame's globals dict
+  kDeleteGlobal,
+  kCell,      ///< `owner` is a cell, which is set or emptied
+  kContents,  ///< anything inside `owner` may change (an opaque C method such as `list.append`)
 };
 
 /// How a Python function is to be executed.
@@ -55,14 +58,28 @@ class Observer {
   /// `owner.name` was looked up and is absent (AttributeError follows, or a default is used).
   virtual bool read_missing_attribute(PyObject* owner, PyObject* name) = 0;
   virtual PyObject* read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) = 0;
+  /// Neither `globals` nor the builtins have `name`: NameError follows.
+  virtual bool read_missing_global(PyObject* /*globals*/, PyObject* /*name*/) { return true; }
   /// `cell` is the closure cell object; `function` may be null when not known.
   virtual PyObject* read_cell(PyObject* cell, PyObject* value) = 0;
+  /// The closure variable is not bound: NameError follows.
+  virtual bool read_empty_cell(PyObject* /*cell*/) { return true; }
+  /// An import statement gave `module`.
+  virtual PyObject* read_module(PyObject* module) { return receive(module); }
   /// `owner[key]` on any object whose `__getitem__` is C code (list, tuple, dict, …).
   virtual PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) = 0;
   /// A value that an iterator made in C gave (`next`, FOR_ITER, unpacking, a C function's result).
   virtual PyObject* receive(PyObject* value) = 0;
+  /// `key in owner` of a dict or set is about to be decided.
+  virtual bool examine_presence(PyObject* owner, PyObject* key) = 0;
   /// The program depends on an aspect of `owner`.
   virtual bool examine(PyObject* owner, Aspect aspect) = 0;
+  /// The program depends on these two being different objects, or not.
+  virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
+
+  /// What an operator of C code gets for `value` beside `other` (`is_key`: as an index of it). Steals nothing; returns
+  /// a new reference or null with an exception set.
+  virtual PyObject* operand(PyObject* value, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(value); }
 
   // --- writes: called before they happen
   virtual bool before_write(PyObject* owner, WriteKind kind, PyObject* key) = 0;

@@ -1,5 +1,6 @@
 #include "interpreter/provenance.h"
 
+#include <array>
 #include <utility>
 
 namespace thunder::interpreter {
@@ -79,7 +80,7 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
   switch (accessor) {
     case Accessor::kConstant:
     case Accessor::kArgument:
-      return "args[" + std::to_string(index) + "]";
+      return key != nullptr ? text_of(key) : "args[" + std::to_string(index) + "]";
     case Accessor::kKeyword:
       return text_of(key);
     case Accessor::kInstanceDict:
@@ -93,6 +94,21 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
       return expression(owner) + "[" + std::to_string(index) + "]";
     case Accessor::kCell:
       return owner.name.empty() ? "<closure variable>" : owner.name;
+    case Accessor::kFunctionPart: {
+      static constexpr std::array kNames{".__code__", ".__defaults__", ".__kwdefaults__", ".__closure__"};
+      return expression(owner) + kNames[static_cast<std::size_t>(index)];
+    }
+    case Accessor::kReferent:
+      return expression(owner) + (PyWeakref_Check(owner.object.get()) ? "()" : ".get()");
+    case Accessor::kCall:
+      return expression(owner) + "()";
+    case Accessor::kState:
+      return expression(owner);
+    case Accessor::kOther:
+      return expression(owner) + " is …";
+    case Accessor::kPresence:
+    case Accessor::kContains:
+      return describe(key) + " in " + expression(owner);
     case Accessor::kLength:
       return "len(" + expression(owner) + ")";
     case Accessor::kTruth:
@@ -117,6 +133,7 @@ std::string expression(const Node& node) {
 }
 
 std::string expression(const Node& owner, const Read& read) {
+  if (read.accessor == Accessor::kOther) return expression(owner) + " is " + expression(*read.part);
   return spell_step(owner, read.accessor, read.key.get(), read.index);
 }
 

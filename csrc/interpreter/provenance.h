@@ -16,7 +16,7 @@ namespace thunder::interpreter {
 /// The step from an object to a part of it.
 enum class Accessor : std::uint8_t {
   kConstant,       ///< no step: the object itself, held by the compiled function
-  kArgument,       ///< positional argument `index` of the call
+  kArgument,       ///< positional argument `index` of the call, which the callable knows as `key`
   kKeyword,        ///< keyword argument `key` of the call
   kInstanceDict,   ///< the `__dict__` of an instance or a module
   kDictItem,       ///< `owner[key]` of a dict; attributes and globals are items of their dict
@@ -24,10 +24,17 @@ enum class Accessor : std::uint8_t {
   kDescriptor,     ///< `owner.key` through a C descriptor: slots, getters
   kItem,           ///< `owner[index]` of a list or tuple
   kCell,           ///< contents of a closure cell
+  kFunctionPart,   ///< part `index` of a Python function
+  kReferent,       ///< what a weak reference points to, or a context variable holds
+  kCall,           ///< what the function gives without arguments
+  kPresence,       ///< whether a dict has `key`
   kLength,         ///< `len(owner)`
   kTruth,          ///< `bool(owner)` of a container
   kKeys,           ///< ordered keys of a dict
   kMembers,        ///< members of a set
+  kContains,       ///< whether a set has the member `key`
+  kState,          ///< what C code sees in the object: the StateKind is `index`
+  kOther,          ///< that it is not the object of `part`
 };
 
 /// What has to hold for what the step gives.
@@ -35,6 +42,7 @@ enum class Expectation : std::uint8_t {
   kIdentity,  ///< the very object `value`
   kEquality,  ///< same type and equal to `value`
   kAbsent,    ///< nothing there
+  kPresent,   ///< anything
   kObject,    ///< any object of the same type; its parts have expectations of their own (`part`)
   kSame,      ///< the object of `part`, which another path leads to
 };

@@ -12,6 +12,9 @@ namespace thunder::interpreter {
 /// Same type and same value, to the last bit; runs no user code for what `classify` calls kEquality.
 [[nodiscard]] bool equal_constants(py::Borrowed left, py::Borrowed right);
 
+/// An instance of `threading.local` itself: its attributes are not where others have theirs.
+[[nodiscard]] bool is_thread_local(py::Borrowed object);
+
 /// The `__dict__` of an instance or module, made if need be; null without an exception when it has none.
 [[nodiscard]] py::Ref instance_dict(py::Borrowed object);
 

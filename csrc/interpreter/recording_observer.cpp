@@ -6,7 +6,7 @@
 
 #include "interpreter/interpret.h"
 #include "interpreter/observer.h"
-#include "interpreter/ref.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -49,10 +49,13 @@ const char* name_of(Aspect aspect) {
 const char* name_of(WriteKind kind) {
   switch (kind) {
     case WriteKind::kAttribute:
+    case WriteKind::kDeleteAttribute:
       return "attribute";
     case WriteKind::kItem:
+    case WriteKind::kDeleteItem:
       return "item";
     case WriteKind::kGlobal:
+    case WriteKind::kDeleteGlobal:
       return "global";
     case WriteKind::kCell:
       return "cell";
@@ -64,7 +67,7 @@ const char* name_of(WriteKind kind) {
 
 class RecordingObserver final : public Observer {
  public:
-  RecordingObserver() : events_(PyList_New(0)) {}
+  RecordingObserver() : events_(py::Ref::steal(PyList_New(0))) {}
   [[nodiscard]] PyObject* events() const { return events_.get(); }
 
   PyObject* read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) override {
@@ -83,6 +86,9 @@ class RecordingObserver final : public Observer {
     return keep(value, Py_BuildValue("(sOOO)", "read_item", owner, key, value));
   }
   PyObject* receive(PyObject* value) override { return keep(value, Py_BuildValue("(sO)", "receive", value)); }
+  bool examine_presence(PyObject* owner, PyObject* key) override {
+    return add(Py_BuildValue("(sOO)", "examine_presence", owner, key));
+  }
   bool examine(PyObject* owner, Aspect aspect) override {
     return add(Py_BuildValue("(sOs)", "examine", owner, name_of(aspect)));
   }
@@ -110,7 +116,7 @@ class RecordingObserver final : public Observer {
  private:
   /// Appends `event` (stolen); false with an exception set.
   bool add(PyObject* event) {
-    const Ref owned(event);
+    const py::Ref owned = py::Ref::steal(event);
     return event != nullptr && PyList_Append(events_.get(), event) == 0;
   }
   /// The same for events of a value (stolen), which is passed on.
@@ -120,7 +126,7 @@ class RecordingObserver final : public Observer {
     return nullptr;
   }
 
-  Ref events_;
+  py::Ref events_;
 };
 
 }  // namespace
@@ -131,9 +137,9 @@ PyObject* record_events(PyObject* /*module*/, PyObject* arguments) {
     return nullptr;
   }
   RecordingObserver observer;
-  const Ref rest(PyTuple_GetSlice(arguments, 1, PyTuple_GET_SIZE(arguments)));
+  const py::Ref rest = py::Ref::steal(PyTuple_GetSlice(arguments, 1, PyTuple_GET_SIZE(arguments)));
   if (!rest) return nullptr;
-  const Ref result(interpret(PyTuple_GET_ITEM(arguments, 0), rest.get(), nullptr, &observer));
+  const py::Ref result = py::Ref::steal(interpret(PyTuple_GET_ITEM(arguments, 0), rest.get(), nullptr, &observer));
   return result ? PyTuple_Pack(2, result.get(), observer.events()) : nullptr;
 }
 

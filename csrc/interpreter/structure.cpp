@@ -2,7 +2,8 @@
 
 #include <structmember.h>
 
-#include "interpreter/journal.h"
+#include "interpreter/deque.h"
+#include "interpreter/journal_restore.h"
 #include "interpreter/provenance_constant.h"
 
 namespace thunder::interpreter {
@@ -27,6 +28,9 @@ class Construction {
   bool fill(py::Borrowed object, PartKind kind, const StructurePart& part, std::size_t count);
   bool make_instance(std::uint32_t index);
   bool set_attributes(py::Borrowed object, const StructurePart& part, std::size_t first);
+  bool make_function(std::uint32_t index);
+  py::Ref make_call(const StructurePart& part);
+  bool perform_item(const Effect& effect, py::Borrowed owner, py::Borrowed key, py::Borrowed value);
 
   const std::vector<StructurePart>& parts_;
   const StructureInputs& inputs_;
@@ -39,15 +43,9 @@ PyTypeObject* native_base(PyTypeObject* type) {
   return type;
 }
 
-int set_dict_item(py::Borrowed dict, py::Borrowed key, py::Borrowed value) {
-  return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
-}
-
-int clear_dict(py::Borrowed dict) {
-  if (!PyODict_Check(dict)) return PyDict_Clear(dict), 0;
-  const py::Ref clear = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyODict_Type), "clear"));
-  const py::Ref done = py::Ref::steal(clear ? PyObject_CallOneArg(clear.get(), dict) : nullptr);
-  return done ? 0 : -1;
+py::Ref copy_by_class(py::Borrowed object) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("copy"));
+  return py::Ref::steal(module ? PyObject_CallMethod(module.get(), "copy", "O", object) : nullptr);
 }
 
 py::Ref Construction::make_tuple(const StructurePart& part, std::size_t count) {
@@ -113,6 +111,36 @@ bool Construction::make_instance(std::uint32_t index) {
   return set_attributes(object, part, items);
 }
 
+// A function can be in its own closure: it is there before its parts are.
+bool Construction::make_function(std::uint32_t index) {
+  const StructurePart& part = parts_[index];
+  PyObject* like = part.object.get();
+  py::Ref& place = built_[index];
+  place = py::Ref::steal(PyFunction_NewWithQualName(PyFunction_GET_CODE(like), PyFunction_GET_GLOBALS(like),
+                                                    reinterpret_cast<PyFunctionObject*>(like)->func_qualname));
+  PyObject* function = place.get();
+  PyObject* defaults = function == nullptr ? nullptr : get(part.children[0]);
+  PyObject* keyword_defaults = defaults == nullptr ? nullptr : get(part.children[1]);
+  PyObject* attributes = keyword_defaults == nullptr ? nullptr : get(part.children[2]);
+  py::Ref cells = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(part.children.size() - 3)));
+  if (attributes == nullptr || !cells) return false;
+  for (std::size_t i = 3; i < part.children.size(); ++i) {
+    PyObject* cell = get(part.children[i]);
+    if (cell == nullptr) return false;
+    PyTuple_SET_ITEM(cells.get(), static_cast<Py_ssize_t>(i - 3), Py_NewRef(cell));
+  }
+  if (PyTuple_GET_SIZE(cells.get()) > 0 && PyFunction_SetClosure(function, cells.get()) < 0) return false;
+  if (attributes != Py_None && PyObject_SetAttrString(function, "__dict__", attributes) < 0) return false;
+  return PyFunction_SetDefaults(function, defaults) == 0 && PyFunction_SetKwDefaults(function, keyword_defaults) == 0;
+}
+
+py::Ref Construction::make_call(const StructurePart& part) {
+  PyObject* callable = get(part.children[0]);
+  PyObject* arguments = callable == nullptr ? nullptr : get(part.children[1]);
+  PyObject* keywords = arguments == nullptr ? nullptr : get(part.children[2]);
+  return py::Ref::steal(keywords == nullptr ? nullptr : PyObject_Call(callable, arguments, keywords));
+}
+
 void Construction::make(std::uint32_t index) {
   const StructurePart& part = parts_[index];
   py::Ref& place = built_[index];
@@ -162,30 +190,67 @@ void Construction::make(std::uint32_t index) {
     case PartKind::kInstance:
       done = make_instance(index);
       break;
+    case PartKind::kCell: {
+      place = py::Ref::steal(PyCell_New(nullptr));
+      PyObject* contents = place && !part.children.empty() ? get(part.children[0]) : nullptr;
+      done = place && (part.children.empty() || (contents != nullptr && PyCell_Set(place.get(), contents) == 0));
+      break;
+    }
+    case PartKind::kFunction:
+      done = make_function(index);
+      break;
+    case PartKind::kCall:
+      place = make_call(part);
+      break;
+    case PartKind::kCopy:
+      place = copy_by_class(part.object.get());
+      break;
   }
   if (!done) place = nullptr;
 }
 
-bool Construction::perform(const Effect& effect) {
-  PyObject* owner = get(effect.owner);
-  PyObject* key = effect.key.get();
-  const bool removes = effect.kind == EffectKind::kDeleteItem || effect.kind == EffectKind::kDeleteSlot;
-  PyObject* value = removes ? nullptr : get(effect.value);
-  if (owner == nullptr || (value == nullptr && !removes)) return false;
+bool Construction::perform_item(const Effect& effect, py::Borrowed owner, py::Borrowed key, py::Borrowed value) {
   switch (effect.kind) {
     case EffectKind::kSetItem:
       return set_dict_item(owner, key, value) == 0;
     case EffectKind::kDeleteItem:
-      return (PyODict_Check(owner) ? PyODict_DelItem(owner, key) : PyDict_DelItem(owner, key)) == 0;
-    case EffectKind::kReplaceDict: {
-      if (clear_dict(owner) < 0) return false;
-      PyObject *name, *item;
-      Py_ssize_t position = 0;
-      while (PyDict_Next(value, &position, &name, &item)) {
-        if (set_dict_item(owner, name, item) < 0) return false;
-      }
+      return delete_dict_item(owner, key) == 0;
+    case EffectKind::kAddMember:
+      return PySet_Add(owner, key) == 0;
+    case EffectKind::kDiscardMember:
+      return PySet_Discard(owner, key) >= 0;
+    case EffectKind::kSetSlot:
+      return set_slot(owner, key, value) == 0;
+    case EffectKind::kDeleteSlot:
+      if (set_slot(owner, key, nullptr) == 0 || !PyErr_ExceptionMatches(PyExc_AttributeError)) break;
+      PyErr_Clear();
       return true;
+    case EffectKind::kCall: {
+      const py::Ref done = py::Ref::steal(PyObject_Call(owner, key, value));
+      return static_cast<bool>(done);
     }
+    case EffectKind::kReplaceDict:
+    case EffectKind::kSetListItem:
+    case EffectKind::kExtendList:
+    case EffectKind::kReplaceList:
+    case EffectKind::kReplaceSet:
+    case EffectKind::kExtendDeque:
+    case EffectKind::kReplaceDeque:
+    case EffectKind::kSetCell:
+    case EffectKind::kClearCell:
+      break;
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+bool Construction::perform(const Effect& effect) {
+  PyObject* owner = get(effect.owner);
+  PyObject* key = owner != nullptr && has_key(effect.kind) ? get(effect.key) : nullptr;
+  PyObject* value = owner != nullptr && has_value(effect.kind) ? get(effect.value) : nullptr;
+  if (owner == nullptr || PyErr_Occurred() != nullptr) return false;
+  switch (effect.kind) {
+    case EffectKind::kReplaceDict:
+      return replace_dict(owner, value) == 0;
     case EffectKind::kSetListItem:
       return PyList_SetItem(owner, effect.index, Py_NewRef(value)) == 0;
     case EffectKind::kExtendList:
@@ -194,16 +259,37 @@ bool Construction::perform(const Effect& effect) {
       return PyList_SetSlice(owner, 0, PyList_GET_SIZE(owner), value) == 0;
     case EffectKind::kReplaceSet:
       return PySet_Clear(owner) == 0 && _PySet_Update(owner, value) == 0;
+    case EffectKind::kExtendDeque:
+      return extend_deque(owner, value) == 0;
+    case EffectKind::kReplaceDeque:
+      return replace_deque(owner, value) == 0;
     case EffectKind::kSetCell:
+    case EffectKind::kClearCell:
       return PyCell_Set(owner, value) == 0;
+    case EffectKind::kSetItem:
+    case EffectKind::kDeleteItem:
+    case EffectKind::kAddMember:
+    case EffectKind::kDiscardMember:
     case EffectKind::kSetSlot:
     case EffectKind::kDeleteSlot:
-      return set_slot(owner, key, value) == 0;
+    case EffectKind::kCall:
+      break;
   }
-  return false;
+  return perform_item(effect, owner, key, value);
 }
 
 }  // namespace
+
+bool has_key(EffectKind kind) {
+  return kind == EffectKind::kSetItem || kind == EffectKind::kDeleteItem || kind == EffectKind::kAddMember ||
+         kind == EffectKind::kDiscardMember || kind == EffectKind::kSetSlot || kind == EffectKind::kDeleteSlot ||
+         kind == EffectKind::kCall;
+}
+
+bool has_value(EffectKind kind) {
+  return kind != EffectKind::kDeleteItem && kind != EffectKind::kAddMember && kind != EffectKind::kDiscardMember &&
+         kind != EffectKind::kClearCell && kind != EffectKind::kDeleteSlot;
+}
 
 PyObject* Structure::build(const StructureInputs& inputs) const {
   const StructurePart& result = parts_[result_];

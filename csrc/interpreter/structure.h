@@ -19,6 +19,10 @@ enum class PartKind : std::uint8_t {
   kFrozenSet,
   kSlice,
   kMethod,    ///< function and self
+  kCell,      ///< `children`: what it holds, if anything
+  kFunction,  ///< like the function `object`: `children` are defaults, keyword defaults, attributes, then cells
+  kCall,      ///< `children`: a callable, the tuple and the dict of its arguments
+  kCopy,      ///< `copy.copy(object)`, of something mutable that only its class looks into
   kInstance,  ///< of the class `object`; see StructurePart
 };
 
@@ -37,25 +41,34 @@ struct StructurePart {
 
 enum class EffectKind : std::uint8_t {
   kSetItem,      ///< of a dict
-  kDeleteItem,   ///< of a dict
+  kDeleteItem,   ///< of a dict, if it is there
   kReplaceDict,  ///< all items
   kSetListItem,  ///< `index`
   kExtendList,
   kReplaceList,
+  kAddMember,  ///< of a set
+  kDiscardMember,
   kReplaceSet,
+  kExtendDeque,
+  kReplaceDeque,
   kSetCell,
+  kClearCell,
   kSetSlot,
-  kDeleteSlot,
+  kDeleteSlot,  ///< if it is there
+  kCall,        ///< of `owner` with the tuple `key` and the dict `value`
 };
 
 /// A write to an external object, as every call does it after the computation.
 struct Effect {
   EffectKind kind;
-  std::uint32_t owner;  ///< part
-  py::Ref key;
-  Py_ssize_t index = 0;
+  std::uint32_t owner;      ///< part
+  std::uint32_t key = 0;    ///< part: of a dict or set, or the name of a slot
   std::uint32_t value = 0;  ///< part
+  Py_ssize_t index = 0;
 };
+
+[[nodiscard]] bool has_key(EffectKind kind);
+[[nodiscard]] bool has_value(EffectKind kind);
 
 /// What structures are filled with. All borrowed.
 struct StructureInputs {
@@ -64,7 +77,7 @@ struct StructureInputs {
   PyObject* const* externals = nullptr;
 };
 
-/// Builds what a call returns and performs its writes, from a template. No user code runs.
+/// Builds what a call returns and performs its writes, from a template. No user code runs but for kCall.
 class Structure {
  public:
   /// A new reference to the result after all effects, or null with a Python exception set.

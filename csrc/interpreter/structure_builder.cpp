@@ -1,29 +1,15 @@
 #include "interpreter/structure_builder.h"
 
-#include <structmember.h>
-
+#include <string_view>
 #include <utility>
 
+#include "interpreter/deque.h"
+#include "interpreter/journal_restore.h"
 #include "interpreter/provenance_constant.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {
-
-// Of classes made by class statements; getters and slots of C classes are their own business.
-template <typename Visit>
-void for_each_slot(PyTypeObject* type, Visit&& visit) {
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-    if ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
-    PyObject *name, *descriptor;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(base->tp_dict, &position, &name, &descriptor)) {
-      if (Py_TYPE(descriptor) != &PyMemberDescr_Type) continue;
-      if (reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->type == T_OBJECT_EX) visit(name);
-    }
-  }
-}
 
 PartKind base_container(py::Borrowed value) {
   if (PyTuple_Check(value)) return PartKind::kTuple;
@@ -33,18 +19,41 @@ PartKind base_container(py::Borrowed value) {
   return PySet_Check(value) ? PartKind::kSet : PartKind::kConstant;
 }
 
+PyTypeObject* imported_type(const char* module_name, const char* name) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule(module_name));
+  PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
+  PyErr_Clear();
+  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type) : nullptr;
+}
+
+PyTypeObject* default_dict_type() {
+  static PyTypeObject* const type = imported_type("collections", "defaultdict");
+  return type;
+}
+
+PyTypeObject* partial_type() {
+  static PyTypeObject* const type = imported_type("functools", "partial");
+  return type;
+}
+
+/// Mutable, with contents that are no Python objects, and `copy.copy` makes another one.
+bool is_buffer(py::Borrowed value) {
+  const std::string_view name = Py_TYPE(value)->tp_name;
+  return PyByteArray_CheckExact(value) || name == "array.array" || name == "numpy.ndarray";
+}
+
 // A class whose instances consist of a container of Python's own, attributes and slots, and nothing that only C sees.
 bool is_plain_class(PyTypeObject* type) {
   while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) type = type->tp_base;
   return type == &PyBaseObject_Type || type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
-         type == &PyODict_Type || type == &PySet_Type || type == &PyFrozenSet_Type;
+         type == &PyODict_Type || type == &PySet_Type || type == &PyFrozenSet_Type || type == default_dict_type();
 }
 
 // A named tuple written in C, such as `torch.return_types.max`: its constructor takes the items, as tuple's does.
 bool is_struct_sequence(PyTypeObject* type) {
   if (type->tp_base != &PyTuple_Type || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) return false;
-  PyObject* visible = PyDict_GetItemString(type->tp_dict, "n_sequence_fields");
-  PyObject* all = PyDict_GetItemString(type->tp_dict, "n_fields");
+  PyObject* visible = PyDict_GetItemString(dict_of_type(type), "n_sequence_fields");
+  PyObject* all = PyDict_GetItemString(dict_of_type(type), "n_fields");
   return visible != nullptr && all != nullptr && PyObject_RichCompareBool(visible, all, Py_EQ) == 1;
 }
 
@@ -80,17 +89,21 @@ std::uint32_t StructureBuilder::add_tensor(py::Borrowed traced) {
   return add_leaf(PartKind::kOutput, static_cast<std::uint32_t>(outputs_.size() - 1), nullptr);
 }
 
+// Whether the function itself may serve all calls: nothing in it was made by the program.
+bool StructureBuilder::is_shareable_function(py::Borrowed function) {
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
+    if (tracker_.provenance().find(PyTuple_GET_ITEM(closure, i)) == nullptr) return false;
+  }
+  PyObject* defaults = PyFunction_GET_DEFAULTS(function);
+  return defaults == nullptr || classify(defaults, tracker_.hooks()) != ConstantKind::kUnknown;
+}
+
 // Whether one and the same object may serve all calls.
 bool StructureBuilder::is_shareable(py::Borrowed value) {
-  if (!PyFunction_Check(value)) {
-    return classify(value, tracker_.hooks()) != ConstantKind::kUnknown || !PyObject_IS_GC(value);
-  }
-  PyObject* closure = PyFunction_GET_CLOSURE(value);
-  for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
-    PyObject* contents = PyCell_GET(PyTuple_GET_ITEM(closure, i));
-    if (contents != nullptr && tracker_.hooks().is_traced(contents)) return false;
-  }
-  return true;
+  if (PyFunction_Check(value)) return is_shareable_function(value);
+  if (classify(value, tracker_.hooks()) != ConstantKind::kUnknown) return true;
+  return !PyObject_IS_GC(value) && Py_TYPE(value) != &PyBaseObject_Type && !is_buffer(value);
 }
 
 std::uint32_t StructureBuilder::add(py::Borrowed value) {
@@ -134,9 +147,11 @@ bool StructureBuilder::add_children(StructurePart& part, py::Borrowed sequence) 
 }
 
 bool StructureBuilder::add_pairs(StructurePart& part, py::Borrowed dict) {
+  const py::Ref ordered = copy_of_dict(dict);
+  if (!ordered) return false;
   PyObject *key, *value;
   Py_ssize_t position = 0;
-  while (PyDict_Next(dict, &position, &key, &value)) {
+  while (PyDict_Next(ordered.get(), &position, &key, &value)) {
     for (PyObject* item : {key, value}) {
       part.children.push_back(add(item));
       if (part.children.back() == kFailed) return false;
@@ -167,6 +182,70 @@ bool StructureBuilder::add_container(StructurePart& part, py::Borrowed value) {
     part.kind = PartKind::kMethod;
     return items && add_children(part, items.get());
   }
+  return add_native(part, value);
+}
+
+bool StructureBuilder::add_call(StructurePart& part, py::Borrowed callable, py::Ref arguments, py::Ref keywords) {
+  part.kind = PartKind::kCall;
+  if (!arguments || !keywords) return false;
+  kept_.push_back(arguments);
+  kept_.push_back(keywords);
+  part.children.push_back(add(callable));
+  for (const py::Ref& made : {arguments, keywords}) {
+    if (part.children.back() == kFailed) return false;
+    part.children.push_back(add_composite(made.get()));
+  }
+  return part.children.back() != kFailed;
+}
+
+bool StructureBuilder::add_function(StructurePart& part, py::Borrowed value) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(value);
+  part.kind = PartKind::kFunction;
+  part.object = py::Ref::share(value);
+  const auto add_child = [&](PyObject* child) {
+    part.children.push_back(add(child == nullptr ? Py_None : child));
+    return part.children.back() != kFailed;
+  };
+  if (!add_child(function->func_defaults) || !add_child(function->func_kwdefaults)) return false;
+  if (!add_child(function->func_dict)) return false;
+  PyObject* closure = function->func_closure;
+  for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
+    if (!add_child(PyTuple_GET_ITEM(closure, i))) return false;
+  }
+  return true;
+}
+
+// Objects of classes written in C.
+bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (PyFunction_Check(value)) return add_function(part, value);
+  if (type == &PyCell_Type) {
+    part.kind = PartKind::kCell;
+    if (PyObject* contents = PyCell_GET(value)) part.children.push_back(add(contents));
+    return part.children.empty() || part.children.back() != kFailed;
+  }
+  if (is_buffer(value)) {
+    part.kind = PartKind::kCopy;
+    part.object = py::Ref::share(value);
+    return true;
+  }
+  if (is_deque(value) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+    const py::Ref items = copy_of(value, Store::kDeque);
+    const py::Ref limit = py::Ref::steal(PyObject_GetAttrString(value, "maxlen"));
+    if (!items || !limit) return false;
+    return add_call(part, reinterpret_cast<PyObject*>(type), py::Ref::steal(PyTuple_Pack(2, items.get(), limit.get())),
+                    py::Ref::steal(PyDict_New()));
+  }
+  if (type == partial_type()) {
+    const py::Ref function = py::Ref::steal(PyObject_GetAttrString(value, "func"));
+    const py::Ref given = py::Ref::steal(PyObject_GetAttrString(value, "args"));
+    const py::Ref keywords = py::Ref::steal(PyObject_GetAttrString(value, "keywords"));
+    const py::Ref first = py::Ref::steal(function ? PyTuple_Pack(1, function.get()) : nullptr);
+    if (!given || !keywords || !first) return false;
+    return add_call(part, reinterpret_cast<PyObject*>(type),
+                    py::Ref::steal(PySequence_Concat(first.get(), given.get())),
+                    py::Ref::steal(PyDict_Copy(keywords.get())));
+  }
   return add_instance(part, value);
 }
 
@@ -193,12 +272,15 @@ bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
       add_value(item);
     }
   }
-  for_each_slot(type, [&](PyObject* name) {
+  const auto add_slot = [&](PyObject* name) {
     const py::Ref item = py::Ref::steal(PyObject_GenericGetAttr(value, name));
     if (!item) return PyErr_Clear();
     part.slots.push_back(py::Ref::share(name));
     add_value(item.get());
-  });
+  };
+  for_each_slot(type, add_slot);
+  static PyObject* const default_factory = PyUnicode_InternFromString("default_factory");
+  if (PyObject_TypeCheck(value, default_dict_type()) != 0) add_slot(default_factory);
   return complete;
 }
 

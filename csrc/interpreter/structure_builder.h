@@ -18,6 +18,8 @@ class StructureBuilder {
   bool add_result(py::Borrowed value);
   /// The difference between the state before the trace and now, in the order of first writes.
   bool add_effects(const Journal& journal);
+  /// A call that each run shall make after the writes added so far; a dict or null for no keywords.
+  bool add_call_effect(py::Borrowed callable, py::Borrowed arguments, py::Borrowed keywords);
 
   /// Traced tensors that the computation has to return, in order.
   [[nodiscard]] const std::vector<py::Ref>& outputs() const { return outputs_; }
@@ -33,14 +35,22 @@ class StructureBuilder {
   std::uint32_t add_composite(py::Borrowed value);
   bool add_container(StructurePart& part, py::Borrowed value);
   bool add_instance(StructurePart& part, py::Borrowed value);
+  bool add_native(StructurePart& part, py::Borrowed value);
+  bool add_function(StructurePart& part, py::Borrowed function);
+  /// `callable(*arguments, **keywords)`; both are new containers.
+  bool add_call(StructurePart& part, py::Borrowed callable, py::Ref arguments, py::Ref keywords);
   bool add_children(StructurePart& part, py::Borrowed sequence);
   bool add_pairs(StructurePart& part, py::Borrowed dict);
   bool is_shareable(py::Borrowed value);
+  bool is_shareable_function(py::Borrowed function);
 
+  bool add_record(const Record& record, std::uint32_t owner);
   bool add_dict_effects(const Record& record, std::uint32_t owner);
   bool add_list_effects(const Record& record, std::uint32_t owner);
-  bool add_effect(EffectKind kind, std::uint32_t owner, py::Borrowed key, Py_ssize_t index, py::Borrowed value);
-  bool add_copy_effect(EffectKind kind, std::uint32_t owner, py::Borrowed contents);
+  bool add_set_effects(const Record& record, std::uint32_t owner);
+  bool add_deque_effects(const Record& record, std::uint32_t owner);
+  bool add_effect(EffectKind kind, std::uint32_t owner, py::Borrowed key, py::Borrowed value);
+  bool add_copy_effect(EffectKind kind, std::uint32_t owner, py::Ref contents);
 
   Tracker& tracker_;
   Structure structure_;

@@ -96,32 +96,51 @@ ir::Argument EpilogueWriter::make(const StructurePart& part) {
       return call("make_method", {all()});
     case PartKind::kInstance:
       return make_instance(part);
+    case PartKind::kCell:
+      return call("make_cell", {all()});
+    case PartKind::kFunction:
+      return call("make_function", {constant(part.object.get()), all()});
+    case PartKind::kCall:
+      return call("make_call", {all()});
+    case PartKind::kCopy:
+      return call("make_copy", {constant(part.object.get())});
   }
   return {};
 }
 
 void EpilogueWriter::write_effect(const Effect& effect) {
   const ir::Argument owner = value_of(effect.owner);
-  const auto value = [&] { return value_of(effect.value); };
+  const ir::Argument key = has_key(effect.kind) ? value_of(effect.key) : ir::Argument();
+  const ir::Argument value = has_value(effect.kind) ? value_of(effect.value) : ir::Argument();
   switch (effect.kind) {
     case EffectKind::kSetItem:
-      return perform("set_item", {owner, constant(effect.key.get()), value()});
+      return perform("set_item", {owner, key, value});
     case EffectKind::kDeleteItem:
-      return perform("delete_item", {owner, constant(effect.key.get())});
+      return perform("delete_item", {owner, key});
     case EffectKind::kSetListItem:
-      return perform("set_item", {owner, static_cast<std::int64_t>(effect.index), value()});
+      return perform("set_item", {owner, static_cast<std::int64_t>(effect.index), value});
     case EffectKind::kExtendList:
-      return perform("extend_list", {owner, value()});
+    case EffectKind::kExtendDeque:
+      return perform("extend", {owner, value});
     case EffectKind::kReplaceDict:
     case EffectKind::kReplaceList:
     case EffectKind::kReplaceSet:
-      return perform("replace_contents", {owner, value()});
+    case EffectKind::kReplaceDeque:
+      return perform("replace_contents", {owner, value});
+    case EffectKind::kAddMember:
+      return perform("add_member", {owner, key});
+    case EffectKind::kDiscardMember:
+      return perform("discard_member", {owner, key});
     case EffectKind::kSetCell:
-      return perform("set_cell", {owner, value()});
+      return perform("set_cell", {owner, value});
+    case EffectKind::kClearCell:
+      return perform("clear_cell", {owner});
     case EffectKind::kSetSlot:
-      return perform("set_slot", {owner, constant(effect.key.get()), value()});
+      return perform("set_slot", {owner, key, value});
     case EffectKind::kDeleteSlot:
-      return perform("delete_slot", {owner, constant(effect.key.get())});
+      return perform("delete_slot", {owner, key});
+    case EffectKind::kCall:
+      return perform("call", {owner, key, value});
   }
 }
 

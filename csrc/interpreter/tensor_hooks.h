@@ -29,6 +29,17 @@ class TensorHooks {
   virtual PyObject* original(PyObject* traced) const = 0;
   /// Position of a lifted tensor among the computation's inputs.
   [[nodiscard]] virtual std::size_t input_index(PyObject* real_tensor) const = 0;
+  /// Whether `traced.name` shows something of the tensor behind an input that the stand-in has not been told yet.
+  [[nodiscard]] virtual bool is_unknown_state(PyObject* /*traced*/, PyObject* /*name*/) const { return false; }
+  /// Tells the stand-in what the tensor behind it has as `name`, as the program sees it.
+  virtual bool learn_state(PyObject* /*traced*/, PyObject* /*name*/, PyObject* /*value*/) { return true; }
+  /// Metadata of a tensor as text: shape, dtype and what else is not the common case.
+  [[nodiscard]] virtual std::string describe(PyObject* tensor) const = 0;
+  /// A number that the program took from a tensor: the trace goes on for others too, as long as only tensors get it.
+  [[nodiscard]] virtual bool is_number(PyObject* /*object*/) const { return false; }
+  /// What an operator of C code gets for a number beside `other`; `is_key`: as an index of it, which may be a container
+  /// of numbers.
+  virtual PyObject* operand(PyObject* number, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(number); }
   /// Constants that torch brings: dtypes, devices, sizes, generators, …
   [[nodiscard]] virtual ConstantKind classify(PyObject* object) const = 0;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "interpreter/provenance_constant.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -42,8 +43,22 @@ PyObject* Tracker::present(PyObject* value) {
   return lift(provenance_.constant(value, "<constant tensor>"));
 }
 
+PyObject* Tracker::operand(PyObject* value, PyObject* other, bool is_key) {
+  if (is_key && (PyDict_Check(other) || PyAnySet_Check(other)) && provenance_.find(other) != nullptr) {
+    // Keys of containers from outside are the tensors themselves, not their stand-ins.
+    PyObject* real = hooks_.is_traced(value) ? hooks_.original(value) : nullptr;
+    if (real != nullptr) return real;
+  }
+  const bool concerns_numbers = hooks_.is_number(value) || (is_key && hooks_.is_traced(other));
+  return concerns_numbers ? hooks_.operand(value, other, is_key) : Py_NewRef(value);
+}
+
 PyObject* Tracker::admit_argument(Py_ssize_t index, const std::string& name, py::Borrowed value) {
-  record(provenance_.call(), Accessor::kArgument, nullptr, index, value);
+  PyObject* key = PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
+  if (key == nullptr) return nullptr;
+  PyUnicode_InternInPlace(&key);
+  const py::Ref owned = py::Ref::steal(key);
+  record(provenance_.call(), Accessor::kArgument, key, index, value);
   if (Node* node = provenance_.find(value); node != nullptr && node->name.empty()) node->name = name;
   return present(Py_NewRef(value));
 }
@@ -92,7 +107,8 @@ void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_
   if (provenance_.find_read(owner, accessor, key, index) != nullptr) return;
   if (value != nullptr && hooks_.is_traced(value)) return;
   Read read = classify_read(owner, accessor, key, index, value);
-  if (options_.locate) read.location = options_.locate();
+  const bool is_argument = &owner == &provenance_.call();
+  if (options_.locate && !is_argument) read.location = options_.locate();
   provenance_.add_read(owner, std::move(read));
 }
 
@@ -127,7 +143,7 @@ void Tracker::record_super_attribute(py::Borrowed super, py::Borrowed name) {
   bool behind = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* base = PyTuple_GET_ITEM(order, i);
-    if (behind && PyDict_Contains(reinterpret_cast<PyTypeObject*>(base)->tp_dict, name) == 1) {
+    if (behind && PyDict_Contains(dict_of_type(reinterpret_cast<PyTypeObject*>(base)), name) == 1) {
       return record_type_attribute(reinterpret_cast<PyTypeObject*>(base), name);
     }
     if (base == first.get()) behind = true;
@@ -163,10 +179,46 @@ void Tracker::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borro
   record(*node, Accessor::kDescriptor, name, 0, value);
 }
 
+PyObject* Tracker::read_behind(py::Borrowed traced, py::Borrowed name) {
+  const py::Ref real = py::Ref::steal(hooks_.original(traced));
+  Node* node = real ? provenance_.find(real.get()) : nullptr;
+  if (node == nullptr) return nullptr;
+  PyObject* value = PyObject_GenericGetAttr(real.get(), name);
+  if (value == nullptr) return nullptr;
+  record(*node, Accessor::kDescriptor, name, 0, value);
+  return present(value);
+}
+
+bool Tracker::load_tensor_state(py::Borrowed traced, py::Borrowed name) {
+  if (!hooks_.is_unknown_state(traced, name)) return true;
+  const py::Ref value = py::Ref::steal(read_behind(traced, name));
+  if (!value) return PyErr_Occurred() == nullptr;
+  return hooks_.learn_state(traced, name, value.get());
+}
+
+// A stand-in begins with the attributes that the user gave to the tensor behind it.
+void Tracker::read_attribute_behind(py::Borrowed traced, py::Borrowed name, py::Borrowed value) {
+  const py::Ref real = py::Ref::steal(hooks_.original(traced));
+  Node* node = real ? provenance_.find(real.get()) : nullptr;
+  Node* dict = node == nullptr ? nullptr : instance_dict_node(*node);
+  if (dict == nullptr || PyDict_GetItemWithError(dict->object.get(), name) != value) return;
+  record_dict_item(*dict, name, value);
+}
+
+PyObject* Tracker::read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value) {
+  if (!hooks_.is_unknown_state(traced, name)) return present(value);
+  Py_DECREF(value);
+  return load_tensor_state(traced, name) ? PyObject_GenericGetAttr(traced, name) : nullptr;
+}
+
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   switch (source) {
     case AttributeSource::kModule:
     case AttributeSource::kInstance: {
+      if (hooks_.is_traced(owner)) {
+        read_attribute_behind(owner, name, value);
+        break;
+      }
       Node* node = PyModule_Check(owner) ? &provenance_.constant(owner) : provenance_.find(owner);
       if (node == nullptr) break;
       if (source == AttributeSource::kInstance) record_type_attribute(Py_TYPE(owner), name);
@@ -181,14 +233,12 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
       break;
     case AttributeSource::kDescriptor:
+      if (hooks_.is_traced(owner)) return read_tensor_attribute(owner, name, value);
       record_descriptor(owner, name, value);
       break;
     case AttributeSource::kComputed:
-      if (PyObject_TypeCheck(owner, &PySuper_Type)) {
-        record_super_attribute(owner, name);
-      } else {
-        return read_missing_attribute(owner, name) ? present(value) : nullptr;
-      }
+      if (!PyObject_TypeCheck(owner, &PySuper_Type)) return read_computed(owner, name, value);
+      record_super_attribute(owner, name);
       break;
   }
   return present(value);
@@ -199,9 +249,18 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
     record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
     return true;
   }
+  if (is_thread_local(owner)) {
+    record_descriptor(owner, name, nullptr);
+    return true;
+  }
+  if (hooks_.is_traced(owner)) read_attribute_behind(owner, name, nullptr);
   record_type_attribute(Py_TYPE(owner), name);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
-  if (descriptor == nullptr || Py_TYPE(descriptor)->tp_descr_set == nullptr) record_absent_from_instance(owner, name);
+  if (descriptor == nullptr || Py_TYPE(descriptor)->tp_descr_set == nullptr) {
+    record_absent_from_instance(owner, name);
+  } else if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
+    record_descriptor(owner, name, nullptr);
+  }
   return true;
 }
 
@@ -224,7 +283,18 @@ PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
   return present(value);
 }
 
+// CPython's `mappingproxy`; its layout has no public header.
+struct MappingProxy {
+  PyObject_HEAD PyObject* mapping;
+};
+
 PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
+  if (Py_TYPE(owner) == &PyDictProxy_Type) {
+    // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
+    owner = reinterpret_cast<MappingProxy*>(owner)->mapping;
+    if (PyDict_CheckExact(owner)) provenance_.constant(owner);
+  }
+  record_key(key);
   Node* node = provenance_.find(owner);
   if (node == nullptr) return present(value);
   if (PyDict_Check(owner)) {
@@ -252,8 +322,18 @@ Treatment Tracker::treatment(PyCodeObject* code) {
   return place->second;
 }
 
-void Tracker::enter_function(py::Borrowed function) {
-  auto* object = reinterpret_cast<PyFunctionObject*>(function);
+void Tracker::record_function_part(Node& function, FunctionPart part) {
+  const auto index = static_cast<Py_ssize_t>(part);
+  if (provenance_.find_read(function, Accessor::kFunctionPart, nullptr, index) != nullptr) return;
+  PyObject* value = *function_slot(function.object.get(), part);
+  const Expectation expectation = value == nullptr ? Expectation::kAbsent : Expectation::kIdentity;
+  Read read{Accessor::kFunctionPart, expectation, nullptr, index, py::Ref::share(value)};
+  if (options_.locate) read.location = options_.locate();
+  provenance_.add_read(function, std::move(read));
+}
+
+void Tracker::enter_function(Node& function) {
+  auto* object = reinterpret_cast<PyFunctionObject*>(function.object.get());
   const auto* code = reinterpret_cast<PyCodeObject*>(object->func_code);
   if (object->func_closure != nullptr) {
     const py::Ref names = py::Ref::steal(PyCode_GetFreevars(const_cast<PyCodeObject*>(code)));
@@ -265,18 +345,26 @@ void Tracker::enter_function(py::Borrowed function) {
   const auto enter = [this](PyObject* value) {
     if (classify(value, hooks_) != ConstantKind::kEquality && value != Py_None) admit_constant(value, describe(value));
   };
+  record_function_part(function, FunctionPart::kCode);
+  if (code->co_argcount > 0) record_function_part(function, FunctionPart::kDefaults);
+  if (code->co_kwonlyargcount > 0) record_function_part(function, FunctionPart::kKeywordDefaults);
   PyObject* defaults = object->func_defaults;
   for (Py_ssize_t i = 0; defaults != nullptr && i < PyTuple_GET_SIZE(defaults); ++i)
     enter(PyTuple_GET_ITEM(defaults, i));
   PyObject *key, *value;
   Py_ssize_t position = 0;
-  while (object->func_kwdefaults != nullptr && PyDict_Next(object->func_kwdefaults, &position, &key, &value))
+  if (object->func_kwdefaults == nullptr) return;
+  Node& keyword_defaults = provenance_.constant(object->func_kwdefaults, function.name + ".__kwdefaults__");
+  while (PyDict_Next(object->func_kwdefaults, &position, &key, &value)) {
     enter(value);
+    record(keyword_defaults, Accessor::kDictItem, key, 0, value);
+  }
 }
 
 void Tracker::enter_hidden_parts(Node& node) {
   PyObject* object = node.object.get();
   static PyObject* const function_name = PyUnicode_InternFromString("__func__");
+  static PyObject* const own_name = PyUnicode_InternFromString("__name__");
   static PyObject* const self_name = PyUnicode_InternFromString("__self__");
   static PyObject* const getter_name = PyUnicode_InternFromString("fget");
   static PyObject* const setter_name = PyUnicode_InternFromString("fset");
@@ -295,8 +383,13 @@ void Tracker::enter_hidden_parts(Node& node) {
       }
     }
   };
-  if (PyFunction_Check(object)) return enter_function(object);
+  if (PyFunction_Check(object)) return enter_function(node);
   if (PyMethod_Check(object)) return enter({function_name, self_name});
+  if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr) {
+    if (!node.is_constant()) enter({self_name, own_name});
+    return;
+  }
+  if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);
   if (Py_TYPE(object) == &PyProperty_Type) return enter({getter_name, setter_name});
   if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({function_name});
   if (std::string_view(Py_TYPE(object)->tp_name) == "functools.partial") {

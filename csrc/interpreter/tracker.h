@@ -2,9 +2,12 @@
 
 #include <functional>
 #include <unordered_map>
+#include <utility>
 
+#include "interpreter/guard_step.h"
 #include "interpreter/journal.h"
 #include "interpreter/observer.h"
+#include "interpreter/opaque_state.h"
 #include "interpreter/provenance.h"
 #include "interpreter/tensor_hooks.h"
 #include "interpreter/tracker_native.h"
@@ -17,12 +20,18 @@ struct TrackerOptions {
   std::function<ir::SourceLocation()> locate;
   /// How the functions of a code object are executed; asked once for each code object.
   std::function<Treatment(PyCodeObject*)> treatment;
-  /// Replaces a call of the key, native or Python; the convention of `Observer::before_native_call`.
+  /// Runs in place of a callable, by the convention of `Observer::before_native_call`; a method gets its object as the
+  /// first argument.
   using Substitute =
       std::function<int(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result)>;
-  std::unordered_map<const PyObject*, Substitute> substitutes;
+  std::unordered_map<const void*, Substitute> substitutes;  ///< by `native_identity`
+  void substitute(py::Borrowed callable, Substitute substitute) {
+    substitutes[native_identity(callable)] = std::move(substitute);
+  }
   /// What a callable written in C stands for (borrowed), to be interpreted in its place; null: nothing.
   std::function<PyObject*(PyObject*)> unwrap;
+  /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
+  std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
 };
 
 /// The observer of a trace: builds the provenance of what the program reads from outside, lifts its tensors, and keeps
@@ -40,19 +49,34 @@ class Tracker final : public Observer {
   [[nodiscard]] Provenance& provenance() { return provenance_; }
   [[nodiscard]] Journal& journal() { return journal_; }
   [[nodiscard]] TensorHooks& hooks() { return hooks_; }
+  /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
+  [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
 
+  /// Guards `name` of the tensor behind a stand-in and tells the stand-in, once. False with an exception set.
+  bool load_tensor_state(py::Borrowed traced, py::Borrowed name);
+  /// What the tensor behind a stand-in has as `name`, guarded (new reference); null with an exception, or without one
+  /// when there is no such tensor.
+  PyObject* read_behind(py::Borrowed traced, py::Borrowed name);
   /// Guards the contents of a container as they were before the program wrote to it.
   bool read_original_contents(Node& container);
+  /// Guards that a function in C, called without arguments, gives `value`.
+  void record_result(py::Borrowed function, const std::string& name, py::Borrowed value);
   /// The node of the `__dict__` of an external object, or null when it has none.
   Node* instance_dict_node(Node& owner);
 
   PyObject* read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) override;
   bool read_missing_attribute(PyObject* owner, PyObject* name) override;
   PyObject* read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) override;
+  bool read_missing_global(PyObject* globals, PyObject* name) override;
   PyObject* read_cell(PyObject* cell, PyObject* value) override;
+  bool read_empty_cell(PyObject* cell) override;
+  PyObject* read_module(PyObject* module) override;
   PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) override;
   PyObject* receive(PyObject* value) override;
+  bool examine_presence(PyObject* owner, PyObject* key) override;
   bool examine(PyObject* owner, Aspect aspect) override;
+  bool examine_identity(PyObject* left, PyObject* right) override;
+  PyObject* operand(PyObject* value, PyObject* other, bool is_key) override;
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override;
@@ -76,11 +100,25 @@ class Tracker final : public Observer {
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
-  void enter_function(py::Borrowed function);
+  void enter_function(Node& function);
+  void record_function_part(Node& function, FunctionPart part);
   /// What the program sees for `value` (stolen): the stand-in of a real tensor, everything else itself.
   PyObject* present(PyObject* value);
   PyObject* lift(Node& node);
   [[nodiscard]] bool is_real_tensor(py::Borrowed value) const;
+
+  // --- tracker_state.cpp: what code in C sees
+  void record_state_as(Node& node, StateKind kind);
+  /// Guards everything that code in C can see in an object that is no container.
+  void record_opaque(Node& node);
+  /// A key that is looked up by its identity.
+  void record_key(py::Borrowed key);
+  PyObject* read_computed(PyObject* owner, PyObject* name, PyObject* value);
+  /// A function in Python in place of a callable whose work in C would not be seen; null: none is needed.
+  [[nodiscard]] py::Ref seen_from_c(PyObject* callable, bool is_called) const;
+  /// Calls what reads attributes and items from C (`operator.attrgetter`), or is given such a callable, in Python.
+  int call_getter(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                  PyObject** result);
 
   // --- tracker_contents.cpp: what is inside of containers
   void read_contents(Node& container, py::Borrowed contents);
@@ -89,17 +127,45 @@ class Tracker final : public Observer {
   /// A copy of a container with stand-ins in place of real tensors.
   py::Ref substitute(py::Borrowed value, int depth);
 
+  void read_attribute_behind(py::Borrowed traced, py::Borrowed name, py::Borrowed value);
+  /// `value` (stolen) is what the stand-in says by itself.
+  PyObject* read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value);
+
   // --- tracker_calls.cpp
   int call_with_stand_ins(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                           PyObject** result);
+  int before_opaque_call(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
+                         PyObject** result);
+  int call_partial(PyObject* partial, PyObject* const* arguments, std::size_t count, PyObject* names,
+                   PyObject** result);
+  int call_with_key(PyObject* callable, NativeCall call, PyObject* key, PyObject* const* arguments, std::size_t count,
+                    PyObject** result);
+  int call_memoized(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                    PyObject** result);
+  [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;
   bool apply_effect(const NativeCall& call, NativeEffect effect);
-  bool write_attribute(py::Borrowed owner, py::Borrowed name);
+  /// Calls code in C that must not write to memory from outside.
+  PyObject* call_beside_memory(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names);
+  /// Reads what is inside; an iterator from outside is refused.
+  bool consume(py::Borrowed value);
+  bool consume_all(const NativeCall& call);
+  bool update_dict(Node& dict, const NativeCall& call);
+  bool read_state(py::Borrowed owner);
+  /// What a weak reference or context variable from outside gives now.
+  void read_referent(py::Borrowed reference);
+  bool write_attribute(py::Borrowed owner, py::Borrowed name, bool removes);
+  bool write_dict_item(Node& dict, py::Borrowed key, bool removes);
+  bool write_item(Node& container, py::Borrowed key, bool removes);
+  bool write_contents(py::Borrowed owner);
 
   TensorHooks& hooks_;
   TrackerOptions options_;
   Provenance provenance_;
   Journal journal_;
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
+  std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
+  int memoized_depth_ = 0;
+  std::vector<py::Ref> memoized_;  ///< what functions under functools.lru_cache computed in this trace
 };
 
 }  // namespace thunder::interpreter

@@ -1,3 +1,4 @@
+#include "interpreter/deque.h"
 #include "interpreter/tracker.h"
 
 namespace thunder::interpreter {
@@ -7,7 +8,7 @@ constexpr int kDeepest = 6;
 
 bool is_container(py::Borrowed value) {
   constexpr unsigned long kFlags = Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS;
-  return (Py_TYPE(value)->tp_flags & kFlags) != 0 || PyAnySet_Check(value);
+  return (Py_TYPE(value)->tp_flags & kFlags) != 0 || PyAnySet_Check(value) || is_deque(value);
 }
 
 /// The dict that a view looks into; every other object itself.
@@ -27,6 +28,8 @@ void for_each_item(py::Borrowed container, Visit&& visit) {
   } else if (PyList_Check(container) || PyTuple_Check(container)) {
     PyObject** items = PySequence_Fast_ITEMS(container);
     for (Py_ssize_t i = 0; i < Py_SIZE(container); ++i) visit(items[i]);
+  } else if (is_deque(container)) {
+    for (Py_ssize_t i = 0; i < Py_SIZE(container); ++i) visit(deque_item(container, i));
   }
 }
 
@@ -44,6 +47,12 @@ void Tracker::read_contents(Node& node, py::Borrowed contents) {
     for (Py_ssize_t i = 0; i < Py_SIZE(contents); ++i) {
       record(node, Accessor::kItem, nullptr, i, PySequence_Fast_GET_ITEM(contents, i));
     }
+  } else if (is_deque(object)) {
+    const py::Ref items = PyList_Check(contents) ? py::Ref::share(contents) : deque_items(contents);
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      record(node, Accessor::kItem, nullptr, i, PyList_GET_ITEM(items.get(), i));
+    }
+    if (items) record_fact(node, Accessor::kLength, py::Ref::steal(PyLong_FromSsize_t(PyList_GET_SIZE(items.get()))));
   } else if (PyAnySet_Check(object)) {
     record_fact(node, Accessor::kMembers, py::Ref::steal(PyFrozenSet_New(contents)));
   }
@@ -59,8 +68,10 @@ bool Tracker::examine(PyObject* owner, Aspect aspect) {
   owner = behind_view(owner);
   Node* node = provenance_.find(owner);
   if (node == nullptr) return true;
-  const bool is_sized = is_container(owner);
-  if (!is_sized) return true;
+  if (!is_container(owner)) {
+    if (aspect == Aspect::kContents) record_opaque(*node);
+    return PyErr_Occurred() == nullptr;
+  }
   if (aspect != Aspect::kType && journal_.find(owner) != nullptr) {
     // Guards speak about the state before the call: what the program sees now follows from all of it.
     return read_original_contents(*node);
@@ -84,10 +95,36 @@ bool Tracker::examine(PyObject* owner, Aspect aspect) {
   return PyErr_Occurred() == nullptr;
 }
 
+bool Tracker::examine_presence(PyObject* owner, PyObject* key) {
+  record_key(key);
+  Node* node = provenance_.find(owner);
+  if (node == nullptr) return true;
+  if (journal_.find(owner) != nullptr) return read_original_contents(*node);
+  const bool is_dict = PyDict_Check(owner);
+  const int found = is_dict ? PyDict_Contains(owner, key) : PySet_Contains(owner, key);
+  if (found < 0) return PyErr_Clear(), true;  // the program is about to meet the same exception
+  if (is_dict && found == 0) {
+    record(*node, Accessor::kDictItem, key, 0, nullptr);
+    return true;
+  }
+  if (provenance_.find_read(*node, Accessor::kDictItem, key, 0) != nullptr) return true;
+  const Accessor accessor = is_dict ? Accessor::kPresence : Accessor::kContains;
+  if (provenance_.find_read(*node, accessor, key, 0) != nullptr) return true;
+  Read read{accessor, is_dict ? Expectation::kPresent : Expectation::kEquality, py::Ref::share(key), 0,
+            py::Ref::share(found == 1 ? Py_True : Py_False)};
+  if (options_.locate) read.location = options_.locate();
+  provenance_.add_read(*node, std::move(read));
+  return true;
+}
+
 bool Tracker::read_deeply(py::Borrowed value, int depth) {
   value = behind_view(value);
   if (is_real_tensor(value)) return true;
-  if (depth > kDeepest || !is_container(value)) return false;
+  if (!is_container(value)) {
+    if (Node* node = provenance_.find(value)) record_opaque(*node);
+    return false;
+  }
+  if (depth > kDeepest) return false;
   if (Node* node = provenance_.find(value); node != nullptr && !node->deeply_read) {
     node->deeply_read = true;
     read_original_contents(*node);
@@ -117,6 +154,9 @@ py::Ref Tracker::substitute(py::Borrowed value, int depth) {
     failed = failed || !replaced || PyList_Append(items.get(), replaced.get()) < 0;
   });
   if (failed) return nullptr;
+  if (is_deque(value)) {
+    return py::Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(deque_type()), items.get()));
+  }
   return PyTuple_Check(value) ? py::Ref::steal(PyList_AsTuple(items.get())) : items;
 }
 

@@ -1,6 +1,7 @@
 #include "interpreter/tracker_native.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string_view>
 #include <unordered_map>
@@ -16,15 +17,12 @@ struct MethodWrapper {
   PyObject* self;
 };
 
-const void* identity_of(py::Borrowed callable) {
-  PyTypeObject* type = Py_TYPE(callable);
-  if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
-  if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type) {
-    return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
-  }
-  if (type == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_wrapped;
-  if (type == &_PyMethodWrapper_Type) return reinterpret_cast<MethodWrapper*>(callable)->descriptor->d_wrapped;
-  return callable;
+PyTypeObject* method_wrapper_type() {
+  static PyTypeObject* const type = [] {
+    const py::Ref wrapper = py::Ref::steal(PyObject_GetAttrString(Py_None, "__bool__"));
+    return Py_TYPE(wrapper.get());
+  }();
+  return type;
 }
 
 struct Row {
@@ -39,7 +37,7 @@ void add_rows(Effects& effects, py::Borrowed owner, std::initializer_list<Row> r
       const std::size_t end = std::min(rest.find(' '), rest.size());
       const py::Ref name = py::Ref::steal(PyUnicode_FromStringAndSize(rest.data(), static_cast<Py_ssize_t>(end)));
       const py::Ref member = py::Ref::steal(PyObject_GetAttr(owner, name.get()));
-      if (member) effects.emplace(identity_of(member.get()), row.effect);
+      if (member) effects.emplace(native_identity(member.get()), row.effect);
       PyErr_Clear();
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
@@ -52,40 +50,57 @@ void add_container_rows(Effects& effects) {
   using enum NativeEffect;
   add_rows(effects, as_object(PyDict_Type),
            {{kLength, "__len__"},
-            {kGetItem, "__getitem__ get __contains__"},
+            {kGetItem, "__getitem__ get"},
+            {kHasItem, "__contains__"},
             {kGetKeys, "keys __iter__ __reversed__"},
             {kGetContents, "items values copy __eq__ __ne__ __or__"},
-            {kSetItem, "__setitem__ __delitem__"},
-            {kTakeItem, "pop setdefault"},
-            {kChange, "clear update popitem __ior__"}});
+            {kSetItem, "__setitem__"},
+            {kDeleteItem, "__delitem__"},
+            {kPopItem, "pop"},
+            {kSetDefault, "setdefault"},
+            {kUpdate, "update __init__ __ior__"},
+            {kChange, "clear popitem"}});
   add_rows(effects, as_object(PyODict_Type),
            {{kGetKeys, "keys __iter__ __reversed__"},
             {kGetContents, "items values copy __eq__ __ne__ __or__"},
-            {kSetItem, "__setitem__ __delitem__"},
-            {kTakeItem, "pop setdefault"},
-            {kChange, "clear update popitem move_to_end __ior__"}});
+            {kSetItem, "__setitem__"},
+            {kDeleteItem, "__delitem__"},
+            {kPopItem, "pop"},
+            {kSetDefault, "setdefault"},
+            {kUpdate, "update __init__ __ior__"},
+            {kChange, "clear popitem move_to_end"}});
   add_rows(effects, as_object(PyList_Type),
            {{kLength, "__len__"},
             {kGetItem, "__getitem__"},
             {kGetContents, "copy index count __contains__ __eq__ __ne__ __lt__ __gt__ __add__ __iter__ __reversed__"},
-            {kSetItem, "__setitem__ __delitem__"},
-            {kAppend, "append extend __iadd__"},
-            {kChange, "clear insert pop remove reverse sort __imul__"}});
+            {kSetItem, "__setitem__"},
+            {kDeleteItem, "__delitem__"},
+            {kAppendOne, "append"},
+            {kAppend, "extend __iadd__"},
+            {kChange, "clear insert pop remove reverse sort __imul__ __init__"}});
   add_rows(
       effects, as_object(PyTuple_Type),
       {{kLength, "__len__"}, {kGetItem, "__getitem__"}, {kGetContents, "index count __contains__ __eq__ __iter__"}});
   add_rows(effects, as_object(PySet_Type),
            {{kLength, "__len__"},
-            {kGetContents, "copy union difference intersection issubset issuperset isdisjoint __contains__ __iter__"},
-            {kChange, "add clear discard remove pop update difference_update intersection_update __ior__ __isub__"}});
+            {kHasItem, "__contains__"},
+            {kGetContents, "copy union difference intersection issubset issuperset isdisjoint __iter__"},
+            {kAdd, "add"},
+            {kDiscard, "discard"},
+            {kChange,
+             "clear remove pop update difference_update intersection_update symmetric_difference_update __ior__ "
+             "__iand__ __isub__ __ixor__ __init__"}});
   const py::Ref collections = py::Ref::steal(PyImport_ImportModule("_collections"));
   const py::Ref deque = py::Ref::steal(collections ? PyObject_GetAttrString(collections.get(), "deque") : nullptr);
   if (!deque) return PyErr_Clear();
-  add_rows(
-      effects, deque.get(),
-      {{kLength, "__len__"},
-       {kGetContents, "copy index count __contains__ __getitem__ __iter__"},
-       {kChange, "append appendleft clear extend extendleft insert pop popleft remove reverse rotate __setitem__"}});
+  add_rows(effects, deque.get(),
+           {{kLength, "__len__"},
+            {kGetContents, "copy index count __contains__ __getitem__ __iter__ __reversed__ __eq__ __ne__ __add__"},
+            {kAppendOne, "append"},
+            {kAppend, "extend __iadd__"},
+            {kChange,
+             "appendleft clear extendleft insert pop popleft remove reverse rotate __setitem__ __delitem__ __imul__ "
+             "__init__"}});
 }
 
 Effects make_effects() {
@@ -94,29 +109,67 @@ Effects make_effects() {
   const py::Ref builtins = py::Ref::steal(PyImport_ImportModule("builtins"));
   add_rows(effects, builtins.get(),
            {{kNothing,
-             "isinstance issubclass type id callable hasattr getattr super property staticmethod classmethod object "
-             "globals locals next bool print range slice"},
+             "isinstance issubclass type hasattr getattr super property staticmethod classmethod object "
+             "locals next bool print range slice"},
+            {kIdentity, "id"},
+            {kHash, "hash"},
+            {kCallable, "callable"},
+            {kNames, "dir"},
+            {kDictOf, "vars"},
+            {kGlobals, "globals"},
             {kLength, "len"},
             {kContents, "iter list tuple dict set frozenset zip enumerate map filter reversed any all"},
             {kSetAttribute, "setattr delattr"}});
   add_rows(effects, as_object(PyBaseObject_Type),
            {{kSetAttribute, "__setattr__ __delattr__"},
+            {kState, "__reduce_ex__ __reduce__ __getstate__"},
             {kNothing, "__getattribute__ __init__ __new__ __init_subclass__ __class__ __eq__ __ne__ __hash__"}});
   add_rows(effects, as_object(PyType_Type), {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
   add_container_rows(effects);
+  const py::Ref operators = py::Ref::steal(PyImport_ImportModule("_operator"));
+  add_rows(effects, operators.get(), {{kSetItem, "setitem"}, {kDeleteItem, "delitem"}, {kGetItem, "getitem"}});
   return effects;
 }
 
 }  // namespace
 
-NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count) {
-  NativeCall call{identity_of(callable), nullptr, arguments, count};
+const void* native_identity(py::Borrowed callable) {
+  PyTypeObject* type = Py_TYPE(callable);
+  if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type) {
+    return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
+  }
+  if (type == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_wrapped;
+  if (type == method_wrapper_type()) return reinterpret_cast<MethodWrapper*>(callable)->descriptor->d_wrapped;
+  return callable;
+}
+
+/// Whether a function stands for a method of its first argument: `operator.setitem`.
+static bool is_operator(const void* function) {
+  static const std::array<const void*, 3> operators = [] {
+    const py::Ref module = py::Ref::steal(PyImport_ImportModule("_operator"));
+    const auto find = [&](const char* name) {
+      const py::Ref member = py::Ref::steal(PyObject_GetAttrString(module.get(), name));
+      return native_identity(member.get());
+    };
+    return std::array{find("setitem"), find("delitem"), find("getitem")};
+  }();
+  return std::ranges::find(operators, function) != operators.end();
+}
+
+NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count, py::Borrowed names) {
+  NativeCall call{native_identity(callable), nullptr, arguments, count, names};
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable)) {
     call.self = PyCFunction_GET_SELF(callable);
     if (call.self != nullptr && PyModule_Check(call.self)) call.self = nullptr;
-  } else if (type == &_PyMethodWrapper_Type) {
+    if (call.self == nullptr && count > 0 && is_operator(call.function)) {
+      call.self = arguments[0];
+      ++call.arguments;
+      --call.count;
+    }
+  } else if (type == method_wrapper_type()) {
     call.self = reinterpret_cast<MethodWrapper*>(callable)->self;
   } else if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && count > 0) {
     call.self = arguments[0];
@@ -126,10 +179,20 @@ NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::s
   return call;
 }
 
+namespace {
+
+const Effects& effects() {
+  static const Effects rows = make_effects();
+  return rows;
+}
+
+}  // namespace
+
+void prepare_native_effects() { static_cast<void>(effects()); }
+
 NativeEffect effect_of(const NativeCall& call) {
-  static const Effects effects = make_effects();
-  const auto found = effects.find(call.function);
-  return found == effects.end() ? NativeEffect::kOpaque : found->second;
+  const auto found = effects().find(call.function);
+  return found == effects().end() ? NativeEffect::kOpaque : found->second;
 }
 
 }  // namespace thunder::interpreter

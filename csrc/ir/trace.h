@@ -74,6 +74,7 @@ class Trace {
   ValueId add_input(TypePtr type, std::string name = {});
   [[nodiscard]] const Value& value(ValueId id) const { return values_[index_of(id)]; }
   [[nodiscard]] std::size_t value_count() const { return values_.size(); }
+  void set_type(ValueId id, TypePtr type) { values_[index_of(id)].type = std::move(type); }
   [[nodiscard]] const TensorType* tensor_type(ValueId id) const;
 
   BoundSymbol& add(BoundSymbol symbol);

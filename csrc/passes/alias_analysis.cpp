@@ -1,9 +1,23 @@
 #include "passes/alias_analysis.h"
 
+#include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 namespace thunder::passes {
+namespace {
+
+/// Gives the memory of an argument, at least at times, though the schema does not say so.
+bool may_return_argument(const ir::Operator& op) {
+  static constexpr std::string_view kNames[] = {
+      "aten::_unsafe_view", "aten::unsafe_split",  "aten::unsafe_split_with_sizes",
+      "aten::unsafe_chunk", "aten::conj_physical", "aten::native_dropout",
+      "aten::lift"};
+  return std::ranges::find(kNames, std::string_view(op.name)) != std::end(kNames);
+}
+
+}  // namespace
 
 AliasAnalysis::AliasAnalysis(const ir::Trace& trace) : parents_(trace.value_count()), facts_(trace.value_count()) {
   std::iota(parents_.begin(), parents_.end(), 0U);
@@ -33,12 +47,20 @@ void AliasAnalysis::join(ir::ValueId a, ir::ValueId b) {
   facts_[kept].written |= facts_[joined].written;
   facts_[kept].input |= facts_[joined].input;
   facts_[kept].output |= facts_[joined].output;
+  facts_[kept].constant |= facts_[joined].constant;
 }
 
 // A result joins the arguments of its alias set; a view whose schema says no more joins all arguments.
 void AliasAnalysis::join_results(const ir::BoundSymbol& symbol) {
   const ir::Operator& op = *symbol.op;
-  if (!op.view && !op.mutates) return;
+  const bool is_primitive = op.style == ir::CallStyle::kPrimitive;
+  if (is_primitive) {
+    for (const ir::Argument& result : symbol.results) {
+      ir::for_each_value(result, [&](ir::ValueId id) { facts_[set_of(id)].constant = true; });
+    }
+  }
+  const bool joins_all = is_primitive || may_return_argument(op);
+  if (!op.view && !op.mutates && !joins_all) return;
   for (std::size_t r = 0; r < symbol.results.size(); ++r) {
     const std::string alias_set = r < op.results.size() ? op.results[r].alias_set : std::string();
     const auto join_with = [&](const ir::Argument& argument) {
@@ -52,7 +74,7 @@ void AliasAnalysis::join_results(const ir::BoundSymbol& symbol) {
       join_with(symbol.arguments[a]);
       found = true;
     }
-    if (found || (alias_set.empty() && !op.view)) continue;
+    if (found || (alias_set.empty() && !op.view && !joins_all)) continue;
     for (const ir::Argument& argument : symbol.arguments) join_with(argument);
   }
 }

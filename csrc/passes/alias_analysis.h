@@ -7,25 +7,31 @@
 
 namespace thunder::passes {
 
+/// A parameter that the operator writes to: marked in the schema, or the running statistics of a normalization.
+[[nodiscard]] inline bool is_target(const ir::SchemaValue& parameter) {
+  return parameter.mutated || parameter.name.starts_with("running_");
+}
+
 /// Calls `visit(ValueId)` for every value that the symbol may write to. An operator that writes or has an effect, and
-/// whose schema names no target (`batch_norm` and its running statistics), may write to all its arguments. A primitive
-/// changes Python's state, not tensors, unless it `mutates`.
+/// whose schema names no target, may write to all its arguments. A primitive changes Python's state, not tensors,
+/// unless it `mutates`.
 template <typename Visitor>
 void for_each_written(const ir::BoundSymbol& symbol, Visitor&& visit) {
   const bool has_effect = symbol.op->effect && symbol.op->style == ir::CallStyle::kTorchOperator;
   if (!symbol.op->mutates && !has_effect) return;
   bool names_target = false;
-  for (const ir::SchemaValue& parameter : symbol.op->parameters) names_target = names_target || parameter.mutated;
+  for (const ir::SchemaValue& parameter : symbol.op->parameters) names_target = names_target || is_target(parameter);
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-    if (!names_target || (i < symbol.op->parameters.size() && symbol.op->parameters[i].mutated)) {
+    if (!names_target || (i < symbol.op->parameters.size() && is_target(symbol.op->parameters[i]))) {
       ir::for_each_value(symbol.arguments[i], visit);
     }
   }
 }
 
-/// Which values may share memory, anywhere in the trace: sets joined through views and in-place operators. Inputs are
-/// sets of their own although the caller may pass the same memory twice: whoever moves a read across a write must
-/// treat sets that `touch_input` as one.
+/// Which values may share memory, anywhere in the trace: sets joined through views and in-place operators; a primitive
+/// (a constant, a custom gradient) hands out memory that it does not own. Inputs are sets of their own although the
+/// caller may pass the same memory twice: whoever moves a read across a write must treat sets that `touch_input` as
+/// one.
 class AliasAnalysis {
  public:
   explicit AliasAnalysis(const ir::Trace& trace);
@@ -37,6 +43,10 @@ class AliasAnalysis {
   [[nodiscard]] bool is_written(ir::ValueId id) const { return facts_[set_of(id)].written; }
   [[nodiscard]] bool touches_input(ir::ValueId id) const { return facts_[set_of(id)].input; }
   [[nodiscard]] bool touches_output(ir::ValueId id) const { return facts_[set_of(id)].output; }
+  /// The memory was made by an operator of the trace: it is no input's, no constant's.
+  [[nodiscard]] bool is_own_memory(ir::ValueId id) const {
+    return !facts_[set_of(id)].input && !facts_[set_of(id)].constant;
+  }
 
   void join(ir::ValueId a, ir::ValueId b);
 
@@ -45,6 +55,7 @@ class AliasAnalysis {
     bool written = false;
     bool input = false;
     bool output = false;
+    bool constant = false;
   };
 
   void join_results(const ir::BoundSymbol& symbol);

@@ -9,7 +9,8 @@ namespace thunder::passes {
 /// the same memory.
 [[nodiscard]] ir::Trace eliminate_common_subexpressions(const ir::Trace& trace);
 
-inline constexpr Pass kCommonSubexpressionElimination{"common_subexpression_elimination",
-                                                      &eliminate_common_subexpressions};
+inline constexpr Pass kCommonSubexpressionElimination{
+    "common_subexpression_elimination",
+    [](const ir::Trace& trace, FindOperator) { return eliminate_common_subexpressions(trace); }};
 
 }  // namespace thunder::passes

@@ -8,8 +8,8 @@
 
 namespace thunder::runtime {
 
-/// A call straight through the C++ signature of the operator. No function when the table has no such signature or an
-/// operand that is no tensor is not a constant.
+/// A call through the C++ function of an operator. No function when the operator is not in the table of
+/// `unboxed_operators.cpp`, or an operand that is no tensor is not a constant.
 [[nodiscard]] BoundFunction bind_unboxed(const c10::OperatorHandle& op, const std::vector<ResolvedOperand>& operands,
                                          const std::vector<ResultRegisters>& results);
 

@@ -20,32 +20,33 @@
 
 namespace thunder::runtime {
 
-/// How a C++ parameter type of an operator is called in schemas, and how a constant of it is kept and handed over.
+// What runs once, when a program is built, is not inlined: each signature would have a copy of it.
+
+/// How a constant for a C++ parameter of an operator is kept.
 template <typename T>
 struct Constant;
 
-#define THUNDER_CONSTANT(Type, Storage, schema_name, read_expression)        \
-  template <>                                                                \
-  struct Constant<Type> {                                                    \
-    using Stored = Storage;                                                  \
-    static std::string name() { return schema_name; }                        \
-    static Stored read(const c10::IValue& value) { return read_expression; } \
+#define THUNDER_CONSTANT(Type, Storage, read_expression)                                       \
+  template <>                                                                                  \
+  struct Constant<Type> {                                                                      \
+    using Stored = Storage;                                                                    \
+    [[gnu::noinline]] static Stored read(const c10::IValue& value) { return read_expression; } \
   };
 
-THUNDER_CONSTANT(bool, bool, "bool", value.toBool())
-THUNDER_CONSTANT(std::int64_t, std::int64_t, "int", value.toInt())
-THUNDER_CONSTANT(c10::SymInt, c10::SymInt, "SymInt", c10::SymInt(value.toInt()))
-THUNDER_CONSTANT(double, double, "float", value.toDouble())
-THUNDER_CONSTANT(at::Scalar, at::Scalar, "Scalar", value.toScalar())
-THUNDER_CONSTANT(std::string_view, std::string, "str", value.toStringRef())
-THUNDER_CONSTANT(at::ScalarType, at::ScalarType, "ScalarType", value.toScalarType())
-THUNDER_CONSTANT(at::Layout, at::Layout, "Layout", value.toLayout())
-THUNDER_CONSTANT(at::Device, at::Device, "Device", value.toDevice())
-THUNDER_CONSTANT(at::MemoryFormat, at::MemoryFormat, "MemoryFormat", value.toMemoryFormat())
-THUNDER_CONSTANT(at::Generator, at::Generator, "Generator", value.toGenerator())
-THUNDER_CONSTANT(at::IntArrayRef, std::vector<std::int64_t>, "int[]", value.toIntVector())
-THUNDER_CONSTANT(c10::SymIntArrayRef, std::vector<c10::SymInt>, "SymInt[]", value.toSymIntVector())
-THUNDER_CONSTANT(at::ArrayRef<double>, std::vector<double>, "float[]", value.toDoubleVector())
+THUNDER_CONSTANT(bool, bool, value.toBool())
+THUNDER_CONSTANT(std::int64_t, std::int64_t, value.toInt())
+THUNDER_CONSTANT(c10::SymInt, c10::SymInt, c10::SymInt(value.toInt()))
+THUNDER_CONSTANT(double, double, value.toDouble())
+THUNDER_CONSTANT(at::Scalar, at::Scalar, value.toScalar())
+THUNDER_CONSTANT(std::string_view, std::string, value.toStringRef())
+THUNDER_CONSTANT(at::ScalarType, at::ScalarType, value.toScalarType())
+THUNDER_CONSTANT(at::Layout, at::Layout, value.toLayout())
+THUNDER_CONSTANT(at::Device, at::Device, value.toDevice())
+THUNDER_CONSTANT(at::MemoryFormat, at::MemoryFormat, value.toMemoryFormat())
+THUNDER_CONSTANT(at::Generator, at::Generator, value.toGenerator())
+THUNDER_CONSTANT(at::IntArrayRef, std::vector<std::int64_t>, value.toIntVector())
+THUNDER_CONSTANT(c10::SymIntArrayRef, std::vector<c10::SymInt>, value.toSymIntVector())
+THUNDER_CONSTANT(at::ArrayRef<double>, std::vector<double>, value.toDoubleVector())
 #undef THUNDER_CONSTANT
 
 template <>
@@ -54,7 +55,6 @@ struct Constant<const at::Scalar&> : Constant<at::Scalar> {};
 template <typename T>
 struct Constant<std::optional<T>> {
   using Stored = std::optional<typename Constant<T>::Stored>;
-  static std::string name() { return Constant<T>::name() + "?"; }
   static Stored read(const c10::IValue& value) { return value.isNone() ? Stored() : Stored(Constant<T>::read(value)); }
 };
 template <>
@@ -67,7 +67,6 @@ struct Constant<at::OptionalSymIntArrayRef> : Constant<std::optional<c10::SymInt
 template <std::size_t count>
 struct Constant<std::array<bool, count>> {
   using Stored = std::array<bool, count>;
-  static std::string name() { return "bool[" + std::to_string(count) + "]"; }
   static Stored read(const c10::IValue& value) {
     const c10::List<bool> list = value.toBoolList();
     Stored stored{};
@@ -81,7 +80,6 @@ struct Constant<std::array<bool, count>> {
 template <typename T>
 class Parameter {
  public:
-  static std::string name() { return Constant<T>::name(); }
   static bool accepts(const ResolvedOperand& operand) { return std::holds_alternative<c10::IValue>(operand.content); }
   explicit Parameter(const ResolvedOperand& operand)
       : stored_(Constant<T>::read(std::get<c10::IValue>(operand.content))) {}
@@ -103,12 +101,12 @@ class Parameter {
 /// A tensor in a register, or a constant: a wrapped number, or an undefined tensor for None.
 class TensorSource {
  public:
-  static bool accepts(const ResolvedOperand& operand) {
+  [[gnu::noinline]] static bool accepts(const ResolvedOperand& operand) {
     const auto* constant = std::get_if<c10::IValue>(&operand.content);
     return std::holds_alternative<RegisterOperand>(operand.content) ||
            (constant != nullptr && (constant->isTensor() || constant->isNone()));
   }
-  explicit TensorSource(const ResolvedOperand& operand) {
+  [[gnu::noinline]] explicit TensorSource(const ResolvedOperand& operand) {
     if (const auto* constant = std::get_if<c10::IValue>(&operand.content)) {
       if (constant->isTensor()) constant_ = constant->toTensor();
     } else {
@@ -133,7 +131,6 @@ class TensorSource {
 template <>
 class Parameter<const at::Tensor&> {
  public:
-  static std::string name() { return "Tensor"; }
   static bool accepts(const ResolvedOperand& operand) { return TensorSource::accepts(operand); }
   explicit Parameter(const ResolvedOperand& operand) : source_(operand) {}
   const at::Tensor& load(Frame& frame) const { return source_.borrow(frame); }
@@ -145,7 +142,6 @@ class Parameter<const at::Tensor&> {
 template <>
 class Parameter<at::Tensor&> {
  public:
-  static std::string name() { return "Tensor!"; }
   static bool accepts(const ResolvedOperand& operand) {
     return std::holds_alternative<RegisterOperand>(operand.content);
   }
@@ -159,7 +155,6 @@ class Parameter<at::Tensor&> {
 template <>
 class Parameter<const std::optional<at::Tensor>&> {
  public:
-  static std::string name() { return "Tensor?"; }
   static bool accepts(const ResolvedOperand& operand) { return TensorSource::accepts(operand); }
   explicit Parameter(const ResolvedOperand& operand) : source_(operand) {}
   std::optional<at::Tensor> load(Frame& frame) const {
@@ -174,11 +169,11 @@ class Parameter<const std::optional<at::Tensor>&> {
 /// The elements of a list operand; also of a constant list, which then holds no slots.
 class TensorSources {
  public:
-  static bool accepts(const ResolvedOperand& operand) {
+  [[gnu::noinline]] static bool accepts(const ResolvedOperand& operand) {
     const auto* list = std::get_if<ResolvedList>(&operand.content);
     return list != nullptr && std::all_of(list->elements.begin(), list->elements.end(), &TensorSource::accepts);
   }
-  explicit TensorSources(const ResolvedOperand& operand) {
+  [[gnu::noinline]] explicit TensorSources(const ResolvedOperand& operand) {
     for (const ResolvedOperand& element : std::get<ResolvedList>(operand.content).elements) {
       sources_.emplace_back(element);
     }
@@ -207,7 +202,6 @@ template <typename T>
   requires std::same_as<T, at::TensorList> || std::same_as<T, const at::ITensorListRef&>
 class Parameter<T> {
  public:
-  static std::string name() { return "Tensor[]"; }
   static bool accepts(const ResolvedOperand& operand) { return TensorSources::accepts(operand); }
   explicit Parameter(const ResolvedOperand& operand) : sources_(operand) {}
   LoadedTensors load(Frame& frame) const { return LoadedTensors(sources_, frame); }
@@ -219,7 +213,6 @@ class Parameter<T> {
 template <>
 class Parameter<const c10::List<std::optional<at::Tensor>>&> {
  public:
-  static std::string name() { return "Tensor?[]"; }
   static bool accepts(const ResolvedOperand& operand) { return TensorSources::accepts(operand); }
   explicit Parameter(const ResolvedOperand& operand) : sources_(operand) {}
   c10::List<std::optional<at::Tensor>> load(Frame& frame) const {

@@ -2,10 +2,14 @@
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/input_metadata.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <queue>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -15,6 +19,7 @@
 namespace thunder::tracer {
 namespace {
 
+using torch::autograd::AccumulateGrad;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
@@ -28,109 +33,256 @@ void accumulate(at::Tensor& sum, at::Tensor gradient) {
 at::Tensor fit(at::Tensor gradient, const Edge& edge) {
   if (!gradient.defined()) return gradient;
   const auto& metadata = edge.function->input_metadata(edge.input_nr);
+  if (metadata.was_default_constructed()) return gradient;
   gradient = metadata.maybe_reduce(edge.input_nr, std::move(gradient), [](const std::string& text) { return text; });
   const auto dtype = c10::typeMetaToScalarType(metadata.options().dtype());
   return gradient.scalar_type() == dtype ? gradient : gradient.to(dtype);
 }
 
+/// What AccumulateGrad does, without its look at the implementation of the tensors.
+void accumulate_into_leaf(const at::Tensor& leaf, at::Tensor gradient) {
+  at::Tensor& sum = leaf.mutable_grad();
+  if (!sum.defined()) {
+    const bool is_ours = gradient.use_count() <= 1;
+    if (!c10::GradMode::is_enabled() && is_ours && torch::autograd::utils::obeys_layout_contract(gradient, leaf)) {
+      sum = gradient.detach();
+    } else {
+      sum = torch::autograd::utils::clone_obey_contract(gradient, leaf);
+    }
+  } else if (c10::GradMode::is_enabled()) {
+    sum = sum.add(gradient);
+  } else {
+    sum.add_(gradient);
+  }
+}
+
 class Walk {
  public:
-  void count_dependencies(std::span<const at::Tensor> outputs) {
+  explicit Walk(BackwardWalk& options) : options_(options) {}
+
+  std::vector<at::Tensor> run() {
+    for (const Edge& target : options_.targets) target_nodes_.insert(target.function.get());
+    for (const Edge& root : options_.roots) discover(root);
+    find_needed();
+    for (std::size_t i = 0; i < options_.roots.size(); ++i) {
+      const Edge& root = options_.roots[i];
+      if (root.is_valid() && needed_.contains(root.function.get())) receive(root, fit(options_.cotangents[i], root));
+    }
+    for (Node* node : order_) {
+      if (needed_.contains(node) && dependencies_[node] == 0) ready_.push(node);
+    }
+    while (!ready_.empty()) {
+      Node* node = ready_.top();
+      ready_.pop();
+      step(*node);
+    }
+    return results();
+  }
+
+ private:
+  struct Later {
+    bool operator()(const Node* left, const Node* right) const { return left->sequence_nr() < right->sequence_nr(); }
+  };
+
+  [[nodiscard]] bool stops_at(Node& node) const { return options_.stops_at && options_.stops_at(node); }
+
+  void discover(const Edge& root) {
     std::vector<Node*> pending;
     const auto visit = [&](const Edge& edge) {
       if (!edge.is_valid() || !seen_.insert(edge.function.get()).second) return;
       pending.push_back(edge.function.get());
       order_.push_back(edge.function.get());
+      kept_.push_back(edge.function);
     };
-    for (const at::Tensor& output : outputs) visit(torch::autograd::impl::gradient_edge(output));
+    visit(root);
     while (!pending.empty()) {
       Node* node = pending.back();
       pending.pop_back();
+      if (stops_at(*node)) continue;
+      for (const Edge& edge : node->next_edges()) visit(edge);
+    }
+  }
+
+  /// Nodes on the way to a target; all of them when there is none. Children before parents.
+  void find_needed() {
+    std::unordered_set<Node*> done;
+    std::vector<std::pair<Node*, std::size_t>> stack;
+    for (Node* root : order_) {
+      if (!done.insert(root).second) continue;
+      stack.emplace_back(root, 0);
+      while (!stack.empty()) {
+        auto& [node, next] = stack.back();
+        const auto& edges = node->next_edges();
+        const bool leads_on = !stops_at(*node) && next < edges.size();
+        if (leads_on) {
+          Node* child = edges[next++].function.get();
+          if (child != nullptr && done.insert(child).second) stack.emplace_back(child, 0);
+          continue;
+        }
+        decide(*node);
+        stack.pop_back();
+      }
+    }
+    for (Node* node : order_) {
+      if (!runs(*node)) continue;
       for (const Edge& edge : node->next_edges()) {
         if (edge.is_valid()) ++dependencies_[edge.function.get()];
-        visit(edge);
       }
     }
   }
 
-  void run(std::span<const at::Tensor> outputs, std::span<const at::Tensor> cotangents) {
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const Edge edge = torch::autograd::impl::gradient_edge(outputs[i]);
-      if (edge.is_valid()) receive(edge, fit(cotangents[i], edge));
+  void decide(Node& node) {
+    const bool collects_all = options_.targets.empty();
+    bool leads_to_target = false;
+    if (!stops_at(node)) {
+      for (const Edge& edge : node.next_edges()) leads_to_target |= needed_.contains(edge.function.get());
     }
-    for (Node* node : order_) {
-      if (dependencies_[node] == 0) ready_.push_back(node);
-    }
-    while (!ready_.empty()) {
-      Node* node = ready_.back();
-      ready_.pop_back();
-      step(*node);
-    }
+    if (collects_all || leads_to_target || target_nodes_.contains(&node)) needed_.insert(&node);
+    if (collects_all || leads_to_target) executed_.insert(&node);
   }
 
-  [[nodiscard]] std::vector<at::Tensor> leaves() const {
-    std::vector<at::Tensor> result;
-    for (Node* node : order_) {
-      if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) result.push_back(leaf->variable);
-    }
-    return result;
-  }
+  [[nodiscard]] bool runs(Node& node) const { return executed_.contains(&node) && !stops_at(node); }
 
-  at::Tensor gradient_of(const at::Tensor& leaf) {
-    const Edge edge = torch::autograd::impl::gradient_edge(leaf);
-    const auto found = buffers_.find(edge.function.get());
-    return found == buffers_.end() || found->second.empty() ? at::Tensor() : found->second[edge.input_nr];
-  }
-
- private:
   void receive(const Edge& edge, at::Tensor gradient) {
     variable_list& buffer = buffers_[edge.function.get()];
-    buffer.resize(edge.function->num_inputs());
+    buffer.resize(std::max<std::size_t>(edge.function->num_inputs(), edge.input_nr + 1));
     accumulate(buffer[edge.input_nr], std::move(gradient));
   }
 
+  [[nodiscard]] variable_list with_tensor_hooks(Node& node, variable_list gradients) const {
+    if (!options_.run_hooks) return gradients;
+    for (const auto& hook : node.tensor_pre_hooks()) gradients = (*hook)(gradients);
+    for (const auto& [index, hook] : node.retains_grad_hooks()) gradients = (*hook)(gradients);
+    return gradients;
+  }
+
   void step(Node& node) {
-    if (dynamic_cast<torch::autograd::AccumulateGrad*>(&node) != nullptr) return;
     variable_list gradients = std::move(buffers_[&node]);
-    gradients.resize(node.num_inputs());
-    bool any = false;
-    for (const at::Tensor& gradient : gradients) any |= gradient.defined();
-    variable_list results = any ? node(std::move(gradients)) : variable_list(node.num_outputs());
+    gradients.resize(std::max<std::size_t>(node.num_inputs(), gradients.size()));
+    if (auto* leaf = dynamic_cast<AccumulateGrad*>(&node)) return step_leaf(*leaf, std::move(gradients[0]));
+    const bool any = std::any_of(gradients.begin(), gradients.end(), [](auto& t) { return t.defined(); });
+    if (any && !stops_at(node)) gradients = with_tensor_hooks(node, std::move(gradients));
+    if (target_nodes_.contains(&node) || stops_at(node)) collected_[&node] = gradients;
+    if (!runs(node)) return;
+    variable_list results = any ? apply(node, std::move(gradients)) : variable_list(node.num_outputs());
     for (std::size_t i = 0; i < node.next_edges().size(); ++i) {
       const Edge& edge = node.next_edges()[i];
       if (!edge.is_valid()) continue;
-      receive(edge, fit(std::move(results[i]), edge));
-      if (--dependencies_[edge.function.get()] == 0) ready_.push_back(edge.function.get());
+      Node* next = edge.function.get();
+      const bool is_needed = needed_.contains(next);
+      if (is_needed && i < results.size()) receive(edge, fit(std::move(results[i]), edge));
+      if (--dependencies_[next] == 0 && is_needed) ready_.push(next);
     }
   }
 
+  variable_list apply(Node& node, variable_list gradients) const {
+    if (options_.run_hooks) {
+      for (const auto& hook : node.pre_hooks()) gradients = (*hook)(gradients);
+    }
+    if (!options_.keep_graph) node.will_release_variables();
+    variable_list results;
+    if (node.post_hooks().empty() || !options_.run_hooks) {
+      results = node(std::move(gradients));
+    } else {
+      results = node(variable_list(gradients));
+      for (const auto& hook : node.post_hooks()) results = (*hook)(results, gradients);
+    }
+    if (!options_.keep_graph) node.release_variables();
+    return results;
+  }
+
+  void step_leaf(AccumulateGrad& node, at::Tensor gradient) {
+    const at::Tensor leaf = node.variable;
+    if (gradient.defined()) {
+      variable_list gradients{std::move(gradient)};
+      for (const auto& hook : node.tensor_pre_hooks()) gradients = (*hook)(gradients);
+      gradient = std::move(gradients[0]);
+      if (options_.leaf_hooks) options_.leaf_hooks(leaf, gradient);
+    }
+    const bool is_target = target_nodes_.contains(&node);
+    if (is_target || stops_at(node)) collected_[&node] = {gradient};
+    if (!options_.accumulate || !gradient.defined() || (!options_.targets.empty() && !is_target)) return;
+    if (is_target) collected_.erase(&node);
+    if (options_.before_leaf) options_.before_leaf(leaf);
+    accumulate_into_leaf(leaf, std::move(gradient));
+    if (const auto& hook = node.tensor_post_acc_grad_hooks()) (*hook)(leaf);
+    if (options_.after_leaf) options_.after_leaf(leaf);
+  }
+
+  std::vector<at::Tensor> results() {
+    std::vector<at::Tensor> gradients;
+    const auto collected = [&](const Edge& edge) {
+      const auto found = collected_.find(edge.function.get());
+      if (found == collected_.end() || edge.input_nr >= found->second.size()) return at::Tensor();
+      return found->second[edge.input_nr];
+    };
+    for (const Edge& target : options_.targets) gradients.push_back(collected(target));
+    for (const auto& node : kept_) {
+      const auto found = collected_.find(node.get());
+      if (found == collected_.end() || target_nodes_.contains(node.get())) continue;
+      for (std::size_t i = 0; i < found->second.size(); ++i) {
+        if (!found->second[i].defined()) continue;
+        options_.stopped.emplace_back(node, static_cast<std::uint32_t>(i));
+        gradients.push_back(found->second[i]);
+      }
+    }
+    return gradients;
+  }
+
+  BackwardWalk& options_;
+  std::unordered_set<Node*> target_nodes_;
   std::unordered_set<Node*> seen_;
   std::vector<Node*> order_;  ///< of discovery
+  std::vector<decltype(Edge::function)> kept_;
+  std::unordered_set<Node*> needed_;    ///< gradients go there
+  std::unordered_set<Node*> executed_;  ///< and on from there
   std::unordered_map<Node*, int> dependencies_;
   std::unordered_map<Node*, variable_list> buffers_;
-  std::vector<Node*> ready_;
+  std::unordered_map<Node*, variable_list> collected_;
+  std::priority_queue<Node*, std::vector<Node*>, Later> ready_;
 };
 
 }  // namespace
 
+std::vector<at::Tensor> BackwardWalk::run() {
+  THUNDER_CHECK(roots.size() == cotangents.size(), "backward", "one cotangent for each root");
+  const c10::AutoGradMode second_order(create_graph);
+  return Walk(*this).run();
+}
+
 std::vector<at::Tensor> walk_backward(std::span<const at::Tensor> outputs, std::span<const at::Tensor> cotangents,
                                       std::span<const at::Tensor> inputs) {
   THUNDER_CHECK(outputs.size() == cotangents.size(), "walk_backward", "one cotangent for each output");
-  const c10::AutoGradMode no_second_order(false);
-  Walk walk;
-  walk.count_dependencies(outputs);
-  walk.run(outputs, cotangents);
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& input : inputs) {
-    gradients.push_back(input.requires_grad() ? walk.gradient_of(input) : at::Tensor());
+  BackwardWalk walk;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    walk.roots.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
+    walk.cotangents.push_back(cotangents[i]);
   }
+  for (const at::Tensor& input : inputs) {
+    if (input.requires_grad()) walk.targets.push_back(torch::autograd::impl::gradient_edge(input));
+  }
+  std::vector<at::Tensor> gradients;
+  if (walk.targets.empty()) return std::vector<at::Tensor>(inputs.size());
+  std::vector<at::Tensor> found = walk.run();
+  std::size_t next = 0;
+  for (const at::Tensor& input : inputs) gradients.push_back(input.requires_grad() ? found[next++] : at::Tensor());
   return gradients;
 }
 
-std::vector<at::Tensor> leaves_behind(const at::Tensor& output) {
-  Walk walk;
-  walk.count_dependencies({&output, 1});
-  return walk.leaves();
+bool any_node_behind(const Edge& edge, const std::function<bool(Node&)>& found) {
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> pending;
+  const auto visit = [&](const Edge& next) {
+    if (next.is_valid() && seen.insert(next.function.get()).second) pending.push_back(next.function.get());
+  };
+  visit(edge);
+  while (!pending.empty()) {
+    Node* node = pending.back();
+    pending.pop_back();
+    if (found(*node)) return true;
+    for (const Edge& next : node->next_edges()) visit(next);
+  }
+  return false;
 }
 
 }  // namespace thunder::tracer

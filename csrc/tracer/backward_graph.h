@@ -1,20 +1,51 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
+#include <functional>
 #include <span>
 #include <vector>
 
+namespace torch::autograd {
+struct AccumulateGrad;
+struct Node;
+}  // namespace torch::autograd
+
 namespace thunder::tracer {
 
-/// Gradients of `outputs` with respect to `inputs` (leaves), given one cotangent for each output (undefined: zero), on
-/// the calling thread and without hooks: what PyTorch's engine computes, broadcasts reduced and dtypes restored.
-/// The graph can be walked again. Undefined tensors stand for gradients that are zero.
+/// One backward through PyTorch's graph, as its engine would do it (order of nodes, hooks, accumulation, release), but
+/// on the calling thread: no GIL or thread questions, and whoever records sees what the nodes do.
+struct BackwardWalk {
+  std::vector<torch::autograd::Edge> roots;
+  std::vector<at::Tensor> cotangents;          ///< one for each root; undefined: zero
+  std::vector<torch::autograd::Edge> targets;  ///< whose gradients are wanted
+  bool accumulate = false;                     ///< run the nodes of leaves: all, or those among the targets
+  bool keep_graph = true;
+  bool create_graph = false;
+  bool run_hooks = true;
+  /// Nodes that are not run: what arrives at them is collected.
+  std::function<bool(torch::autograd::Node&)> stops_at{};
+  /// Called before a leaf's node runs.
+  std::function<void(const at::Tensor& leaf)> before_leaf{};
+  /// Runs the hooks of a leaf that stands for a tensor from outside on its gradient; may be empty.
+  std::function<void(const at::Tensor& leaf, at::Tensor& gradient)> leaf_hooks{};
+  std::function<void(const at::Tensor& leaf)> after_leaf{};
+
+  /// One gradient for each target, then one for each edge in `stopped`; undefined: zero.
+  std::vector<at::Tensor> run();
+  std::vector<torch::autograd::Edge> stopped{};  ///< filled by run: where `stops_at` collected something
+};
+
+/// Gradients of `outputs` with respect to `inputs` (leaves), given one cotangent for each output (undefined: zero):
+/// what PyTorch's engine computes, broadcasts reduced and dtypes restored. The graph can be walked again. Undefined
+/// tensors stand for gradients that are zero.
 [[nodiscard]] std::vector<at::Tensor> walk_backward(std::span<const at::Tensor> outputs,
                                                     std::span<const at::Tensor> cotangents,
                                                     std::span<const at::Tensor> inputs);
 
-/// The leaves that the graph behind `output` ends in.
-[[nodiscard]] std::vector<at::Tensor> leaves_behind(const at::Tensor& output);
+/// Whether `found` holds for a node of the graph behind an edge, down to the leaves.
+[[nodiscard]] bool any_node_behind(const torch::autograd::Edge& edge,
+                                   const std::function<bool(torch::autograd::Node&)>& found);
 
 }  // namespace thunder::tracer

@@ -1,5 +1,8 @@
 #include "tracer/custom_gradient.h"
 
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -8,34 +11,45 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
 #include "tracer/backward_graph.h"
 #include "tracer/operators.h"
+#include "tracer/realizer.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 namespace {
 
-/// The values that `symbols` reads but does not make, in order, without `cotangent`.
-std::vector<ir::ValueId> free_values(const std::vector<ir::BoundSymbol>& symbols, ir::ValueId cotangent) {
-  std::unordered_set<std::uint32_t> known{index_of(cotangent)};
+std::size_t maker_of(const ir::Trace& trace, ir::ValueId value) {
+  const auto made = std::ranges::find_if(trace.symbols, [&](const ir::BoundSymbol& symbol) {
+    const std::vector<ir::ValueId> results = flat_results(symbol);
+    return std::ranges::find(results, value) != results.end();
+  });
+  return static_cast<std::size_t>(made - trace.symbols.begin());
+}
+
+}  // namespace
+
+std::vector<ir::ValueId> free_values(const CustomGradient& gradient) {
+  std::unordered_set<std::uint32_t> known{index_of(gradient.cotangent), index_of(ir::kNoValue)};
   std::vector<ir::ValueId> result;
-  for (const ir::BoundSymbol& symbol : symbols) {
-    for (const ir::Argument& argument : symbol.arguments) {
-      ir::for_each_value(argument, [&](ir::ValueId id) {
-        if (known.insert(index_of(id)).second) result.push_back(id);
-      });
-    }
+  const auto use = [&](ir::ValueId id) {
+    if (known.insert(index_of(id)).second) result.push_back(id);
+  };
+  for (const ir::BoundSymbol& symbol : gradient.symbols) {
+    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, use);
     for (const ir::Argument& made : symbol.results) {
       ir::for_each_value(made, [&](ir::ValueId id) { known.insert(index_of(id)); });
     }
   }
+  std::ranges::for_each(gradient.gradients, use);
   return result;
 }
 
-/// Takes the symbols from `begin` on out of the trace. Constants stay: the program may use them again.
 std::vector<ir::BoundSymbol> cut(ir::Trace& trace, std::size_t begin) {
   const auto first = trace.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
   const auto middle = std::stable_partition(first, trace.symbols.end(), [](const ir::BoundSymbol& symbol) {
@@ -45,8 +59,6 @@ std::vector<ir::BoundSymbol> cut(ir::Trace& trace, std::size_t begin) {
   trace.symbols.erase(middle, trace.symbols.end());
   return symbols;
 }
-
-}  // namespace
 
 const ir::Operator* custom_gradient_operator() {
   static const ir::Operator* const kRow = new ir::Operator(ir::parse_operator(
@@ -59,29 +71,53 @@ const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir
   return *static_cast<const CustomGradient*>(trace.context()->objects.at(object.index).owner.get());
 }
 
+ir::ValueId Recorder::value_of_edge(const torch::autograd::Edge& edge) {
+  torch::autograd::Node* node = edge.function.get();
+  if (const TraceNode* own = as_trace_node(node)) return own->results().at(edge.input_nr);
+  if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) return value_of(leaf->variable);
+  for (const at::Tensor& input : inputs_) {
+    if (input.grad_fn().get() == node) return value_of(input);
+  }
+  const auto found = adopted_.find(node);
+  return found == adopted_.end() || edge.input_nr >= found->second.size() ? ir::kNoValue : found->second[edge.input_nr];
+}
+
 void Recorder::adopt_gradient(const at::Tensor& tensor) {
-  const RecordTop recording(*this);
+  const torch::autograd::Edge edge(tensor.grad_fn(), static_cast<std::uint32_t>(tensor.output_nr()));
   TraceState& state = *trace_impl(tensor)->state();
+  if (!edge.is_valid() || state.adopted == edge.function.get() || !is_foreign(edge.function.get())) return;
+  state.adopted = edge.function.get();
+  const RecordTop recording(*this);
   auto gradient = std::make_shared<CustomGradient>();
   const ir::ValueId value = state.value;
   ir::TensorType type = bridge::type_of(tensor);
   type.requires_grad = false;
   const at::Tensor cotangent = add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
   gradient->cotangent = trace_impl(cotangent)->state()->value;
-  const std::size_t begin = trace_.symbols.size();
-  const std::vector<at::Tensor> leaves = leaves_behind(tensor);
-  const std::vector<at::Tensor> gradients = walk_backward({&tensor, 1}, {&cotangent, 1}, leaves);
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    gradient->inputs.push_back(value_of(leaves[i]));
-    gradient->gradients.push_back(gradients[i].defined() ? value_of(gradients[i]) : ir::kNoValue);
+  std::size_t begin = trace_.symbols.size();
+  marks_.push_back(&begin);
+  BackwardWalk walk;
+  walk.run_hooks = false;  // see record_hooks
+  walk.roots = {edge};
+  walk.cotangents = {cotangent};
+  walk.stops_at = [&](torch::autograd::Node& node) {
+    return &node != edge.function.get() && (!is_foreign(&node) || adopted_.contains(&node));
+  };
+  const std::vector<at::Tensor> gradients = walk.run();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    gradient->inputs.push_back(value_of_edge(walk.stopped[i]));
+    gradient->gradients.push_back(value_of(gradients[i]));
   }
+  marks_.pop_back();
   gradient->symbols = cut(trace_, begin);
-  gradient->reads = free_values(gradient->symbols, gradient->cotangent);
+  gradient->reads = free_values(*gradient);
 
-  // From here on the tensor is a leaf of ours: what follows is differentiated by the trace.
-  tensor.unsafeGetTensorImpl()->set_autograd_meta(nullptr);
-  tensor.set_requires_grad(true);
+  // The tensor keeps its history, for gradients that are taken inside; the trace has it from here on too.
   state.value = add_custom_gradient(value, std::move(gradient));
+  std::vector<ir::ValueId>& values = adopted_[edge.function.get()];
+  values.resize(std::max<std::size_t>(values.size(), edge.input_nr + 1), ir::kNoValue);
+  values[edge.input_nr] = state.value;
+  kept_nodes_.push_back(edge);
 }
 
 ir::ValueId Recorder::with_gradient_of(ir::ValueId value, ir::ValueId owner) {
@@ -92,20 +128,91 @@ ir::ValueId Recorder::with_gradient_of(ir::ValueId value, ir::ValueId owner) {
   return add_custom_gradient(value, std::move(gradient));
 }
 
-ir::ValueId Recorder::add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient) {
+ir::BoundSymbol Recorder::make_custom_gradient(ir::ValueId value, ir::ValueId result,
+                                               std::shared_ptr<CustomGradient> gradient) {
   ir::BoundSymbol symbol;
   symbol.op = custom_gradient_operator();
   ir::ArgumentList reads(gradient->reads.begin(), gradient->reads.end());
   reads.insert(reads.end(), gradient->inputs.begin(), gradient->inputs.end());
   symbol.arguments = {ir::Argument(value), ir::Argument(std::move(reads)),
                       ir::Argument(trace_.context()->add_object(std::move(gradient), "custom gradient"))};
-  if (locate) symbol.location = locate();
+  symbol.results.emplace_back(result);
+  return symbol;
+}
+
+ir::ValueId Recorder::add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient) {
   ir::TensorType type = *trace_.tensor_type(value);
   type.requires_grad = true;
   const ir::ValueId result = trace_.add_value(ir::make_type(std::move(type)));
-  symbol.results.emplace_back(result);
+  ir::BoundSymbol symbol = make_custom_gradient(value, result, std::move(gradient));
+  if (locate) symbol.location = locate();
   trace_.add(std::move(symbol));
   return result;
+}
+
+ir::ValueId Recorder::insert_custom_gradient(ir::ValueId hooked, ir::ValueId value,
+                                             std::shared_ptr<CustomGradient> gradient) {
+  const std::size_t place = maker_of(trace_, value);
+  THUNDER_CHECK(place < trace_.symbols.size(), "tracer", "a hooked tensor is made by the trace");
+  for (const ir::ValueId read : gradient->reads) {
+    const bool is_input = std::ranges::find(trace_.inputs, read) != trace_.inputs.end();
+    if (read == hooked || is_input || maker_of(trace_, read) <= place) continue;
+    throw UserError(ErrorKind::kNotImplemented,
+                    "Tensor.register_hook: expected a hook that reads tensors made before the one it is registered on, "
+                    "got one that reads a later one; compute that one before");
+  }
+  const ir::ValueId made = trace_.add_value(trace_.value(value).type);
+  for (ir::Argument& result : trace_.symbols[place].results) {
+    ir::for_each_value(result, [&](ir::ValueId& id) { id = id == value ? made : id; });
+  }
+  gradient->inputs = {made};
+  ir::BoundSymbol symbol = make_custom_gradient(made, value, std::move(gradient));
+  for (ir::Argument& argument : symbol.arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId& id) { id = id == hooked ? made : id; });
+  }
+  symbol.location = trace_.symbols[place].location;
+  trace_.symbols.insert(trace_.symbols.begin() + static_cast<std::ptrdiff_t>(place) + 1, std::move(symbol));
+  return made;
+}
+
+void Recorder::record_hook(torch::autograd::FunctionPreHook& hook, const std::vector<ir::ValueId>& hooked,
+                           std::vector<ir::ValueId>& values) {
+  const std::size_t begin = trace_.symbols.size();
+  torch::autograd::variable_list cotangents(hooked.size());
+  for (std::size_t i = 0; i < hooked.size(); ++i) {
+    const ir::TensorType* type = hooked[i] == ir::kNoValue ? nullptr : trace_.tensor_type(hooked[i]);
+    if (type == nullptr || !type->requires_grad) continue;
+    ir::TensorType plain = *type;
+    plain.requires_grad = false;
+    plain.storage_offset = 0;
+    cotangents[i] = add_tensor(ir::make_type(std::move(plain)), {}, /*is_input=*/false);
+  }
+  const torch::autograd::variable_list gradients = hook(cotangents);
+  std::size_t i = 0;  // a hook sees and changes one of the gradients
+  while (i < hooked.size() && (!cotangents[i].defined() || gradients[i].is_same(cotangents[i]))) ++i;
+  auto gradient = std::make_shared<CustomGradient>();
+  if (i < hooked.size()) {
+    gradient->cotangent = value_of(cotangents[i]);
+    gradient->gradients = {value_of(replace_real_tensor(gradients[i]))};
+  }
+  gradient->symbols = cut(trace_, begin);
+  gradient->reads = free_values(*gradient);
+  // Constants need nothing.
+  const auto constants = trace_.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
+  std::rotate(trace_.symbols.begin(), constants, trace_.symbols.end());
+  if (i < hooked.size()) values[i] = insert_custom_gradient(hooked[i], values[i], std::move(gradient));
+}
+
+void Recorder::record_hooks(torch::autograd::Node& node) {
+  settle();
+  const TraceNode* own = as_trace_node(&node);
+  std::vector<ir::ValueId> hooked = own != nullptr ? own->results() : adopted_[&node];
+  hooked.resize(node.num_inputs(), ir::kNoValue);
+  std::vector<ir::ValueId> values = hooked;  // behind which the next hook goes: the first is the nearest to the users
+  const RecordTop recording(*this);
+  const c10::AutoGradMode no_gradients(false);
+  for (const auto& hook : node.tensor_pre_hooks()) record_hook(*hook, hooked, values);
+  realizer_.reset();  // it counts symbols
 }
 
 }  // namespace thunder::tracer

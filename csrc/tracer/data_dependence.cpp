@@ -1,5 +1,9 @@
 #include "tracer/data_dependence.h"
 
+#include <ATen/core/jit_type.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -8,6 +12,7 @@
 #include "bridge/convert.h"
 #include "ir/builder.h"
 #include "tracer/evaluate.h"
+#include "tracer/operators.h"
 #include "tracer/realizer.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
@@ -29,13 +34,11 @@ bool contains(const std::string_view (&names)[size], std::string_view name) {
 }
 
 bool has_mask(const IValue& indices) {
-  for (const IValue& index : indices.toListRef()) {
-    if (index.isNone() || !index.toTensor().defined()) continue;
-    const at::ScalarType dtype = index.toTensor().scalar_type();
-    if (dtype == at::kBool || dtype == at::kByte) return true;
-  }
-  return false;
+  const auto list = indices.toListRef();
+  return std::any_of(list.begin(), list.end(), is_mask);
 }
+
+}  // namespace
 
 ir::Argument argument_of(const c10::Scalar& number) {
   if (number.isBoolean()) return number.toBool();
@@ -44,10 +47,44 @@ ir::Argument argument_of(const c10::Scalar& number) {
   return number.toDouble();
 }
 
-}  // namespace
+c10::Scalar scalar_of(const ir::Argument& number) {
+  return bridge::to_ivalue(number, *c10::NumberType::get(), {}).toScalar();
+}
+
+bool has_gradient(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  bool found = false;
+  for (const ir::Argument& result : symbol.results) {
+    ir::for_each_value(result, [&](ir::ValueId id) {
+      const ir::TensorType* type = trace.tensor_type(id);
+      found |= type != nullptr && type->requires_grad;
+    });
+  }
+  return found;
+}
+
+std::vector<at::Tensor> run_symbol(const ir::Trace& trace, const ir::BoundSymbol& symbol,
+                                   std::span<const at::Tensor> inputs) {
+  const bridge::ArgumentWriter writer{
+      [&](ir::ValueId id) {
+        const auto position = std::find(trace.inputs.begin(), trace.inputs.end(), id) - trace.inputs.begin();
+        return IValue(inputs[static_cast<std::size_t>(position)]);
+      },
+      [&](ir::ObjectConstant constant) {
+        return *static_cast<const IValue*>(trace.context()->objects.at(constant.index).owner.get());
+      }};
+  const c10::OperatorHandle& op = handle_of(*symbol.op);
+  torch::jit::Stack stack;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
+  }
+  const c10::AutoGradMode grad_mode(has_gradient(trace, symbol) && c10::GradMode::is_enabled());
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  op.callBoxed(stack);
+  return tensors_of(stack);
+}
 
 const ir::Operator* check_number_operator() {
-  static const ir::Operator* const kRow = make_check("prims::check_number(Tensor value, Scalar expected) -> ()");
+  static const ir::Operator* const kRow = make_check("prims::check_number(Scalar value, Scalar expected) -> ()");
   return kRow;
 }
 
@@ -56,15 +93,38 @@ const ir::Operator* check_shape_operator() {
   return kRow;
 }
 
+const ir::Operator* check_contents_operator() {
+  static const ir::Operator* const kRow = make_check("prims::check_contents(Tensor value, object expected) -> ()");
+  return kRow;
+}
+
+bool is_check(const ir::Operator& op) {
+  return &op == check_number_operator() || &op == check_shape_operator() || &op == check_contents_operator();
+}
+
+const at::Tensor& expected_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(1).content);
+  return *static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
+}
+
 bool reads_number(const c10::OperatorHandle& op) {
   static constexpr std::string_view kNames[] = {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero",
                                                 "aten::equal", "aten::allclose"};
   return contains(kNames, op.operator_name().name);
 }
 
-bool reads_lengths(const c10::OperatorHandle& op) {
-  return op.operator_name().name == "aten::ctc_loss" && op.operator_name().overload_name == "Tensor";
+bool is_mask(const IValue& index) {
+  if (index.isNone() || !index.toTensor().defined()) return false;
+  const at::ScalarType dtype = index.toTensor().scalar_type();
+  return dtype == at::kBool || dtype == at::kByte;
 }
+
+bool writes_by_mask(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const std::string& name = op.operator_name().name;
+  return (name == "aten::index_put" || name == "aten::_index_put_impl") && has_mask(arguments[1]);
+}
+
+bool reads_lengths(const c10::OperatorHandle& op) { return op.operator_name().name == "aten::ctc_loss"; }
 
 bool shape_follows_data(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   static constexpr std::string_view kNames[] = {"aten::nonzero",    "aten::nonzero_numpy",
@@ -88,12 +148,24 @@ void Recorder::require_data() const {
         "it (bool(tensor), tensor.item(), a shape that follows from values); take it out, or leave "
         "fullgraph=True out");
   }
-  for (const ir::BoundSymbol& symbol : trace_.symbols) {
-    if (!symbol.op->effect || symbol.op->style != ir::CallStyle::kTorchOperator) continue;
-    throw UserError(ErrorKind::kNotImplemented,
-                    "the program reads the data of a tensor after " + symbol.op->name +
-                        " has updated running statistics; read it before, or outside of the jitted function");
+}
+
+void Recorder::bring_data_of_inputs() {
+  if (!data_of_input) return;
+  for (std::size_t i = 0; i < real_inputs_.size(); ++i) {
+    if (!real_inputs_[i].defined()) real_inputs_[i] = data_of_input(i);
   }
+}
+
+at::Tensor Recorder::data_of(const at::Tensor& trace_tensor) {
+  require_data();
+  bring_data_of_inputs();
+  const ir::ValueId value = value_of(trace_tensor);
+  return realizer().value(trace_, real_inputs_, value);
+}
+
+void Recorder::repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor) {
+  add_check(check.op, value_of(trace_tensor), check.arguments[1]);
 }
 
 void Recorder::add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected) {
@@ -105,15 +177,29 @@ void Recorder::add_check(const ir::Operator* op, ir::ValueId value, ir::Argument
 }
 
 c10::Scalar Recorder::read_number(const at::Tensor& tensor) {
-  require_data();
-  if (tensor.numel() != 1) {
-    throw UserError(ErrorKind::kRuntime,
-                    "a Tensor with " + std::to_string(tensor.numel()) + " elements cannot be converted to Scalar");
+  const Number number = item(tensor);
+  meet(number);
+  return number.value;
+}
+
+bool Recorder::read_truth(const at::Tensor& tensor) {
+  const Number number = item(tensor);
+  if (number.value.isBoolean() || number.value.isComplex()) {
+    meet(number);
+    return number.value.isBoolean() ? number.value.toBool() : number.value.toComplexDouble() != 0.0;
   }
+  const Number truth = compute("!=", number, c10::Scalar(0)).value();
+  meet(truth);
+  return truth.value.toBool();
+}
+
+at::Tensor Recorder::contents_of(const at::Tensor& tensor) {
+  require_data();
   const ir::ValueId value = value_of(tensor);
-  const c10::Scalar number = realizer().read(trace_, real_inputs_, value);
-  add_check(check_number_operator(), value, argument_of(number));
-  return number;
+  bring_data_of_inputs();
+  auto contents = std::make_shared<at::Tensor>(realizer().contents(trace_, real_inputs_, value));
+  add_check(check_contents_operator(), value, trace_.context()->add_object(contents, "torch.Tensor"));
+  return *contents;
 }
 
 void Recorder::call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -124,8 +210,7 @@ void Recorder::call_reading_number(const c10::OperatorHandle& op, torch::jit::St
   if (name == "aten::item" || name == "aten::_local_scalar_dense") {
     stack.emplace_back(read_number(arguments[0].toTensor()));
   } else if (name == "aten::is_nonzero") {
-    const c10::Scalar number = read_number(arguments[0].toTensor());
-    stack.emplace_back(number.isComplex() ? number.toComplexDouble() != 0.0 : number.toDouble() != 0.0);
+    stack.emplace_back(read_truth(arguments[0].toTensor()));
   } else if (name == "aten::equal" && !arguments[0].toTensor().sizes().equals(arguments[1].toTensor().sizes())) {
     stack.emplace_back(false);
   } else {
@@ -136,24 +221,9 @@ void Recorder::call_reading_number(const c10::OperatorHandle& op, torch::jit::St
   }
 }
 
-void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
-  for (const std::size_t position : {2, 3}) {
-    const at::Tensor lengths =
-        call_by_name("aten::reshape", "", {arguments[position], c10::List<std::int64_t>({-1})})[0].toTensor();
-    c10::List<std::int64_t> numbers;
-    for (std::int64_t i = 0; i < lengths.numel(); ++i) {
-      numbers.push_back(read_number(call_by_name("aten::select", "int", {lengths, 0, i})[0].toTensor()).toLong());
-    }
-    arguments[position] = std::move(numbers);
-  }
-  stack.push_back(call_by_name(op.operator_name().name.c_str(), "IntList", std::move(arguments))[0]);
-}
-
 ResultTypes Recorder::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   require_data();
+  bring_data_of_inputs();
   std::vector<ir::ValueId> values;
   for (const at::Tensor& tensor : tensors_of(arguments)) values.push_back(value_of(tensor));
   return realizer().infer(trace_, real_inputs_, op, arguments, values);

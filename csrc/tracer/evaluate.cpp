@@ -3,12 +3,14 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +18,8 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/meta_kernel.h"
+#include "tracer/result_rules.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -121,6 +125,7 @@ class ResultReader {
     ResultType result;
     if (!tensor.defined()) return result;
     result.type = ir::make_type(bridge::type_of(tensor));
+    if (tensor.grad_fn() != nullptr) result.grad_fn = tensor.grad_fn()->name();
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       if (result.same_as < 0 && arguments_[i].is_same(tensor)) result.same_as = static_cast<std::int32_t>(i);
       if (result.alias_of < 0 && share_memory(arguments_[i], tensor)) result.alias_of = static_cast<std::int32_t>(i);
@@ -134,14 +139,9 @@ class ResultReader {
 /// Operators that look at metadata alone: their backend kernel may see trace tensors.
 bool reads_metadata_only(std::string_view name) {
   static constexpr std::string_view kNames[] = {"aten::_fused_sdp_choice", "aten::is_same_size", "aten::is_pinned",
-                                                "aten::_has_compatible_shallow_copy_type"};
+                                                "aten::_has_compatible_shallow_copy_type",
+                                                "aten::_has_same_storage_numel"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
-/// Operators without a meta kernel whose one result has the metadata of an argument, contiguous.
-std::optional<std::size_t> argument_like_result(std::string_view name) {
-  if (name == "aten::_ctc_loss_backward") return 1;
-  return std::nullopt;
 }
 
 /// Operators whose tensor arguments may lie on different devices.
@@ -152,25 +152,25 @@ bool mixes_devices(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-[[noreturn]] void refuse_data_dependent(const c10::OperatorHandle& op) {
-  if (!op.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
-    throw UserError(ErrorKind::kNotImplemented,
-                    op.schema().name() +
-                        ": expected an operator with a meta kernel (a rule for the shapes of its "
-                        "results), got one without; register one with torch.library.register_fake");
-  }
-  throw UserError(ErrorKind::kNotImplemented,
-                  op.schema().name() +
-                      ": expected an operation whose result is known without the tensor's data, got one that needs "
-                      "the data while the program is traced (for example bool(tensor), tensor.item(), tensor.tolist() "
-                      "or a shape that depends on values); move it out of the jitted function");
-}
-
 bool has_tensor_results(const c10::FunctionSchema& schema) {
   for (const auto& result : schema.returns()) {
     if (result.type()->str().find("Tensor") != std::string::npos) return true;
   }
   return false;
+}
+
+[[noreturn]] void refuse_data_dependent(const c10::OperatorHandle& op) {
+  if (has_tensor_results(op.schema()) && !op.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
+    throw DataNeeded(ErrorKind::kNotImplemented,
+                     op.schema().name() +
+                         ": expected an operator with a meta kernel (a rule for the shapes of its "
+                         "results), got one without; register one with torch.library.register_fake");
+  }
+  throw DataNeeded(ErrorKind::kNotImplemented,
+                   op.schema().name() +
+                       ": expected an operation whose result is known without the tensor's data, got one that needs "
+                       "the data while the program is traced (for example bool(tensor), tensor.item(), tensor.tolist() "
+                       "or a shape that depends on values); move it out of the jitted function");
 }
 
 /// The device of the results: the `device` argument, or that of the tensors (0-dim CPU tensors go anywhere).
@@ -193,10 +193,15 @@ c10::Device result_device(const c10::OperatorHandle& op, std::span<const IValue>
   return chosen == nullptr ? c10::Device(c10::kCPU) : chosen->device();
 }
 
+bool is_number(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
 /// Stands in for trace tensors on the meta device, and brings results back.
 class MetaCall {
  public:
-  explicit MetaCall(std::span<const IValue> arguments) : originals_(tensors_of(arguments)) {}
+  explicit MetaCall(std::span<const IValue> arguments, bool has_real_numbers)
+      : originals_(tensors_of(arguments)), has_real_numbers_(has_real_numbers) {}
 
   torch::jit::Stack make_stack(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
     torch::jit::Stack stack;
@@ -260,11 +265,16 @@ class MetaCall {
   at::Tensor to_meta_tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     at::Tensor meta = tensor;
-    if (trace_impl(tensor) != nullptr) {
+    if (has_real_numbers_ && is_number(tensor)) {
+      // Kernels in Python take the number out of it; its kind is all that the results' types depend on.
+      meta = at::detail::empty_cpu({}, tensor.scalar_type());
+      std::memset(meta.mutable_data_ptr(), 0, meta.nbytes());
+      meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+    } else if (trace_impl(tensor) != nullptr) {
       meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type(), c10::kStrided,
                                             c10::Device(c10::kMeta), std::nullopt);
       if (tensor.storage_offset() != 0) meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
-      if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+      if (is_number(tensor)) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
       storages_[meta.storage().unsafeGetStorageImpl()] = tensor.storage();
     }
     metas_.push_back(meta);
@@ -273,15 +283,29 @@ class MetaCall {
 
   std::vector<at::Tensor> originals_;
   std::vector<at::Tensor> metas_;  ///< one for each original
+  bool has_real_numbers_;          ///< numbers beside tensors are tensors on the CPU, not on the meta device
   std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
 };
+
+void call_without_data(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  try {
+    op.callBoxed(stack);
+  } catch (const c10::Error& error) {
+    if (!says_data_was_read(error)) throw;
+    refuse_data_dependent(op);
+  }
+}
 
 void run_meta_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard no_recording(
       c10::DispatchKeySet({DispatchKey::TESTING_ONLY_GenericMode, DispatchKey::Fake}) | c10::autocast_dispatch_keyset);
   try {
-    op.callBoxed(stack);
+    if (const c10::KernelFunction* kernel = hidden_meta_kernel(op)) {
+      kernel->callBoxed(op, c10::DispatchKeySet(DispatchKey::Meta), &stack);
+    } else {
+      call_without_data(op, stack);
+    }
   } catch (const c10::NotImplementedError&) {
     refuse_data_dependent(op);
   }
@@ -343,10 +367,13 @@ ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arg
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   const bool differentiable = c10::GradMode::is_enabled() &&
                               std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    if (auto result = result_by_rule(op, arguments)) return ResultReader(tensors).read(std::array{IValue(*result)});
+  }
   torch::jit::Stack stack(arguments.begin(), arguments.end());
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   if (!differentiable) below_autograd.emplace();
-  op.callBoxed(stack);
+  call_without_data(op, stack);
   return ResultReader(tensors).read(stack);
 }
 
@@ -370,16 +397,24 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     stack.insert(stack.end(), own.begin(), own.end());
     return;
   }
-  if (const auto like = argument_like_result(op.schema().name())) {
-    stack.push_back(at::empty_like(arguments[*like].toTensor(), at::TensorOptions(), at::MemoryFormat::Contiguous));
+  if (auto result = result_by_rule(op, arguments)) {
+    stack.emplace_back(*std::move(result));
     return;
   }
   const c10::Device device = result_device(op, arguments, tensors);
-  MetaCall call(arguments);
-  torch::jit::Stack metas = call.make_stack(op, arguments);
-  run_meta_kernel(op, metas);
-  if (op.schema().is_mutable()) call.update_geometry();
-  for (const IValue& result : metas) stack.push_back(from_meta_value(call, result, device));
+  const auto evaluate = [&](bool has_real_numbers) {
+    MetaCall call(arguments, has_real_numbers);
+    torch::jit::Stack metas = call.make_stack(op, arguments);
+    run_meta_kernel(op, metas);
+    if (op.schema().is_mutable()) call.update_geometry();
+    for (const IValue& result : metas) stack.push_back(from_meta_value(call, result, device));
+  };
+  if (std::ranges::none_of(tensors, is_number)) return evaluate(false);
+  try {
+    evaluate(true);  // kernels in Python take numbers out of tensors
+  } catch (const std::exception&) {
+    evaluate(false);  // others want one device
+  }
 }
 
 }  // namespace thunder::tracer

@@ -8,15 +8,23 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "ir/type.h"
 
 namespace thunder::tracer {
+
+/// The metadata of a call's results follow from the data of its arguments.
+class DataNeeded final : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 /// What is known of one tensor that an operator returns.
 struct ResultType {
   ir::TypePtr type;            ///< null: undefined
   std::int32_t same_as = -1;   ///< it is this tensor argument itself (position among the tensor arguments)
   std::int32_t alias_of = -1;  ///< it shares memory with this tensor argument
+  std::string grad_fn{};       ///< name of the node that autograd gave it; empty: none
 };
 
 struct ResultTypes {
@@ -27,6 +35,7 @@ struct ResultTypes {
     bool is_other = false;
   };
   std::vector<Result> results;
+  bool from_data = false;  ///< found by running the operator: may differ in another run
   [[nodiscard]] bool has_tensors() const;
   [[nodiscard]] bool has_aliases() const;
 };

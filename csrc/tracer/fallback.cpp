@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tracer/evaluate.h"
+#include "tracer/library.h"
 #include "tracer/recorder.h"
 
 namespace thunder::tracer {
@@ -19,12 +20,16 @@ bool is_included(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set
 bool is_excluded(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().excluded_.has(key); }
 
 void include(DispatchKey key, bool included) { c10::impl::tls_set_dispatch_key_included(key, included); }
+void exclude(DispatchKey key, bool excluded) { c10::impl::tls_set_dispatch_key_excluded(key, excluded); }
 
 /// torch.tensor and its kin write data into a fresh tensor, with these keys excluded: nothing to record there.
 bool builds_constant() {
   return is_excluded(DispatchKey::Python) && is_excluded(DispatchKey::PythonTLSSnapshot) &&
          is_excluded(DispatchKey::ADInplaceOrView);
 }
+
+/// Ranges for the profiler: they compute nothing, and their handles are objects that a trace cannot hold.
+bool only_profiles(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("profiler::"); }
 
 /// Whether autocast has a say: its kernel casts arguments and calls the operator again, which is then recorded.
 std::optional<DispatchKey> autocast_key(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
@@ -35,17 +40,47 @@ std::optional<DispatchKey> autocast_key(const c10::OperatorHandle& op, c10::Disp
   return key;
 }
 
-void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (top_recorder == nullptr || builds_constant()) {
+/// A functorch layer is active, or an argument has come out of one.
+constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerFrontMode,
+                                             DispatchKey::FuncTorchDynamicLayerBackMode,
+                                             DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchBatched};
+
+/// PyTorch's bindings give Python the type of its own exceptions only.
+[[noreturn]] void throw_as_pytorch(const UserError& error) {
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
+  switch (error.kind()) {
+    case ErrorKind::kNotImplemented:
+      throw c10::NotImplementedError(here, error.what());
+    case ErrorKind::kType:
+      throw c10::TypeError(here, error.what());
+    case ErrorKind::kValue:
+      throw c10::ValueError(here, error.what());
+    case ErrorKind::kRuntime:
+      break;
+  }
+  throw;
+}
+
+void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (top_recorder == nullptr || builds_constant() || only_profiles(op)) {
     const c10::impl::ExcludeDispatchKeyGuard no_recording(DispatchKey::TESTING_ONLY_GenericMode);
     op.callBoxed(*stack);
-  } else if (keys.has(DispatchKey::FuncTorchDynamicLayerFrontMode)) {
-    throw UserError(ErrorKind::kNotImplemented,
-                    "torch.func transforms inside a jitted function are not supported; apply the transform outside");
+  } else if (keys.has_any(functorch_keys)) {
+    // functorch's layers first; the operations that they come down to are called again from below all of them.
+    op.redispatchBoxed(
+        keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, DispatchKey::TESTING_ONLY_GenericMode), stack);
   } else if (const auto autocast = autocast_key(op, keys)) {
     op.callBoxedForDispatchKey(*autocast, *stack);
   } else {
     top_recorder->call(op, *stack, Level::kTop);
+  }
+}
+
+void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  try {
+    dispatch_top(op, keys, stack);
+  } catch (const UserError& error) {
+    throw_as_pytorch(error);
   }
 }
 
@@ -62,6 +97,7 @@ void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, 
 }  // namespace
 
 void init_tracer() {
+  register_library();
   static const auto* const kLibraries = [] {
     auto* libraries = new std::vector<torch::Library>;
     libraries->emplace_back(torch::Library::IMPL, "_", DispatchKey::TESTING_ONLY_GenericMode, __FILE__, __LINE__);
@@ -73,26 +109,38 @@ void init_tracer() {
   static_cast<void>(kLibraries);
 }
 
+Recorder* recorder_on_top() { return top_recorder; }
+
+Recorder* current_recorder() { return top_recorder; }
+
 RecordTop::RecordTop(Recorder& recorder)
-    : previous_(top_recorder), previously_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)) {
+    : previous_(top_recorder),
+      previously_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
+      batched_excluded_(is_excluded(DispatchKey::Batched)) {
   top_recorder = &recorder;
   include(DispatchKey::TESTING_ONLY_GenericMode, true);
+  exclude(DispatchKey::Batched, true);
 }
 
 RecordTop::~RecordTop() {
   top_recorder = previous_;
   include(DispatchKey::TESTING_ONLY_GenericMode, previously_included_);
+  exclude(DispatchKey::Batched, batched_excluded_);
 }
 
 RecordBottom::RecordBottom(Recorder& recorder)
-    : previous_(bottom_recorder), previously_included_(is_included(DispatchKey::Fake)) {
+    : previous_(bottom_recorder),
+      previously_included_(is_included(DispatchKey::Fake)),
+      batched_excluded_(is_excluded(DispatchKey::Batched)) {
   bottom_recorder = &recorder;
   include(DispatchKey::Fake, true);
+  exclude(DispatchKey::Batched, true);
 }
 
 RecordBottom::~RecordBottom() {
   bottom_recorder = previous_;
   include(DispatchKey::Fake, previously_included_);
+  exclude(DispatchKey::Batched, batched_excluded_);
 }
 
 SuspendRecording::SuspendRecording()
@@ -110,16 +158,19 @@ SuspendRecording::~SuspendRecording() {
 EvaluateOnly::EvaluateOnly()
     : bottom_(bottom_recorder),
       top_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
-      bottom_included_(is_included(DispatchKey::Fake)) {
+      bottom_included_(is_included(DispatchKey::Fake)),
+      batched_excluded_(is_excluded(DispatchKey::Batched)) {
   bottom_recorder = nullptr;
   include(DispatchKey::TESTING_ONLY_GenericMode, false);
   include(DispatchKey::Fake, true);
+  exclude(DispatchKey::Batched, true);
 }
 
 EvaluateOnly::~EvaluateOnly() {
   bottom_recorder = bottom_;
   include(DispatchKey::TESTING_ONLY_GenericMode, top_included_);
   include(DispatchKey::Fake, bottom_included_);
+  exclude(DispatchKey::Batched, batched_excluded_);
 }
 
 }  // namespace thunder::tracer

@@ -1,5 +1,6 @@
 #include "tracer/operators.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "bridge/convert.h"
+#include "ir/builder.h"
 
 namespace thunder::tracer {
 namespace {
@@ -64,6 +66,8 @@ bool draws_random_numbers(const c10::FunctionSchema& schema) {
       "aten::feature_alpha_dropout",
       "aten::normal",
       "aten::scaled_dot_product_attention",
+      "thunder::manual_seed",
+      "thunder::make_generator",
   };
   for (std::string_view name : kNames) {
     if (schema.name() == name) return true;
@@ -158,16 +162,27 @@ const std::vector<c10::OperatorHandle>& overloads_of(const std::string& name) {
   return overloads[name];
 }
 
+/// The same names and types, perhaps in another order (`polygamma`).
+bool same_names(const Arguments& left, const Arguments& right) {
+  return left.size() == right.size() && std::ranges::all_of(left, [&](const c10::Argument* argument) {
+           return std::ranges::any_of(right, [&](const c10::Argument* other) {
+             return other->name() == argument->name() && other->real_type()->str() == argument->real_type()->str();
+           });
+         });
+}
+
 std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const Arguments inputs = inputs_of(schema);
   std::optional<c10::OperatorHandle> found;
-  const std::string name = functional_name(schema.name());
-  for (const c10::OperatorHandle& candidate : overloads_of(name)) {
-    const c10::FunctionSchema& other = candidate.schema();
-    if (other.is_mutable() || !same_types(inputs, inputs_of(other))) continue;
-    if (other.overload_name() == schema.overload_name()) return candidate;
-    if (!found) found = candidate;
+  for (const std::string& name : {functional_name(schema.name()), schema.name() + "_functional"}) {
+    for (const c10::OperatorHandle& candidate : overloads_of(name)) {
+      const c10::FunctionSchema& other = candidate.schema();
+      const Arguments others = inputs_of(other);
+      if (other.is_mutable() || !(same_types(inputs, others) || same_names(inputs, others))) continue;
+      if (other.overload_name() == schema.overload_name()) return candidate;
+      if (!found) found = candidate;
+    }
   }
   return found;
 }
@@ -191,17 +206,8 @@ const c10::OperatorHandle& handle_of(const ir::Operator& op) {
 }
 
 const ir::Operator* tensor_constant_operator() {
-  static const ir::Operator* const kRow = [] {
-    auto* op = new ir::Operator;
-    op->name = "prims::tensor_constant";
-    op->style = ir::CallStyle::kPrimitive;
-    ir::SchemaValue tensor;
-    tensor.name = "constant";
-    tensor.type = "Tensor";
-    op->parameters.push_back(tensor);
-    op->results.push_back(tensor);
-    return op;
-  }();
+  static const ir::Operator* const kRow =
+      new ir::Operator(ir::parse_operator("prims::tensor_constant(Tensor value) -> Tensor", ir::CallStyle::kPrimitive));
   return kRow;
 }
 

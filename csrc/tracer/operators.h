@@ -17,8 +17,8 @@ namespace thunder::tracer {
 /// A tensor that the trace carries with it (`prims.tensor_constant(object0)`).
 [[nodiscard]] const ir::Operator* tensor_constant_operator();
 
-/// The operator that computes what `op` (in-place or `out=`) writes, and returns it instead; nullopt when there is
-/// none. Its arguments are those of `op`, without `out` arguments.
+/// The operator that computes what `op` (in-place or `out=`) writes, and returns it instead, behind what `op` returns
+/// besides; nullopt when there is none. Its arguments are those of `op`, without `out` arguments.
 [[nodiscard]] std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHandle& op);
 
 }  // namespace thunder::tracer

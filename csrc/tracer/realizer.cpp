@@ -1,14 +1,19 @@
 #include "tracer/realizer.h"
 
+#include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "bridge/number.h"
 #include "bridge/random.h"
 #include "tracer/custom_gradient.h"
+#include "tracer/data_dependence.h"
+#include "tracer/numbers.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 
@@ -17,7 +22,7 @@ namespace {
 
 using c10::IValue;
 
-/// Real execution: nothing recorded, no gradients, no autocast (its casts are in the trace).
+/// Real execution: nothing recorded, no autocast (its casts are in the trace).
 struct RealScope {
   SuspendRecording suspended;
   c10::AutoGradMode no_gradients{false};
@@ -77,25 +82,46 @@ void Realizer::store(const ir::Argument& result, const IValue& value) {
   }
 }
 
-void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  const auto object = [&](const ir::Argument& argument) {
-    return trace.context()->objects.at(std::get<ir::ObjectConstant>(argument.content).index).owner.get();
-  };
+c10::Scalar Realizer::number(const ir::Argument& argument) const {
+  if (const auto* id = argument.get<ir::ValueId>()) return bridge::unwrap_number(values_[index_of(*id)].toTensor());
+  return scalar_of(argument);
+}
+
+bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  const auto& arguments = symbol.arguments;
   if (symbol.op == tensor_constant_operator()) {
-    store(symbol.results[0], *static_cast<const at::Tensor*>(object(symbol.arguments[0])));
-    return;
+    const auto constant = std::get<ir::ObjectConstant>(arguments[0].content);
+    store(symbol.results[0], *static_cast<const at::Tensor*>(trace.context()->objects.at(constant.index).owner.get()));
+  } else if (symbol.op == custom_gradient_operator()) {
+    store(symbol.results[0], values_[index_of(std::get<ir::ValueId>(arguments[0].content))]);
+  } else if (symbol.op == item_operator()) {
+    store(symbol.results[0], bridge::wrap_number(number(arguments[0])));
+  } else if (symbol.op == number_operator()) {
+    const auto result =
+        bridge::compute_number(std::get<std::string>(arguments[0].content), number(arguments[1]), number(arguments[2]));
+    THUNDER_CHECK(result.has_value(), "tracer", "a number of the trace cannot be computed again");
+    store(symbol.results[0], bridge::wrap_number(*result));
+  } else {
+    return symbol.op->style != ir::CallStyle::kTorchOperator;
   }
-  if (symbol.op == custom_gradient_operator()) {
-    store(symbol.results[0], values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))]);
-    return;
+  return true;
+}
+
+/// Running statistics, which an operation updates though nothing in its schema says so.
+void Realizer::copy_written_statistics(const ir::BoundSymbol& symbol) {
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    const auto* id = symbol.arguments[i].get<ir::ValueId>();
+    if (id == nullptr || !symbol.op->parameters[i].name.starts_with("running_")) continue;
+    IValue& value = values_[index_of(*id)];
+    if (value.isTensor() && copied_.insert(index_of(*id)).second) value = value.toTensor().detach().clone();
   }
-  if (symbol.op->style != ir::CallStyle::kTorchOperator) return;
+}
+
+void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (run_primitive(trace, symbol)) return;
+  if (symbol.op->effect) copy_written_statistics(symbol);
   const bridge::ArgumentWriter writer{
-      [&](ir::ValueId id) {
-        const IValue& value = values_[index_of(id)];
-        // Running statistics, which the operation updates though nothing in its schema says so.
-        return symbol.op->effect && value.isTensor() ? IValue(value.toTensor().clone()) : value;
-      },
+      [&](ir::ValueId id) { return values_[index_of(id)]; },
       [&](ir::ObjectConstant constant) {
         return *static_cast<const IValue*>(trace.context()->objects.at(constant.index).owner.get());
       }};
@@ -104,6 +130,8 @@ void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
   }
+  // Composite operations choose kernels, which round differently, by whether gradients are wanted.
+  const c10::AutoGradMode gradients(has_gradient(trace, symbol));
   op.callBoxed(stack);
   for (std::size_t i = 0; i < symbol.results.size(); ++i) store(symbol.results[i], stack[i]);
 }
@@ -111,17 +139,32 @@ void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
 void Realizer::advance(const ir::Trace& trace, std::span<const at::Tensor> inputs) {
   values_.resize(trace.value_count());
   const RandomScope random(random_);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    THUNDER_CHECK(inputs[i].defined(), "tracer", "the data of an input without data");
-    values_[index_of(trace.inputs[i])] = inputs[i].detach();
+  for (; inputs_known_ < inputs.size(); ++inputs_known_) {
+    THUNDER_CHECK(inputs[inputs_known_].defined(), "tracer", "the data of an input without data");
+    const ir::ValueId input = trace.inputs[inputs_known_];
+    const ir::TensorType* type = trace.tensor_type(input);
+    values_[index_of(input)] = inputs[inputs_known_].detach().set_requires_grad(
+        type != nullptr && type->requires_grad && !c10::InferenceMode::is_enabled());
   }
   for (; done_ < trace.symbols.size(); ++done_) run(trace, trace.symbols[done_]);
+}
+
+at::Tensor Realizer::value(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value) {
+  const RealScope real;
+  advance(trace, inputs);
+  return values_[index_of(value)].toTensor().detach();
 }
 
 c10::Scalar Realizer::read(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value) {
   const RealScope real;
   advance(trace, inputs);
-  return values_[index_of(value)].toTensor().item();
+  return values_[index_of(value)].toTensor().detach().item();
+}
+
+at::Tensor Realizer::contents(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value) {
+  const RealScope real;
+  advance(trace, inputs);
+  return values_[index_of(value)].toTensor().detach().clone();
 }
 
 ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> inputs, const c10::OperatorHandle& op,

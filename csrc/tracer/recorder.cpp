@@ -1,6 +1,7 @@
 #include "tracer/recorder.h"
 
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/probe.h"
 #include "tracer/realizer.h"
 #include "tracer/trace_tensor.h"
 
@@ -18,20 +20,61 @@ namespace {
 
 using c10::IValue;
 
-const TraceState& root_of(const TraceState& state) {
-  const TraceState* current = &state;
-  while (current->view) current = trace_impl(current->view->parent)->state().get();
-  return *current;
-}
+c10::OperatorHandle find_handle(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
-/// `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
-/// `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
+/// What is recorded in the place of `op`.
+/// - `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
+///   `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
+/// - Trace tensors have no conjugate or negative bit, so that composites which resolve it do nothing: no value of a
+///   trace may have it.
 const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Level level) {
-  static const c10::OperatorHandle kReshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
+  static const c10::OperatorHandle kReshape = find_handle("aten::reshape");
+  static const c10::OperatorHandle kConjugate = find_handle("aten::_conj_physical");
+  static const c10::OperatorHandle kNegative = find_handle("aten::neg");
   const c10::OperatorName& name = op.operator_name();
   const bool is_view = level == Level::kBottom && name.name == "aten::view" && name.overload_name.empty();
-  return is_view || name.name == "aten::_reshape_alias" ? kReshape : op;
+  if (is_view || name.name == "aten::_reshape_alias") return kReshape;
+  if (name.name == "aten::_conj") return kConjugate;
+  return name.name == "aten::_neg_view" ? kNegative : op;
 }
+
+/// Whose result depends on the strides of its first argument.
+bool reads_strides(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name == "aten::as_strided" || name == "aten::as_strided_copy" || name == "aten::as_strided_scatter";
+}
+
+/// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
+bool has_other_geometry(const at::Tensor& input, const ir::TensorType& type) {
+  if (!trace_impl(input)->state()->view) return false;
+  return bridge::hints(type.sizes) != input.sizes() || bridge::hints(type.strides) != input.strides() ||
+         type.storage_offset.hint != input.storage_offset();
+}
+
+ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input) {
+  if (input.requires_grad() && !input.is_leaf()) {
+    throw UserError(
+        ErrorKind::kNotImplemented,
+        "an input that autograd made is turned in place (t_, squeeze_, transpose_); use the variant without "
+        "the underscore");
+  }
+  const auto sizes = input.sizes();
+  const auto strides = input.strides();
+  ir::BoundSymbol symbol;
+  symbol.op = find_operator("aten::as_strided_", "");
+  symbol.arguments = {ir::Argument(value), ir::ArgumentList(sizes.begin(), sizes.end()),
+                      ir::ArgumentList(strides.begin(), strides.end()), ir::Argument(input.storage_offset())};
+  symbol.results.emplace_back(ir::None{});
+  symbol.comment = "turned by the program";
+  return symbol;
+}
+
+void share_version(const at::Tensor& view, const at::Tensor& parent) {
+  if (view.is_inference() || parent.is_inference()) return;
+  view.unsafeGetTensorImpl()->set_version_counter(parent.unsafeGetTensorImpl()->version_counter());
+}
+
+bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
 bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -44,6 +87,10 @@ Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> con
 Recorder::~Recorder() = default;
 
 at::Tensor Recorder::add_tensor(ir::TypePtr type, std::string name, bool is_input) {
+  if (std::holds_alternative<ir::ScalarKind>(*type)) {
+    const ir::ValueId id = is_input ? trace_.add_input(type, std::move(name)) : trace_.add_value(type, std::move(name));
+    return make_number_tensor(id, *type);
+  }
   const auto& tensor_type = std::get<ir::TensorType>(*type);
   auto state = std::make_shared<TraceState>();
   state->recorder = this;
@@ -57,6 +104,7 @@ at::Tensor Recorder::add_input(ir::TypePtr type, std::string name) {
   at::Tensor tensor = add_tensor(std::move(type), std::move(name), /*is_input=*/true);
   inputs_.push_back(tensor);
   real_inputs_.emplace_back();
+  add_memory(tensor);
   return tensor;
 }
 
@@ -71,6 +119,11 @@ at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   at::Tensor tensor = add_input(ir::make_type(std::move(type)), std::move(name));
   real_inputs_.back() = real;
   inputs_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
+  lay_into_storage(real, tensor);
+  if (real.is_conj() || real.is_neg()) {
+    const std::shared_ptr<TraceState> state = trace_impl(tensor)->state();
+    state->value = value_of(call_by_name("aten::clone", "", {tensor})[0].toTensor());
+  }
   return tensor;
 }
 
@@ -95,7 +148,10 @@ at::Tensor Recorder::add_constant(const at::Tensor& real) {
 }
 
 at::Tensor Recorder::replace_real_tensor(const at::Tensor& tensor) {
-  if (!tensor.defined() || is_trace_tensor(tensor) || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  if (adopt && (impl == nullptr || impl->state()->recorder != this)) return adopt(tensor);
+  if (impl != nullptr) return tensor;
   if (auto input = find_input(tensor)) return *input;
   const auto known = constants_by_real_.find(tensor.unsafeGetTensorImpl());
   if (known != constants_by_real_.end()) return known->second;
@@ -128,11 +184,18 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
   if (state.recorder != this) {
     throw UserError(ErrorKind::kRuntime,
                     "a tensor of another trace was used; it was kept from an earlier call of a jitted function that "
-                    "was interrupted while it was traced");
+                    "was interrupted while it was traced, or it left a function that thunder.vmap, grad, vjp or jvp "
+                    "transforms in another way than by being returned");
   }
-  if (level_ == Level::kTop && trace_tensor.grad_fn() != nullptr) adopt_gradient(trace_tensor);
-  refresh(state);
-  return state.value;
+  if (level_ == Level::kTop) adopt_gradient(trace_tensor);
+  if (const at::Tensor fresh = refresh(state); fresh.defined() && fresh.requires_grad()) {
+    torch::autograd::impl::set_gradient_edge(trace_tensor, torch::autograd::impl::gradient_edge(fresh));
+  }
+  if (level_ == Level::kTop) mark_leaf(trace_tensor);
+  const bool stopped = level_ == Level::kTop && !trace_tensor.requires_grad() &&
+                       trace_.tensor_type(state.value) != nullptr && trace_.tensor_type(state.value)->requires_grad &&
+                       c10::GradMode::is_enabled();
+  return stopped ? without_grad(state.value) : state.value;
 }
 
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
@@ -140,14 +203,6 @@ ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
   if (!is_constant) return value_of(trace_tensor);
   return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
-}
-
-std::vector<std::size_t> Recorder::written_inputs() const {
-  std::vector<std::size_t> positions;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (is_written(inputs_[i])) positions.push_back(i);
-  }
-  return positions;
 }
 
 bool Recorder::is_written(const at::Tensor& trace_tensor) const {
@@ -164,6 +219,7 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
   bridge::ArgumentReader reader;
   reader.tensor = [this](const at::Tensor& tensor) { return ir::Argument(value_of(tensor)); };
   reader.object = [this](const IValue& value) {
+    if (const auto generator = find_generator(value)) return ir::Argument(*generator);
     return ir::Argument(trace_.context()->add_object(std::make_shared<IValue>(value), value.tagKind()));
   };
   ir::ArgumentList result;
@@ -186,10 +242,38 @@ void Recorder::expect_results(const c10::OperatorHandle& op, std::shared_ptr<con
 
 std::shared_ptr<const ResultTypes> Recorder::infer_cached(const c10::OperatorHandle& op,
                                                           std::span<const IValue> arguments, Level level) {
-  if (shape_follows_data(op, arguments)) {
-    if (level == Level::kTop) return std::make_shared<const ResultTypes>(infer_by_running(op, arguments));
-    if (expected_operator_ && *expected_operator_ == op) return expected_types_;
+  if (!shape_follows_data(op, arguments)) {
+    try {
+      return infer_without_data(op, arguments, level);
+    } catch (const DataNeeded&) {
+      if (is_composite(op) || op.schema().returns().empty()) throw;
+      if (level == Level::kBottom && expected_operator_ != op) {
+        if (level_ == Level::kTop || !is_of_pytorch(op)) throw;
+        return infer_by_probe_cached(op, arguments);
+      }
+    }
   }
+  if (level == Level::kBottom && expected_operator_ == op) return expected_types_;
+  if (level_ == Level::kBottom) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    op.schema().name() +
+                        ": the derivative of an operation follows from data in a way that a trace cannot "
+                        "hold; register a rule for it, or take the gradient of it in eager");
+  }
+  auto types = std::make_shared<ResultTypes>(infer_by_running(op, arguments));
+  types->from_data = true;
+  return types;
+}
+
+std::shared_ptr<const ResultTypes> Recorder::infer_by_probe_cached(const c10::OperatorHandle& op,
+                                                                   std::span<const IValue> arguments) {
+  auto types = std::make_shared<const ResultTypes>(infer_by_probe(op, arguments));
+  if (const std::string key = metadata_key(op, arguments); !key.empty()) inferred_.emplace(key, types);
+  return types;
+}
+
+std::shared_ptr<const ResultTypes> Recorder::infer_without_data(const c10::OperatorHandle& op,
+                                                                std::span<const IValue> arguments, Level level) {
   const std::string key = metadata_key(op, arguments);
   if (!key.empty()) {
     const auto found = inferred_.find(key);
@@ -211,14 +295,20 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
   if (locate) symbol.location = locate();
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   std::size_t position = 0;
+  const bool keeps_history = level == Level::kTop && level_ == Level::kTop;
+  std::vector<at::Tensor> made;
+  const std::string* grad_fn = nullptr;
   const auto make = [&](const ResultType& result) -> std::pair<at::Tensor, ir::Argument> {
     const std::size_t index = position++;
-    if (result.type == nullptr) return {at::Tensor(), ir::None{}};
+    if (result.type == nullptr) {
+      if (keeps_history) made.emplace_back();
+      return {at::Tensor(), ir::None{}};
+    }
     auto state = std::make_shared<TraceState>();
     state->recorder = this;
     state->value = trace_.add_value(result.type);
     c10::Storage storage;
-    if (result.alias_of >= 0 && symbol.op->view) {
+    if (result.alias_of >= 0 && operator_for(op)->view) {
       const at::Tensor& parent = tensors[static_cast<std::size_t>(result.alias_of)];
       state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
       state->view = ViewOf{parent, op, {arguments.begin(), arguments.end()}, index};
@@ -226,13 +316,21 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
     }
     const auto& type = std::get<ir::TensorType>(*result.type);
     const ir::ValueId value = state->value;
+    const bool is_view = state->view.has_value();
     at::Tensor tensor = make_trace_tensor(type, std::move(state), std::move(storage));
-    if (type.requires_grad) tensor.set_requires_grad(true);
+    if (is_view) share_version(tensor, tensors[static_cast<std::size_t>(result.alias_of)]);
+    if (keeps_history) {
+      made.push_back(tensor);
+      if (type.requires_grad && grad_fn == nullptr) grad_fn = &result.grad_fn;
+    } else if (type.requires_grad) {
+      tensor.set_requires_grad(true);
+    }
     return {std::move(tensor), value};
   };
   std::vector<IValue> results;
   for (const ResultTypes::Result& result : types.results) {
     if (result.is_other) {
+      if (keeps_history) made.emplace_back();
       results.push_back(result.other);
       symbol.results.emplace_back(ir::None{});
     } else if (result.is_list) {
@@ -251,7 +349,8 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
       symbol.results.push_back(std::move(value));
     }
   }
-  trace_.add(std::move(symbol));
+  const ir::BoundSymbol& added = trace_.add(std::move(symbol));
+  if (grad_fn != nullptr) attach_node(added, tensors, made, *grad_fn);
   return results;
 }
 
@@ -259,7 +358,9 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
   replace_real_tensors(std::span(stack).last(count));
-  if (level == Level::kTop && reads_number(op)) {
+  if (op.operator_name().name == "thunder::make_generator") {
+    call_making_generator(op, stack);
+  } else if (level == Level::kTop && reads_number(op)) {
     call_reading_number(op, stack);
   } else if (level == Level::kTop && reads_lengths(op)) {
     call_reading_lengths(op, stack);
@@ -270,16 +371,55 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   }
 }
 
+std::shared_ptr<const ResultTypes> Recorder::infer_unless_parts_are_recorded(const c10::OperatorHandle& op,
+                                                                             std::span<const IValue> arguments,
+                                                                             Level level) {
+  if (!is_composite(op)) return infer_cached(op, arguments, level);
+  try {
+    auto types = infer_cached(op, arguments, level);
+    return types->has_aliases() ? nullptr : types;
+  } catch (const DataNeeded&) {
+    if (level == Level::kBottom) throw;
+    return nullptr;
+  }
+}
+
+at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
+  const TraceState& state = *trace_impl(tensor)->state();
+  const bool is_exact = level_ == Level::kTop && is_input(tensor) && state.writes == 0;
+  if (is_exact || (state.view && state.view->op.operator_name().name == "thunder::restride")) return tensor;
+  return call_by_name("thunder::restride", "", {tensor, tensor.strides().vec()})[0].toTensor();
+}
+
+void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  const std::size_t below = stack.size() - count;
+  try {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+  } catch (const c10::Error& error) {
+    if (!says_data_was_read(error) || level_ != Level::kTop) throw;
+    stack.resize(below);
+    for (const IValue& argument : arguments) stack.push_back(with_contents(argument));
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+  }
+}
+
 void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   if (level == Level::kBottom && is_composite(op)) {
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+    call_parts(op, stack);
+    return;
+  }
+  if (level == Level::kTop && writes_by_mask(op, std::span(stack).last(op.schema().arguments().size()))) {
+    call_writing_by_mask(op, stack);
     return;
   }
   const std::size_t count = op.schema().arguments().size();
-  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  const auto types = infer_cached(op, arguments, level);
-  if (types->has_aliases() && is_composite(op)) {
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);  // its parts are recorded instead
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  if (reads_strides(op)) arguments[0] = with_recorded_strides(arguments[0].toTensor());
+  const auto types = infer_unless_parts_are_recorded(op, arguments, level);
+  if (types == nullptr) {
+    call_parts(op, stack);
     return;
   }
   torch::jit::drop(stack, count);
@@ -289,7 +429,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     return;
   }
   std::vector<IValue> results = record(op, arguments, *types, level);
-  if (level == Level::kTop && shape_follows_data(op, arguments)) check_shapes(results);
+  if (types->from_data) check_shapes(results);
   for (IValue& result : results) stack.push_back(std::move(result));
 }
 
@@ -303,24 +443,14 @@ std::vector<IValue> Recorder::call_by_name(const char* name, const char* overloa
   return arguments;
 }
 
-void Recorder::copy_written_inputs() {
-  const ir::Operator* copy = find_operator("aten::copy_", "");
-  for (const std::size_t position : written_inputs()) {
-    const at::Tensor& input = inputs_[position];
-    const ir::ValueId target = trace_.inputs[position];
-    ir::BoundSymbol symbol;
-    symbol.op = copy;
-    symbol.arguments.emplace_back(target);
-    symbol.arguments.emplace_back(value_of(input));
-    symbol.arguments.emplace_back(false);
-    symbol.results.emplace_back(ir::None{});
-    symbol.comment = "written by the program";
-    trace_.add(std::move(symbol));
-  }
-}
-
 ir::Trace Recorder::finish(ir::ArgumentList outputs) {
+  settle();
   copy_written_inputs();
+  for (std::size_t i = 0; i < inputs_.size() && level_ == Level::kTop; ++i) {
+    if (has_other_geometry(inputs_[i], *trace_.tensor_type(trace_.inputs[i]))) {
+      trace_.add(set_geometry(trace_.inputs[i], inputs_[i]));
+    }
+  }
   trace_.outputs = std::move(outputs);
   return std::exchange(trace_, ir::Trace(trace_.name(), trace_.context()));
 }

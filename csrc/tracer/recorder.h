@@ -3,21 +3,29 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "ir/trace.h"
+#include "tracer/numbers.h"
+
+namespace torch::autograd {
+struct FunctionPreHook;
+}
 
 namespace thunder::tracer {
 
 struct CustomGradient;
 struct TraceState;
+class TraceNode;
 struct ResultTypes;
 class Realizer;
 
@@ -53,8 +61,16 @@ class Recorder {
   ir::ValueId value_of(const at::Tensor& trace_tensor);
   /// The value to return for a trace tensor: as `value_of`, but never memory that belongs to the trace itself.
   ir::ValueId output_of(const at::Tensor& trace_tensor);
-  /// Positions of the inputs that the program has written to.
+  /// Storages that several inputs lie in, one of which the program writes to. Such inputs are recorded as views of the
+  /// storage. What is not known at first is added when it is found, with an error: trace again with what is here then.
+  std::vector<const c10::StorageImpl*> shared_storages;
+  /// Positions of the inputs whose memory the program has written to.
   [[nodiscard]] std::vector<std::size_t> written_inputs() const;
+  /// For each input a number that it has in common with those in the same of `shared_storages`; -1: with none.
+  [[nodiscard]] std::vector<std::int32_t> shared_memory_of_inputs() const;
+  /// Inputs that take part in autograd by what was written to them, and the written values: the caller's tensors get
+  /// their history.
+  [[nodiscard]] std::vector<std::pair<std::size_t, ir::ValueId>> inputs_with_new_history() const;
   /// Whether something was written to the memory of the input that `trace_tensor` stands for.
   [[nodiscard]] bool is_written(const at::Tensor& trace_tensor) const;
 
@@ -65,34 +81,111 @@ class Recorder {
   /// runs (meta kernels) is not taken for the program's. May be empty.
   std::function<std::shared_ptr<void>()> outside_program;
 
+  /// Gives the stand-in for a tensor that is not of this recorder, in a recorder for a part of a program (`region.h`).
+  /// Empty: real tensors become constants, and tensors of other traces are refused.
+  std::function<at::Tensor(const at::Tensor&)> adopt;
+  [[nodiscard]] const at::Tensor& input(std::size_t position) const { return inputs_.at(position); }
+  /// In such a part, the data that the program in `input(position)` gets, as far as it is known while tracing.
+  std::function<at::Tensor(std::size_t position)> data_of_input;
+  /// What `trace_tensor` holds, by running the trace so far on its real inputs.
+  [[nodiscard]] at::Tensor data_of(const at::Tensor& trace_tensor);
+  /// Records a check of another trace (`prims.check_number`, `prims.check_shape`) again, of `trace_tensor`.
+  void repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor);
+  /// Keeps the recorder of a part of the program alive as long as this one.
+  void keep(std::shared_ptr<Recorder> part) { parts_.push_back(std::move(part)); }
+
   /// Refuse programs that read the data of tensors, instead of specializing on what they read.
   bool full_graph = false;
+  /// The one element of a trace tensor; what the trace does with it holds for any number.
+  [[nodiscard]] Number item(const at::Tensor& trace_tensor);
+  /// See `bridge::compute_number`.
+  [[nodiscard]] std::optional<Number> compute(std::string_view operation, const NumberOperand& left,
+                                              const NumberOperand& right);
+  /// The program looks at a number: what follows holds for this one only.
+  void meet(const Number& number);
+  /// A trace tensor that stands for a number among the arguments of operations.
+  [[nodiscard]] at::Tensor number_tensor(ir::ValueId number);
+  /// Records `prims.item` or `prims.number` of another trace again; numbers are what `number_tensor` gives.
+  [[nodiscard]] at::Tensor repeat_number(const ir::BoundSymbol& symbol,
+                                         const std::function<at::Tensor(ir::ValueId)>& stand_in);
+  /// The program looks at all of a tensor: a real copy of it. What follows holds for these contents only.
+  [[nodiscard]] at::Tensor contents_of(const at::Tensor& trace_tensor);
   /// Types to take for the results of `op` where they follow from data; set by replays, which have none.
   void expect_results(const c10::OperatorHandle& op, std::shared_ptr<const ResultTypes> types);
+
+  /// Records the backward of one recorded operation for these cotangents (undefined: zero) and gives a gradient for
+  /// each distinct value among its arguments. Set by whoever can differentiate; see transforms/inner_gradient.h.
+  std::function<std::vector<at::Tensor>(TraceNode& node, std::vector<at::Tensor> cotangents)> derive;
+  /// The trace tensor to use for any tensor: itself, an input, or a constant.
+  at::Tensor stand_in(const at::Tensor& tensor) { return replace_real_tensor(tensor); }
+  /// A trace tensor without a history that stands for a value of this trace.
+  at::Tensor tensor_of(ir::ValueId value);
+  /// Puts `symbols` in the place of the one that made `result`, when the trace is next looked at as a whole.
+  void replace(ir::ValueId result, std::vector<ir::BoundSymbol> symbols);
+  /// `value` for a tensor that does not require grad though the value does.
+  ir::ValueId without_grad(ir::ValueId value);
+  /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
+  /// The program has been recorded.
+  void record_hooks(torch::autograd::Node& node);
+  /// The real tensor behind an input; undefined for every other trace tensor.
+  [[nodiscard]] at::Tensor real_behind(const at::Tensor& trace_tensor) const;
 
   /// Records one call; arguments on the stack become results. What the fallbacks call.
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
 
   /// Ends the trace, or a part of it, with a `copy_` to each input that was written to.
   void copy_written_inputs();
+  /// The same; views of these inputs that are read from now on are views of the inputs themselves.
+  void return_written_memory();
   /// The trace so far, with these outputs and the writes to inputs; the recorder is empty afterwards.
   [[nodiscard]] ir::Trace finish(ir::ArgumentList outputs);
   [[nodiscard]] ir::Trace& trace() { return trace_; }
 
  private:
+  friend class CheckpointRegion;
+
   at::Tensor add_tensor(ir::TypePtr type, std::string name, bool is_input);
   at::Tensor add_constant(const at::Tensor& real);
-  /// Records the backward that an autograd function of the program left on `tensor`; see custom_gradient.h.
+  /// Records the backward that an autograd function of the program left on `tensor`, once; see custom_gradient.h.
   void adopt_gradient(const at::Tensor& tensor);
+  /// The value whose gradient goes along an edge that ends the part of the graph that a function of the program left.
+  ir::ValueId value_of_edge(const torch::autograd::Edge& edge);
+  /// Hangs the results of a symbol in PyTorch's graph.
+  void attach_node(const ir::BoundSymbol& symbol, const std::vector<at::Tensor>& arguments,
+                   const std::vector<at::Tensor>& results, const std::string& name);
+  /// Gives `target` the history of what was written to it.
+  void adopt_history(const at::Tensor& target, const at::Tensor& source, bool recorded);
+  /// Gives a tensor that the program made a leaf a value that requires grad.
+  void mark_leaf(const at::Tensor& tensor);
+  void settle();
   /// `value`, whose gradient goes to `owner`: what autograd sees of a write that it does not record.
   ir::ValueId with_gradient_of(ir::ValueId value, ir::ValueId owner);
   ir::ValueId add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient);
+  ir::BoundSymbol make_custom_gradient(ir::ValueId value, ir::ValueId result, std::shared_ptr<CustomGradient> gradient);
+  /// Puts a gradient behind the symbol that makes `value`, which the rest of the trace reads as it did. Gives what that
+  /// symbol makes now.
+  ir::ValueId insert_custom_gradient(ir::ValueId hooked, ir::ValueId value, std::shared_ptr<CustomGradient> gradient);
+  void record_hook(torch::autograd::FunctionPreHook& hook, const std::vector<ir::ValueId>& hooked,
+                   std::vector<ir::ValueId>& values);
   void replace_real_tensors(std::span<c10::IValue> arguments);
   at::Tensor replace_real_tensor(const at::Tensor& tensor);
 
   std::shared_ptr<const ResultTypes> infer_cached(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
                                                   Level level);
+  std::shared_ptr<const ResultTypes> infer_by_probe_cached(const c10::OperatorHandle& op,
+                                                           std::span<const c10::IValue> arguments);
+  std::shared_ptr<const ResultTypes> infer_without_data(const c10::OperatorHandle& op,
+                                                        std::span<const c10::IValue> arguments, Level level);
+  /// Null: a composite that gives a view, whose primitive views are recorded, or that reads data on its way.
+  std::shared_ptr<const ResultTypes> infer_unless_parts_are_recorded(const c10::OperatorHandle& op,
+                                                                     std::span<const c10::IValue> arguments,
+                                                                     Level level);
+  /// `tensor`, with the strides that it has here also when it runs: kernels may give others than they say.
+  at::Tensor with_recorded_strides(const at::Tensor& tensor);
   void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  /// Runs a composite's own code, whose parts are recorded. Where it reads the data of integers (positions, lengths),
+  /// the trace holds for these.
+  void call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
   /// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.
   bool call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack);
@@ -102,30 +195,59 @@ class Recorder {
   ir::ArgumentList to_arguments(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
 
+  // Generators that the program makes (generators.cpp)
+  void call_making_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  [[nodiscard]] std::optional<ir::ValueId> find_generator(const c10::IValue& value) const;
+
   // Data dependence (data_dependence.cpp)
   Realizer& realizer();
   void require_data() const;
+  void bring_data_of_inputs();
   c10::Scalar read_number(const at::Tensor& tensor);
+  bool read_truth(const at::Tensor& tensor);
+  Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);
+  at::Tensor make_number_tensor(ir::ValueId id, const ir::Type& type);
   void call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  c10::IValue with_contents(const c10::IValue& argument);
+  void call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
   void check_shapes(std::span<const c10::IValue> results);
 
   [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
-  void refuse_unless_leaf(const c10::OperatorHandle& op, const at::Tensor& input) const;
+
+  // The memory behind the inputs (input_memory.cpp)
+  struct InputMemory {
+    at::Tensor root;                            ///< the input, or all of a storage that inputs share
+    ir::ValueId value{};                        ///< before any write
+    const c10::StorageImpl* storage = nullptr;  ///< shared by inputs
+    std::uint32_t copied = 0;                   ///< the root's writes that are in the input
+  };
+  void add_memory(const at::Tensor& input);
+  std::size_t add_storage(const at::Tensor& real, ir::ValueId input);
+  void lay_into_storage(const at::Tensor& real, const at::Tensor& input);
+  [[noreturn]] void found_shared(const c10::StorageImpl* storage);
+  void require_separate_memory(const TraceState& root);
+  void add_resize(const InputMemory& memory);
+  void require_writable(const at::Tensor& target) const;
+
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
   /// `source` with the target's shape, dtype and device, in memory of its own.
   at::Tensor copy_like(const at::Tensor& target, const at::Tensor& source);
   /// `recorded`: autograd sees the write (gradients on, and not through `detach`).
   void write(const at::Tensor& target, const at::Tensor& source, bool recorded);
-  void refresh(TraceState& state);
-  at::Tensor scatter_into_parent(const TraceState& view, const at::Tensor& source);
+  /// Records a view anew after a write to its memory, and gives that; undefined when it was up to date.
+  at::Tensor refresh(TraceState& state);
+  /// The parent of the view `target` with `source` in the place of what the view shows.
+  at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
   ir::Trace trace_;
   Level level_;
   std::vector<at::Tensor> real_inputs_;
   std::vector<at::Tensor> inputs_;
+  std::vector<InputMemory> memories_;
+  std::vector<std::size_t> memory_of_input_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> constants_by_real_;
   std::vector<at::Tensor> real_constants_;
@@ -133,6 +255,18 @@ class Recorder {
   std::optional<c10::OperatorHandle> expected_operator_;
   std::shared_ptr<const ResultTypes> expected_types_;
   std::unique_ptr<Realizer> realizer_;
+  struct KnownNumber {
+    c10::Scalar value;
+    at::Tensor tensor;  ///< stands for it; made when it is needed
+  };
+  std::unordered_map<std::uint32_t, KnownNumber> numbers_;                        ///< by value
+  std::unordered_map<std::uint32_t, std::vector<ir::BoundSymbol>> replacements_;  ///< by index of the first result
+  std::unordered_map<std::uint32_t, ir::ValueId> detached_;
+  std::unordered_map<const void*, std::vector<ir::ValueId>> adopted_;  ///< node of the program -> values by result
+  std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
+  std::vector<std::size_t*> marks_;                                    ///< positions in the trace that move with it
+  std::vector<std::shared_ptr<Recorder>> parts_;
+  std::vector<std::pair<at::Generator, ir::ValueId>> generators_;  ///< stand-ins of those made at each run
 };
 
 /// While alive, operations of this thread on any tensor are recorded as the user called them, above autocast and
@@ -147,6 +281,7 @@ class RecordTop {
  private:
   Recorder* previous_;
   bool previously_included_;
+  bool batched_excluded_;
 };
 
 /// While alive, operations of this thread on trace tensors, and factories, are recorded below autograd.
@@ -160,6 +295,7 @@ class RecordBottom {
  private:
   Recorder* previous_;
   bool previously_included_;
+  bool batched_excluded_;
 };
 
 /// While alive, operations of this thread run as if nobody recorded.
@@ -187,7 +323,14 @@ class EvaluateOnly {
   Recorder* bottom_;
   bool top_included_;
   bool bottom_included_;
+  bool batched_excluded_;
 };
+
+/// The recorder of this thread's innermost `RecordTop`; null outside of one.
+[[nodiscard]] Recorder* recorder_on_top();
+
+/// Whose `RecordTop` scope is the innermost of this thread; null outside of all.
+[[nodiscard]] Recorder* current_recorder();
 
 /// Registers the fallbacks with the dispatcher, once per process.
 void init_tracer();

@@ -8,6 +8,10 @@
 namespace thunder::tracer {
 namespace {
 
+constexpr const char* kDataWasRead =
+    "a tensor's data was read while the program is traced (for example by .numpy() or .tolist()); move this out of the "
+    "jitted function";
+
 std::int64_t storage_bytes(const ir::TensorType& type) {
   std::int64_t last = type.storage_offset.hint;
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {
@@ -22,17 +26,16 @@ c10::Storage make_storage(const ir::TensorType& type) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(storage_bytes(type)),
       at::DataPtr(nullptr, bridge::to_torch(type.device)), /*allocator=*/nullptr, /*resizable=*/false);
-  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "a tensor's data was read while the program is traced (for example by .numpy() or .tolist()); move this out of "
-      "the "
-      "jitted function");
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(kDataWasRead);
   storage->set_throw_on_mutable_data_ptr();
   return c10::Storage(std::move(storage));
 }
 
+/// `Batched` never runs: every scope in which trace tensors are used excludes it. It makes them "tensor subclass like",
+/// so that PyTorch's composites and derivative formulas take the branch that reads no data and writes nothing in place.
 c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
   const auto backend = type.device.type == ir::DeviceType::kCuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-  return c10::DispatchKeySet({backend, c10::DispatchKey::Fake});
+  return c10::DispatchKeySet({backend, c10::DispatchKey::Fake, c10::DispatchKey::Batched});
 }
 
 }  // namespace
@@ -77,9 +80,17 @@ at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceSt
   return at::Tensor(std::move(impl));
 }
 
+bool says_data_was_read(const c10::Error& error) { return error.msg().find(kDataWasRead) != std::string::npos; }
+
 TraceTensorImpl* trace_impl(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Fake)) return nullptr;
   return dynamic_cast<TraceTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+TraceState& root_of(TraceState& state) {
+  TraceState* current = &state;
+  while (current->view) current = trace_impl(current->view->parent)->state().get();
+  return *current;
 }
 
 bool is_trace_tensor(const at::Tensor& tensor) { return trace_impl(tensor) != nullptr; }

@@ -31,6 +31,7 @@ struct TraceState {
   std::optional<ViewOf> view;
   std::uint32_t writes = 0;       ///< of a root: writes to the memory so far
   std::uint32_t writes_seen = 0;  ///< the root's `writes` when `value` was right
+  const void* adopted = nullptr;  ///< the node of the program whose backward `value` has
 };
 
 /// A tensor with metadata and a (null) storage, but no data. Kernels never see it: `Fake` is in its key set, and the
@@ -61,6 +62,10 @@ class TraceTensorImpl final : public c10::TensorImpl {
 /// A trace tensor over fresh memory, or over `storage` when one is given.
 [[nodiscard]] at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceState> state,
                                            c10::Storage storage = {});
+/// The state of the memory that a view shows in the end; of no view: its own.
+[[nodiscard]] TraceState& root_of(TraceState& state);
+/// Whether `error` says that somebody read the data of a trace tensor.
+[[nodiscard]] bool says_data_was_read(const c10::Error& error);
 /// The implementation behind a trace tensor; null for any other tensor.
 [[nodiscard]] TraceTensorImpl* trace_impl(const at::Tensor& tensor);
 

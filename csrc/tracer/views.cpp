@@ -1,5 +1,7 @@
 #include "tracer/views.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -41,7 +43,10 @@ OperatorCall by_select(const ViewOf& view, const at::Tensor& source) {
 
 OperatorCall by_slice(const ViewOf& view, const at::Tensor& source) {
   const Arguments& given = view.arguments;
-  return {"aten::slice_scatter", "", {view.parent, source, given[1], given[2], given[3], given[4]}};
+  // The batching rule of slice_scatter counts up to `end`.
+  const std::int64_t size = view.parent.size(given[1].toInt());
+  c10::IValue end = given[3].isInt() && given[3].toInt() > size ? c10::IValue(size) : given[3];
+  return {"aten::slice_scatter", "", {view.parent, source, given[1], given[2], std::move(end), given[4]}};
 }
 
 OperatorCall slice_at(const ViewOf& view, const at::Tensor& source, std::int64_t start, std::int64_t length,
@@ -76,6 +81,13 @@ OperatorCall by_as_strided(const ViewOf& view, const at::Tensor& source) {
   return {"aten::as_strided_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
 }
 
+OperatorCall by_view_dtype(const ViewOf& view, const at::Tensor& source) {
+  return {"aten::view", "dtype", {source, static_cast<std::int64_t>(view.parent.scalar_type())}};
+}
+
+OperatorCall by_conj(const ViewOf&, const at::Tensor& source) { return {"aten::_conj", "", {source}}; }
+OperatorCall by_negative(const ViewOf&, const at::Tensor& source) { return {"aten::neg", "", {source}}; }
+
 OperatorCall by_view_as_real(const ViewOf&, const at::Tensor& source) {
   return {"aten::view_as_complex", "", {source}};
 }
@@ -93,9 +105,11 @@ constexpr Row kRows[] = {
     {"aten::alias", "", by_identity},
     {"aten::detach", "", by_identity},
     {"aten::lift_fresh", "", by_identity},
+    {"thunder::restride", "", by_identity},
     {"aten::view", "", by_shape},
     {"aten::_reshape_alias", "", by_shape},
     {"aten::_unsafe_view", "", by_shape},
+    {"aten::expand", "", by_shape},
     {"aten::unsqueeze", "", by_shape},
     {"aten::squeeze", "", by_shape},
     {"aten::squeeze", "dim", by_shape},
@@ -110,18 +124,31 @@ constexpr Row kRows[] = {
     {"aten::unbind", "int", by_unbind},
     {"aten::diagonal", "", by_diagonal},
     {"aten::as_strided", "", by_as_strided},
+    {"aten::view", "dtype", by_view_dtype},
+    {"aten::_conj", "", by_conj},
+    {"aten::_neg_view", "", by_negative},
     {"aten::view_as_real", "", by_view_as_real},
     {"aten::view_as_complex", "", by_view_as_complex},
 };
 
+/// Any view that lies in its parent's memory with the same dtype.
+OperatorCall by_geometry(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
+  return {"aten::as_strided_scatter",
+          "",
+          {view.parent, source, shown.sizes().vec(), shown.strides().vec(), shown.storage_offset()}};
+}
+
 }  // namespace
 
-std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& source) {
+std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
+  at::assert_no_internal_overlap(shown);
   const c10::OperatorName& name = view.op.operator_name();
   for (const Row& row : kRows) {
     if (name.name == row.name && name.overload_name == row.overload) return row.inverse(view, source);
   }
-  return std::nullopt;
+  const bool same_elements = view.parent.scalar_type() == shown.scalar_type() &&
+                             view.parent.is_conj() == shown.is_conj() && view.parent.is_neg() == shown.is_neg();
+  return same_elements ? std::make_optional(by_geometry(view, shown, source)) : std::nullopt;
 }
 
 }  // namespace thunder::tracer

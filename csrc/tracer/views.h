@@ -17,8 +17,9 @@ struct OperatorCall {
   std::vector<c10::IValue> arguments;
 };
 
-/// The call that gives `view.parent` with the part that the view shows replaced by `source` (shape of the view);
-/// nullopt when the view cannot be written through.
-[[nodiscard]] std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& source);
+/// The call that gives `view.parent` with the part that the view `shown` shows replaced by `source` (same shape);
+/// nullopt when the view cannot be written through. Throws eager's error where elements of `shown` share memory.
+[[nodiscard]] std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown,
+                                                        const at::Tensor& source);
 
 }  // namespace thunder::tracer

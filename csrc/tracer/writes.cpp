@@ -1,7 +1,9 @@
 // How a recorder turns writes into new values.
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -16,12 +18,8 @@ namespace thunder::tracer {
 namespace {
 
 using c10::IValue;
-
-TraceState& root_of(TraceState& state) {
-  TraceState* current = &state;
-  while (current->view) current = trace_impl(current->view->parent)->state().get();
-  return *current;
-}
+using torch::autograd::impl::gradient_edge;
+using torch::autograd::impl::set_gradient_edge;
 
 [[noreturn]] void refuse(const c10::OperatorHandle& op, const std::string& reason) {
   throw UserError(ErrorKind::kNotImplemented, op.schema().name() + ": " + reason);
@@ -29,6 +27,24 @@ TraceState& root_of(TraceState& state) {
 
 bool is_written_argument(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+/// PyTorch's own operators count as writes to autograd when their name says so; others write to what autograd may have
+/// saved before them (`rrelu_with_noise` to its noise).
+bool counts_as_write(const c10::OperatorHandle& op, bool is_out) {
+  const std::string& name = op.operator_name().name;
+  return is_out || name.ends_with("_") || !name.starts_with("aten::");
+}
+
+/// Arguments of `from`, without those behind its own, in the order of a schema that calls them alike.
+void put_in_order_of(const c10::FunctionSchema& to, const c10::FunctionSchema& from, std::vector<IValue>& arguments) {
+  std::vector<IValue> ordered;
+  for (const c10::Argument& parameter : to.arguments()) {
+    const auto position = from.argumentIndexWithName(parameter.name());
+    if (!position || static_cast<std::size_t>(*position) >= arguments.size()) return;
+    ordered.push_back(arguments[static_cast<std::size_t>(*position)]);
+  }
+  if (ordered.size() == arguments.size()) arguments = std::move(ordered);
 }
 
 /// The tensors of one argument or result: itself or the elements of a list.
@@ -67,19 +83,24 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     if (!written) continue;
     for (at::Tensor& target : tensors_in(arguments[i])) targets.push_back(std::move(target));
   }
+  put_in_order_of(functional->schema(), op.schema(), results);
   call_functional(*functional, results, level);
-  const std::vector<at::Tensor> sources = tensors_of(results);
+  const auto& returns = op.schema().returns();
+  const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_argument)));
+  const std::vector<at::Tensor> sources = tensors_of(std::span(results).subspan(fresh));
   if (sources.size() < targets.size()) refuse(op, "this in-place operation cannot be traced");
-  for (std::size_t i = 0; i < targets.size(); ++i) assign(op, targets[i], sources[i], is_out);
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < op.schema().returns().size(); ++i) stack.emplace_back(targets[next++]);
-}
-
-void Recorder::refuse_unless_leaf(const c10::OperatorHandle& op, const at::Tensor& input) const {
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (trace_impl(inputs_[i])->state() != trace_impl(input)->state()) continue;
-    if (!real_inputs_[i].defined() || real_inputs_[i].is_leaf()) return;
-    refuse(op, "writing in place to an input that is not a leaf and requires grad is not supported; pass a clone");
+  const bool may_resize = is_out || op.operator_name().name == "aten::resize_";
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto version = targets[i].is_inference() ? 0 : targets[i]._version();
+    assign(op, targets[i], sources[i], may_resize);
+    if (counts_as_write(op, is_out) || targets[i].is_inference()) continue;
+    c10::VariableVersion counter = targets[i].unsafeGetTensorImpl()->version_counter();
+    counter.set_version(version);
+  }
+  std::size_t next_fresh = 0;
+  std::size_t next_target = 0;
+  for (const c10::Argument& result : returns) {
+    stack.push_back(is_written_argument(result) ? IValue(targets[next_target++]) : results[next_fresh++]);
   }
 }
 
@@ -95,6 +116,7 @@ bool Recorder::call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack
   const std::vector<IValue> results = record(op, arguments, types, Level::kTop);
   torch::jit::drop(stack, count);
   write(target, results[0].toTensor(), c10::GradMode::is_enabled());
+  if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
   stack.emplace_back(target);
   return true;
 }
@@ -116,19 +138,28 @@ bool Recorder::is_uninitialized(const at::Tensor& tensor) const {
 void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
-  if (target.requires_grad() && c10::GradMode::is_enabled() && is_input(target)) {
-    refuse_unless_leaf(op, target);
-    throw UserError(ErrorKind::kRuntime, "a leaf Variable that requires grad is being used in an in-place operation.");
-  }
+  require_writable(target);
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
     // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the view's parent.
     const std::shared_ptr<TraceState> state = source_impl->state();
-    if (state->view->parent.is_same(target)) {
-      state->view->parent = make_trace_tensor(bridge::type_of(target), impl->state(), target.storage());
-      state->view->arguments[0] = state->view->parent;
+    TraceState* lowest = state.get();  // the view of the target itself
+    while (lowest->view && !lowest->view->parent.is_same(target)) {
+      lowest = trace_impl(lowest->view->parent)->state().get();
+    }
+    if (lowest->view) {
+      lowest->view->parent = make_trace_tensor(bridge::type_of(target), impl->state(), target.storage());
+      lowest->view->arguments[0] = lowest->view->parent;
+      for (InputMemory& memory : memories_) {
+        if (memory.root.is_same(target)) memory.root = lowest->view->parent;
+      }
     }
     impl->set_state(state);
     impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
+    if (op.operator_name().name == "aten::detach_") {
+      impl->set_autograd_meta(nullptr);
+    } else if (source.requires_grad()) {
+      set_gradient_edge(target, gradient_edge(source));
+    }
     return;
   }
   if (!source.sizes().equals(target.sizes())) {
@@ -141,6 +172,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   const bool fits = source.scalar_type() == target.scalar_type() && source.device() == target.device() &&
                     (impl->state()->view || source.strides().equals(target.strides()));
   write(target, fits ? source : copy_like(target, source), c10::GradMode::is_enabled());
+  if (!target.is_inference()) impl->bump_version();
 }
 
 at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& source) {
@@ -159,40 +191,42 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& sourc
 void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   TraceState& state = *trace_impl(target)->state();
   const ir::ValueId before = state.value;
-  if (source.requires_grad() && !target.requires_grad()) target.set_requires_grad(true);
   ir::ValueId value = value_of(source);
+  adopt_history(target, source, recorded);
   if (!recorded && target.requires_grad() && !source.requires_grad()) value = with_gradient_of(value, before);
   if (state.view) {
     const at::Tensor parent = state.view->parent;
     const bool detached = state.view->op.operator_name().name == "aten::detach";
-    write(parent, scatter_into_parent(state, source), recorded && !detached);
+    write(parent, scatter_into_parent(target, source), recorded && !detached);
   } else {
-    ++state.writes;
+    if (++state.writes == 1) require_separate_memory(state);
   }
   state.value = value;
   state.writes_seen = root_of(state).writes;
 }
 
-at::Tensor Recorder::scatter_into_parent(const TraceState& view, const at::Tensor& source) {
-  auto call = write_through(*view.view, source);
+at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Tensor& source) {
+  const ViewOf view = *trace_impl(target)->state()->view;
+  auto call = write_through(view, target, source);
   if (!call) {
-    refuse(view.view->op,
+    refuse(view.op,
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
   return call_by_name(call->name, call->overload, std::move(call->arguments))[0].toTensor();
 }
 
-void Recorder::refresh(TraceState& state) {
-  if (!state.view) return;
+at::Tensor Recorder::refresh(TraceState& state) {
+  if (!state.view) return {};
   const std::uint32_t writes = root_of(state).writes;
-  if (state.writes_seen == writes) return;
+  if (state.writes_seen == writes) return {};
   state.writes_seen = writes;
   const ViewOf view = *state.view;
   std::vector<IValue> results = view.arguments;
   call_functional(view.op, results, Level::kTop);
-  const at::Tensor fresh = tensors_of(results).at(view.result);
+  at::Tensor fresh = tensors_of(results).at(view.result);
   state.value = trace_impl(fresh)->state()->value;
+  return fresh;
 }
 
 }  // namespace thunder::tracer

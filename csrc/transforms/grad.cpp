@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -70,22 +71,39 @@ struct Instance {
   std::vector<ir::ValueId> forward;  ///< replay value -> value of the forward trace; kNoValue: not of the forward
 };
 
+ServedOperation served_by(const ir::BoundSymbol& symbol, const OperatorReplay* replay) {
+  const ir::Operator& op = *symbol.op;
+  std::string name = op.name + "." + (op.overload.empty() ? "default" : op.overload);
+  if (const std::size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
+  if (replay == nullptr) return {name, "custom", "the program brought its own backward", symbol.location};
+  if (replay->rule() != nullptr) return {name, "registered", std::string(replay->rule()->reason), symbol.location};
+  return {name, "derived", "PyTorch's autograd layer, replayed", symbol.location};
+}
+
+/// `_1` of `computation_1`, so that the traces of a program in pieces have names of their own.
+std::string number_of_piece(const ir::Trace& computation) {
+  const std::size_t begin = computation.name().find('_');
+  return begin == std::string::npos ? std::string() : computation.name().substr(begin);
+}
+
 class GradTransform {
  public:
-  explicit GradTransform(const ir::Trace& computation)
+  GradTransform(const ir::Trace& computation, std::size_t output_count)
       : computation_(computation),
-        forward_("forward", computation.context()),
-        backward_("backward", computation.context()),
+        differentiated_outputs_(std::min(output_count, computation.outputs.size())),
+        forward_("forward" + number_of_piece(computation), computation.context()),
+        backward_("backward" + number_of_piece(computation), computation.context()),
         to_forward_(computation.value_count(), ir::kNoValue),
         cotangents_(computation.value_count(), ir::kNoValue) {}
 
   ForwardBackward run() {
     build_forward();
-    ForwardBackward result{std::move(forward_), std::move(backward_), computation_.outputs.size(), {}, {}, {}};
+    ForwardBackward result{std::move(forward_), std::move(backward_), computation_.outputs.size(), {}, {}, {}, {}};
     forward_ = std::move(result.forward);
     backward_ = std::move(result.backward);
     build_backward(result);
     result.saved = saved_;
+    for (const Instance& instance : instances_) result.served.push_back(served_by(*instance.symbol, instance.replay));
     for (ir::ValueId value : saved_) forward_.outputs.emplace_back(value);
     result.forward = std::move(forward_);
     result.backward = std::move(backward_);
@@ -180,7 +198,7 @@ class GradTransform {
 
   void build_backward(ForwardBackward& result) {
     std::vector<ir::ValueId> cotangent_inputs;
-    for (std::size_t i = 0; i < computation_.outputs.size(); ++i) {
+    for (std::size_t i = 0; i < differentiated_outputs_; ++i) {
       const auto* id = computation_.outputs[i].get<ir::ValueId>();
       if (id == nullptr || !requires_grad(computation_, *id)) continue;
       result.differentiable_outputs.push_back(i);
@@ -292,6 +310,7 @@ class GradTransform {
   }
 
   const ir::Trace& computation_;
+  std::size_t differentiated_outputs_;
   ir::Trace forward_;
   ir::Trace backward_;
   std::vector<ir::ValueId> to_forward_;         ///< computation value -> forward value
@@ -312,6 +331,8 @@ bool needs_backward(const ir::Trace& computation) {
   });
 }
 
-ForwardBackward forward_and_backward(const ir::Trace& computation) { return GradTransform(computation).run(); }
+ForwardBackward forward_and_backward(const ir::Trace& computation, std::size_t output_count) {
+  return GradTransform(computation, output_count).run();
+}
 
 }  // namespace thunder::transforms

@@ -1,11 +1,20 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "ir/trace.h"
 
 namespace thunder::transforms {
+
+/// Which rule differentiated an operation, for `thunder.inspect.rules`.
+struct ServedOperation {
+  std::string operation;  ///< as printed traces call it: `aten.dropout.default`
+  std::string rule;       ///< `registered`, `derived` or `custom`
+  std::string reason;
+  ir::SourceLocation location;
+};
 
 /// A computation split for reverse-mode differentiation.
 ///
@@ -20,11 +29,14 @@ struct ForwardBackward {
   std::vector<ir::ValueId> saved;                   ///< values of `forward`
   std::vector<std::size_t> differentiable_outputs;  ///< outputs that have a gradient function
   std::vector<std::size_t> differentiable_inputs;   ///< inputs with requires_grad that receive a gradient
+  std::vector<ServedOperation> served{};            ///< in order of the forward
 };
 
-/// Differentiates with respect to the inputs whose type requires grad. Derivatives come from the registered rules, or
-/// else from a replay of one operation at a time with PyTorch's autograd layer, remembered by operator and metadata.
-[[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation);
+/// Differentiates the first `output_count` outputs with respect to the inputs whose type requires grad. Derivatives
+/// come from the registered rules, or else from a replay of one operation at a time with PyTorch's autograd layer,
+/// remembered by operator and metadata.
+[[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation,
+                                                   std::size_t output_count = static_cast<std::size_t>(-1));
 
 /// Whether any output of the computation depends differentiably on an input that requires grad.
 [[nodiscard]] bool needs_backward(const ir::Trace& computation);

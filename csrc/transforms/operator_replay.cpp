@@ -73,7 +73,13 @@ std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> v
   append_bytes(key, symbol.op);
   KeyWriter writer(key, values);
   for (const ir::Argument& argument : symbol.arguments) std::visit(writer, argument.content);
-  for (ir::ValueId value : values) append_type(key, *source.tensor_type(value));
+  for (ir::ValueId value : values) {
+    const ir::TensorType* type = source.tensor_type(value);
+    append_bytes(key, type != nullptr);
+    if (type != nullptr) append_type(key, *type);
+    const auto* kind = std::get_if<ir::ScalarKind>(source.value(value).type.get());
+    if (kind != nullptr) append_bytes(key, *kind);
+  }
   // Where shapes follow from data, the arguments do not tell those of the results.
   for (const ir::Argument& result : symbol.results) {
     ir::for_each_value(result, [&](ir::ValueId id) { append_dims(key, source.tensor_type(id)->sizes); });
@@ -130,9 +136,26 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   }
   const tracer::RecordBottom recording(recorder_);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const c10::AutoGradMode with_gradients(true);
-  op.callBoxed(stack);
-  for (const c10::IValue& result : stack) {
+  rule_call_.arguments = stack;
+  rule_call_.rule = find_rule(op, rule_call_);
+  if (rule_call_.rule != nullptr) {
+    const c10::AutoGradMode no_gradients(false);
+    results_ = rule_call_.rule->forward(rule_call_);
+  } else {
+    const c10::AutoGradMode with_gradients(true);
+    op.callBoxed(stack);
+    append_results(stack);
+  }
+  for (const at::Tensor& result : results_) {
+    result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
+  }
+  recorder_.copy_written_inputs();
+  forward_end_ = recorder_.trace().symbols.size();
+  forward_value_count_ = recorder_.trace().value_count();
+}
+
+void OperatorReplay::append_results(std::span<const c10::IValue> results) {
+  for (const c10::IValue& result : results) {
     if (result.isTensor()) {
       results_.push_back(result.toTensor());
     } else if (result.isTensorList()) {
@@ -141,11 +164,21 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
       results_.emplace_back();
     }
   }
-  for (const at::Tensor& result : results_) {
-    result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
+}
+
+std::vector<at::Tensor> OperatorReplay::gradients_by_rule(std::vector<at::Tensor> cotangents) {
+  const c10::AutoGradMode no_gradients(false);
+  rule_call_.cotangents = std::move(cotangents);
+  rule_call_.targets.clear();
+  rule_call_.gradients.clear();
+  rule_call_.rule->backward(rule_call_);
+  std::vector<at::Tensor> gradients(inputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    for (std::size_t k = 0; k < rule_call_.targets.size(); ++k) {
+      if (rule_call_.targets[k].is_same(inputs_[i])) gradients[i] = rule_call_.gradients[k];
+    }
   }
-  recorder_.copy_written_inputs();
-  forward_end_ = recorder_.trace().symbols.size();
+  return gradients;
 }
 
 const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types) {
@@ -162,17 +195,21 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
   const tracer::RecordBottom recording(recorder_);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   backward.begin = recorder_.trace().symbols.size();
+  const bool by_rule = rule_call_.rule != nullptr;
   std::vector<at::Tensor> outputs;
   std::vector<at::Tensor> cotangents;
   for (std::size_t i = 0; i < results_.size(); ++i) {
-    const bool present = cotangent_types[i] != nullptr && results_[i].defined() && results_[i].requires_grad();
+    const bool differentiable = results_[i].defined() && (by_rule || results_[i].requires_grad());
+    const bool present = cotangent_types[i] != nullptr && differentiable;
     at::Tensor cotangent = present ? recorder_.add_input(cotangent_types[i]) : at::Tensor();
     backward.cotangents.push_back(present ? recorder_.value_of(cotangent) : ir::kNoValue);
-    if (!present) continue;
+    if (!present && !by_rule) continue;
     outputs.push_back(results_[i]);
     cotangents.push_back(std::move(cotangent));
   }
-  for (const at::Tensor& gradient : tracer::walk_backward(outputs, cotangents, inputs_)) {
+  const std::vector<at::Tensor> gradients =
+      by_rule ? gradients_by_rule(std::move(cotangents)) : tracer::walk_backward(outputs, cotangents, inputs_);
+  for (const at::Tensor& gradient : gradients) {
     backward.gradients.push_back(gradient.defined() ? recorder_.value_of(gradient) : ir::kNoValue);
   }
   backward.end = recorder_.trace().symbols.size();

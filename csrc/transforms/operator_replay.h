@@ -8,12 +8,14 @@
 
 #include "ir/trace.h"
 #include "tracer/recorder.h"
+#include "transforms/rules.h"
 
 namespace thunder::transforms {
 
 /// The derivative of one operation for given argument metadata: the operation replayed once with PyTorch's autograd
-/// layer, recorded below it. `trace` holds what the forward executes, then, for each set of cotangents asked for, what
-/// the backward executes; values are shared, so a value of the forward that a backward uses is a saved one.
+/// layer, or the rule that wins over it, recorded below autograd. `trace` holds what the forward executes, then, for
+/// each set of cotangents asked for, what the backward executes; values are shared, so a value of the forward that a
+/// backward uses is a saved one.
 class OperatorReplay {
  public:
   /// `types` are those of the distinct values among the symbol's arguments, in order of first appearance.
@@ -34,14 +36,23 @@ class OperatorReplay {
   [[nodiscard]] const std::vector<ir::ValueId>& inputs() const { return input_values_; }
   /// One for each tensor among the results, in order; kNoValue for undefined ones.
   [[nodiscard]] const std::vector<ir::ValueId>& results() const { return result_values_; }
+  /// Whether a value of the trace was made by the forward, or is an input of it.
+  [[nodiscard]] bool is_of_forward(ir::ValueId id) const { return index_of(id) < forward_value_count_; }
+  /// The row of `rules.h` that made both halves; null: derived.
+  [[nodiscard]] const GradRule* rule() const { return rule_call_.rule; }
 
  private:
+  void append_results(std::span<const c10::IValue> results);
+  [[nodiscard]] std::vector<at::Tensor> gradients_by_rule(std::vector<at::Tensor> cotangents);
+
   tracer::Recorder recorder_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> results_;
   std::vector<ir::ValueId> input_values_;
   std::vector<ir::ValueId> result_values_;
   std::size_t forward_end_ = 0;
+  std::size_t forward_value_count_ = 0;
+  RuleCall rule_call_;
   std::map<std::string, Backward> backwards_;
 };
 

@@ -39,19 +39,17 @@ void report_failure(const char* file, int line, std::string_view message) {
   std::printf("%s:%d: %.*s\n", file, line, static_cast<int>(message.size()), message.data());
 }
 
-}  // namespace thunder::check
-
-int main(int count, char** arguments) {
-  using thunder::check::tests;
-  const std::string stem = count > 1 ? arguments[1] : "";
-  const std::string name = count > 2 ? arguments[2] : "";
+int run_tests(std::string_view stem, std::string_view name) {
   int passed = 0;
   int failed = 0;
-  for (const auto& test : tests()) {
+  for (const Test& test : tests()) {
     if (!stem.empty() && std::filesystem::path(test.file).stem() != stem) continue;
     if (!name.empty() && name != test.name) continue;
-    ++(thunder::check::run(test) ? passed : failed);
+    ++(run(test) ? passed : failed);
   }
   std::printf("%d passed, %d failed\n", passed, failed);
+  std::fflush(stdout);
   return failed != 0 || passed == 0 ? 1 : 0;
 }
+
+}  // namespace thunder::check

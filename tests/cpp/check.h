@@ -7,7 +7,8 @@
 
 /// A small test harness: TEST(name) { CHECK(condition); CHECK_EQ(got, expected); CHECK_THROWS(expression, Type); }
 /// A failed check is reported and the test goes on; an exception ends the test. Each file `<layer>_<noun>.cpp` is one
-/// ctest entry; `test_<layer> <file stem> [name]` runs its tests, or one of them.
+/// ctest entry; `test_<layer> <file stem> [name]` runs its tests, or one of them. The tests of a layer that needs
+/// Python are a library, run inside of an interpreter: `python run_in_python.py libtest_<layer>.so <file stem> [name]`.
 namespace thunder::check {
 
 struct Test {
@@ -19,6 +20,8 @@ struct Test {
 /// Called by TEST before main; returns a dummy.
 bool add(Test test);
 void report_failure(const char* file, int line, std::string_view message);
+/// Runs the tests of a file (empty: of all), or the one called `name`; the exit status.
+int run_tests(std::string_view stem, std::string_view name);
 
 template <typename T>
 std::string show(const T& value) {

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "base/error.h"
 #include "check.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
@@ -13,9 +14,10 @@ using thunder::tracer::RecordTop;
 
 /// Records `program` on stand-ins for `inputs` and returns the names of the operators.
 template <typename Program>
-std::vector<std::string> recorded(std::vector<at::Tensor> inputs, Program program) {
+std::vector<std::string> recorded(std::vector<at::Tensor> inputs, Program program, bool full_graph = false) {
   thunder::tracer::init_tracer();
   Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
+  recorder.full_graph = full_graph;
   std::vector<at::Tensor> traced;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
@@ -109,7 +111,44 @@ TEST(number_read_is_checked) {
     CHECK_EQ(x[0].sum().item().toDouble(), 3.0);
     return x[0] * 2;
   });
-  CHECK_EQ(names, (Names{"aten::sum", "prims::check_number", "aten::mul"}));
+  CHECK_EQ(names, (Names{"aten::sum", "prims::item", "prims::check_number", "aten::mul"}));
+}
+
+TEST(shapes_that_follow_from_data_are_checked) {
+  const std::vector<at::Tensor> inputs = {at::tensor({1.0, -1.0, 2.0})};
+  const auto sizes = [](const at::Tensor& tensor) { return tensor.sizes().vec(); };
+  const Names selected = recorded(inputs, [&](auto& x) {
+    const at::Tensor positive = x[0].masked_select(x[0] > 0);
+    CHECK_EQ(sizes(positive), std::vector<std::int64_t>{2});
+    return positive * 2;
+  });
+  CHECK_EQ(selected, (Names{"aten::gt", "aten::masked_select", "prims::check_shape", "aten::mul"}));
+  const Names indexed = recorded(inputs, [&](auto& x) {
+    const at::Tensor positive = x[0].index({x[0] > 0});
+    CHECK_EQ(sizes(positive), std::vector<std::int64_t>{2});
+    return positive;
+  });
+  CHECK_EQ(indexed, (Names{"aten::gt", "aten::index", "prims::check_shape"}));
+  const Names places = recorded(inputs, [&](auto& x) {
+    CHECK_EQ(sizes(x[0].nonzero()), (std::vector<std::int64_t>{3, 1}));
+    return x[0] * 2;
+  });
+  CHECK_EQ(places, (Names{"aten::nonzero", "prims::check_shape", "aten::mul"}));
+}
+
+TEST(mask_that_gives_a_known_shape_is_not_checked) {
+  const Names names = recorded({at::randn({3})}, [](auto& x) { return x[0].masked_fill(x[0] > 0, 1); });
+  CHECK_EQ(names, (Names{"aten::gt", "aten::masked_fill"}));
+}
+
+TEST(reading_data_is_refused_with_full_graph) {
+  const std::vector<at::Tensor> inputs = {at::ones({3})};
+  const auto read_number = [](auto& x) { return x[0] * x[0].sum().item(); };
+  const auto read_shape = [](auto& x) { return x[0].masked_select(x[0] > 0); };
+  const auto read_nothing = [](auto& x) { return x[0].sum(); };
+  CHECK_THROWS(recorded(inputs, read_number, /*full_graph=*/true), thunder::UserError);
+  CHECK_THROWS(recorded(inputs, read_shape, /*full_graph=*/true), thunder::UserError);
+  CHECK_EQ(recorded(inputs, read_nothing, /*full_graph=*/true), (Names{"aten::sum"}));
 }
 
 TEST(wrong_shapes_are_refused_as_in_eager) {

@@ -71,3 +71,24 @@ def test_backward_of_function_is_in_backward_trace():
     compiled = thunder.jit(PROGRAMS["alone"])
     compiled(torch.randn(3, requires_grad=True), torch.randn(3))
     assert "aten.cos" in str(thunder.last_backward_traces(compiled)[-1])
+
+
+class KeepsAnswer(torch.autograd.Function):
+    """Its gradient is a tensor that the forward saved, as it is."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.cos())
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.saved_tensors[0]
+
+
+def test_backward_that_returns_a_saved_tensor():
+    x = torch.randn(3, requires_grad=True)
+    for _ in range(2):
+        x.grad = None
+        thunder.jit(lambda a: KeepsAnswer.apply(a * 2) * 5)(x).sum().backward()
+        torch.testing.assert_close(x.grad, 2 * (2 * x).cos().detach())

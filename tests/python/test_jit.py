@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -258,3 +260,19 @@ def test_calls_from_several_threads_equal_eager() -> None:
         results = list(pool.map(f, inputs))
     for x, result in zip(inputs, results, strict=True):
         assert torch.equal(result, torch.sin(x) * x.shape[0])
+
+
+def test_first_trace_may_import_what_replaces_a_function_of_torch() -> None:
+    """Meta kernels of PyTorch import torch._dynamo, which replaces torch.manual_seed."""
+    script = (
+        "import torch, thunder\n"
+        "def program(x):\n"
+        "    torch.manual_seed(3)\n"
+        "    return x + torch.rand(2)\n"
+        "compiled = thunder.jit(program)\n"
+        "x = torch.ones(2)\n"
+        "for _ in range(2):\n"
+        "    torch.testing.assert_close(compiled(x), program(x))\n"
+        "assert thunder.cache_misses(compiled) == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -270,16 +273,42 @@ def test_grad_mode_left_changed_is_changed_by_each_call() -> None:
         torch.set_grad_enabled(True)
 
 
-def test_deque_from_outside_is_refused() -> None:
+def test_deque_from_outside_is_appended_to() -> None:
     from collections import deque
 
-    results: deque[Any] = deque()
+    results: deque[Any] = deque(maxlen=2)
 
     @thunder.jit
     def f(x):
-        results.append(x)
+        results.append(x * 2)
         return x + 1
 
-    with pytest.raises(NotImplementedError, match="deque"):
-        f(X)
-    assert not results
+    for number in range(3):
+        f(X + number)
+    assert [result.tolist() for result in results] == [((X + 1) * 2).tolist(), ((X + 2) * 2).tolist()]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda items: list(map(items.append, [1, 2])),
+        lambda items: any(map(items.append, [1, 2])),
+        lambda items: list(filter(items.append, [1])),
+        lambda items: [None for _ in map(functools.partial(items.append, 3), [])],
+        lambda items: functools.partial(items.append, 4)(),
+        lambda items: operator.methodcaller("append", 5)(items),
+        lambda items: sorted([3, 1], key=lambda n: items.append(n) or n),
+    ],
+)
+def test_list_written_by_a_method_that_code_in_c_calls(write: Callable[[list[int]], Any]) -> None:
+    def run(wrap: Callable[..., Any]) -> tuple[list[int], list[list[float]]]:
+        items: list[int] = []
+
+        def f(x):
+            write(items)
+            return x * len(items)
+
+        call = wrap(f)
+        return items, [call(X + i).tolist() for i in range(3)]
+
+    assert run(thunder.jit) == run(lambda f: f)

@@ -2,12 +2,13 @@
 
 #include <ATen/core/jit_type.h>
 
-#include <bit>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/number.h"
 #include "executors/api/lowering.h"
 #include "runtime/value_changed.h"
 
@@ -31,14 +32,36 @@ void lower_custom_gradient(const ir::BoundSymbol& symbol, const ir::Trace& trace
       {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, result_slots(symbol));
 }
 
-bool same_number(const c10::Scalar& got, const c10::Scalar& expected) {
-  if (expected.isComplex()) return got.toComplexDouble() == expected.toComplexDouble();
-  if (!expected.isFloatingPoint()) return got.toLong() == expected.toLong();
-  return std::bit_cast<std::uint64_t>(got.toDouble()) == std::bit_cast<std::uint64_t>(expected.toDouble());
+void item(const void* /*state*/, Stack& stack) {
+  stack.back() = bridge::wrap_number(bridge::unwrap_number(stack.back().toTensor()));
+}
+
+void lower_item(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  builder.call(symbol.op->name, &item, nullptr, {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)},
+               result_slots(symbol), location_of(symbol));
+}
+
+/// What Python raises for, and numbers that no tensor holds, are left to a new trace.
+void number(const void* state, Stack& stack) {
+  const c10::Scalar right = bridge::unwrap_number(stack.back().toTensor());
+  stack.pop_back();
+  const auto& operation = *static_cast<const std::string*>(state);
+  const auto result = bridge::compute_number(operation, bridge::unwrap_number(stack.back().toTensor()), right);
+  if (!result) throw runtime::ValueChanged();
+  stack.back() = bridge::wrap_number(*result);
+}
+
+void lower_number(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const auto& operation = std::get<std::string>(symbol.arguments[0].content);
+  builder.call(symbol.op->name, &number, std::make_shared<const std::string>(operation),
+               {operand_of(symbol.arguments[1], c10::TensorType::get(), trace),
+                operand_of(symbol.arguments[2], c10::TensorType::get(), trace)},
+               result_slots(symbol), location_of(symbol));
 }
 
 void check_number(const void* state, Stack& stack) {
-  const bool same = same_number(stack.back().toTensor().item(), *static_cast<const c10::Scalar*>(state));
+  const bool same =
+      bridge::same_number(bridge::unwrap_number(stack.back().toTensor()), *static_cast<const c10::Scalar*>(state));
   stack.pop_back();
   if (!same) throw runtime::ValueChanged();
 }
@@ -61,6 +84,18 @@ void lower_check_shape(const ir::BoundSymbol& symbol, const ir::Trace& trace, ru
                {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, {}, location_of(symbol));
 }
 
+void check_contents(const void* state, Stack& stack) {
+  const bool same = bridge::same_contents(stack.back().toTensor(), *static_cast<const at::Tensor*>(state));
+  stack.pop_back();
+  if (!same) throw runtime::ValueChanged();
+}
+
+void lower_check_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(1).content);
+  builder.call(symbol.op->name, &check_contents, trace.context()->objects.at(object.index).owner,
+               {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, {}, location_of(symbol));
+}
+
 struct Row {
   std::string_view name;
   Lower lower;
@@ -69,8 +104,11 @@ struct Row {
 constexpr Row kRows[] = {
     {"prims::tensor_constant", &lower_constant},
     {"prims::custom_gradient", &lower_custom_gradient},
+    {"prims::item", &lower_item},
+    {"prims::number", &lower_number},
     {"prims::check_number", &lower_check_number},
     {"prims::check_shape", &lower_check_shape},
+    {"prims::check_contents", &lower_check_contents},
 };
 
 const Row* find(const ir::Operator& op) {

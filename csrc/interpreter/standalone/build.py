@@ -62,7 +62,9 @@ def compiler() -> list[str]:
 
 def build(options: argparse.Namespace) -> Path:
     """Compile and link; returns the module's path."""
-    objects = options.objects or REPOSITORY / "build" / "interpreter" / sysconfig.get_config_var("SOABI")
+    # Objects made with other flags are not up to date.
+    flags = re.sub(r"[^\w-]+", "", options.flags)
+    objects = options.objects or REPOSITORY / "build" / "interpreter" / f"{sysconfig.get_config_var('SOABI')}{flags}"
     objects.mkdir(parents=True, exist_ok=True)
     package = options.output / "thunder" if options.output else REPOSITORY / "thunder"
     package.mkdir(parents=True, exist_ok=True)

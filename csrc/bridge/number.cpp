@@ -1,0 +1,174 @@
+#include "bridge/number.h"
+
+#include <ATen/ScalarOps.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace thunder::bridge {
+namespace {
+
+using Number = std::optional<c10::Scalar>;
+
+template <typename T>
+Number compare(std::string_view operation, T left, T right) {
+  if (operation == "==") return c10::Scalar(left == right);
+  if (operation == "!=") return c10::Scalar(left != right);
+  if (operation == "<") return c10::Scalar(left < right);
+  if (operation == "<=") return c10::Scalar(left <= right);
+  if (operation == ">") return c10::Scalar(left > right);
+  if (operation == ">=") return c10::Scalar(left >= right);
+  return std::nullopt;
+}
+
+Number power(double base, double exponent) {
+  if (base == 0.0 && exponent < 0.0) return std::nullopt;
+  if (base < 0.0 && exponent != std::floor(exponent)) return std::nullopt;  // complex
+  const double result = std::pow(base, exponent);
+  if (std::isinf(result) && std::isfinite(base) && std::isfinite(exponent)) return std::nullopt;  // OverflowError
+  return c10::Scalar(result);
+}
+
+/// As `float_divmod` of CPython.
+Number divide_floor(double left, double right, bool remainder) {
+  if (right == 0.0) return std::nullopt;
+  double mod = std::fmod(left, right);
+  double quotient = (left - mod) / right;
+  if (mod != 0.0) {
+    if ((right < 0.0) != (mod < 0.0)) {
+      mod += right;
+      quotient -= 1.0;
+    }
+  } else {
+    mod = std::copysign(0.0, right);
+  }
+  if (remainder) return c10::Scalar(mod);
+  if (quotient == 0.0) return c10::Scalar(std::copysign(0.0, left / right));
+  double floored = std::floor(quotient);
+  if (quotient - floored > 0.5) floored += 1.0;
+  return c10::Scalar(floored);
+}
+
+Number to_int(double number) {
+  constexpr double kLimit = 9.2e18;
+  if (!(std::abs(number) < kLimit)) return std::nullopt;
+  return c10::Scalar(static_cast<std::int64_t>(number));
+}
+
+Number compute(std::string_view operation, double left, double right) {
+  if (operation == "+") return c10::Scalar(left + right);
+  if (operation == "-") return c10::Scalar(left - right);
+  if (operation == "*") return c10::Scalar(left * right);
+  if (operation == "/") return right == 0.0 ? std::nullopt : Number(left / right);
+  if (operation == "//" || operation == "%") return divide_floor(left, right, operation == "%");
+  if (operation == "**") return power(left, right);
+  if (operation == "neg") return c10::Scalar(-left);
+  if (operation == "abs") return c10::Scalar(std::abs(left));
+  if (operation == "int") return to_int(left);
+  if (operation == "float") return c10::Scalar(left);
+  return compare(operation, left, right);
+}
+
+Number compute(std::string_view operation, std::int64_t left, std::int64_t right) {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;  // beyond, Python rounds quotients once, doubles twice
+  const bool overflows = left == std::numeric_limits<std::int64_t>::min();
+  std::int64_t result = 0;
+  if (operation == "+") return __builtin_add_overflow(left, right, &result) ? Number() : Number(result);
+  if (operation == "-") return __builtin_sub_overflow(left, right, &result) ? Number() : Number(result);
+  if (operation == "*") return __builtin_mul_overflow(left, right, &result) ? Number() : Number(result);
+  if (operation == "neg") return overflows ? Number() : Number(-left);
+  if (operation == "abs") return overflows ? Number() : Number(left < 0 ? -left : left);
+  if (operation == "int") return c10::Scalar(left);
+  if (operation == "float") return c10::Scalar(static_cast<double>(left));
+  if (operation == "/") {
+    if (right == 0 || std::abs(left) > kExact || std::abs(right) > kExact || overflows) return std::nullopt;
+    return c10::Scalar(static_cast<double>(left) / static_cast<double>(right));
+  }
+  if (operation == "//" || operation == "%") {
+    if (right == 0 || overflows) return std::nullopt;
+    const bool rounds = left % right != 0 && (left < 0) != (right < 0);
+    return c10::Scalar(operation == "//" ? left / right - (rounds ? 1 : 0) : left % right + (rounds ? right : 0));
+  }
+  if (operation == "**") return std::nullopt;
+  return compare(operation, left, right);
+}
+
+bool is_float(const c10::Scalar& number) { return number.isFloatingPoint(); }
+
+/// Python compares and mixes ints and floats exactly; doubles do so up to this.
+bool is_exact_double(const c10::Scalar& number) {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;
+  return is_float(number) || (number.toLong() <= kExact && number.toLong() >= -kExact);
+}
+
+}  // namespace
+
+at::Tensor wrap_number(const c10::Scalar& number) {
+  const at::ScalarType dtype = dtype_of(kind_of(number));
+  at::Tensor tensor = at::detail::scalar_tensor_static(number, dtype, c10::kCPU);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+c10::Scalar unwrap_number(const at::Tensor& tensor) { return tensor.item(); }
+
+ir::ScalarKind kind_of(const c10::Scalar& number) {
+  if (number.isBoolean()) return ir::ScalarKind::kBool;
+  if (number.isComplex()) return ir::ScalarKind::kComplex;
+  return number.isFloatingPoint() ? ir::ScalarKind::kFloat : ir::ScalarKind::kInt;
+}
+
+at::ScalarType dtype_of(ir::ScalarKind kind) {
+  switch (kind) {
+    case ir::ScalarKind::kBool:
+      return at::kBool;
+    case ir::ScalarKind::kInt:
+      return at::kLong;
+    case ir::ScalarKind::kFloat:
+      return at::kDouble;
+    case ir::ScalarKind::kComplex:
+      return at::kComplexDouble;
+  }
+  throw InternalError("bridge", "a kind of number that does not exist");
+}
+
+bool same_number(const c10::Scalar& left, const c10::Scalar& right) {
+  if (kind_of(left) != kind_of(right)) return false;
+  const auto same_bits = [](double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  };
+  switch (kind_of(left)) {
+    case ir::ScalarKind::kBool:
+    case ir::ScalarKind::kInt:
+      return left.toLong() == right.toLong();
+    case ir::ScalarKind::kFloat:
+      return same_bits(left.toDouble(), right.toDouble());
+    case ir::ScalarKind::kComplex: {
+      const auto a = left.toComplexDouble();
+      const auto b = right.toComplexDouble();
+      return same_bits(a.real(), b.real()) && same_bits(a.imag(), b.imag());
+    }
+  }
+  return false;
+}
+
+bool same_contents(const at::Tensor& left, const at::Tensor& right) {
+  if (left.scalar_type() != right.scalar_type() || !left.sizes().equals(right.sizes())) return false;
+  const at::Tensor a = left.detach().cpu().contiguous();
+  const at::Tensor b = right.detach().cpu().contiguous();
+  return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), static_cast<std::size_t>(a.nbytes())) == 0;
+}
+
+std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
+                                          const c10::Scalar& right) {
+  if (!is_float(left) && !is_float(right)) return compute(operation, left.toLong(), right.toLong());
+  if (!is_exact_double(left) || !is_exact_double(right)) return std::nullopt;
+  return compute(operation, left.toDouble(), right.toDouble());
+}
+
+}  // namespace thunder::bridge

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <optional>
+#include <string_view>
+
+#include "ir/type.h"
+
+namespace thunder::bridge {
+
+/// A Python number as tensors carry it: 0-dim, on the CPU, giving way to other dtypes (`x + 2`).
+[[nodiscard]] at::Tensor wrap_number(const c10::Scalar& number);
+/// The number in a tensor of one element, with Python's type for the dtype.
+[[nodiscard]] c10::Scalar unwrap_number(const at::Tensor& tensor);
+
+[[nodiscard]] ir::ScalarKind kind_of(const c10::Scalar& number);
+[[nodiscard]] at::ScalarType dtype_of(ir::ScalarKind kind);
+/// Equal down to the bits; numbers of different kinds are different.
+[[nodiscard]] bool same_number(const c10::Scalar& left, const c10::Scalar& right);
+
+/// Equal in metadata and, down to the bits, in elements.
+[[nodiscard]] bool same_contents(const at::Tensor& left, const at::Tensor& right);
+
+/// What Python gives for `left operation right` (`neg`, `abs`, `int` and `float` look at `left` alone); nullopt when it
+/// raises, or when the result is no float, int64 or bool.
+[[nodiscard]] std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
+                                                        const c10::Scalar& right);
+
+}  // namespace thunder::bridge

@@ -1,0 +1,76 @@
+#include "compile/overwritten_values.h"
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "passes/alias_analysis.h"
+#include "tracer/operators.h"
+
+namespace thunder::compile {
+namespace {
+
+constexpr std::size_t kBeforeAll = 0;
+
+/// One more than the position of the symbol that makes a value; kBeforeAll for inputs.
+std::vector<std::size_t> definitions(const ir::Trace& trace) {
+  std::vector<std::size_t> made(trace.value_count(), kBeforeAll);
+  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+    for (const ir::Argument& result : trace.symbols[i].results) {
+      ir::for_each_value(result, [&](ir::ValueId id) { made[index_of(id)] = i + 1; });
+    }
+  }
+  return made;
+}
+
+/// The last `copy_` to each alias set, as one more than its position.
+std::unordered_map<std::uint32_t, std::size_t> last_copies(const ir::Trace& trace,
+                                                           const passes::AliasAnalysis& aliases) {
+  std::unordered_map<std::uint32_t, std::size_t> copies;
+  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+    const ir::BoundSymbol& symbol = trace.symbols[i];
+    const auto* target = symbol.op->name == "aten::copy_" ? symbol.arguments.at(0).get<ir::ValueId>() : nullptr;
+    if (target != nullptr && aliases.touches_input(*target)) copies[aliases.set_of(*target)] = i + 1;
+  }
+  return copies;
+}
+
+ir::BoundSymbol clone_symbol(ir::ValueId value, ir::ValueId copy) {
+  ir::BoundSymbol symbol;
+  symbol.op = tracer::find_operator("aten::clone", "");
+  symbol.arguments = {ir::Argument(value), ir::None{}};
+  symbol.results.emplace_back(copy);
+  symbol.comment = "saved before it is written to";
+  return symbol;
+}
+
+}  // namespace
+
+ir::Trace copy_overwritten_saved_values(const ir::Trace& forward, std::size_t output_count) {
+  const passes::AliasAnalysis aliases(forward);
+  const auto copies = last_copies(forward, aliases);
+  if (copies.empty()) return forward;
+  const std::vector<std::size_t> made = definitions(forward);
+  ir::Trace result = forward;
+  std::unordered_map<std::size_t, std::vector<ir::BoundSymbol>> added;  // by the position that they come before
+  for (std::size_t i = output_count; i < result.outputs.size(); ++i) {
+    const auto* saved = result.outputs[i].get<ir::ValueId>();
+    if (saved == nullptr) continue;
+    const auto copy = copies.find(aliases.set_of(*saved));
+    if (copy == copies.end() || made[index_of(*saved)] >= copy->second) continue;
+    const ir::ValueId clone = result.add_value(result.value(*saved).type);
+    added[made[index_of(*saved)]].push_back(clone_symbol(*saved, clone));
+    result.outputs[i] = clone;
+  }
+  std::vector<ir::BoundSymbol> symbols;
+  for (std::size_t i = 0; i <= forward.symbols.size(); ++i) {
+    if (const auto found = added.find(i); found != added.end()) {
+      for (ir::BoundSymbol& symbol : found->second) symbols.push_back(std::move(symbol));
+    }
+    if (i < forward.symbols.size()) symbols.push_back(forward.symbols[i]);
+  }
+  result.symbols = std::move(symbols);
+  return result;
+}
+
+}  // namespace thunder::compile

@@ -1,0 +1,240 @@
+#include "compile/pieces.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "ir/substitution.h"
+#include "tracer/custom_gradient.h"
+#include "tracer/data_dependence.h"
+#include "tracer/operators.h"
+
+namespace thunder::compile {
+namespace {
+
+using Numbering = std::unordered_map<std::uint32_t, ir::ValueId>;
+
+template <typename Visitor>
+void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
+  for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, visit);
+}
+
+bool is_shape_check(const ir::BoundSymbol& symbol) { return symbol.op == tracer::check_shape_operator(); }
+
+/// Symbols [begin, end), then the checks up to `next`.
+struct Stretch {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t next = 0;
+  bool is_bare = false;
+};
+
+/// An operation whose shape is checked stands alone.
+std::vector<Stretch> find_stretches(const ir::Trace& trace) {
+  std::vector<Stretch> stretches;
+  const auto& symbols = trace.symbols;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    if (!tracer::is_check(*symbols[i].op)) continue;
+    std::size_t next = i + 1;
+    if (is_shape_check(symbols[i])) {
+      while (next < symbols.size() && is_shape_check(symbols[next])) ++next;
+      THUNDER_CHECK(i > begin, "pieces", "a shape is checked that no operation gave");
+      if (i - 1 > begin) stretches.push_back({begin, i - 1, i - 1, false});
+      stretches.push_back({i - 1, i, next, true});
+    } else {
+      stretches.push_back({begin, i, next, false});
+    }
+    begin = next;
+    i = next - 1;
+  }
+  stretches.push_back({begin, symbols.size(), symbols.size(), false});
+  return stretches;
+}
+
+/// Copies stretches of a recorded trace.
+class Cutter {
+ public:
+  explicit Cutter(const ir::Trace& recorded)
+      : recorded_(recorded), stretches_(find_stretches(recorded)), last_use_(recorded.value_count(), -1) {
+    for (std::size_t k = 0; k < stretches_.size(); ++k) {
+      for (std::size_t i = stretches_[k].begin; i < stretches_[k].next; ++i) {
+        for_each_argument(recorded.symbols[i], [&](ir::ValueId id) { use(id, k); });
+      }
+    }
+    for (const ir::Argument& output : recorded.outputs) {
+      ir::for_each_value(output, [&](ir::ValueId id) { use(id, stretches_.size()); });
+    }
+  }
+
+  std::optional<std::vector<Piece>> run() {
+    std::vector<Piece> pieces;
+    for (std::size_t k = 0; k < stretches_.size(); ++k) {
+      std::optional<Piece> piece = cut(k);
+      if (!piece) return std::nullopt;
+      pieces.push_back(std::move(*piece));
+    }
+    return pieces;
+  }
+
+ private:
+  void use(ir::ValueId id, std::size_t stretch) { last_use_[index_of(id)] = static_cast<std::int64_t>(stretch); }
+
+  [[nodiscard]] bool can_be_handed_on(ir::ValueId id) const {
+    return !std::holds_alternative<ir::ObjectType>(*recorded_.value(id).type);
+  }
+
+  ir::ValueId add(Piece& piece, ir::ValueId id, bool is_input) {
+    const ir::Value& value = recorded_.value(id);
+    const ir::ValueId here =
+        is_input ? piece.trace.add_input(value.type, value.name) : piece.trace.add_value(value.type, value.name);
+    piece.recorded.push_back(id);
+    here_[index_of(id)] = here;
+    return here;
+  }
+
+  std::optional<Piece> cut(std::size_t k) {
+    const Stretch& stretch = stretches_[k];
+    Piece piece{ir::Trace(k == 0 ? "computation" : "computation_" + std::to_string(k), recorded_.context()),
+                {},
+                {},
+                {},
+                stretch.is_bare,
+                {}};
+    here_.clear();
+    std::vector<bool> made(recorded_.value_count(), false);
+    bool possible = true;
+    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+      for (const ir::Argument& result : recorded_.symbols[i].results) {
+        ir::for_each_value(result, [&](ir::ValueId id) { made[index_of(id)] = true; });
+      }
+      for_each_argument(recorded_.symbols[i], [&](ir::ValueId id) {
+        if (made[index_of(id)] || here_.contains(index_of(id))) return;
+        possible = possible && can_be_handed_on(id);
+        piece.inputs.push_back(id);
+        add(piece, id, /*is_input=*/true);
+      });
+    }
+    if (!possible) return std::nullopt;
+    for (std::size_t i = stretch.begin; i < stretch.end; ++i) copy(recorded_.symbols[i], piece);
+    add_outputs(k, piece);
+    describe_meeting(stretch, piece);
+    return piece;
+  }
+
+  void copy(const ir::BoundSymbol& symbol, Piece& piece) {
+    ir::BoundSymbol copied = symbol;
+    const auto renumber = [&](ir::ValueId& id) { id = here_.at(index_of(id)); };
+    for (ir::Argument& argument : copied.arguments) ir::for_each_value(argument, renumber);
+    for (ir::Argument& result : copied.results) {
+      ir::for_each_value(result, [&](ir::ValueId& id) { id = add(piece, id, /*is_input=*/false); });
+    }
+    if (copied.op == tracer::custom_gradient_operator()) copy_gradient(copied, piece);
+    piece.trace.add(std::move(copied));
+  }
+
+  /// The backward's own values are those of the trace too.
+  void copy_gradient(ir::BoundSymbol& symbol, Piece& piece) {
+    auto gradient = std::make_shared<tracer::CustomGradient>(tracer::custom_gradient_of(symbol, recorded_));
+    const auto renumber = [&](ir::ValueId& id) {
+      if (id == ir::kNoValue) return;
+      const auto known = here_.find(index_of(id));
+      id = known != here_.end() ? known->second : add(piece, id, /*is_input=*/false);
+    };
+    renumber(gradient->cotangent);
+    for (ir::BoundSymbol& step : gradient->symbols) {
+      for (ir::Argument& argument : step.arguments) ir::for_each_value(argument, renumber);
+      for (ir::Argument& result : step.results) ir::for_each_value(result, renumber);
+    }
+    for (auto* list : {&gradient->reads, &gradient->inputs, &gradient->gradients}) {
+      std::for_each(list->begin(), list->end(), renumber);
+    }
+    symbol.arguments[2] = piece.trace.context()->add_object(std::move(gradient), "custom gradient");
+  }
+
+  void add_outputs(std::size_t k, Piece& piece) {
+    for (const ir::BoundSymbol& symbol : piece.trace.symbols) {
+      for (const ir::Argument& result : symbol.results) {
+        ir::for_each_value(result, [&](ir::ValueId here) {
+          const ir::ValueId id = piece.recorded[index_of(here)];
+          const bool is_met = is_checked(k, id);
+          if (last_use_[index_of(id)] <= static_cast<std::int64_t>(k) && !is_met) return;
+          if (!can_be_handed_on(id)) return;
+          piece.outputs.push_back(id);
+          piece.trace.outputs.emplace_back(here);
+        });
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_checked(std::size_t k, ir::ValueId id) const {
+    bool found = false;
+    for (std::size_t i = stretches_[k].end; i < stretches_[k].next; ++i) {
+      for_each_argument(recorded_.symbols[i], [&](ir::ValueId checked) { found |= checked == id; });
+    }
+    return found;
+  }
+
+  void describe_meeting(const Stretch& stretch, Piece& piece) {
+    for (std::size_t i = stretch.end; i < stretch.next; ++i) {
+      const ir::BoundSymbol& check = recorded_.symbols[i];
+      piece.meeting.check = check.op;
+      piece.meeting.location = check.location;
+      piece.meeting.values.push_back(std::get<ir::ValueId>(check.arguments[0].content));
+    }
+  }
+
+  const ir::Trace& recorded_;
+  std::vector<Stretch> stretches_;
+  std::vector<std::int64_t> last_use_;  ///< the last stretch that uses a value; -1: none
+  Numbering here_;
+};
+
+bool has_running_statistics(const ir::BoundSymbol& symbol) {
+  return symbol.op->effect && symbol.op->style == ir::CallStyle::kTorchOperator;
+}
+
+void add_copy(ir::Trace& trace, ir::ValueId target, ir::ValueId source) {
+  ir::BoundSymbol symbol;
+  symbol.op = tracer::find_operator("aten::copy_", "");
+  symbol.arguments = {ir::Argument(target), ir::Argument(source), ir::Argument(false)};
+  symbol.results.emplace_back(ir::None{});
+  symbol.comment = "written by the program";
+  trace.add(std::move(symbol));
+}
+
+}  // namespace
+
+ir::Trace defer_effects(const ir::Trace& recorded) {
+  if (std::ranges::none_of(recorded.symbols, has_running_statistics)) return recorded;
+  ir::Trace trace = recorded.empty_copy("defer_effects");
+  ir::Substitution substitution(recorded.value_count());
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> copies;
+  for (ir::BoundSymbol symbol : recorded.symbols) {
+    for (std::size_t i = 0; has_running_statistics(symbol) && i < symbol.arguments.size(); ++i) {
+      const auto* id = symbol.arguments[i].get<ir::ValueId>();
+      if (id == nullptr || !symbol.op->parameters[i].name.starts_with("running_")) continue;
+      if (substitution.find(*id) != nullptr) continue;
+      ir::BoundSymbol clone;
+      clone.op = tracer::find_operator("aten::clone", "");
+      clone.arguments = {ir::Argument(*id), ir::Argument()};
+      clone.location = symbol.location;
+      const ir::ValueId copy = trace.add_value(trace.value(*id).type, trace.value(*id).name);
+      clone.results.emplace_back(copy);
+      substitution.set(*id, copy);
+      copies.emplace_back(*id, copy);
+      trace.add(std::move(clone));
+    }
+    substitution.apply(symbol.arguments);
+    trace.add(std::move(symbol));
+  }
+  substitution.apply(trace.outputs);
+  for (const auto& [target, source] : copies) add_copy(trace, target, source);
+  return trace;
+}
+
+std::optional<std::vector<Piece>> cut_at_checks(const ir::Trace& recorded) { return Cutter(recorded).run(); }
+
+}  // namespace thunder::compile

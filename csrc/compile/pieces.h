@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::compile {
+
+/// Where the program looked at data: `prims.check_…` of the recorded trace.
+struct Meeting {
+  std::vector<ir::ValueId> values;      ///< of the recorded trace; several for the results of one operation
+  const ir::Operator* check = nullptr;  ///< null: nothing is looked at here
+  ir::SourceLocation location;
+};
+
+/// A stretch of a recorded trace between two such places, as a trace of its own.
+struct Piece {
+  ir::Trace trace;                    ///< its outputs are values
+  std::vector<ir::ValueId> recorded;  ///< for each of its values the one of the recorded trace
+  std::vector<ir::ValueId> inputs;    ///< of the recorded trace
+  std::vector<ir::ValueId> outputs;   ///< of the recorded trace
+  /// One operation whose results' shapes follow from data: runs as the program called it, whatever the shapes.
+  bool is_bare = false;
+  Meeting meeting;  ///< after it
+};
+
+/// Cuts a recorded trace where it checks data. Each piece gives what later ones, or the caller, need of it. nullopt: a
+/// value that is neither tensor nor number lives across a check.
+[[nodiscard]] std::optional<std::vector<Piece>> cut_at_checks(const ir::Trace& recorded);
+
+/// Whether two pieces, of traces of one function, do the same with the same values. Outputs may differ.
+[[nodiscard]] bool same_piece(const Piece& left, const Piece& right);
+
+/// The piece with these outputs, of the recorded trace, besides its own.
+[[nodiscard]] Piece with_outputs(Piece piece, std::span<const ir::ValueId> outputs);
+
+/// The trace in which operations update copies of running statistics, which end up in the originals: a run that stops
+/// at a check has written nothing.
+[[nodiscard]] ir::Trace defer_effects(const ir::Trace& recorded);
+
+}  // namespace thunder::compile

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "dispatch/traced_number.h"
+#include "interpreter/tracker_native.h"
+
+namespace thunder::dispatch {
+
+/// Calls of C code that take data out of tensors (`item`, `tolist`, `numpy`, `float(tensor)`), or take numbers that
+/// came from there: functions of PyTorch get tensors that stand for them, all other code the numbers themselves.
+class DataReads {
+ public:
+  explicit DataReads(std::shared_ptr<NumberTrace> trace) : trace_(std::move(trace)) {}
+
+  /// The convention of `TrackerOptions::intercept`.
+  int intercept(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+
+ private:
+  PyObject* item(PyObject* tensor);
+  PyObject* to_list(PyObject* tensor);
+  PyObject* convert(PyObject* tensor, PyTypeObject* type);
+  PyObject* with_contents(PyObject* callable, const interpreter::NativeCall& call);
+  PyObject* full(PyObject* callable, const interpreter::NativeCall& call, std::size_t position);
+  /// `type(x)`, `float(x)` and `int(x)`; nullopt: another class, or another argument.
+  std::optional<PyObject*> call_type(PyTypeObject* type, PyObject* argument);
+  /// Methods that take data out of a tensor; nullopt: another method.
+  std::optional<PyObject*> read(PyObject* callable, const interpreter::NativeCall& call);
+  /// With tensors in the place of numbers; 0: the function takes none.
+  int call_torch(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+
+  std::shared_ptr<NumberTrace> trace_;
+};
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,301 @@
+#include "dispatch/functional.h"
+
+#include <ATen/ops/_to_copy.h>
+#include <ATen/ops/contiguous.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "dispatch/errors.h"
+#include "dispatch/python_tensor.h"
+#include "dispatch/specialization.h"
+#include "dispatch/substitutes.h"
+#include "dispatch/trace_object.h"
+#include "interpreter/interpret.h"
+#include "interpreter/python_ref.h"
+#include "tracer/region.h"
+#include "transforms/grad.h"
+#include "transforms/jvp.h"
+#include "transforms/replay.h"
+#include "transforms/vmap.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using Dim = std::optional<std::int64_t>;
+
+template <typename Function>
+PyObject* guarded(const Function& function) {
+  try {
+    return py::Ref(function()).release();
+  } catch (const PendingError&) {
+    return nullptr;
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+py::Ref checked(PyObject* object) {
+  if (object == nullptr) throw PendingError();
+  return py::Ref::steal(object);
+}
+
+/// The items of a list or tuple, read by `read(item)`.
+template <typename Read>
+auto read_list(PyObject* list, Read&& read) {
+  const py::Ref items = checked(PySequence_Fast(list, "expected a list"));
+  std::vector<decltype(read(list))> result;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    result.push_back(read(PySequence_Fast_GET_ITEM(items.get(), i)));
+  }
+  return result;
+}
+
+at::Tensor read_tensor(PyObject* object) {
+  if (object == Py_None) return {};
+  if (!is_tensor(object)) {
+    throw UserError(ErrorKind::kType,
+                    std::string("expected a tensor, got an object of type '") + Py_TYPE(object)->tp_name + "'");
+  }
+  return unpack_tensor(object);
+}
+
+Dim read_dim(PyObject* object) {
+  if (object == Py_None) return std::nullopt;
+  const std::int64_t dim = PyLong_AsLongLong(object);
+  if (dim == -1 && PyErr_Occurred() != nullptr) throw PendingError();
+  return dim;
+}
+
+const ir::Trace& read_trace(PyObject* object) {
+  const ir::Trace* trace = trace_in(object);
+  if (trace == nullptr) throw UserError(ErrorKind::kType, "expected a trace");
+  return *trace;
+}
+
+py::Ref to_list(const std::vector<at::Tensor>& tensors) {
+  py::Ref list = checked(PyList_New(0));
+  for (const at::Tensor& tensor : tensors) {
+    const py::Ref item = tensor.defined() ? checked(wrap_tensor(tensor)) : py::Ref::share(Py_None);
+    if (PyList_Append(list.get(), item.get()) < 0) throw PendingError();
+  }
+  return list;
+}
+
+transforms::RecordedInputs describe(std::vector<at::Tensor> tensors) {
+  transforms::RecordedInputs inputs;
+  for (const at::Tensor& tensor : tensors) inputs.types.push_back(ir::make_type(bridge::type_of(tensor)));
+  inputs.data = tracer::data_source(std::move(tensors));
+  return inputs;
+}
+
+/// The type of one of the examples that lie along `dim`.
+ir::TensorType example_type(const at::Tensor& tensor, Dim dim) {
+  ir::TensorType type = bridge::type_of(tensor);
+  if (!dim) return type;
+  type.sizes.erase(type.sizes.begin() + *dim);
+  type.strides.erase(type.strides.begin() + *dim);
+  return type;
+}
+
+/// record(name, function, inputs, in_dims, differentiate) -> (trace, captures)
+///
+/// Calls `function` with a list of stand-ins for `inputs` (for one example of those with an `in_dim`), and takes the
+/// list of tensors that it returns for the outputs. `captures` are the tensors that it took from around itself.
+PyObject* record(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject *function, *inputs, *in_dims;
+  int differentiate;
+  if (PyArg_ParseTuple(arguments, "sOOOp", &name, &function, &inputs, &in_dims, &differentiate) == 0) return nullptr;
+  return guarded([&] {
+    const std::vector<Dim> dims = read_list(in_dims, read_dim);
+    const std::vector<at::Tensor> tensors = read_list(inputs, read_tensor);
+    tracer::Region region(name, /*captures_require_grad=*/differentiate == 0);
+    std::vector<at::Tensor> stand_ins;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      ir::TensorType type = example_type(tensors[i], dims.at(i));
+      if (differentiate != 0) type.requires_grad = true;
+      stand_ins.push_back(region.add_input(tensors[i], std::move(type), dims[i]));
+    }
+    const py::Ref seen = to_list(stand_ins);
+    py::Ref returned;
+    {
+      const tracer::RecordTop recording(region.recorder());
+      const c10::AutoGradMode gradients(differentiate != 0 || c10::GradMode::is_enabled());
+      returned = checked(PyObject_CallOneArg(function, seen.get()));
+    }
+    const std::vector<at::Tensor> outputs = read_list(returned.get(), read_tensor);
+    const py::Ref trace = checked(make_trace_object(region.finish(outputs)));
+    return checked(PyTuple_Pack(2, trace.get(), to_list(region.captures()).get()));
+  });
+}
+
+/// replay(trace, inputs) -> outputs: calls the operations of `trace`; None for an output that the trace has not.
+PyObject* replay(PyObject*, PyObject* arguments) {
+  PyObject *trace, *inputs;
+  if (PyArg_ParseTuple(arguments, "OO", &trace, &inputs) == 0) return nullptr;
+  return guarded([&] {
+    const interpreter::NativeScope native;
+    return to_list(transforms::replay(read_trace(trace), read_list(inputs, read_tensor)));
+  });
+}
+
+transforms::Randomness read_randomness(std::string_view name) {
+  if (name == "same") return transforms::Randomness::kSame;
+  return name == "different" ? transforms::Randomness::kDifferent : transforms::Randomness::kError;
+}
+
+/// PyTorch registers some of its batching rules when `vmap` is first used.
+void load_batching_rules() {
+  static const bool loaded = [] {
+    const tracer::SuspendRecording suspended;
+    const py::Ref module = checked(PyImport_ImportModule("torch._functorch.vmap"));
+    checked(PyObject_CallMethod(module.get(), "lazy_load_decompositions", nullptr));
+    return true;
+  }();
+  static_cast<void>(loaded);
+}
+
+/// vmap(trace, inputs, in_dims, out_dims, batch_size, randomness) -> trace
+PyObject* vmap(PyObject*, PyObject* arguments) {
+  PyObject *trace, *inputs, *in_dims, *out_dims;
+  Py_ssize_t batch_size;
+  const char* randomness;
+  if (PyArg_ParseTuple(arguments, "OOOOns", &trace, &inputs, &in_dims, &out_dims, &batch_size, &randomness) == 0) {
+    return nullptr;
+  }
+  return guarded([&] {
+    const interpreter::NativeScope native;
+    load_batching_rules();
+    const transforms::VmapOptions options{batch_size, read_list(in_dims, read_dim), read_list(out_dims, read_dim),
+                                          read_randomness(randomness)};
+    const transforms::RecordedInputs described = describe(read_list(inputs, read_tensor));
+    return checked(make_trace_object(transforms::vmap(read_trace(trace), described, options)));
+  });
+}
+
+/// jvp(trace, inputs, tangents) -> trace; a tangent of None is zero.
+PyObject* jvp(PyObject*, PyObject* arguments) {
+  PyObject *trace, *inputs, *tangents;
+  if (PyArg_ParseTuple(arguments, "OOO", &trace, &inputs, &tangents) == 0) return nullptr;
+  return guarded([&] {
+    const interpreter::NativeScope native;
+    std::vector<at::Tensor> all = read_list(inputs, read_tensor);
+    std::vector<bool> has_tangent;
+    for (const at::Tensor& tangent : read_list(tangents, read_tensor)) {
+      has_tangent.push_back(tangent.defined());
+      if (tangent.defined()) all.push_back(tangent);
+    }
+    return checked(make_trace_object(transforms::jvp(read_trace(trace), describe(std::move(all)), has_tangent)));
+  });
+}
+
+/// vjp(trace, count) -> (forward, backward, number of outputs, positions of the outputs that take a cotangent)
+///
+/// Only the first `count` outputs of `trace` take a cotangent.
+PyObject* vjp(PyObject*, PyObject* arguments) {
+  PyObject* trace;
+  Py_ssize_t count;
+  if (PyArg_ParseTuple(arguments, "On", &trace, &count) == 0) return nullptr;
+  return guarded([&] {
+    const interpreter::NativeScope native;
+    const tracer::SuspendRecording suspended;
+    transforms::ForwardBackward parts =
+        transforms::forward_and_backward(read_trace(trace), static_cast<std::size_t>(count));
+    py::Ref positions = checked(PyList_New(0));
+    for (const std::size_t position : parts.differentiable_outputs) {
+      const py::Ref number = checked(PyLong_FromSize_t(position));
+      if (PyList_Append(positions.get(), number.get()) < 0) throw PendingError();
+    }
+    const py::Ref forward = checked(make_trace_object(std::move(parts.forward)));
+    const py::Ref backward = checked(make_trace_object(std::move(parts.backward)));
+    return checked(Py_BuildValue("(OOnO)", forward.get(), backward.get(), static_cast<Py_ssize_t>(parts.output_count),
+                                 positions.get()));
+  });
+}
+
+/// `cotangent` with the dtype and the order of dimensions in memory that a backward trace was derived for.
+at::Tensor as_expected(const at::Tensor& cotangent, const ir::TensorType& type) {
+  const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
+  if (!cotangent.sizes().equals(sizes)) {
+    throw UserError(ErrorKind::kRuntime, "vjp: expected a cotangent of shape " + c10::str(c10::IntArrayRef(sizes)) +
+                                             ", got " + c10::str(cotangent.sizes()));
+  }
+  at::Tensor result = cotangent.scalar_type() == bridge::to_torch(type.dtype)
+                          ? cotangent
+                          : at::_to_copy(cotangent, at::TensorOptions(bridge::to_torch(type.dtype)));
+  const std::vector<std::int64_t> strides = bridge::hints(type.strides);
+  if (result.strides().equals(strides)) return result;
+  std::vector<std::int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+    return strides[static_cast<std::size_t>(a)] > strides[static_cast<std::size_t>(b)];
+  });
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return result.permute(order).contiguous().permute(back);
+}
+
+/// pull_back(backward, saved, cotangents) -> gradients, None for those that are zero
+PyObject* pull_back(PyObject*, PyObject* arguments) {
+  PyObject *trace, *saved, *cotangents;
+  if (PyArg_ParseTuple(arguments, "OOO", &trace, &saved, &cotangents) == 0) return nullptr;
+  return guarded([&] {
+    const interpreter::NativeScope native;
+    const ir::Trace& backward = read_trace(trace);
+    std::vector<at::Tensor> inputs = read_list(saved, read_tensor);
+    for (const at::Tensor& cotangent : read_list(cotangents, read_tensor)) {
+      const ir::TensorType* type = backward.tensor_type(backward.inputs.at(inputs.size()));
+      inputs.push_back(as_expected(cotangent, *type));
+    }
+    return to_list(transforms::replay(backward, inputs));
+  });
+}
+
+PyObject* is_tracing_now(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(is_tracing())); }
+
+PyMethodDef functions[] = {
+    {"is_tracing", is_tracing_now, METH_NOARGS, "Whether this thread is tracing a jitted function."},
+    {"record", record, METH_VARARGS, "record(name, function, inputs, in_dims, differentiate) -> (trace, captures)"},
+    {"replay", replay, METH_VARARGS, "replay(trace, inputs) -> outputs"},
+    {"vmap", vmap, METH_VARARGS, "vmap(trace, inputs, in_dims, out_dims, batch_size, randomness) -> trace"},
+    {"jvp", jvp, METH_VARARGS, "jvp(trace, inputs, tangents) -> trace"},
+    {"vjp", vjp, METH_VARARGS, "vjp(trace, count) -> (forward, backward, number of outputs, differentiable outputs)"},
+    {"pull_back", pull_back, METH_VARARGS, "pull_back(backward, saved, cotangents) -> gradients"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef functional_module = {
+    PyModuleDef_HEAD_INIT, "thunder._C.functional", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+void add_functional_substitutes(interpreter::TrackerOptions& options) {
+  const py::Ref function = loaded_function("torch._functorch.vmap", "lazy_load_decompositions");
+  if (!function) return;
+  options.substitute(function.get(), [](PyObject* const*, std::size_t, PyObject*, PyObject** result) {
+    *result = guarded([] {
+      const interpreter::NativeScope native;
+      load_batching_rules();
+      return py::Ref::share(Py_None);
+    });
+    return *result == nullptr ? -1 : 1;
+  });
+}
+
+int init_functional(PyObject* module) {
+  py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
+  return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;
+}
+
+}  // namespace thunder::dispatch

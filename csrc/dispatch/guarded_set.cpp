@@ -1,0 +1,174 @@
+#include "dispatch/guarded_set.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "bridge/random.h"
+#include "dispatch/errors.h"
+#include "dispatch/python_tensor.h"
+#include "runtime/value_changed.h"
+
+namespace thunder::dispatch {
+namespace {
+
+bool matches(const void* guards, std::size_t guard, PyObject* tensor) {
+  return static_cast<const TensorGuard*>(guards)[guard].matches(unpack_tensor(tensor));
+}
+
+std::string describe(PyObject* tensor) { return describe_tensor(unpack_tensor(tensor)); }
+
+constexpr GuardedSet::Candidates kFirst = 1;
+
+}  // namespace
+
+interpreter::TensorCheck GuardedSet::tensor_check(const std::vector<TensorGuard>& guards) const {
+  return {matches, describe, guards.data()};
+}
+
+std::uint32_t GuardedSet::guard_number(const TensorGuard& guard) {
+  const auto found = std::ranges::find(tensor_guards_, guard);
+  const auto number = static_cast<std::uint32_t>(found - tensor_guards_.begin());
+  if (found == tensor_guards_.end()) tensor_guards_.push_back(guard);
+  return number;
+}
+
+void GuardedSet::add(std::shared_ptr<const Specialization> specialization) {
+  std::vector<std::uint32_t> numbers;
+  for (const TensorGuard& guard : specialization->tensors) numbers.push_back(guard_number(guard));
+  recent_ = tree_.add(specialization->guards, numbers);
+  const Candidates bit = Candidates{1} << recent_;
+  const auto same = std::ranges::find(states_, specialization->state, &std::pair<ThreadState, Candidates>::first);
+  if (same == states_.end()) {
+    states_.emplace_back(specialization->state, bit);
+  } else {
+    same->second |= bit;
+  }
+  members_.push_back(std::move(specialization));
+}
+
+GuardedSet::Candidates GuardedSet::made_under(const ThreadState& state) const {
+  for (const auto& [known, candidates] : states_) {
+    if (known == state) return candidates;
+  }
+  return 0;
+}
+
+GuardedSet::Candidates GuardedSet::check(const interpreter::CallArguments& arguments, Candidates candidates) {
+  interpreter::GuardRun found;
+  return tree_.run(arguments, tensor_check(tensor_guards_), candidates, found);
+}
+
+std::size_t GuardedSet::choose(Candidates accepted) const {
+  if ((accepted >> recent_ & 1) != 0) return recent_;
+  return static_cast<std::size_t>(std::countr_zero(accepted));
+}
+
+GuardedSet::Family GuardedSet::take_family(std::size_t first, Candidates& candidates) const {
+  Family family;
+  const auto take = [&](std::size_t i) {
+    const std::shared_ptr<const Specialization>& member = members_[i];
+    candidates &= ~(Candidates{1} << i);
+    family.indices.push_back(i);
+    family.members.push_back(member);
+    family.paths.push_back(&member->path);
+    family.draws_random |= member->path.draws_random;
+    family.releases_gil |= member->releases_gil;
+  };
+  take(first);
+  for (Candidates left = candidates; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    if (members_[i]->path.begins_like(members_[first]->path)) take(i);
+  }
+  return family;
+}
+
+bool GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+                                std::size_t first, Candidates& candidates, PyObject** result) {
+  const Family family = take_family(first, candidates);
+  std::optional<SpecializationCall> call;
+  const auto load = [&](std::size_t path, std::vector<at::Tensor>& inputs) {
+    const std::size_t index = family.indices[path];
+    interpreter::GuardRun again;
+    const bool is_first = !call.has_value();
+    // Others may have run since the guards were checked: what was found for this one may be gone.
+    if (!is_first && tree_.run(arguments, tensor_check(tensor_guards_), Candidates{1} << index, again) == 0)
+      return false;
+    call.emplace(*family.members[path], tree_, is_first ? found : again, index);
+    if (!call->memory_matches()) return false;
+    inputs = call->take_inputs();
+    return true;
+  };
+  // What a walk that stops has drawn is drawn again.
+  const auto random = family.draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
+  try {
+    Walk done = walk(family.paths, load, family.releases_gil);
+    if (done.path >= 0) {
+      recent_ = family.indices[static_cast<std::size_t>(done.path)];
+      *result = call->finish(std::move(done.outputs));
+      return true;
+    }
+    last_stop_ = done.stop;
+  } catch (const runtime::ValueChanged&) {
+    last_stop_ = Stop();
+  } catch (...) {
+    set_python_error();
+    *result = nullptr;
+    return true;
+  }
+  if (random) bridge::set_random_state(*random);
+  return false;
+}
+
+bool GuardedSet::call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result) {
+  last_stop_.reset();
+  while (candidates != 0) {
+    interpreter::GuardRun found;
+    candidates = tree_.run(arguments, tensor_check(tensor_guards_), candidates, found);
+    if (candidates == 0) return false;
+    const std::size_t index = choose(candidates);
+    const std::shared_ptr<const Specialization> chosen = members_[index];
+    if (!chosen->path.empty()) {
+      if (call_in_pieces(arguments, found, index, candidates, result)) return true;
+      continue;
+    }
+    const Specialization::Outcome outcome = chosen->run(tree_, found, index);
+    if (outcome.status == Specialization::Status::kDone) {
+      recent_ = index;
+      *result = outcome.result;
+      return true;
+    }
+    if (outcome.status == Specialization::Status::kValueChanged) last_stop_ = Stop();
+    // What the run found may be gone: others may have run meanwhile.
+    candidates &= ~(Candidates{1} << index);
+  }
+  return false;
+}
+
+bool GuardedSet::call_first(const interpreter::CallArguments& arguments, PyObject** result) {
+  interpreter::GuardRun found;
+  if (tree_.run_arguments_only(arguments, tensor_check(tensor_guards_), kFirst, found) == 0) return false;
+  const std::shared_ptr<const Specialization> first = members_.front();
+  if (!first->path.empty()) {
+    Candidates only = kFirst;
+    return call_in_pieces(arguments, found, 0, only, result);
+  }
+  const Specialization::Outcome outcome = first->run(tree_, found, 0);
+  *result = outcome.result;
+  return outcome.status == Specialization::Status::kDone;
+}
+
+std::vector<interpreter::GuardFailure> GuardedSet::failures(std::size_t index,
+                                                            const interpreter::CallArguments& arguments) const {
+  const Specialization& specialization = *members_[index];
+  return specialization.guards.failures(arguments, tensor_check(specialization.tensors));
+}
+
+int GuardedSet::visit(visitproc visitor, void* argument) const {
+  for (const auto& specialization : members_) {
+    if (const int status = specialization->guards.visit(visitor, argument); status != 0) return status;
+    if (const int status = specialization->structure.visit(visitor, argument); status != 0) return status;
+  }
+  return tree_.visit(visitor, argument);
+}
+
+}  // namespace thunder::dispatch

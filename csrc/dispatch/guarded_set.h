@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dispatch/piece_walk.h"
+#include "dispatch/specialization.h"
+
+namespace thunder::dispatch {
+
+/// Specializations of one callable that share a guard tree. Used under the GIL; a call may release it while it runs, so
+/// a set is held by a shared pointer for as long as a call uses it.
+class GuardedSet {
+ public:
+  using Candidates = interpreter::Candidates;
+
+  void add(std::shared_ptr<const Specialization> specialization);
+  [[nodiscard]] bool is_full() const { return tree_.is_full(); }
+  [[nodiscard]] const std::vector<std::shared_ptr<const Specialization>>& specializations() const { return members_; }
+  [[nodiscard]] const interpreter::GuardTree& tree() const { return tree_; }
+
+  /// Those made under this state of the thread.
+  [[nodiscard]] Candidates made_under(const ThreadState& state) const;
+  /// Those of `candidates` whose guards hold; nothing runs.
+  [[nodiscard]] Candidates check(const interpreter::CallArguments& arguments, Candidates candidates);
+
+  /// Whether one of the candidates served the call: `*result` is a new reference, or null with an exception set.
+  bool call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
+  /// Where the last call that looked at data met a value that no specialization goes on with.
+  [[nodiscard]] const std::optional<Stop>& last_stop() const { return last_stop_; }
+  /// The first specialization, for objects outside of the call that are what they were when it was made; its arguments
+  /// are checked. False when they differ.
+  bool call_first(const interpreter::CallArguments& arguments, PyObject** result);
+
+  /// For messages: the guards of a specialization that the call does not meet.
+  [[nodiscard]] std::vector<interpreter::GuardFailure> failures(std::size_t index,
+                                                                const interpreter::CallArguments& arguments) const;
+  int visit(visitproc visitor, void* argument) const;
+
+ private:
+  std::uint32_t guard_number(const TensorGuard& guard);
+  [[nodiscard]] interpreter::TensorCheck tensor_check(const std::vector<TensorGuard>& guards) const;
+  [[nodiscard]] std::size_t choose(Candidates accepted) const;
+  /// Members whose paths begin alike, kept alive: others may be added while one runs.
+  struct Family {
+    std::vector<std::size_t> indices;
+    std::vector<std::shared_ptr<const Specialization>> members;
+    std::vector<const PiecePath*> paths;
+    bool draws_random = false;
+    bool releases_gil = false;
+  };
+  /// Takes `first`, and those that begin like it, out of `candidates`.
+  [[nodiscard]] Family take_family(std::size_t first, Candidates& candidates) const;
+  /// Walks the paths of the family of `first`, which is gone from `candidates` when none served the call.
+  bool call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+                      std::size_t first, Candidates& candidates, PyObject** result);
+
+  interpreter::GuardTree tree_;
+  std::vector<std::shared_ptr<const Specialization>> members_;
+  std::vector<TensorGuard> tensor_guards_;  ///< distinct ones
+  std::vector<std::pair<ThreadState, Candidates>> states_;
+  std::size_t recent_ = 0;
+  std::optional<Stop> last_stop_;
+};
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,182 @@
+#include "dispatch/inner_backward.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "dispatch/errors.h"
+#include "dispatch/python_tensor.h"
+#include "dispatch/substitutes.h"
+#include "tracer/backward_graph.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::impl::gradient_edge;
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw UserError(kind, message); }
+
+std::vector<at::Tensor> tensors_of(tracer::Recorder& recorder, py::Borrowed sequence, const char* what) {
+  std::vector<at::Tensor> tensors;
+  const py::Ref items = py::Ref::steal(PySequence_Fast(sequence, "expected a sequence of tensors"));
+  if (!items) throw PendingError();
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (item == Py_None) {
+      tensors.emplace_back();
+    } else if (is_tensor(item)) {
+      const at::Tensor& tensor = unpack_tensor(item);
+      // A level of torch.func has a graph of its own.
+      tensors.push_back(is_functorch_wrapper(tensor) ? tensor : recorder.stand_in(tensor));
+    } else {
+      refuse(ErrorKind::kNotImplemented,
+             std::string("thunder.jit: backward inside a jitted function: expected tensors as ") + what + ", got a " +
+                 Py_TYPE(item)->tp_name);
+    }
+  }
+  return tensors;
+}
+
+bool is_true(py::Borrowed object) { return object != nullptr && PyObject_IsTrue(object) == 1; }
+
+}  // namespace
+
+/// The arguments of `torch.autograd.graph._engine_run_backward`.
+struct InnerBackward::Call {
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> cotangents;
+  std::vector<at::Tensor> inputs;
+  bool keep_graph = false;
+  bool create_graph = false;
+  bool allow_unused = false;
+  bool accumulate = false;
+};
+
+void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf) {
+  static PyObject* const grad = PyUnicode_InternFromString("grad");
+  const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
+  if (!object || !tracker.load_tensor_state(object.get(), grad)) throw PendingError();
+}
+
+PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
+  tracer::BackwardWalk walk;
+  for (std::size_t i = 0; i < call.roots.size(); ++i) {
+    const at::Tensor& root = call.roots[i];
+    if (!root.requires_grad()) {
+      refuse(ErrorKind::kRuntime,
+             "element " + std::to_string(i) + " of tensors does not require grad and does not have a grad_fn");
+    }
+    walk.roots.push_back(gradient_edge(root));
+    walk.cotangents.push_back(call.cotangents[i]);
+  }
+  for (const at::Tensor& input : call.inputs) {
+    if (!input.requires_grad()) {
+      refuse(ErrorKind::kRuntime, "One of the differentiated Tensors does not require grad");
+    }
+    if (call.accumulate) input.retain_grad();
+    walk.targets.push_back(gradient_edge(input));
+  }
+  walk.accumulate = call.accumulate;
+  walk.keep_graph = call.keep_graph;
+  walk.create_graph = call.create_graph;
+  walk.before_leaf = [&](const at::Tensor& leaf) { accumulate(tracker, leaf); };
+  walk.leaf_hooks = [&](const at::Tensor& leaf, at::Tensor& gradient) { hooks_.run_hooks(tracker, leaf, gradient); };
+  walk.after_leaf = [&](const at::Tensor& leaf) { hooks_.run_post_accumulate_hooks(tracker, leaf); };
+  const std::vector<at::Tensor> gradients = walk.run();
+  if (call.accumulate) return PyTuple_New(0);
+  py::Ref result = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(call.inputs.size())));
+  for (std::size_t i = 0; result && i < call.inputs.size(); ++i) {
+    if (!gradients[i].defined() && !call.allow_unused) {
+      refuse(ErrorKind::kRuntime,
+             "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+             "this is the desired behavior.");
+    }
+    PyObject* gradient = gradients[i].defined() ? wrap_tensor(gradients[i]) : Py_NewRef(Py_None);
+    if (gradient == nullptr) return nullptr;
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), gradient);
+  }
+  return result.release();
+}
+
+void InnerBackward::add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker) {
+  const py::Ref function = loaded_function("torch.autograd.graph", "_engine_run_backward");
+  if (!function) return;
+  options.substitute(function.get(), [this, &tracker](PyObject* const* arguments, std::size_t count, PyObject* names,
+                                                      PyObject** result) {
+    const SubstitutedCall given{arguments, count, names};
+    try {
+      Call call;
+      call.roots = tensors_of(recorder_, given.find(0, "t_outputs"), "outputs");
+      call.cotangents = tensors_of(recorder_, given.find(1, "grad_tensors"), "gradients of outputs");
+      call.keep_graph = is_true(given.find(2, "keep_graph"));
+      call.create_graph = is_true(given.find(3, "create_graph"));
+      call.inputs = tensors_of(recorder_, given.find(4, "inputs"), "inputs");
+      call.allow_unused = is_true(given.find(5, "allow_unreachable"));
+      call.accumulate = is_true(given.find(6, "accumulate_grad"));
+      *result = run(tracker, call);
+    } catch (const PendingError&) {
+      *result = nullptr;
+    } catch (...) {
+      set_python_error();
+      *result = nullptr;
+    }
+    return *result == nullptr ? -1 : 1;
+  });
+}
+
+bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
+  static PyObject* const set_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
+  const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {
+    const py::Ref arguments = py::Ref::steal(Py_BuildValue("(OsO)", tensor, name, value));
+    return arguments && builder.add_call_effect(set_attribute, arguments.get(), nullptr);
+  };
+  for (const TorchHooks::InputState& input : hooks_.states()) {
+    const at::Tensor& traced = unpack_tensor(input.traced.get());
+    if (input.knows_grad) {
+      const py::Ref now = py::Ref::steal(wrap_tensor(traced.grad()));
+      if (!now) return false;
+      if (now.get() != input.grad.get() && !set(input.traced.get(), "grad", now.get())) return false;
+    }
+    const bool required = unpack_tensor(input.real.get()).requires_grad();
+    if (required && !traced.requires_grad() && !set(input.traced.get(), "requires_grad", Py_False)) return false;
+  }
+  for (std::size_t i = 0; i < builder.outputs().size(); ++i) {
+    const py::Ref output = builder.outputs()[i];
+    if (!is_tensor(output.get())) continue;  // a number
+    const at::Tensor& traced = unpack_tensor(output.get());
+    if (!traced.is_leaf() || !traced.grad().defined()) continue;
+    const py::Ref gradient = py::Ref::steal(wrap_tensor(traced.grad()));
+    if (!gradient || !set(output.get(), "grad", gradient.get())) return false;
+  }
+  return true;
+}
+
+OutputHistory history_of(const at::Tensor& output) {
+  if (!output.requires_grad()) return OutputHistory::kComputed;
+  if (output.is_leaf()) return OutputHistory::kLeaf;
+  const bool spent = tracer::any_node_behind(gradient_edge(output), [](torch::autograd::Node& node) {
+    const tracer::TraceNode* own = tracer::as_trace_node(&node);
+    return own != nullptr && own->is_released();
+  });
+  return spent ? OutputHistory::kSpent : OutputHistory::kComputed;
+}
+
+void give_history(at::Tensor& output, OutputHistory history) {
+  if (history == OutputHistory::kLeaf) output.set_requires_grad(true);
+  if (history != OutputHistory::kSpent) return;
+  const auto error =
+      tracer::make_node<torch::autograd::Error>(torch::autograd::ERR_BACKWARD_TWICE, torch::autograd::edge_list());
+  torch::autograd::set_history(output, error);
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "dispatch/torch_hooks.h"
+#include "interpreter/structure_builder.h"
+#include "interpreter/tracker.h"
+#include "transforms/inner_gradient.h"
+
+namespace thunder::dispatch {
+
+/// `backward()` and `torch.autograd.grad` called by a program, and the `.grad` of tensors that it reads and writes.
+class InnerBackward {
+ public:
+  InnerBackward(tracer::Recorder& recorder, TorchHooks& hooks)
+      : gradient_(recorder), recorder_(recorder), hooks_(hooks) {}
+
+  /// Sends PyTorch's door to its engine here.
+  void add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker);
+  /// Repeats at each call what the program did to the `.grad` and `requires_grad` of tensors.
+  /// False with a Python exception set.
+  [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
+
+ private:
+  struct Call;
+
+  PyObject* run(interpreter::Tracker& tracker, const Call& call);
+  void accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf);
+
+  transforms::InnerGradient gradient_;
+  tracer::Recorder& recorder_;
+  TorchHooks& hooks_;
+};
+
+/// What a call gives an output besides its value.
+enum class OutputHistory : std::uint8_t {
+  kComputed,  ///< that of the computation
+  kLeaf,      ///< none, but it requires grad
+  kSpent,     ///< one that backward has gone through inside
+};
+[[nodiscard]] OutputHistory history_of(const at::Tensor& output);
+/// Gives an output of a run its history.
+void give_history(at::Tensor& output, OutputHistory history);
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tracer/recorder.h"
+
+namespace thunder::dispatch {
+
+/// What a trace's writes to its inputs depend on and lead to.
+class InputWrites {
+ public:
+  InputWrites() = default;
+  explicit InputWrites(const tracer::Recorder& recorder);
+
+  /// Whether written inputs share memory with the same others as when the trace was recorded, and may be written to.
+  [[nodiscard]] bool match(const std::vector<at::Tensor>& inputs) const;
+  /// The inputs that take part in autograd by what was written to them: one for each of the last outputs.
+  [[nodiscard]] std::vector<at::Tensor> with_new_history(const std::vector<at::Tensor>& inputs) const;
+
+ private:
+  /// Where an input lies in memory that it shares.
+  struct Place {
+    std::int32_t memory = -1;  ///< equal for inputs in one storage; -1: alone
+    std::int64_t offset = 0;
+    std::size_t bytes = 0;
+    bool operator==(const Place&) const = default;
+  };
+  [[nodiscard]] bool shares_as_recorded(const std::vector<at::Tensor>& inputs, std::size_t written) const;
+
+  std::vector<std::size_t> written_;
+  std::vector<std::size_t> new_history_;
+  std::vector<Place> places_;  ///< of all inputs; empty when nothing is written
+};
+
+/// Takes the last elements of `computed`, one for each of `tensors`, and gives their histories to these.
+void set_history(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& computed);
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "compile/compiler.h"
+#include "compile/pieces.h"
+#include "dispatch/met.h"
+
+namespace thunder::dispatch {
+
+/// A piece, compiled.
+struct CompiledPiece {
+  compile::Piece piece;
+  std::shared_ptr<compile::Compiled> program;  ///< null: runs nothing, or is bare
+};
+/// The same piece in every path that begins alike. A path that needs more of it puts one with more outputs here.
+class SharedPiece {
+ public:
+  [[nodiscard]] std::shared_ptr<const CompiledPiece> get() const { return current_.load(std::memory_order_acquire); }
+  void set(std::shared_ptr<const CompiledPiece> piece) { current_.store(std::move(piece), std::memory_order_release); }
+
+ private:
+  std::atomic<std::shared_ptr<const CompiledPiece>> current_;
+};
+
+/// How a program that looks at data goes: pieces, and what it met after each. The paths of a callable form a tree:
+/// those that begin alike share pieces, and part where they met different values.
+struct PiecePath {
+  struct Step {
+    std::shared_ptr<SharedPiece> shared;
+    Met met;                         ///< empty: nothing is looked at
+    std::vector<ir::ValueId> dying;  ///< values that nothing after it needs
+  };
+
+  std::vector<Step> steps;
+  std::vector<ir::ValueId> inputs;  ///< of the recorded trace, as are all values here
+  ir::ArgumentList outputs;
+  std::size_t value_count = 0;
+  bool draws_random = false;  ///< and may stop afterwards
+
+  [[nodiscard]] bool empty() const { return steps.empty(); }
+  [[nodiscard]] bool begins_like(const PiecePath& other) const {
+    return !empty() && !other.empty() && steps[0].shared == other.steps[0].shared;
+  }
+};
+
+/// Compiles the path of a recorded trace with checks; what it has in common with `others` is theirs. Empty when the
+/// trace cannot be cut.
+[[nodiscard]] PiecePath make_path(const ir::Trace& recorded, std::span<const PiecePath* const> others,
+                                  const compile::Options& options);
+
+}  // namespace thunder::dispatch

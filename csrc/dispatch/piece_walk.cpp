@@ -1,0 +1,103 @@
+#include "dispatch/piece_walk.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "dispatch/gil.h"
+#include "tracer/data_dependence.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// The paths of a tree that a run may still turn out to follow.
+class Walker {
+ public:
+  Walker(std::span<const PiecePath* const> paths, const LoadInputs& load, bool releases_gil)
+      : paths_(paths), load_(load), releases_gil_(releases_gil), alive_(paths.size()) {
+    std::iota(alive_.begin(), alive_.end(), std::size_t{0});
+  }
+
+  Walk run() {
+    if (!follow(alive_.front())) return {};
+    for (std::size_t k = 0;; ++k) {
+      const auto compiled = path().steps[k].shared->get();
+      run_piece(*compiled);
+      if (k + 1 == path().steps.size()) break;
+      const compile::Meeting& meeting = compiled->piece.meeting;
+      if (!keep_those_that_met(k, meet(meeting, values_))) return {-1, {}, {meeting.location}};
+      release(k);
+    }
+    Walk result;
+    result.path = static_cast<std::ptrdiff_t>(followed_);
+    for (const ir::Argument& output : path().outputs) {
+      const auto* id = output.get<ir::ValueId>();
+      result.outputs.push_back(id == nullptr ? at::Tensor() : values_[index_of(*id)]);
+    }
+    return result;
+  }
+
+ private:
+  [[nodiscard]] const PiecePath& path() const { return *paths_[followed_]; }
+  [[nodiscard]] bool is_followed_alive() const { return std::ranges::find(alive_, followed_) != alive_.end(); }
+
+  bool follow(std::size_t index) {
+    followed_ = index;
+    if (values_.size() < path().value_count) values_.resize(path().value_count);
+    std::vector<at::Tensor> inputs;
+    if (!load_(index, inputs)) return false;
+    for (std::size_t i = 0; i < inputs.size(); ++i) values_[index_of(path().inputs[i])] = std::move(inputs[i]);
+    return true;
+  }
+
+  void run_piece(const CompiledPiece& compiled) {
+    const compile::Piece& piece = compiled.piece;
+    if (piece.outputs.empty() && compiled.program == nullptr) return;
+    std::vector<at::Tensor> inputs;
+    inputs.reserve(piece.inputs.size());
+    for (const ir::ValueId id : piece.inputs) inputs.push_back(values_[index_of(id)]);
+    const GilRelease release(releases_gil_);
+    std::vector<at::Tensor> outputs = compiled.program != nullptr
+                                          ? compiled.program->run(std::move(inputs))
+                                          : tracer::run_symbol(piece.trace, piece.trace.symbols.at(0), inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(piece.outputs[i])] = std::move(outputs[i]);
+  }
+
+  /// Of the paths that met this after step k, those that go on with the same piece; false when there is none.
+  bool keep_those_that_met(std::size_t k, const Met& met) {
+    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k].met != met; });
+    if (alive_.empty()) return false;
+    const auto next = paths_[is_followed_alive() ? followed_ : alive_.front()]->steps[k + 1].shared;
+    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k + 1].shared != next; });
+    while (!is_followed_alive()) {
+      if (follow(alive_.front())) return true;
+      alive_.erase(alive_.begin());
+      if (alive_.empty()) return false;
+    }
+    return true;
+  }
+
+  /// Values that only other paths could need are freed once there is no other path.
+  void release(std::size_t k) {
+    if (alive_.size() != 1) return;
+    for (; released_ <= k; ++released_) {
+      for (const ir::ValueId id : path().steps[released_].dying) values_[index_of(id)].reset();
+    }
+  }
+
+  std::span<const PiecePath* const> paths_;
+  const LoadInputs& load_;
+  bool releases_gil_;
+  std::vector<std::size_t> alive_;
+  std::size_t followed_ = 0;
+  std::size_t released_ = 0;
+  std::vector<at::Tensor> values_;  ///< of the recorded trace
+};
+
+}  // namespace
+
+Walk walk(std::span<const PiecePath* const> paths, const LoadInputs& load, bool releases_gil) {
+  return Walker(paths, load, releases_gil).run();
+}
+
+}  // namespace thunder::dispatch

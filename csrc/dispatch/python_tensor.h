@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <Python.h>
+
+namespace thunder::dispatch {
+
+// PyTorch's header for this brings pybind11 along, whose functions each source that includes it compiles anew (9 s):
+// python_tensor.cpp alone does.
+
+/// Whether an object is a tensor, without running a metaclass's code.
+[[nodiscard]] bool is_tensor(PyObject* object);
+/// The tensor of an object for which `is_tensor` holds.
+[[nodiscard]] const at::Tensor& unpack_tensor(PyObject* object);
+/// The Python object of a tensor: new reference, or null with an exception set. None for an undefined tensor.
+[[nodiscard]] PyObject* wrap_tensor(const at::Tensor& tensor);
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,150 @@
+#include "dispatch/sharp_edges.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "dispatch/substitutes.h"
+#include "interpreter/interpret.h"
+
+namespace thunder::dispatch {
+namespace {
+
+constexpr const char* kNotRepeated = "happens while the function is traced, and not at later calls";
+constexpr const char* kValueKept = "gives a value while the function is traced, and later calls use that value again";
+constexpr const char* kStateKept = "may change or read what only code in C knows, while the function is traced";
+
+// Functions in C: of a module, or of a type in it. Names are separated by spaces; no names: all public ones.
+struct Row {
+  const char* module;
+  const char* type;  ///< null: functions of the module
+  const char* names;
+  const char* consequence;
+};
+constexpr Row kRows[] = {
+    {"builtins", nullptr, "print", kNotRepeated},
+    {"builtins", nullptr, "input open", kValueKept},
+    {"_warnings", nullptr, "warn warn_explicit", kNotRepeated},
+    {"_io", nullptr, "open open_code", kValueKept},
+    {"_io", "TextIOWrapper", "write flush truncate", kNotRepeated},
+    {"_io", "TextIOWrapper", "read readline readlines seek tell __next__", kValueKept},
+    {"_io", "BufferedWriter", "write flush", kNotRepeated},
+    {"_io", "BufferedReader", "read read1 readinto readline readlines peek seek tell __next__", kValueKept},
+    {"_io", "FileIO", "write truncate", kNotRepeated},
+    {"_io", "FileIO", "read readall readinto seek tell", kValueKept},
+    {"posix", nullptr, "write mkdir remove unlink rename rmdir truncate ftruncate system kill", kNotRepeated},
+    {"posix", nullptr, "open read stat lstat listdir scandir access getpid getcwd urandom times", kValueKept},
+    {"time", nullptr, "sleep", kNotRepeated},
+    {"time", nullptr,
+     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
+     "thread_time_ns localtime gmtime ctime strftime",
+     kValueKept},
+    {"datetime", "datetime", "now utcnow today", kValueKept},
+    {"datetime", "date", "today", kValueKept},
+    {"_random", "Random", "random getrandbits seed getstate setstate", kValueKept},
+    {"numpy.random", "RandomState", "", kValueKept},
+    {"numpy.random", "Generator", "", kValueKept},
+};
+
+constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "critical", "exception", "log", "_log"};
+
+/// Whether an object in C may remember what its methods do.
+bool keeps_hidden_state(PyObject* object) {
+  constexpr const char* kHarmless[] = {"_thread.", "re.", "_struct.", "torch", "numpy.dtype", "numpy.ufunc"};
+  if (interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
+  const std::string_view name = Py_TYPE(object)->tp_name;
+  return std::ranges::none_of(kHarmless, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+py::Ref error_type(const char* name) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), name) : nullptr);
+}
+
+/// Whether a call of a method of a logger reaches any handler: its level says.
+bool is_enabled(const char* method, PyObject* const* arguments, std::size_t count) {
+  if (count == 0) return false;
+  const std::string_view name = method;
+  const bool tells_level = (name == "log" || name == "_log") && count > 1;
+  const long level = tells_level          ? PyLong_AsLong(arguments[1])
+                     : name == "debug"    ? 10
+                     : name == "info"     ? 20
+                     : name == "warning"  ? 30
+                     : name == "critical" ? 50
+                                          : 40;
+  const interpreter::NativeScope native;
+  const py::Ref enabled = py::Ref::steal(PyObject_CallMethod(arguments[0], "isEnabledFor", "l", level));
+  if (!enabled) PyErr_Clear();
+  return enabled.get() == Py_True;
+}
+
+}  // namespace
+
+void SharpEdgeWatch::add_methods(const char* module, const char* type, const char* names, const char* consequence) {
+  const py::Ref owner = loaded_function(module, type);
+  if (!owner) return;
+  const auto add = [&](const std::string& name) {
+    const py::Ref function = py::Ref::steal(PyObject_GetAttrString(owner.get(), name.c_str()));
+    if (!function) return PyErr_Clear();
+    std::string shown = std::string_view(module) == "builtins" ? "" : std::string(module) + ".";
+    if (shown.starts_with("_")) shown.erase(0, 1);
+    if (*type != '\0') shown += std::string(type) + ".";
+    edges_.emplace(interpreter::native_identity(function.get()), Edge{shown + name, consequence});
+  };
+  std::string_view rest = names;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    add(std::string(rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (*names != '\0') return;
+  const py::Ref all = py::Ref::steal(PyObject_Dir(owner.get()));
+  for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all.get()); ++i) {
+    const char* name = PyUnicode_AsUTF8(PyList_GET_ITEM(all.get(), i));
+    if (name != nullptr && name[0] != '_') add(name);
+  }
+}
+
+void SharpEdgeWatch::fill() {
+  const interpreter::NativeScope native;
+  for (const Row& row : kRows) add_methods(row.module, row.type == nullptr ? "" : row.type, row.names, row.consequence);
+}
+
+bool SharpEdgeWatch::report(const Edge& edge) {
+  const ir::SourceLocation location = locator_.here();
+  const std::string file = location.file == nullptr ? "<unknown>" : *location.file;
+  const std::string message = "thunder.jit: sharp edge: " + edge.name + " " + edge.consequence +
+                              "; do it outside of the jitted function\n  in " + file + ", line " +
+                              std::to_string(location.line);
+  const interpreter::NativeScope native;
+  const py::Ref type = error_type(mode_ == SharpEdges::kWarn ? "SharpEdgeWarning" : "SharpEdgeError");
+  if (!type) return false;
+  if (mode_ == SharpEdges::kWarn) {
+    return PyErr_WarnExplicit(type.get(), message.c_str(), file.c_str(), location.line, "thunder", nullptr) == 0;
+  }
+  PyErr_SetString(type.get(), message.c_str());
+  return false;
+}
+
+bool SharpEdgeWatch::allows(const interpreter::NativeCall& call, const interpreter::Provenance& outside) {
+  if (mode_ == SharpEdges::kAllow) return true;
+  if (edges_.empty()) fill();
+  const auto found = edges_.find(call.function);
+  if (found != edges_.end()) return report(found->second);
+  if (call.self == nullptr || outside.find(call.self) == nullptr || !keeps_hidden_state(call.self)) return true;
+  return report({std::string("a method of an object of type '") + Py_TYPE(call.self)->tp_name + "'", kStateKept});
+}
+
+void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
+  if (mode_ == SharpEdges::kAllow) return;
+  for (const char* method : kLoggerMethods) {
+    const py::Ref function = loaded_function("logging", std::string("Logger.") + method);
+    if (!function) continue;
+    options.substitutes[function.get()] = [this, method](PyObject* const* arguments, std::size_t count, PyObject*,
+                                                         PyObject**) {
+      const Edge edge{std::string("logging.Logger.") + method, kNotRepeated};
+      return !is_enabled(method, arguments, count) || report(edge) ? 0 : -1;
+    };
+  }
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "dispatch/source_locator.h"
+#include "dispatch/trace_options.h"
+#include "interpreter/tracker.h"
+
+namespace thunder::dispatch {
+
+/// Watches a trace for print, warnings, logging, random numbers of Python and NumPy, clocks and files.
+class SharpEdgeWatch {
+ public:
+  SharpEdgeWatch(SharpEdges mode, SourceLocator& locator) : mode_(mode), locator_(locator) {}
+
+  /// Enters the functions in Python that are watched.
+  void add_substitutes(interpreter::TrackerOptions& options);
+  /// Before a call of C code; false with a Python exception set.
+  bool allows(const interpreter::NativeCall& call, const interpreter::Provenance& outside);
+
+ private:
+  struct Edge {
+    std::string name;         ///< `time.time`
+    std::string consequence;  ///< what later calls do
+  };
+  void fill();
+  void add_methods(const char* module, const char* type, const char* names, const char* consequence);
+  bool report(const Edge& edge);
+
+  SharpEdges mode_;
+  SourceLocator& locator_;
+  std::unordered_map<const void*, Edge> edges_;  ///< by the identity of the C code
+};
+
+}  // namespace thunder::dispatch

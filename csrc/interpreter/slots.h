@@ -1,0 +1,36 @@
+#pragma once
+
+#include <Python.h>
+#include <structmember.h>
+
+namespace thunder::interpreter {
+
+/// The attributes of the type itself (borrowed). `tp_dict` of CPython's own types is null since 3.12.
+inline PyObject* dict_of_type(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030c0000
+  PyObject* dict = PyType_GetDict(type);
+  Py_XDECREF(dict);  // the type keeps it
+  return dict;
+#else
+  return type->tp_dict;
+#endif
+}
+
+/// Calls `visit(name)` for the slots of classes made by class statements; getters and slots of C classes are their own
+/// business.
+template <typename Visit>
+void for_each_slot(PyTypeObject* type, Visit&& visit) {
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
+    PyObject *name, *descriptor;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(dict_of_type(base), &position, &name, &descriptor)) {
+      if (Py_TYPE(descriptor) != &PyMemberDescr_Type) continue;
+      if (reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->type == T_OBJECT_EX) visit(name);
+    }
+  }
+}
+
+}  // namespace thunder::interpreter

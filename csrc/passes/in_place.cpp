@@ -1,0 +1,158 @@
+#include "passes/in_place.h"
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "passes/alias_analysis.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+namespace {
+
+constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+
+/// The operator that computes the same into memory that it is given.
+struct InPlaceForm {
+  const ir::Operator* op = nullptr;  ///< null: there is none
+  bool is_out = false;               ///< the memory is one more argument, at the end; else it is the first one
+  std::size_t candidates = 1;        ///< which of the first arguments may give their memory
+};
+
+/// Operators without an in-place variant that read each element, and what of its row they need besides, before they
+/// write it.
+struct OutRow {
+  std::string_view name;
+  const char* overload;
+  std::size_t candidates;
+};
+constexpr OutRow kOutRows[] = {
+    {"aten::gelu_backward", "grad_input", 2},      {"aten::silu_backward", "grad_input", 2},
+    {"aten::threshold_backward", "grad_input", 2}, {"aten::sigmoid_backward", "grad_input", 2},
+    {"aten::tanh_backward", "grad_input", 2},      {"aten::leaky_relu_backward", "grad_input", 2},
+    {"aten::hardtanh_backward", "grad_input", 2},  {"aten::softplus_backward", "grad_input", 2},
+    {"aten::_softmax_backward_data", "out", 1},    {"aten::_log_softmax_backward_data", "out", 1},
+};
+
+bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
+  if (candidate.parameters.size() != op.parameters.size() || candidate.results.size() != 1 || candidate.view)
+    return false;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    if (candidate.parameters[i].type != op.parameters[i].type || candidate.parameters[i].mutated != (i == 0))
+      return false;
+  }
+  return true;
+}
+
+InPlaceForm find_form(const ir::Operator& op, FindOperator find_operator) {
+  if (op.results.size() != 1 || op.view || op.parameters.empty() || op.name == "aten::resize") return {};
+  for (const OutRow& row : kOutRows) {
+    if (row.name != op.name || !op.overload.empty()) continue;
+    const ir::Operator* out = find_operator(op.name, row.overload);
+    return {out != nullptr && out->parameters.size() == op.parameters.size() + 1 ? out : nullptr, true, row.candidates};
+  }
+  const ir::Operator* in_place = find_operator(op.name + "_", op.overload);
+  if (in_place == nullptr || !is_in_place_form(op, *in_place)) return {};
+  const bool commutes = op.overload == "Tensor" && (op.name == "aten::add" || op.name == "aten::mul");
+  return {in_place, false, commutes ? std::size_t{2} : std::size_t{1}};
+}
+
+class Introducer {
+ public:
+  Introducer(const ir::Trace& trace, FindOperator find_operator)
+      : result_(trace.empty_copy(kInPlace.name)),
+        aliases_(trace),
+        find_operator_(find_operator),
+        last_use_(trace.value_count(), 0),
+        bytes_(trace.value_count(), 0) {
+    for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+      if (trace.symbols[i].op->style == ir::CallStyle::kComment) continue;
+      for_each_argument(trace.symbols[i], [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = i; });
+      // The first value of a set is the whole of its memory.
+      for_each_result(trace.symbols[i], [&](ir::ValueId id) {
+        std::int64_t& bytes = bytes_[aliases_.set_of(id)];
+        if (bytes == 0) bytes = size_in_bytes(trace.tensor_type(id));
+      });
+    }
+    for (const ir::Argument& output : trace.outputs) {
+      ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNever; });
+    }
+    result_.symbols = trace.symbols;
+  }
+
+  ir::Trace run() {
+    for (std::size_t i = 0; i < result_.symbols.size(); ++i) rewrite(result_.symbols[i], i);
+    return std::move(result_);
+  }
+
+ private:
+  void rewrite(ir::BoundSymbol& symbol, std::size_t position) {
+    const ir::ValueId result = single_result(symbol);
+    if (result == ir::kNoValue || !is_pure(symbol) || aliases_.is_written(result)) return;
+    const ir::TensorType* type = result_.tensor_type(result);
+    if (size_in_bytes(type) < kInPlaceBytes || !is_dense(*type)) return;
+    const auto [entry, is_new] = forms_.try_emplace(symbol.op);
+    if (is_new) entry->second = find_form(*symbol.op, find_operator_);
+    const InPlaceForm& form = entry->second;
+    if (form.op == nullptr) return;
+    for (std::size_t i = 0; i < form.candidates; ++i) {
+      if (!gives_memory(symbol, i, *type, position)) continue;
+      if (i != 0 && !form.is_out && !may_swap(symbol)) continue;
+      write_into(symbol, i, form);
+      return;
+    }
+  }
+
+  /// Whether argument `i` dies here, alone in memory that is just right for the result.
+  [[nodiscard]] bool gives_memory(const ir::BoundSymbol& symbol, std::size_t i, const ir::TensorType& type,
+                                  std::size_t position) const {
+    const ir::ValueId target = value_argument(symbol, i);
+    const ir::TensorType* target_type = target == ir::kNoValue ? nullptr : result_.tensor_type(target);
+    if (target_type == nullptr || !same_layout(*target_type, type)) return false;
+    const std::uint32_t set = aliases_.set_of(target);
+    if (!aliases_.is_own_memory(target) || last_use_[set] != position || bytes_[set] != size_in_bytes(&type))
+      return false;
+    std::size_t uses = 0;
+    for_each_argument(symbol, [&](ir::ValueId id) { uses += aliases_.set_of(id) == set ? 1 : 0; });
+    return uses == 1;
+  }
+
+  /// `a + b` is `b + a` unless the second one is scaled.
+  static bool may_swap(const ir::BoundSymbol& symbol) {
+    return symbol.arguments.size() == 2 || symbol.arguments[2] == ir::Argument(1);
+  }
+
+  void write_into(ir::BoundSymbol& symbol, std::size_t i, const InPlaceForm& form) {
+    const ir::ValueId target = value_argument(symbol, i);
+    const ir::ValueId result = single_result(symbol);
+    symbol.op = form.op;
+    if (form.is_out) {
+      symbol.arguments.emplace_back(target);
+    } else if (i != 0) {
+      std::swap(symbol.arguments[0], symbol.arguments[i]);
+    }
+    const std::size_t last_use = last_use_[aliases_.set_of(result)];
+    const std::int64_t bytes = bytes_[aliases_.set_of(result)];
+    aliases_.join(target, result);
+    last_use_[aliases_.set_of(result)] = last_use;
+    bytes_[aliases_.set_of(result)] = bytes;
+  }
+
+  ir::Trace result_;
+  AliasAnalysis aliases_;
+  FindOperator find_operator_;
+  std::vector<std::size_t> last_use_;  ///< by alias set: the last symbol that reads it
+  std::vector<std::int64_t> bytes_;    ///< by alias set
+  std::unordered_map<const ir::Operator*, InPlaceForm> forms_;
+};
+
+}  // namespace
+
+ir::Trace introduce_in_place(const ir::Trace& trace, FindOperator find_operator) {
+  return Introducer(trace, find_operator).run();
+}
+
+}  // namespace thunder::passes

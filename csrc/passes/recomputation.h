@@ -1,0 +1,21 @@
+#pragma once
+
+#include "ir/trace.h"
+#include "passes/pass.h"
+
+namespace thunder::passes {
+
+/// What a backward may compute again instead of having it saved.
+enum class Recompute : std::uint8_t {
+  kNothing,
+  kFree,    ///< views and constants: what costs no pass over data
+  kMemory,  ///< also pointwise operations, casts, norms, softmax and gathers; never products, convolutions, attention
+};
+
+/// Whether `symbol` may run again in a backward, with the same results.
+[[nodiscard]] bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy);
+
+/// The symbol as it runs a second time: without effects on what outlives it.
+[[nodiscard]] ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, FindOperator find_operator);
+
+}  // namespace thunder::passes

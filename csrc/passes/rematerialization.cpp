@@ -1,0 +1,221 @@
+#include "passes/rematerialization.h"
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ir/substitution.h"
+#include "passes/alias_analysis.h"
+#include "passes/max_flow.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+namespace {
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+/// A result so many times smaller than what it is computed from is saved: reading all that again costs more.
+constexpr std::int64_t kSmall = 4;
+
+/// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
+/// saving it takes.
+class ForwardCut {
+ public:
+  ForwardCut(const ir::Trace& forward, const RematerializationOptions& options)
+      : forward_(forward),
+        policy_(options.policy),
+        aliases_(forward),
+        makers_(forward.value_count(), kNone),
+        last_write_(forward.value_count(), 0),
+        available_(forward.value_count(), false),
+        flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
+    for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
+      for_each_result(forward.symbols[i], [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
+      for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
+    }
+    const std::span saved = std::span(forward.outputs).subspan(options.output_count);
+    find_available_inputs(saved);
+    for (const ir::ValueId input : forward.inputs) add_value(input);
+    for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) add_symbol(i);
+    for (const ir::Argument& value : saved) {
+      ir::for_each_value(value, [&](ir::ValueId id) { flow_.add_edge(out(id), sink(), MaxFlow::kInfinite); });
+    }
+    flow_.run(source(), sink());
+    behind_cut_ = flow_.sink_side(sink());
+  }
+
+  /// The symbol that makes a value again in the backward; null: the value is saved. Of values that the backward needs.
+  [[nodiscard]] const ir::BoundSymbol* recomputed_by(ir::ValueId id) const {
+    const std::uint32_t maker = makers_[ir::index_of(id)];
+    return maker != kNone && behind_cut_[in(id)] ? &forward_.symbols[maker] : nullptr;
+  }
+
+ private:
+  static std::uint32_t in(ir::ValueId id) { return 2 * ir::index_of(id); }
+  static std::uint32_t out(ir::ValueId id) { return 2 * ir::index_of(id) + 1; }
+  [[nodiscard]] std::uint32_t source() const { return static_cast<std::uint32_t>(2 * forward_.value_count()); }
+  [[nodiscard]] std::uint32_t sink() const { return source() + 1; }
+
+  void find_available_inputs(std::span<const ir::Argument> saved) {
+    std::vector<bool> saved_sets(forward_.value_count(), false);
+    for (const ir::Argument& value : saved) {
+      ir::for_each_value(value, [&](ir::ValueId id) { saved_sets[aliases_.set_of(id)] = true; });
+    }
+    for (const ir::ValueId input : forward_.inputs) {
+      const ir::TensorType* type = forward_.tensor_type(input);
+      const bool is_parameter = policy_ == Recompute::kMemory && type != nullptr && type->requires_grad;
+      available_[ir::index_of(input)] = saved_sets[aliases_.set_of(input)] || is_parameter;
+    }
+  }
+
+  void add_value(ir::ValueId id) {
+    const std::int64_t bytes = available_[ir::index_of(id)] ? 0 : size_in_bytes(forward_.tensor_type(id));
+    flow_.add_edge(in(id), out(id), bytes);
+    flow_.add_edge(source(), in(id), MaxFlow::kInfinite);
+  }
+
+  void add_symbol(std::uint32_t position) {
+    const ir::BoundSymbol& symbol = forward_.symbols[position];
+    const bool again = may_recompute(symbol, policy_) && reads_what_stays(position);
+    const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";
+    std::int64_t read = 0;
+    for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
+    for_each_result(symbol, [&](ir::ValueId id) {
+      const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
+      if (!again || (!is_view && bytes * kSmall <= read)) return add_value(id);
+      // A view is not saved itself: its memory is.
+      flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
+      for_each_argument(symbol,
+                        [&](ir::ValueId argument) { flow_.add_edge(out(argument), in(id), MaxFlow::kInfinite); });
+    });
+  }
+
+  /// Tensors, and nothing that is written to afterwards.
+  [[nodiscard]] bool reads_what_stays(std::uint32_t position) const {
+    const ir::BoundSymbol& symbol = forward_.symbols[position];
+    bool stays = true;
+    const auto check = [&](ir::ValueId id) {
+      const bool changes = aliases_.is_written(id) && last_write_[aliases_.set_of(id)] > position;
+      stays = stays && forward_.tensor_type(id) != nullptr && !changes;
+    };
+    for_each_argument(symbol, check);
+    for_each_result(symbol, check);
+    return stays;
+  }
+
+  const ir::Trace& forward_;
+  Recompute policy_;
+  AliasAnalysis aliases_;
+  std::vector<std::uint32_t> makers_;      ///< value -> its symbol
+  std::vector<std::uint32_t> last_write_;  ///< by alias set: a symbol
+  std::vector<bool> available_;            ///< inputs that saving costs nothing
+  MaxFlow flow_;
+  std::vector<bool> behind_cut_;
+};
+
+/// Writes the backward anew, with what it recomputes.
+class Rewriter {
+ public:
+  Rewriter(const ir::Trace& forward, const ir::Trace& backward, const RematerializationOptions& options,
+           FindOperator find_operator)
+      : forward_(forward),
+        cut_(forward, options),
+        options_(options),
+        find_operator_(find_operator),
+        result_(backward.empty_copy(kRematerialization)),
+        in_backward_(forward.value_count(), ir::kNoValue),
+        replaced_(backward.value_count()),
+        saved_before_(forward.outputs.size() - options.output_count) {}
+
+  std::pair<ir::Trace, ir::Trace> run(const ir::Trace& backward) {
+    std::vector<ir::ValueId> forward_of(backward.value_count(), ir::kNoValue);
+    for (std::size_t i = 0; i < saved_before_; ++i) {
+      const auto* id = forward_.outputs[options_.output_count + i].get<ir::ValueId>();
+      if (id == nullptr) return {forward_, backward};
+      forward_of[ir::index_of(backward.inputs[i])] = *id;
+      if (cut_.recomputed_by(*id) == nullptr && in_backward_[ir::index_of(*id)] == ir::kNoValue) {
+        in_backward_[ir::index_of(*id)] = backward.inputs[i];
+      }
+    }
+    const auto bring = [&](ir::ValueId id) {
+      if (ir::index_of(id) >= forward_of.size() || forward_of[ir::index_of(id)] == ir::kNoValue) return;
+      const ir::ValueId value = value_of(forward_of[ir::index_of(id)]);
+      if (value != id) replaced_.set(id, value);
+    };
+    for (const ir::BoundSymbol& symbol : backward.symbols) {
+      for_each_argument(symbol, bring);
+      replaced_.apply(result_.add(symbol));
+    }
+    for (ir::Argument& output : result_.outputs) ir::for_each_value(std::as_const(output), bring);
+    replaced_.apply(result_.outputs);
+
+    ir::Trace new_forward = forward_.empty_copy(kRematerialization);
+    new_forward.symbols = forward_.symbols;
+    new_forward.outputs.resize(options_.output_count);
+    result_.inputs.clear();
+    for (const ir::ValueId id : saved_) {
+      new_forward.outputs.emplace_back(id);
+      result_.inputs.push_back(in_backward_[ir::index_of(id)]);
+    }
+    result_.inputs.insert(result_.inputs.end(), backward.inputs.begin() + static_cast<std::ptrdiff_t>(saved_before_),
+                          backward.inputs.end());
+    return {std::move(new_forward), std::move(result_)};
+  }
+
+ private:
+  /// The backward's value for one of the forward, saved or computed again here.
+  ir::ValueId value_of(ir::ValueId id) {
+    ir::ValueId& value = in_backward_[ir::index_of(id)];
+    const ir::BoundSymbol* maker = cut_.recomputed_by(id);
+    if (maker == nullptr) {
+      if (value == ir::kNoValue) value = add_value(id);
+      if (!is_saved(id)) saved_.push_back(id);
+      return value;
+    }
+    if (value != ir::kNoValue) return value;
+    ir::BoundSymbol symbol = recomputed(*maker, find_operator_);
+    for (ir::Argument& argument : symbol.arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId& argument_id) { argument_id = value_of(argument_id); });
+    }
+    for (ir::Argument& result : symbol.results) {
+      ir::for_each_value(result, [&](ir::ValueId& result_id) {
+        const ir::ValueId again = add_value(result_id);
+        // One that is saved besides stays the saved one.
+        if (cut_.recomputed_by(result_id) != nullptr) in_backward_[ir::index_of(result_id)] = again;
+        result_id = again;
+      });
+    }
+    result_.add(std::move(symbol));
+    return in_backward_[ir::index_of(id)];
+  }
+
+  ir::ValueId add_value(ir::ValueId id) { return result_.add_value(forward_.value(id).type, forward_.value(id).name); }
+
+  bool is_saved(ir::ValueId id) {
+    if (is_saved_.empty()) is_saved_.assign(forward_.value_count(), false);
+    const bool before = is_saved_[ir::index_of(id)];
+    is_saved_[ir::index_of(id)] = true;
+    return before;
+  }
+
+  const ir::Trace& forward_;
+  ForwardCut cut_;
+  const RematerializationOptions& options_;
+  FindOperator find_operator_;
+  ir::Trace result_;
+  std::vector<ir::ValueId> in_backward_;  ///< value of the forward -> of the backward
+  ir::Substitution replaced_;
+  std::size_t saved_before_;
+  std::vector<ir::ValueId> saved_;
+  std::vector<bool> is_saved_;
+};
+
+}  // namespace
+
+std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
+                                              const RematerializationOptions& options, FindOperator find_operator) {
+  return Rewriter(forward, backward, options, find_operator).run(backward);
+}
+
+}  // namespace thunder::passes

@@ -1,0 +1,23 @@
+#include "passes/symbol_facts.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace thunder::passes {
+
+bool is_dense(const ir::TensorType& type) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // (stride, size)
+  for (std::size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i].hint != 1) dims.emplace_back(type.strides[i].hint, type.sizes[i].hint);
+  }
+  std::ranges::sort(dims);
+  std::int64_t step = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != step) return false;
+    step *= size;
+  }
+  return true;
+}
+
+}  // namespace thunder::passes

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "ir/trace.h"
+
+namespace thunder::passes {
+
+/// Gives values only, and the same ones whenever it runs on the same arguments.
+[[nodiscard]] inline bool is_pure(const ir::BoundSymbol& symbol) {
+  const ir::Operator& op = *symbol.op;
+  return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
+}
+
+template <typename Visitor>
+void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
+  for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, visit);
+}
+template <typename Visitor>
+void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
+  for (const ir::Argument& result : symbol.results) ir::for_each_value(result, visit);
+}
+
+/// The only result, where there is exactly one value.
+[[nodiscard]] inline ir::ValueId single_result(const ir::BoundSymbol& symbol) {
+  if (symbol.results.size() != 1) return ir::kNoValue;
+  const auto* id = symbol.results[0].get<ir::ValueId>();
+  return id == nullptr ? ir::kNoValue : *id;
+}
+/// Argument `i` where it is one value.
+[[nodiscard]] inline ir::ValueId value_argument(const ir::BoundSymbol& symbol, std::size_t i) {
+  const auto* id = i < symbol.arguments.size() ? symbol.arguments[i].get<ir::ValueId>() : nullptr;
+  return id == nullptr ? ir::kNoValue : *id;
+}
+
+[[nodiscard]] inline std::int64_t element_count(const ir::TensorType& type) {
+  std::int64_t count = 1;
+  for (const ir::Dim& size : type.sizes) count *= size.hint;
+  return count;
+}
+/// Bytes of the elements; zero for what is no tensor.
+[[nodiscard]] inline std::int64_t size_in_bytes(const ir::TensorType* type) {
+  return type == nullptr ? 0 : element_count(*type) * ir::size_of(type->dtype);
+}
+
+/// Equal as memory: everything but who wants a gradient and where in its storage it begins.
+[[nodiscard]] inline bool same_layout(const ir::TensorType& left, const ir::TensorType& right) {
+  return left.dtype == right.dtype && left.device == right.device && left.layout == right.layout &&
+         left.sizes == right.sizes && left.strides == right.strides;
+}
+
+/// Every element has a place of its own, and there are no gaps.
+[[nodiscard]] bool is_dense(const ir::TensorType& type);
+
+}  // namespace thunder::passes

@@ -1,0 +1,145 @@
+#include "tracer/checkpoint.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <ranges>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bridge/convert.h"
+#include "tracer/backward_graph.h"
+#include "tracer/custom_gradient.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::tracer {
+namespace {
+
+bool may_run_again(const ir::Operator& op) {
+  return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
+}
+
+}  // namespace
+
+CheckpointRegion::CheckpointRegion(Recorder& recorder) : recorder_(recorder) {
+  recorder.settle();
+  begin_ = recorder.trace_.symbols.size();
+  recorder.marks_.push_back(&begin_);
+}
+
+CheckpointRegion::~CheckpointRegion() { std::erase(recorder_.marks_, &begin_); }
+
+CheckpointRegion::Values CheckpointRegion::values_made(std::size_t end) const {
+  Values made;
+  for (std::size_t i = begin_; i < end; ++i) {
+    for (const ir::ValueId id : flat_results(recorder_.trace_.symbols[i])) made.insert(index_of(id));
+  }
+  return made;
+}
+
+void CheckpointRegion::finish(std::span<const at::Tensor> results) {
+  for (const at::Tensor& result : results) {
+    const TraceTensorImpl* impl = trace_impl(result);
+    if (impl == nullptr || impl->state()->recorder != &recorder_ || !result.requires_grad() || result.is_leaf())
+      continue;
+    finish_one(result);
+  }
+}
+
+void CheckpointRegion::finish_one(const at::Tensor& result) {
+  const ir::ValueId value = recorder_.value_of(result);
+  ir::Trace& trace = recorder_.trace_;
+  std::size_t end = trace.symbols.size();
+  const Values made = values_made(end);
+  if (!made.contains(index_of(value))) return;
+  auto gradient = std::make_shared<CustomGradient>();
+  ir::TensorType type = *trace.tensor_type(value);
+  type.requires_grad = false;
+  type.storage_offset = 0;
+  const at::Tensor cotangent = recorder_.add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
+  gradient->cotangent = trace_impl(cotangent)->state()->value;
+  recorder_.marks_.push_back(&end);
+  BackwardWalk walk;
+  walk.run_hooks = false;
+  walk.roots = {torch::autograd::impl::gradient_edge(result)};
+  walk.cotangents = {cotangent};
+  walk.stops_at = [&](torch::autograd::Node& node) {
+    const TraceNode* own = as_trace_node(&node);
+    const std::vector<ir::ValueId> values =
+        own != nullptr ? own->results() : (is_foreign(&node) ? recorder_.adopted_[&node] : std::vector<ir::ValueId>());
+    return std::ranges::none_of(values, [&](ir::ValueId id) { return made.contains(index_of(id)); });
+  };
+  const std::vector<at::Tensor> gradients = walk.run();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    gradient->inputs.push_back(recorder_.value_of_edge(walk.stopped[i]));
+    gradient->gradients.push_back(recorder_.value_of(gradients[i]));
+  }
+  recorder_.settle();
+  std::erase(recorder_.marks_, &end);
+  gradient->symbols = cut(trace, end);
+  recompute(*gradient, end);
+  gradient->reads = free_values(*gradient);
+  trace_impl(result)->state()->value = recorder_.add_custom_gradient(value, std::move(gradient));
+}
+
+void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
+  ir::Trace& trace = recorder_.trace_;
+  Values needed;
+  const auto need = [&](ir::ValueId id) { needed.insert(index_of(id)); };
+  const auto need_arguments = [&](const ir::BoundSymbol& symbol) {
+    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, need);
+  };
+  std::ranges::for_each(gradient.symbols, need_arguments);
+  std::ranges::for_each(gradient.gradients, need);
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = end; i-- > begin_;) {
+    const ir::BoundSymbol& symbol = trace.symbols[i];
+    const bool hands_on = symbol.op == custom_gradient_operator();
+    const bool is_needed =
+        std::ranges::any_of(flat_results(symbol), [&](ir::ValueId id) { return needed.contains(index_of(id)); });
+    if (!is_needed || !(hands_on || may_run_again(*symbol.op))) continue;
+    chosen.push_back(i);
+    if (hands_on) {
+      need(std::get<ir::ValueId>(symbol.arguments[0].content));
+    } else {
+      need_arguments(symbol);
+    }
+  }
+  std::unordered_map<std::uint32_t, ir::ValueId> again;
+  const auto replace = [&](ir::ValueId& id) {
+    if (const auto found = again.find(index_of(id)); found != again.end()) id = found->second;
+  };
+  std::vector<ir::BoundSymbol> symbols;
+  for (const std::size_t i : chosen | std::views::reverse) {
+    ir::BoundSymbol symbol = trace.symbols[i];
+    for (ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, replace);
+    if (symbol.op == custom_gradient_operator()) {
+      again[index_of(flat_results(symbol).front())] = std::get<ir::ValueId>(symbol.arguments[0].content);
+      continue;
+    }
+    for (ir::Argument& result : symbol.results) {
+      ir::for_each_value(result, [&](ir::ValueId& id) {
+        const ir::ValueId made = trace.add_value(trace.value(id).type);
+        again[index_of(id)] = made;
+        id = made;
+      });
+    }
+    symbol.comment = "computed again: torch.utils.checkpoint";
+    symbols.push_back(std::move(symbol));
+  }
+  for (ir::BoundSymbol& symbol : gradient.symbols) {
+    for (ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, replace);
+    symbols.push_back(std::move(symbol));
+  }
+  std::ranges::for_each(gradient.gradients, replace);
+  gradient.symbols = std::move(symbols);
+}
+
+}  // namespace thunder::tracer

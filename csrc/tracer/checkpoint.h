@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_set>
+
+#include "tracer/custom_gradient.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+
+/// A part of the program whose values a later backward computes again (`torch.utils.checkpoint`): from its creation to
+/// `finish`. Random numbers are kept, so that they are drawn once.
+class CheckpointRegion {
+ public:
+  explicit CheckpointRegion(Recorder& recorder);
+  ~CheckpointRegion();
+  CheckpointRegion(const CheckpointRegion&) = delete;
+  CheckpointRegion& operator=(const CheckpointRegion&) = delete;
+
+  /// Gives these results of the part a backward that reads what the part read, and nothing that it made.
+  void finish(std::span<const at::Tensor> results);
+
+ private:
+  using Values = std::unordered_set<std::uint32_t>;
+
+  /// The values that the symbols from the beginning of the part up to `end` make.
+  [[nodiscard]] Values values_made(std::size_t end) const;
+  void finish_one(const at::Tensor& result);
+  /// Puts copies of the symbols that `gradient` needs in front of its own.
+  void recompute(CustomGradient& gradient, std::size_t end);
+
+  Recorder& recorder_;
+  std::size_t begin_ = 0;  ///< the first symbol of the part
+};
+
+}  // namespace thunder::tracer

@@ -1,0 +1,124 @@
+// Operations that a recorder takes apart because their own code reads data.
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "ir/trace.h"
+#include "tracer/data_dependence.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::IValue;
+
+bool is_index(const IValue& index) { return !index.isNone() && index.toTensor().defined(); }
+
+/// The position of the mask that is the only index; -1: there are others.
+std::ptrdiff_t only_mask(const IValue& indices) {
+  const auto list = indices.toListRef();
+  const auto found = std::find_if(list.begin(), list.end(), is_index);
+  const bool is_only =
+      found != list.end() && is_mask(*found) && std::find_if(found + 1, list.end(), is_index) == list.end();
+  return is_only ? found - list.begin() : -1;
+}
+
+}  // namespace
+
+IValue Recorder::with_contents(const IValue& argument) {
+  if (!argument.isTensor() || !is_trace_tensor(argument.toTensor())) return argument;
+  const at::Tensor& tensor = argument.toTensor();
+  return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) ? contents_of(tensor) : tensor;
+}
+
+/// One number everywhere that the mask shows is `masked_fill`. Otherwise masks become positions, whose number follows
+/// from data.
+void Recorder::call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& values = arguments[2].toTensor();
+  const std::ptrdiff_t position = only_mask(arguments[1]);
+  const bool accumulates = arguments[3].toBool();
+  if (position >= 0 && !accumulates && values.numel() == 1 && values.scalar_type() == self.scalar_type()) {
+    const at::Tensor mask = arguments[1].toListRef()[static_cast<std::size_t>(position)].toTensor();
+    const auto sizes = self.sizes().slice(static_cast<std::size_t>(position));
+    if (sizes.size() >= mask.sizes().size() && mask.sizes().equals(sizes.slice(0, mask.sizes().size()))) {
+      std::vector<std::int64_t> shape = mask.sizes().vec();
+      shape.resize(sizes.size(), 1);
+      const IValue places = call_by_name("aten::ne", "Scalar", {mask, c10::Scalar(0)})[0];
+      const IValue shown = call_by_name("aten::reshape", "", {places, std::move(shape)})[0];
+      const IValue value = call_by_name("aten::reshape", "", {values, std::vector<std::int64_t>()})[0];
+      stack.push_back(call_by_name("aten::masked_fill", "Tensor", {self, shown, value})[0]);
+      return;
+    }
+  }
+  c10::List<std::optional<at::Tensor>> indices;
+  for (const IValue& index : arguments[1].toListRef()) {
+    if (!is_mask(index)) {
+      indices.push_back(is_index(index) ? std::make_optional(index.toTensor()) : std::nullopt);
+      continue;
+    }
+    const IValue places = call_by_name("aten::nonzero", "", {index})[0];
+    for (std::int64_t i = 0; i < index.toTensor().dim(); ++i) {
+      indices.push_back(call_by_name("aten::select", "int", {places, std::int64_t{1}, i})[0].toTensor());
+    }
+  }
+  arguments[1] = std::move(indices);
+  call_functional(op, arguments, Level::kTop);
+  stack.push_back(std::move(arguments[0]));
+}
+
+/// `ctc_loss`, whose own code makes a tensor out of the lengths.
+void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  for (const std::size_t position : {2, 3}) {
+    if (!arguments[position].isTensor()) continue;
+    const at::Tensor lengths =
+        call_by_name("aten::reshape", "", {arguments[position], c10::List<std::int64_t>({-1})})[0].toTensor();
+    c10::List<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < lengths.numel(); ++i) {
+      numbers.push_back(
+          read_number(call_by_name("aten::select", "int", {lengths, std::int64_t{0}, i})[0].toTensor()).toLong());
+    }
+    arguments[position] = std::move(numbers);
+  }
+  const bool is_batched = arguments[0].toTensor().dim() == 3;
+  if (!is_batched) arguments[0] = call_by_name("aten::unsqueeze", "", {arguments[0], std::int64_t{1}})[0];
+  if (arguments[1].toTensor().scalar_type() != at::kLong) {
+    arguments[1] = call_by_name("aten::_to_copy", "", {arguments[1], static_cast<std::int64_t>(at::kLong)})[0];
+  }
+  const std::vector<std::int64_t> lengths = arguments[3].toIntVector();
+  const std::int64_t reduction = arguments[5].toInt();
+  const bool drops_infinity = arguments[6].toBool();
+  arguments.erase(arguments.begin() + 5);
+  IValue losses = call_by_name("aten::_ctc_loss", "", std::move(arguments))[0];
+  if (drops_infinity) {
+    const c10::Scalar infinity = std::numeric_limits<double>::infinity();
+    const IValue infinite = call_by_name("aten::eq", "Scalar", {losses, infinity})[0];
+    losses = call_by_name("aten::masked_fill", "Scalar", {losses, infinite, c10::Scalar(0)})[0];
+  }
+  if (reduction == at::Reduction::Mean) {
+    at::Tensor divisors;
+    {
+      const SuspendRecording suspended;
+      divisors = at::tensor(lengths, losses.toTensor().scalar_type()).clamp_min(1).to(losses.toTensor().device());
+    }
+    losses = call_by_name("aten::div", "Tensor", {losses, stand_in(divisors)})[0];
+  }
+  if (reduction == at::Reduction::None && !is_batched) {
+    losses = call_by_name("aten::squeeze", "dim", {losses, std::int64_t{0}})[0];
+  } else if (reduction != at::Reduction::None) {
+    losses = call_by_name(reduction == at::Reduction::Mean ? "aten::mean" : "aten::sum", "", {losses})[0];
+  }
+  stack.push_back(std::move(losses));
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,29 @@
+// Random generators that the program makes: each run of the trace makes its own.
+#include "ir/trace.h"
+#include "tracer/operators.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+
+void Recorder::call_making_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  ir::BoundSymbol symbol;
+  symbol.op = operator_for(op);
+  symbol.arguments = to_arguments(op, std::span(stack).last(1));
+  if (locate) symbol.location = locate();
+  const ir::ValueId value = trace_.add_value(ir::make_type(ir::ObjectType{"torch.Generator"}), "generator");
+  symbol.results.emplace_back(value);
+  trace_.add(std::move(symbol));
+  const SuspendRecording suspended;
+  op.callBoxed(stack);
+  generators_.emplace_back(stack.back().toGenerator(), value);
+}
+
+std::optional<ir::ValueId> Recorder::find_generator(const c10::IValue& value) const {
+  if (!value.isGenerator()) return std::nullopt;
+  for (const auto& [generator, id] : generators_) {
+    if (generator == value.toGenerator()) return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace thunder::tracer

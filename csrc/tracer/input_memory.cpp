@@ -1,0 +1,175 @@
+// The memory behind the inputs: who shares it, and what becomes of writes to it.
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/operators.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::tracer {
+namespace {
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+}
+
+TraceState& state_of(const at::Tensor& trace_tensor) { return *trace_impl(trace_tensor)->state(); }
+
+[[noreturn]] void refuse_shared(const std::string& why) {
+  throw UserError(ErrorKind::kNotImplemented,
+                  "the program writes in place to an input that shares memory with another input" + why +
+                      "; pass a clone of one of them");
+}
+
+const c10::OperatorHandle& as_strided_handle() {
+  static const auto kHandle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
+  return kHandle;
+}
+
+}  // namespace
+
+void Recorder::add_memory(const at::Tensor& input) {
+  memories_.push_back({input, state_of(input).value});
+  memory_of_input_.push_back(memories_.size() - 1);
+}
+
+/// All of the storage that `real` lies in, as one flat tensor.
+std::size_t Recorder::add_storage(const at::Tensor& real, ir::ValueId input) {
+  ir::TensorType type = bridge::type_of(real);
+  const auto count = static_cast<std::int64_t>(real.storage().nbytes() / real.element_size());
+  type.sizes = {ir::Dim(count)};
+  type.strides = {ir::Dim(1)};
+  type.storage_offset = 0;
+  const at::Tensor base = add_tensor(ir::make_type(std::move(type)), "storage", /*is_input=*/false);
+  ir::BoundSymbol symbol;
+  symbol.op = operator_for(as_strided_handle());
+  symbol.arguments = {ir::Argument(input), ir::ArgumentList{count}, ir::ArgumentList{1}, ir::Argument(0)};
+  symbol.results.emplace_back(state_of(base).value);
+  symbol.comment = "inputs share this memory";
+  trace_.add(std::move(symbol));
+  memories_.push_back({base, state_of(base).value, storage_of(real)});
+  return memories_.size() - 1;
+}
+
+void Recorder::lay_into_storage(const at::Tensor& real, const at::Tensor& input) {
+  const c10::StorageImpl* storage = storage_of(real);
+  if (std::ranges::find(shared_storages, storage) == shared_storages.end()) {
+    const bool is_written = std::ranges::any_of(inputs_, [&](const at::Tensor& other) {
+      const auto position = static_cast<std::size_t>(&other - inputs_.data());
+      return !other.is_same(input) && storage_of(real_inputs_[position]) == storage &&
+             root_of(state_of(other)).writes != 0;
+    });
+    if (is_written) found_shared(storage);
+    return;
+  }
+  if (real.requires_grad()) refuse_shared(", and requires grad");
+  if (real.is_conj() || real.is_neg()) refuse_shared(" as its conjugate or negative");
+  auto memory = std::ranges::find(memories_, storage, &InputMemory::storage) - memories_.begin();
+  if (memory == std::ssize(memories_)) {
+    memory = static_cast<std::ptrdiff_t>(add_storage(real, state_of(input).value));
+  }
+  const at::Tensor base = memories_[static_cast<std::size_t>(memory)].root;
+  if (base.scalar_type() != real.scalar_type()) refuse_shared(" of another dtype");
+  memory_of_input_.back() = static_cast<std::size_t>(memory);
+  trace_impl(input)->set_storage_keep_dtype(base.storage());
+  state_of(input).view =
+      ViewOf{base, as_strided_handle(), {base, real.sizes().vec(), real.strides().vec(), real.storage_offset()}, 0};
+}
+
+void Recorder::found_shared(const c10::StorageImpl* storage) {
+  shared_storages.push_back(storage);
+  refuse_shared("");
+}
+
+void Recorder::require_separate_memory(const TraceState& root) {
+  const auto has_root = [&](const at::Tensor& input) { return &root_of(state_of(input)) == &root; };
+  const auto written = std::ranges::find_if(inputs_, has_root) - inputs_.begin();
+  if (written == std::ssize(inputs_)) return;
+  const c10::StorageImpl* storage = storage_of(real_inputs_[static_cast<std::size_t>(written)]);
+  if (storage == nullptr) return;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (storage_of(real_inputs_[i]) == storage && !has_root(inputs_[i])) found_shared(storage);
+  }
+}
+
+void Recorder::require_writable(const at::Tensor& target) const {
+  if (!target.requires_grad() || !c10::GradMode::is_enabled()) return;
+  const TraceState* root = &root_of(state_of(target));
+  const bool is_view = state_of(target).view.has_value();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const at::Tensor& real = real_inputs_[i];
+    if (&root_of(state_of(inputs_[i])) != root || !real.defined() || !real.is_leaf() || !real.requires_grad()) continue;
+    throw UserError(ErrorKind::kRuntime, std::string(is_view ? "a view of a leaf" : "a leaf") +
+                                             " Variable that requires grad is being used in an in-place operation.");
+  }
+}
+
+std::vector<std::size_t> Recorder::written_inputs() const {
+  std::vector<std::size_t> positions;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (state_of(memories_[memory_of_input_[i]].root).writes != 0) positions.push_back(i);
+  }
+  return positions;
+}
+
+std::vector<std::int32_t> Recorder::shared_memory_of_inputs() const {
+  std::vector<std::int32_t> groups;
+  for (const std::size_t memory : memory_of_input_) {
+    groups.push_back(memories_[memory].storage == nullptr ? -1 : static_cast<std::int32_t>(memory));
+  }
+  return groups;
+}
+
+std::vector<std::pair<std::size_t, ir::ValueId>> Recorder::inputs_with_new_history() const {
+  std::vector<std::pair<std::size_t, ir::ValueId>> result;
+  for (const std::size_t i : written_inputs()) {
+    const ir::ValueId value = state_of(memories_[memory_of_input_[i]].root).value;
+    const at::Tensor& real = real_inputs_[i];
+    const bool is_parameter = real.defined() && real.is_leaf() && real.requires_grad();
+    if (trace_.tensor_type(value)->requires_grad && !is_parameter) result.emplace_back(i, value);
+  }
+  return result;
+}
+
+void Recorder::add_resize(const InputMemory& memory) {
+  const auto sizes = memory.root.sizes();
+  ir::BoundSymbol symbol;
+  symbol.op = find_operator("aten::resize_", "");
+  symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()), ir::None{}};
+  symbol.results.emplace_back(ir::None{});
+  symbol.comment = "resized by the program";
+  trace_.add(std::move(symbol));
+}
+
+void Recorder::copy_written_inputs() {
+  const ir::Operator* copy = find_operator("aten::copy_", "");
+  for (InputMemory& memory : memories_) {
+    TraceState& state = state_of(memory.root);
+    if (state.view || std::exchange(memory.copied, state.writes) == state.writes) continue;
+    const ir::ValueId value = value_of(memory.root);
+    if (bridge::hints(trace_.tensor_type(memory.value)->sizes) != memory.root.sizes()) add_resize(memory);
+    ir::BoundSymbol symbol;
+    symbol.op = copy;
+    symbol.arguments = {ir::Argument(memory.value), ir::Argument(value), ir::Argument(false)};
+    symbol.results.emplace_back(ir::None{});
+    symbol.comment = "written by the program";
+    trace_.add(std::move(symbol));
+  }
+}
+
+void Recorder::return_written_memory() {
+  copy_written_inputs();
+  for (InputMemory& memory : memories_) {
+    TraceState& state = state_of(memory.root);
+    if (state.view || state.writes == 0 || trace_.tensor_type(state.value)->requires_grad) continue;
+    if (trace_.tensor_type(state.value)->sizes != trace_.tensor_type(memory.value)->sizes) continue;
+    state.value = memory.value;
+    state.writes_seen = memory.copied = ++state.writes;  // views are recorded anew when they are next read
+  }
+}
+
+}  // namespace thunder::tracer

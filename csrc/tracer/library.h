@@ -1,0 +1,9 @@
+#pragma once
+
+namespace thunder::tracer {
+
+/// Registers the dispatcher operators that traces need beside PyTorch's, `torch.ops.thunder.*`, once per process:
+/// `restride` (a tensor with the strides that were recorded), and what programs do to random generators.
+void register_library();
+
+}  // namespace thunder::tracer

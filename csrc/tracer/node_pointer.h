@@ -1,0 +1,24 @@
+#pragma once
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace thunder::tracer {
+
+/// std::shared_ptr up to torch 2.11, c10::intrusive_ptr after.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+template <typename NodeType, typename... Arguments>
+auto make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<NodeType>(std::forward<Arguments>(arguments)...);
+  } else {
+    return c10::make_intrusive<NodeType>(std::forward<Arguments>(arguments)...);
+  }
+}
+
+}  // namespace thunder::tracer

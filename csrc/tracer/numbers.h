@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <optional>
+#include <variant>
+
+#include "ir/operator.h"
+#include "ir/trace.h"
+
+namespace thunder::tracer {
+
+/// A number that the program took out of a tensor, or computed from such numbers: a value of the trace, which each run
+/// reads anew, and what it is in the run that is traced.
+struct Number {
+  ir::ValueId id = ir::kNoValue;
+  c10::Scalar value;
+};
+using NumberOperand = std::variant<Number, c10::Scalar>;
+
+/// `prims.item(tensor)`: the one element of a tensor, as a Python number.
+[[nodiscard]] const ir::Operator* item_operator();
+/// `prims.number("+", left, right)`: what Python computes; see `bridge::compute_number`.
+[[nodiscard]] const ir::Operator* number_operator();
+[[nodiscard]] bool is_number(const ir::Trace& trace, ir::ValueId id);
+
+}  // namespace thunder::tracer

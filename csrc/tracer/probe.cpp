@@ -1,0 +1,71 @@
+#include "tracer/probe.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <optional>
+
+#include "bridge/convert.h"
+#include "bridge/random.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::IValue;
+
+at::Tensor zeros_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options()).zero_();
+}
+
+IValue with_zeros(const IValue& value) {
+  if (value.isTensor()) return zeros_of(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const IValue& element : value.toListRef()) list.push_back(zeros_of(element.toTensor()));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const IValue& element : value.toListRef()) {
+      list.push_back(element.isNone() ? std::nullopt : std::make_optional(zeros_of(element.toTensor())));
+    }
+    return list;
+  }
+  return value;
+}
+
+ResultType describe(const at::Tensor& tensor) {
+  ResultType result;
+  if (tensor.defined()) result.type = ir::make_type(bridge::type_of(tensor));
+  return result;
+}
+
+}  // namespace
+
+ResultTypes infer_by_probe(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const SuspendRecording suspended;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::Tensor random = bridge::random_state();
+  torch::jit::Stack stack;
+  for (const IValue& argument : arguments) stack.push_back(with_zeros(argument));
+  op.callBoxed(stack);
+  bridge::set_random_state(random);
+  ResultTypes types;
+  for (const IValue& value : stack) {
+    ResultTypes::Result& result = types.results.emplace_back();
+    result.is_list = value.isTensorList();
+    result.is_other = !result.is_list && !value.isTensor();
+    if (result.is_other) {
+      result.other = value;
+    } else if (result.is_list) {
+      for (const IValue& element : value.toListRef()) result.tensors.push_back(describe(element.toTensor()));
+    } else {
+      result.tensors.push_back(describe(value.toTensor()));
+    }
+  }
+  return types;
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,85 @@
+#include "tracer/region.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/evaluate.h"
+
+namespace thunder::tracer {
+namespace {
+
+std::shared_ptr<ir::TraceContext> context_around() {
+  Recorder* around = recorder_on_top();
+  return around == nullptr ? std::make_shared<ir::TraceContext>() : around->trace().context();
+}
+
+at::Tensor data_of(Recorder* around, const at::Tensor& tensor) {
+  return around == nullptr ? tensor.detach() : around->data_of(around->stand_in(tensor));
+}
+
+}  // namespace
+
+std::function<at::Tensor(std::size_t)> data_source(std::vector<at::Tensor> tensors) {
+  return [around = recorder_on_top(), tensors = std::move(tensors)](std::size_t position) {
+    return data_of(around, tensors.at(position));
+  };
+}
+
+Region::Region(std::string name, bool captures_require_grad)
+    : recorder_(std::make_shared<Recorder>(std::move(name), context_around())),
+      captures_require_grad_(captures_require_grad) {
+  recorder_->adopt = [this](const at::Tensor& outside) { return capture(outside); };
+  Recorder* around = recorder_on_top();
+  recorder_->data_of_input = [this, around](std::size_t position) {
+    // What differs between examples is refused when the trace is made one for all of them.
+    const SuspendRecording suspended;
+    const at::Tensor data = data_of(around, outside_.at(position));
+    return position < dims_.size() && dims_[position] ? data.select(*dims_[position], 0) : data;
+  };
+  if (around == nullptr) return;
+  recorder_->locate = around->locate;
+  recorder_->outside_program = around->outside_program;
+  recorder_->full_graph = around->full_graph;
+  around->keep(recorder_);  // a tensor of ours that escapes must not meet another recorder at this address
+}
+
+at::Tensor Region::add_input(const at::Tensor& outside, ir::TensorType type, std::optional<std::int64_t> dim) {
+  outside_.push_back(outside);
+  dims_.push_back(dim);
+  return recorder_->add_input(ir::make_type(std::move(type)));
+}
+
+at::Tensor Region::capture(const at::Tensor& outside) {
+  for (std::size_t i = dims_.size(); i < outside_.size(); ++i) {
+    if (outside_[i].is_same(outside)) return recorder_->input(i);
+  }
+  ir::TensorType type = bridge::type_of(outside);
+  type.requires_grad &= captures_require_grad_;
+  outside_.push_back(outside);
+  return recorder_->add_input(ir::make_type(std::move(type)));
+}
+
+std::vector<at::Tensor> Region::captures() const {
+  return {outside_.begin() + static_cast<std::ptrdiff_t>(dims_.size()), outside_.end()};
+}
+
+void Region::refuse_shared_writes() const {
+  for (const std::size_t written : recorder_->written_inputs()) {
+    for (std::size_t i = 0; i < outside_.size(); ++i) {
+      if (i == written || !share_memory(outside_[i], outside_[written])) continue;
+      throw UserError(ErrorKind::kNotImplemented,
+                      "a function that is transformed writes in place to a tensor that shares memory with another one "
+                      "that it reads; write to a clone");
+    }
+  }
+}
+
+ir::Trace Region::finish(std::span<const at::Tensor> outputs) {
+  ir::ArgumentList values;
+  for (const at::Tensor& output : outputs) values.emplace_back(recorder_->output_of(recorder_->stand_in(output)));
+  refuse_shared_writes();
+  return recorder_->finish(std::move(values));
+}
+
+}  // namespace thunder::tracer

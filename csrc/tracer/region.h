@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/trace.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+
+/// A part of the program recorded as a trace of its own, to be transformed and then replayed where it was.
+///
+/// Its inputs are tensors made by `add_input`, which the part is called with, then those it took from around itself:
+/// the captures. Those may belong to the trace around it or be real tensors.
+class Region {
+ public:
+  /// Inside of the recorder that is active on this thread, if any. `captures_require_grad`: as they do around.
+  Region(std::string name, bool captures_require_grad);
+
+  /// A stand-in of this type for `outside`, or for any one of the examples that lie along its `dim`. It shares no
+  /// memory with other stand-ins.
+  at::Tensor add_input(const at::Tensor& outside, ir::TensorType type, std::optional<std::int64_t> dim = std::nullopt);
+  [[nodiscard]] Recorder& recorder() { return *recorder_; }
+  /// The tensors that belong in the place of the inputs beyond those that `add_input` made.
+  [[nodiscard]] std::vector<at::Tensor> captures() const;
+  /// The recorded trace; `outputs` may be captures too. The region is empty afterwards.
+  [[nodiscard]] ir::Trace finish(std::span<const at::Tensor> outputs);
+
+ private:
+  at::Tensor capture(const at::Tensor& outside);
+  void refuse_shared_writes() const;
+
+  std::shared_ptr<Recorder> recorder_;
+  bool captures_require_grad_;
+  std::vector<std::optional<std::int64_t>> dims_;  ///< of the examples, one for each `add_input`
+  std::vector<at::Tensor> outside_;                ///< one for each input
+};
+
+/// The data that a program gets in `tensors`, by position: of those that belong to the recorder that is active now, by
+/// running what it has recorded.
+[[nodiscard]] std::function<at::Tensor(std::size_t)> data_source(std::vector<at::Tensor> tensors);
+
+}  // namespace thunder::tracer

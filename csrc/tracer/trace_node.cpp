@@ -1,0 +1,87 @@
+#include "tracer/trace_node.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "tracer/recorder.h"
+
+namespace thunder::tracer {
+
+TraceNode::TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbol)
+    : recorder_(recorder),
+      name_(std::move(name)),
+      symbol_(std::move(symbol)),
+      inputs_(distinct_values(symbol_.arguments)),
+      results_(flat_results(symbol_)) {}
+
+torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&& cotangents) {
+  if (current_recorder() != &recorder_ || !recorder_.derive) {
+    throw UserError(ErrorKind::kRuntime,
+                    "backward() through a tensor that belongs to a trace: it was kept from the time when a jitted "
+                    "function was traced; return it from the function instead");
+  }
+  return recorder_.derive(*this, std::move(cotangents));
+}
+
+void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {
+  if (tensor.is_inference()) return;
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  const c10::VariableVersion& version = impl->version_counter();
+  watched_.push_back({value, version, version.current_version(), {}});
+}
+
+void TraceNode::require_unwritten(ir::ValueId value) const {
+  const auto found = std::ranges::find(watched_, value, &Watched::value);
+  if (found == watched_.end() || found->version.current_version() == found->saved_version) return;
+  throw UserError(ErrorKind::kRuntime,
+                  "one of the variables needed for gradient computation has been modified by an inplace operation: an "
+                  "argument or result of " +
+                      symbol_.op->name + ", output of " + name_ + ", is at version " +
+                      std::to_string(found->version.current_version()) + "; expected version " +
+                      std::to_string(found->saved_version) + " instead.");
+}
+
+torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list&& /*cotangents*/) {
+  throw UserError(ErrorKind::kNotImplemented,
+                  "backward() inside a jitted function reached an input that has a history of its own (" + name_ +
+                      "): expected leaves; pass x.detach().requires_grad_(), or call backward() outside, on what the "
+                      "function returns");
+}
+
+TraceNode* as_trace_node(torch::autograd::Node* node) { return dynamic_cast<TraceNode*>(node); }
+
+bool is_foreign(torch::autograd::Node* node) {
+  return as_trace_node(node) == nullptr && dynamic_cast<OutsideNode*>(node) == nullptr &&
+         dynamic_cast<torch::autograd::AccumulateGrad*>(node) == nullptr;
+}
+
+std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments) {
+  std::vector<ir::ValueId> values;
+  for (const ir::Argument& argument : arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId id) {
+      if (std::find(values.begin(), values.end(), id) == values.end()) values.push_back(id);
+    });
+  }
+  return values;
+}
+
+std::vector<ir::ValueId> flat_results(const ir::BoundSymbol& symbol) {
+  std::vector<ir::ValueId> values;
+  const auto add = [&](const ir::Argument& argument) {
+    const auto* id = argument.get<ir::ValueId>();
+    values.push_back(id != nullptr ? *id : ir::kNoValue);
+  };
+  for (const ir::Argument& result : symbol.results) {
+    if (const auto* list = result.get<ir::ArgumentList>()) {
+      std::for_each(list->begin(), list->end(), add);
+    } else {
+      add(result);
+    }
+  }
+  return values;
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/trace.h"
+#include "tracer/node_pointer.h"
+
+namespace thunder::tracer {
+
+class Recorder;
+
+/// A recorded operation in PyTorch's graph. It makes `grad_fn`, `is_leaf` and their kin answer as in eager, and
+/// gradients taken inside of the program find their way by it. Its inputs are the operation's results, flattened; its
+/// edges lead to the makers of the distinct values among the operation's arguments.
+class TraceNode final : public torch::autograd::Node {
+ public:
+  TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbol);
+
+  [[nodiscard]] std::string name() const override { return name_; }
+  /// Records the operation's backward; see `Recorder::derive`.
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
+  void release_variables() override { released_ = true; }
+
+  [[nodiscard]] const ir::BoundSymbol& symbol() const { return symbol_; }
+  [[nodiscard]] const std::vector<ir::ValueId>& inputs() const { return inputs_; }
+  [[nodiscard]] const std::vector<ir::ValueId>& results() const { return results_; }
+  /// Backward has run through here and was not asked to keep what it saved.
+  [[nodiscard]] bool is_released() const { return released_; }
+  [[nodiscard]] Recorder& recorder() const { return recorder_; }
+
+  /// Watches a tensor for writes: what a backward reads must be what the forward saw.
+  void watch(ir::ValueId value, const at::Tensor& tensor);
+  /// Throws PyTorch's error when the tensor behind the value has been written to since.
+  void require_unwritten(ir::ValueId value) const;
+
+  std::shared_ptr<void> derivation;  ///< belongs to whoever derives
+
+ private:
+  struct Watched {
+    ir::ValueId value;
+    c10::VariableVersion version;
+    std::uint32_t saved_version;
+    std::string description;
+  };
+
+  Recorder& recorder_;
+  std::string name_;
+  ir::BoundSymbol symbol_;
+  std::vector<ir::ValueId> inputs_;
+  std::vector<ir::ValueId> results_;
+  std::vector<Watched> watched_;
+  bool released_ = false;
+};
+
+/// A tensor that has a history outside of the trace. Gradients inside do not go past it.
+class OutsideNode final : public torch::autograd::Node {
+ public:
+  explicit OutsideNode(std::string name) : name_(std::move(name)) {}
+  [[nodiscard]] std::string name() const override { return name_; }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
+
+ private:
+  std::string name_;
+};
+
+[[nodiscard]] TraceNode* as_trace_node(torch::autograd::Node* node);
+/// Whether the node belongs to the trace: everything else was left by an autograd function of the program.
+[[nodiscard]] bool is_foreign(torch::autograd::Node* node);
+
+/// The distinct values among arguments, in order of first appearance.
+[[nodiscard]] std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments);
+/// The values that a symbol gives, lists flattened; kNoValue for None.
+[[nodiscard]] std::vector<ir::ValueId> flat_results(const ir::BoundSymbol& symbol);
+
+}  // namespace thunder::tracer

@@ -1,0 +1,76 @@
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+#include "bridge/convert.h"
+#include "tracer/evaluate.h"
+#include "tracer/operators.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+#include "transforms/inner_gradient.h"
+
+namespace thunder::transforms {
+namespace {
+
+/// Calls the operation on stand-ins, with the autograd layer, and looks at what requires grad.
+std::vector<bool> results_requiring_grad(const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                                         const std::unordered_map<std::uint32_t, bool>& requires_grad) {
+  std::unordered_map<std::uint32_t, at::Tensor> tensors;
+  bridge::ArgumentWriter writer;
+  writer.value = [&](ir::ValueId id) {
+    at::Tensor& tensor = tensors[index_of(id)];
+    if (trace.tensor_type(id) == nullptr) {  // a number that the program read
+      if (!tensor.defined()) tensor = at::scalar_tensor(1.0);
+      tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    if (!tensor.defined()) {
+      tensor = tracer::make_trace_tensor(*trace.tensor_type(id), std::make_shared<tracer::TraceState>());
+      const auto found = requires_grad.find(index_of(id));
+      if (found != requires_grad.end() && found->second) tensor.set_requires_grad(true);
+    }
+    return c10::IValue(tensor);
+  };
+  writer.object = [&](ir::ObjectConstant object) {
+    return *static_cast<const c10::IValue*>(trace.context()->objects[object.index].owner.get());
+  };
+  const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+  std::vector<c10::IValue> arguments;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    arguments.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
+  }
+  std::vector<bool> flags;
+  for (const auto& result : tracer::infer_top(op, arguments).results) {
+    if (result.is_other) flags.push_back(false);
+    for (const tracer::ResultType& tensor : result.tensors) {
+      flags.push_back(tensor.type != nullptr && std::get<ir::TensorType>(*tensor.type).requires_grad);
+    }
+  }
+  return flags;
+}
+
+}  // namespace
+
+void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol> symbols,
+                         std::unordered_map<std::uint32_t, bool>& requires_grad) {
+  const tracer::EvaluateOnly nothing_recorded;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const c10::AutoGradMode with_gradients(true);
+  for (const ir::BoundSymbol& symbol : symbols) {
+    const std::vector<ir::ValueId> read = tracer::distinct_values(symbol.arguments);
+    const bool any = std::ranges::any_of(read, [&](ir::ValueId id) {
+      const auto found = requires_grad.find(index_of(id));
+      return found != requires_grad.end() && found->second;
+    });
+    const bool is_pure =
+        symbol.op->style == ir::CallStyle::kTorchOperator && !tracer::handle_of(*symbol.op).schema().is_mutable();
+    if (!any || !is_pure) continue;
+    const std::vector<bool> flags = results_requiring_grad(symbol, trace, requires_grad);
+    const std::vector<ir::ValueId> results = tracer::flat_results(symbol);
+    for (std::size_t i = 0; i < results.size() && i < flags.size(); ++i) {
+      if (results[i] != ir::kNoValue) requires_grad[index_of(results[i])] = flags[i];
+    }
+  }
+}
+
+}  // namespace thunder::transforms

@@ -1,0 +1,247 @@
+#include "transforms/inner_gradient.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "tracer/operators.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::transforms {
+
+using torch::autograd::Edge;
+
+/// What is known of the derivative of one operation of the program.
+struct InnerGradient::Derivation {
+  OperatorReplay* replay = nullptr;
+  std::vector<ir::ValueId> values;  ///< replay value -> value of the trace; kNoValue: not of the forward, or not made
+  std::vector<ir::BoundSymbol> placed;  ///< the forward half, as it stands in the trace
+  bool is_placed = false;
+  Edges edges;  ///< of values of the forward half, when second derivatives were asked for
+};
+
+/// The second half, as it goes into the trace.
+struct InnerGradient::Half {
+  std::vector<ir::BoundSymbol> symbols;
+  std::vector<ir::ValueId> gradients;  ///< one for each input of the operation; kNoValue: zero
+};
+
+InnerGradient::InnerGradient(tracer::Recorder& recorder) : recorder_(recorder) {
+  recorder.derive = [this](tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
+    return derive(node, std::move(cotangents));
+  };
+}
+
+InnerGradient::Derivation& InnerGradient::derivation_of(tracer::TraceNode& node) {
+  if (node.derivation) return *static_cast<Derivation*>(node.derivation.get());
+  auto made = std::make_shared<Derivation>();
+  const tracer::SuspendRecording of_the_program;
+  made->replay = &replays_.find(node.symbol(), node.inputs(), recorder_.trace());
+  OperatorReplay& replay = *made->replay;
+  made->values.assign(replay.trace().value_count(), ir::kNoValue);
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) made->values[index_of(replay.inputs()[i])] = node.inputs()[i];
+  for (std::size_t i = 0; i < node.results().size(); ++i) {
+    const ir::ValueId result = replay.results()[i];
+    if (result == ir::kNoValue) continue;
+    ir::ValueId& value = made->values[index_of(result)];
+    if (value == ir::kNoValue) value = node.results()[i];
+  }
+  node.derivation = made;
+  return *made;
+}
+
+template <typename Slot>
+ir::BoundSymbol InnerGradient::copy(const ir::BoundSymbol& symbol, const ir::Trace& from,
+                                    const ir::SourceLocation& location, Slot&& slot) {
+  ir::BoundSymbol copied = symbol;
+  copied.location = location;
+  for (ir::Argument& argument : copied.arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId& id) { id = slot(id); });
+  }
+  for (ir::Argument& result : copied.results) {
+    ir::for_each_value(result, [&](ir::ValueId& id) {
+      ir::ValueId& made = slot(id);
+      if (made == ir::kNoValue) made = recorder_.trace().add_value(from.value(id).type);
+      id = made;
+    });
+  }
+  return copied;
+}
+
+void InnerGradient::place_forward(tracer::TraceNode& node, Derivation& derivation) {
+  if (std::exchange(derivation.is_placed, true)) return;
+  const ir::Trace& replay = derivation.replay->trace();
+  const auto symbols = std::span(replay.symbols).first(derivation.replay->forward_end());
+  std::unordered_map<std::uint32_t, bool> requires_grad;
+  for (const ir::ValueId input : derivation.replay->inputs()) {
+    const ir::TensorType* type = replay.tensor_type(input);
+    requires_grad[index_of(input)] = type != nullptr && type->requires_grad;
+  }
+  mark_differentiable(replay, symbols, requires_grad);
+  const auto slot = [&](ir::ValueId id) -> ir::ValueId& { return derivation.values[index_of(id)]; };
+  for (const ir::BoundSymbol& symbol : symbols) {
+    derivation.placed.push_back(copy(symbol, replay, node.symbol().location, slot));
+  }
+  for (const auto& [value, flag] : requires_grad) {
+    const ir::ValueId id = derivation.values[value];
+    if (!flag || id == ir::kNoValue || recorder_.trace().tensor_type(id)->requires_grad) continue;
+    ir::TensorType type = *recorder_.trace().tensor_type(id);
+    type.requires_grad = true;
+    recorder_.trace().set_type(id, ir::make_type(std::move(type)));
+  }
+  for (std::size_t i = 0; i < node.results().size(); ++i) {
+    if (node.results()[i] == ir::kNoValue) continue;
+    const ir::ValueId value = slot(derivation.replay->results()[i]);
+    if (value == node.results()[i]) continue;
+    ir::BoundSymbol alias;  // an argument handed through, or one value as two results
+    alias.op = tracer::find_operator("aten::alias", "");
+    alias.location = node.symbol().location;
+    alias.arguments.emplace_back(value);
+    alias.results.emplace_back(node.results()[i]);
+    derivation.placed.push_back(std::move(alias));
+  }
+  for (const ir::ValueId result : node.results()) {
+    if (result == ir::kNoValue) continue;
+    recorder_.replace(result, derivation.placed);
+    return;
+  }
+}
+
+void InnerGradient::connect(const ir::BoundSymbol& symbol, Edges& edges) {
+  std::unordered_map<std::uint32_t, bool> requires_grad;
+  torch::autograd::edge_list next;
+  bool any = false;
+  for (const ir::ValueId id : tracer::distinct_values(symbol.arguments)) {
+    const auto found = edges.find(index_of(id));
+    const bool leads_on = found != edges.end() && found->second.is_valid();
+    requires_grad[index_of(id)] = leads_on;
+    any |= leads_on;
+    next.push_back(leads_on ? found->second : Edge());
+  }
+  if (!any) return;
+  mark_differentiable(recorder_.trace(), {&symbol, 1}, requires_grad);
+  const auto node = tracer::make_node<tracer::TraceNode>(recorder_, symbol.op->name, symbol);
+  node->set_next_edges(std::move(next));
+  for (const ir::ValueId result : node->results()) {
+    const bool differentiable = result != ir::kNoValue && requires_grad[index_of(result)];
+    if (!differentiable) {
+      node->add_input_metadata(torch::autograd::Node::undefined_input());
+      continue;
+    }
+    const std::uint32_t number = node->add_input_metadata(recorder_.tensor_of(result));
+    if (!edges[index_of(result)].is_valid()) edges[index_of(result)] = Edge(node, number);
+    ir::TensorType type = *recorder_.trace().tensor_type(result);
+    type.requires_grad = true;
+    recorder_.trace().set_type(result, ir::make_type(std::move(type)));
+  }
+}
+
+void InnerGradient::connect_forward(tracer::TraceNode& node, Derivation& derivation) {
+  if (!derivation.edges.empty()) return;
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    derivation.edges[index_of(node.inputs()[i])] = node.next_edge(i);
+  }
+  for (std::size_t i = 0; i < node.results().size(); ++i) {
+    if (node.results()[i] == ir::kNoValue || !recorder_.trace().tensor_type(node.results()[i])->requires_grad) continue;
+    derivation.edges[index_of(node.results()[i])] = Edge(node.getptr(), static_cast<std::uint32_t>(i));
+  }
+  for (const ir::BoundSymbol& symbol : derivation.placed) connect(symbol, derivation.edges);
+}
+
+InnerGradient::Half InnerGradient::copy_backward(tracer::TraceNode& node, Derivation& derivation,
+                                                 const std::vector<ir::ValueId>& cotangents) {
+  OperatorReplay& replay = *derivation.replay;
+  const OperatorReplay::Backward& half = backward_for(replay, cotangents);
+  const ir::Trace& from = replay.trace();
+  const std::size_t forward_count = derivation.values.size();
+  std::vector<ir::ValueId> values(from.value_count(), ir::kNoValue);
+  for (std::size_t i = 0; i < half.cotangents.size(); ++i) {
+    if (half.cotangents[i] != ir::kNoValue) values[index_of(half.cotangents[i])] = cotangents[i];
+  }
+  const auto read_forward = [&](ir::ValueId id) {
+    TORCH_CHECK(!node.is_released(), torch::autograd::ERR_BACKWARD_TWICE);
+    if (derivation.values[index_of(id)] == ir::kNoValue) place_forward(node, derivation);
+    node.require_unwritten(derivation.values[index_of(id)]);
+    return derivation.values[index_of(id)];
+  };
+  // Values up to the forward's end belong to both halves; a replay keeps numbering them after it.
+  const auto of_forward = [&](ir::ValueId id) { return replay.is_of_forward(id) && index_of(id) < forward_count; };
+  const auto slot = [&](ir::ValueId id) -> ir::ValueId& {
+    ir::ValueId& value = values[index_of(id)];
+    if (value == ir::kNoValue && of_forward(id)) value = read_forward(id);
+    return value;
+  };
+  Half result;
+  for (const ir::BoundSymbol& symbol : std::span(from.symbols).subspan(half.begin, half.end - half.begin)) {
+    result.symbols.push_back(copy(symbol, from, node.symbol().location, slot));
+    if (recorder_.locate) result.symbols.back().location = recorder_.locate();
+  }
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    result.gradients.push_back(half.gradients[i] == ir::kNoValue ? ir::kNoValue : slot(half.gradients[i]));
+  }
+  return result;
+}
+
+const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& replay,
+                                                            const std::vector<ir::ValueId>& cotangents) {
+  std::vector<ir::TypePtr> types;
+  for (const ir::ValueId cotangent : cotangents) {
+    if (cotangent == ir::kNoValue) {
+      types.push_back(nullptr);
+      continue;
+    }
+    ir::TensorType type = *recorder_.trace().tensor_type(cotangent);
+    type.requires_grad = false;
+    type.storage_offset = 0;
+    types.push_back(ir::make_type(std::move(type)));
+  }
+  const tracer::SuspendRecording of_the_program;
+  return replay.backward(types);
+}
+
+std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
+  if (node.num_outputs() == 0) return {};
+  const std::shared_ptr<void> outside = recorder_.outside_program ? recorder_.outside_program() : nullptr;
+  cotangents.resize(node.results().size());
+  std::vector<ir::ValueId> cotangent_values;
+  std::unordered_map<std::uint32_t, at::Tensor> tensors;
+  for (const at::Tensor& cotangent : cotangents) {
+    cotangent_values.push_back(cotangent.defined() ? recorder_.value_of(cotangent) : ir::kNoValue);
+    if (cotangent.defined()) tensors[index_of(cotangent_values.back())] = cotangent;
+  }
+  Derivation& derivation = derivation_of(node);
+  Half half = copy_backward(node, derivation, cotangent_values);
+  Edges edges;
+  if (c10::GradMode::is_enabled()) {
+    connect_forward(node, derivation);
+    edges = derivation.edges;
+    for (const auto& [value, cotangent] : tensors) {
+      if (cotangent.requires_grad()) edges[value] = torch::autograd::impl::gradient_edge(cotangent);
+    }
+    for (const ir::BoundSymbol& symbol : half.symbols) connect(symbol, edges);
+  }
+  for (ir::BoundSymbol& symbol : half.symbols) recorder_.trace().add(std::move(symbol));
+  std::vector<at::Tensor> gradients;
+  for (const ir::ValueId value : half.gradients) {
+    if (value == ir::kNoValue) {
+      gradients.emplace_back();
+      continue;
+    }
+    at::Tensor& tensor = tensors[index_of(value)];
+    if (!tensor.defined()) {
+      tensor = recorder_.tensor_of(value);
+      const auto edge = edges.find(index_of(value));
+      const bool leads_on = edge != edges.end() && edge->second.is_valid();
+      if (leads_on) torch::autograd::impl::set_gradient_edge(tensor, edge->second);
+    }
+    gradients.push_back(tensor);
+  }
+  return gradients;
+}
+
+}  // namespace thunder::transforms

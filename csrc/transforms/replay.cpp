@@ -1,0 +1,188 @@
+#include "transforms/replay.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/custom_gradient.h"
+#include "tracer/data_dependence.h"
+#include "tracer/operators.h"
+#include "tracer/recorder.h"
+#include "transforms/functorch_layer.h"
+
+namespace thunder::transforms {
+namespace {
+
+using c10::DispatchKey;
+using c10::IValue;
+
+/// Gives the recorder that is active the locations of a replayed trace, while alive.
+class ReplayedLocations {
+ public:
+  ReplayedLocations() : recorder_(tracer::recorder_on_top()) {
+    if (recorder_ == nullptr) return;
+    outside_ = std::move(recorder_->locate);
+    recorder_->locate = [this] { return current.file == nullptr && outside_ ? outside_() : current; };
+  }
+  ~ReplayedLocations() {
+    if (recorder_ != nullptr) recorder_->locate = std::move(outside_);
+  }
+  ReplayedLocations(const ReplayedLocations&) = delete;
+  ReplayedLocations& operator=(const ReplayedLocations&) = delete;
+
+  ir::SourceLocation current;
+
+ private:
+  tracer::Recorder* recorder_;
+  std::function<ir::SourceLocation()> outside_;
+};
+
+class Replay {
+ public:
+  Replay(const ir::Trace& trace, GradMode grad_mode)
+      : trace_(trace), grad_mode_(grad_mode), values_(trace.value_count()) {}
+
+  std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) {
+    THUNDER_CHECK(inputs.size() == trace_.inputs.size(), "replay",
+                  trace_.name() + " takes " + std::to_string(trace_.inputs.size()) + " inputs, got " +
+                      std::to_string(inputs.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) values_[index_of(trace_.inputs[i])] = inputs[i];
+    for (const ir::BoundSymbol& symbol : trace_.symbols) {
+      locations_.current = symbol.location;
+      call(symbol);
+    }
+    std::vector<at::Tensor> outputs;
+    for (const ir::Argument& output : trace_.outputs) {
+      const auto* id = output.get<ir::ValueId>();
+      THUNDER_CHECK(id != nullptr || output.is<ir::None>(), "replay", "expected tensors among the outputs");
+      outputs.push_back(id == nullptr ? at::Tensor() : values_[index_of(*id)].toTensor());
+    }
+    return outputs;
+  }
+
+ private:
+  void call(const ir::BoundSymbol& symbol) {
+    if (symbol.op == tracer::tensor_constant_operator()) {
+      const auto constant = std::get<ir::ObjectConstant>(symbol.arguments[0].content);
+      store(symbol.results[0],
+            *static_cast<const at::Tensor*>(trace_.context()->objects.at(constant.index).owner.get()));
+    } else if (symbol.op == tracer::custom_gradient_operator()) {
+      refuse_custom_gradient(symbol);
+    } else if (tracer::is_check(*symbol.op)) {
+      const auto value = std::get<ir::ValueId>(symbol.arguments[0].content);
+      tracer::Recorder* recorder = tracer::recorder_on_top();
+      if (recorder != nullptr) recorder->repeat_check(symbol, below_layers(values_[index_of(value)].toTensor()));
+    } else if (symbol.op == tracer::item_operator() || symbol.op == tracer::number_operator()) {
+      tracer::Recorder* recorder = tracer::recorder_on_top();
+      const auto stand_in = [&](ir::ValueId id) { return below_layers(values_[index_of(id)].toTensor()); };
+      if (recorder != nullptr) store(symbol.results[0], recorder->repeat_number(symbol, stand_in));
+    } else if (symbol.op->style == ir::CallStyle::kTorchOperator) {
+      call_operator(symbol);
+    } else {
+      THUNDER_CHECK(symbol.op->style == ir::CallStyle::kComment, "replay", "cannot call " + symbol.op->name);
+    }
+  }
+
+  void call_operator(const ir::BoundSymbol& symbol) {
+    const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+    torch::jit::Stack stack;
+    {
+      // Numbers become tensors here: not the program's.
+      const c10::impl::ExcludeDispatchKeyGuard aside(c10::DispatchKeySet(
+          {DispatchKey::TESTING_ONLY_GenericMode, DispatchKey::Fake, DispatchKey::FuncTorchDynamicLayerFrontMode,
+           DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchVmapMode}));
+      for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+        stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer_));
+      }
+    }
+    std::optional<c10::AutoGradMode> no_gradients;
+    if (grad_mode_ == GradMode::kAsRecorded && is_cut_off(symbol)) no_gradients.emplace(false);
+    op.callBoxed(stack);
+    for (std::size_t i = 0; i < symbol.results.size() && i < stack.size(); ++i) store(symbol.results[i], stack[i]);
+  }
+
+  void store(const ir::Argument& result, const IValue& value) {
+    if (const auto* id = result.get<ir::ValueId>()) {
+      values_[index_of(*id)] = value;
+    } else if (const auto* list = result.get<ir::ArgumentList>()) {
+      const auto elements = value.toListRef();
+      for (std::size_t i = 0; i < list->size(); ++i) store((*list)[i], elements[i]);
+    }
+  }
+
+  /// Takes values that require grad and gives none that does.
+  [[nodiscard]] bool is_cut_off(const ir::BoundSymbol& symbol) const {
+    return any_requires_grad(symbol.arguments) && !any_requires_grad(symbol.results);
+  }
+
+  [[nodiscard]] bool any_requires_grad(const ir::ArgumentList& arguments) const {
+    bool found = false;
+    for (const ir::Argument& argument : arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId id) {
+        const ir::TensorType* type = trace_.tensor_type(id);
+        found |= type != nullptr && type->requires_grad;
+      });
+    }
+    return found;
+  }
+
+  [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& /*symbol*/) {
+    throw UserError(
+        ErrorKind::kNotImplemented,
+        "expected operations of PyTorch in the function that is transformed, got a torch.autograd.Function; "
+        "use torch.func's transform in the place of thunder's");
+  }
+
+  const ir::Trace& trace_;
+  GradMode grad_mode_;
+  std::vector<IValue> values_;
+  ReplayedLocations locations_;
+  bridge::ArgumentWriter writer_{
+      [this](ir::ValueId id) { return values_[index_of(id)]; },
+      [this](ir::ObjectConstant constant) {
+        return *static_cast<const IValue*>(trace_.context()->objects.at(constant.index).owner.get());
+      }};
+};
+
+}  // namespace
+
+std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs, GradMode grad_mode) {
+  return Replay(trace, grad_mode).run(inputs);
+}
+
+ir::Trace record(const ir::Trace& origin, const std::string& step, const RecordedInputs& described,
+                 const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& program) {
+  tracer::Recorder recorder(step, origin.context());
+  if (const tracer::Recorder* around = tracer::recorder_on_top()) {
+    recorder.outside_program = around->outside_program;
+    recorder.full_graph = around->full_graph;
+  }
+  recorder.data_of_input = described.data;
+  std::vector<at::Tensor> inputs;
+  for (const ir::TypePtr& type : described.types) {
+    const std::size_t i = inputs.size();
+    const std::string name = i < origin.inputs.size() ? origin.value(origin.inputs[i]).name : std::string();
+    inputs.push_back(recorder.add_input(type, name));
+  }
+  std::vector<at::Tensor> outputs;
+  {
+    const tracer::RecordTop recording(recorder);
+    outputs = program(inputs);
+  }
+  ir::ArgumentList values;
+  for (const at::Tensor& output : outputs) {
+    values.push_back(output.defined() ? ir::Argument(recorder.output_of(output)) : ir::Argument());
+  }
+  ir::Trace result = recorder.finish(std::move(values));
+  for (const std::string& earlier : origin.history()) result.add_history(earlier);
+  result.add_history(step);
+  return result;
+}
+
+}  // namespace thunder::transforms

@@ -1,0 +1,58 @@
+// Losses.
+#include <ATen/ATen.h>
+
+#include "transforms/rule_lists.h"
+
+namespace thunder::transforms {
+namespace {
+
+// --- cross entropy
+//
+// PyTorch saves the logarithms of the probabilities, as large as the input. The input is there anyway (it came from a
+// product, and models return it), so one number for each row is enough: what was subtracted from it. Both maxima are
+// finite, and the second one is small, so their difference is exact to a rounding.
+
+enum Argument : std::size_t { kInput, kTarget, kWeight, kReduction, kIgnored, kSmoothing };
+
+bool cross_entropy_applies(const RuleCall& call) {
+  const at::Tensor x = call.tensor(kInput);
+  const at::Tensor target = call.tensor(kTarget);
+  const bool is_plain = !call.tensor(kWeight).defined() && call.arguments[kSmoothing].toDouble() == 0;
+  const bool is_exact = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
+  return is_plain && is_exact && x.dim() == 2 && x.numel() != 0 && target.dim() == 1 &&
+         target.scalar_type() == at::kLong;
+}
+
+Tensors cross_entropy_forward(RuleCall& call) {
+  const at::Tensor x = call.tensor(kInput);
+  const at::Tensor log_probabilities = at::_log_softmax(x, 1, /*half_to_float=*/false);
+  auto [loss, total_weight] =
+      at::nll_loss_forward(log_probabilities, call.tensor(kTarget), {}, call.arguments[kReduction].toInt(),
+                           call.arguments[kIgnored].toInt());
+  call.saved = {at::sub(at::amax(x, {1}, true), at::amax(log_probabilities, {1}, true)), total_weight};
+  return {loss};
+}
+
+void cross_entropy_backward(RuleCall& call) {
+  if (!call.cotangent(0).defined()) return;
+  const at::Tensor x = call.tensor(kInput);
+  const at::Tensor target = call.tensor(kTarget);
+  const bool is_mean = call.arguments[kReduction].toInt() == at::Reduction::Mean;
+  at::Tensor scale = is_mean ? at::div(call.cotangent(0), call.saved[1]) : call.cotangent(0);
+  const at::Tensor is_ignored = at::eq(target, call.arguments[kIgnored].toInt());
+  scale = at::masked_fill(scale.expand(target.sizes()), is_ignored, 0).unsqueeze(1);
+  const at::Tensor column = at::masked_fill(target, is_ignored, 0).unsqueeze(1);
+  const at::Tensor probabilities = at::exp(at::sub(x, call.saved[0]));
+  call.give(x, at::scatter_add(at::mul(probabilities, scale), 1, column, at::neg(scale)));
+}
+
+constexpr GradRule kRules[] = {
+    {"aten::cross_entropy_loss", "", "saves one number for each row instead of all probabilities",
+     &cross_entropy_applies, &cross_entropy_forward, &cross_entropy_backward},
+};
+
+}  // namespace
+
+std::span<const GradRule> loss_rules() { return kRules; }
+
+}  // namespace thunder::transforms

@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "check.h"
+#include "ir/builder.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+#include "pass_operators.h"
+#include "passes/in_place.h"
+
+namespace thunder::passes {
+namespace {
+
+using namespace ir;  // NOLINT(google-build-using-namespace)
+
+const Operator& kAdd = add_row("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
+const Operator& kAddInPlace =
+    add_row("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)");
+const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
+const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
+const Operator& kGelu = add_row("aten::gelu_backward(Tensor grad_output, Tensor self) -> Tensor");
+const Operator& kGeluInto =
+    add_row("aten::gelu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)");
+
+struct Example {
+  explicit Example(std::int64_t size = 64) : type(tensor_type(Dtype::kFloat32, {size, size})) {}
+  Trace trace{"computation", std::make_shared<TraceContext>()};
+  TypePtr type;
+  ValueId x = trace.add_input(type, "x");
+  ValueId y = trace.add_input(type, "y");
+
+  ValueId mm() { return add_call(trace, kMm, {x, y}, type); }
+  ValueId add(ValueId a, ValueId b, Argument alpha = 1) { return add_call(trace, kAdd, {a, b, alpha}, type); }
+  [[nodiscard]] Trace rewritten() const {
+    Trace result = introduce_in_place(trace, &find_row);
+    verify(result, "test");
+    return result;
+  }
+  [[nodiscard]] std::size_t writes() const {
+    const Trace result = rewritten();
+    return static_cast<std::size_t>(std::count_if(result.symbols.begin(), result.symbols.end(),
+                                                  [](const auto& symbol) { return symbol.op->mutates; }));
+  }
+};
+
+}  // namespace
+
+TEST(a_dying_value_gives_its_memory) {
+  Example e;
+  const ValueId product = e.mm();
+  const ValueId sum = e.add(product, e.x);
+  e.trace.outputs = {e.add(sum, e.mm())};
+  CHECK_EQ(print(e.rewritten()), R"(# computation: in_place
+import torch
+
+@torch.no_grad()
+def computation(x, y):
+  # x: "cpu f32[64, 64]"
+  # y: "cpu f32[64, 64]"
+  t2 = torch.ops.aten.mm.default(x, y)  # t2: "cpu f32[64, 64]"
+  t3 = torch.ops.aten.add_.Tensor(t2, x)  # t3: "cpu f32[64, 64]"
+  del t2
+  t4 = torch.ops.aten.mm.default(x, y)  # t4: "cpu f32[64, 64]"
+  del x, y
+  t5 = torch.ops.aten.add_.Tensor(t3, t4)  # t5: "cpu f32[64, 64]"
+  del t3, t4
+  return (t5,)
+)");
+}
+
+TEST(a_commuting_operation_takes_the_other_side) {
+  Example e, scaled;
+  e.trace.outputs = {e.add(e.x, e.mm())};
+  CHECK_EQ(e.writes(), 1U);
+  scaled.trace.outputs = {scaled.add(scaled.x, scaled.mm(), 2)};
+  CHECK_EQ(scaled.writes(), 0U);
+}
+
+TEST(an_out_variant_writes_where_there_is_no_in_place_one) {
+  Example e;
+  e.trace.outputs = {add_call(e.trace, kGelu, {e.mm(), e.x}, e.type)};
+  const Trace result = e.rewritten();
+  CHECK(result.symbols[1].op == &kGeluInto);
+  CHECK(result.symbols[1].arguments[2] == result.symbols[1].arguments[0]);
+}
+
+TEST(inputs_outputs_and_values_that_live_on_keep_their_memory) {
+  Example input, output, later, viewed;
+  input.trace.outputs = {input.add(input.x, input.y)};
+  CHECK_EQ(input.writes(), 0U);
+  const ValueId product = output.mm();
+  output.trace.outputs = {product, output.add(product, output.y)};
+  CHECK_EQ(output.writes(), 0U);
+  const ValueId used = later.mm();
+  const ValueId sum = later.add(used, later.y);
+  later.trace.outputs = {add_call(later.trace, kMm, {sum, used}, later.type)};
+  CHECK_EQ(later.writes(), 0U);
+  const ValueId base = viewed.mm();
+  const ValueId view = add_call(viewed.trace, kView, {base, ArgumentList{64, 64}}, viewed.type);
+  viewed.trace.outputs = {viewed.add(base, viewed.y), view};
+  CHECK_EQ(viewed.writes(), 0U);
+}
+
+TEST(a_value_read_twice_by_the_operation_is_not_written) {
+  Example e;
+  const ValueId product = e.mm();
+  e.trace.outputs = {e.add(product, product)};
+  CHECK_EQ(e.writes(), 0U);
+}
+
+TEST(small_tensors_are_left_alone) {
+  Example e(8);
+  e.trace.outputs = {e.add(e.mm(), e.x)};
+  CHECK_EQ(e.writes(), 0U);
+}
+
+}  // namespace thunder::passes

@@ -1,0 +1,121 @@
+#include "check.h"
+#include "ir/builder.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+#include "pass_operators.h"
+#include "passes/rematerialization.h"
+
+namespace thunder::passes {
+namespace {
+
+using namespace ir;  // NOLINT(google-build-using-namespace)
+
+const Operator& kSin = add_row("aten::sin(Tensor self) -> Tensor");
+const Operator& kCos = add_row("aten::cos(Tensor self) -> Tensor");
+const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
+const Operator& kMul = add_row("aten::mul.Tensor(Tensor self, Tensor other) -> Tensor");
+const Operator& kSum = add_row("aten::sum.dim(Tensor self, int[] dim) -> Tensor");
+const Operator& kTranspose = add_row("aten::t(Tensor(a) self) -> Tensor(a)");
+const Operator& kRand = add_row("aten::rand_like(Tensor self) -> Tensor", /*random=*/true);
+
+/// A forward that gives one output, and a backward that multiplies the saved values with the cotangent.
+struct Pair {
+  std::shared_ptr<TraceContext> context = std::make_shared<TraceContext>();
+  TypePtr type = tensor_type(Dtype::kFloat32, {8, 8});
+  Trace forward{"forward", context};
+  Trace backward{"backward", context};
+  ValueId x = forward.add_input(type, "x");
+
+  ValueId call(const Operator& op, ArgumentList arguments, TypePtr of = nullptr) {
+    return add_call(forward, op, std::move(arguments), of == nullptr ? type : of);
+  }
+  std::pair<Trace, Trace> run(ValueId output, const std::vector<ValueId>& saved, Recompute policy) {
+    forward.outputs = {output};
+    for (const ValueId value : saved) {
+      forward.outputs.emplace_back(value);
+      backward.add_input(forward.value(value).type);
+    }
+    ValueId gradient = backward.add_input(type, "cotangent");
+    for (std::size_t i = 0; i < saved.size(); ++i) {
+      gradient = add_call(backward, kMul, {gradient, backward.inputs[i]}, type);
+    }
+    backward.outputs = {gradient};
+    auto result = rematerialize(forward, backward, {policy, 1}, &find_row);
+    verify(result.first, "test");
+    verify(result.second, "test");
+    return result;
+  }
+};
+
+std::size_t saved_count(const Trace& forward) { return forward.outputs.size() - 1; }
+
+}  // namespace
+
+TEST(cheap_values_are_computed_again_with_a_comment) {
+  Pair e;
+  const ValueId product = e.call(kMm, {e.x, e.x});
+  const ValueId sine = e.call(kSin, {product});
+  const ValueId cosine = e.call(kCos, {sine});
+  const auto [forward, backward] = e.run(cosine, {product, sine, cosine}, Recompute::kMemory);
+  CHECK_EQ(saved_count(forward), 1U);
+  CHECK(forward.outputs[1] == Argument(product));
+  CHECK_EQ(print(backward), R"(# backward: rematerialization
+import torch
+
+@torch.no_grad()
+def backward(t0, cotangent):
+  # t0: "cpu f32[8, 8]"
+  # cotangent: "cpu f32[8, 8]"
+  t4 = torch.ops.aten.mul.Tensor(cotangent, t0)  # t4: "cpu f32[8, 8]"
+  del cotangent
+  t7 = torch.ops.aten.sin.default(t0)  # t7: "cpu f32[8, 8]"  # recomputed
+  del t0
+  t5 = torch.ops.aten.mul.Tensor(t4, t7)  # t5: "cpu f32[8, 8]"
+  del t4
+  t8 = torch.ops.aten.cos.default(t7)  # t8: "cpu f32[8, 8]"  # recomputed
+  del t7
+  t6 = torch.ops.aten.mul.Tensor(t5, t8)  # t6: "cpu f32[8, 8]"
+  del t5, t8
+  return (t6,)
+)");
+}
+
+TEST(products_and_random_values_are_saved) {
+  Pair e;
+  const ValueId product = e.call(kMm, {e.x, e.x});
+  const ValueId noise = e.call(kRand, {product});
+  const auto [forward, backward] = e.run(product, {product, noise}, Recompute::kMemory);
+  CHECK_EQ(saved_count(forward), 2U);
+  CHECK_EQ(backward.symbols.size(), e.backward.symbols.size());
+}
+
+TEST(the_smaller_side_is_saved) {
+  Pair e;
+  const TypePtr row = tensor_type(Dtype::kFloat32, {1, 8});
+  const ValueId product = e.call(kMm, {e.x, e.x});
+  const ValueId sum = e.call(kSum, {product, ArgumentList{0}}, row);
+  const ValueId sine = e.call(kSin, {sum}, row);
+  const auto [forward, backward] = e.run(product, {sine}, Recompute::kMemory);
+  CHECK_EQ(saved_count(forward), 1U);
+  CHECK(forward.outputs[1] == Argument(sine) || forward.outputs[1] == Argument(sum));
+}
+
+TEST(only_views_are_free) {
+  Pair e;
+  const ValueId product = e.call(kMm, {e.x, e.x});
+  const ValueId transposed = e.call(kTranspose, {product});
+  const ValueId sine = e.call(kSin, {product});
+  const auto [forward, backward] = e.run(product, {product, transposed, sine}, Recompute::kFree);
+  CHECK_EQ(saved_count(forward), 2U);
+  CHECK(forward.outputs[1] == Argument(product));
+  CHECK(forward.outputs[2] == Argument(sine));
+}
+
+TEST(nothing_is_recomputed_without_a_policy) {
+  Pair e;
+  const ValueId sine = e.call(kSin, {e.x});
+  const auto [forward, backward] = e.run(sine, {sine, e.call(kTranspose, {sine})}, Recompute::kNothing);
+  CHECK_EQ(saved_count(forward), 2U);
+}
+
+}  // namespace thunder::passes

@@ -1,0 +1,167 @@
+"""Training compiled modules: optimizers, several backwards, frozen and tied parameters, autocast."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_module_as_eager
+from small_modules import Tied, mlp, picture, resnet, sequence, tokens
+from torch import nn
+from torch.nn import functional as F
+
+import thunder
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+        lambda p: torch.optim.Adam(p, 0.01),
+        lambda p: torch.optim.AdamW(p, 0.01, foreach=True),
+        lambda p: torch.optim.AdamW(p, 0.01, foreach=False),
+        lambda p: torch.optim.AdamW(p, 0.01, fused=True),
+        lambda p: torch.optim.RMSprop(p, 0.01),
+    ],
+    ids=["sgd", "adam", "adamw_foreach", "adamw", "adamw_fused", "rmsprop"],
+)
+def test_optimizer(optimizer: Callable[[Any], torch.optim.Optimizer]) -> None:
+    module = resnet()
+    eager = copy.deepcopy(module)
+    compiled = thunder.jit(module)
+    x, labels = picture().detach(), torch.tensor([0, 3])
+    losses = []
+    for model in (eager, compiled):
+        steps = optimizer(model.parameters())
+        for _ in range(4):
+            steps.zero_grad()
+            loss = F.cross_entropy(model(x), labels)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            steps.step()
+            losses.append(loss.item())
+    assert losses[4:] == pytest.approx(losses[:4], rel=1e-4)
+    assert thunder.cache_misses(compiled) == 1
+
+
+def test_zero_grad_in_place_keeps_gradients_apart() -> None:
+    compiled = thunder.jit(mlp())
+    compiled(sequence()).sum().backward()
+    first = compiled[0].weight.grad
+    kept = first.clone()
+    compiled(sequence()).sum().backward()
+    assert compiled[0].weight.grad is first
+    assert not torch.equal(first, kept)
+
+
+@pytest.mark.parametrize("retain", [True, False])
+def test_second_backward(retain: bool) -> None:
+    module = mlp()
+    eager = copy.deepcopy(module)
+    x = sequence().detach()
+    errors = []
+    for model in (eager, thunder.jit(module)):
+        loss = model(x).square().sum()
+        loss.backward(retain_graph=retain)
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            errors.append(str(error))
+    assert_module_as_eager(module, eager)
+    assert len(errors) == (0 if retain else 2)
+    assert len(set(errors)) <= 1
+
+
+def test_two_losses_of_one_forward_in_turn() -> None:
+    module = nn.Linear(4, 4)
+    eager = copy.deepcopy(module)
+    x = sequence().detach()
+    for call in (eager, thunder.jit(module)):
+        y = call(x)
+        y[0].sum().backward(retain_graph=True)
+        y[1].square().sum().backward()
+    assert_module_as_eager(module, eager)
+
+
+def test_backwards_of_several_forwards_in_reverse_order() -> None:
+    module = mlp()
+    eager = copy.deepcopy(module)
+    inputs = [torch.randn(2, 4) for _ in range(3)]
+    for model in (eager, thunder.jit(module)):
+        losses = [model(x).square().sum() for x in inputs]
+        for loss in reversed(losses):
+            loss.backward()
+    assert_module_as_eager(module, eager)
+
+
+def test_double_backward_raises() -> None:
+    compiled = thunder.jit(mlp())
+    x = sequence()
+    (gradient,) = torch.autograd.grad(compiled(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        gradient.sum().backward()
+
+
+def test_weight_changed_between_forward_and_backward_raises_as_in_eager() -> None:
+    compiled = thunder.jit(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)))
+    loss = compiled(sequence()).sum()
+    with torch.no_grad():
+        compiled[2].weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_frozen_parameters_get_no_gradient_and_thawed_ones_do() -> None:
+    module = mlp()
+    module[0].requires_grad_(False)
+    eager = copy.deepcopy(module)
+    compiled = thunder.jit(module)
+    x = sequence().detach()
+    for thaw in (False, True):
+        for model in (eager, compiled):
+            model[0].requires_grad_(thaw)
+            model.zero_grad()
+            model(x).sum().backward()
+        assert_module_as_eager(module, eager)
+
+
+def test_untied_weights_get_their_own_gradients() -> None:
+    module = Tied()
+    eager = copy.deepcopy(module)
+    compiled, ids = thunder.jit(module), tokens()
+    for untie in (False, True):
+        for model in (eager, compiled):
+            if untie:
+                model.head.weight = nn.Parameter(model.embedding.weight.detach().clone())
+            model.zero_grad()
+            model(ids).square().sum().backward()
+        assert_module_as_eager(module, eager)
+
+
+@pytest.mark.parametrize("around", [True, False], ids=["around", "inside"])
+def test_autocast(around: bool) -> None:
+    class Cast(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = mlp()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast("cpu", torch.bfloat16, enabled=not around):
+                return self.body(x).softmax(-1)
+
+    module = Cast()
+    eager = copy.deepcopy(module)
+    x = sequence()
+    results = []
+    for model in (eager, thunder.jit(module)):
+        with torch.autocast("cpu", torch.bfloat16, enabled=around):
+            results.append(model(x))
+        results[-1].square().sum().backward()
+    assert results[0].dtype == results[1].dtype
+    torch.testing.assert_close(results[1], results[0])
+    for got, expected in zip(module.parameters(), eager.parameters(), strict=True):
+        assert got.grad.dtype == expected.grad.dtype
+        torch.testing.assert_close(got.grad, expected.grad, rtol=1e-2, atol=1e-3)

@@ -1,0 +1,254 @@
+"""`thunder.explain_misses`: which guard failed, in words, old and new value, and the line that read it."""
+
+from __future__ import annotations
+
+import collections
+import types
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import thunder
+
+X = torch.ones(3)
+SCALE = 2.0
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 2.0
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.scale  # scale
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Attention() for _ in range(4))
+        self.dropout = nn.Dropout(0.1)
+        self.config = types.SimpleNamespace(table={"a": 1}, sizes=[1, 2], names={"b"}, queue=collections.deque([1]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        config = self.config
+        x = x * config.table["a"] * config.table.get("c", 1)
+        x = x + len(config.sizes) + sum(config.names_of(1) if hasattr(config, "names_of") else config.names and [1])
+        return self.dropout(x) * config.queue[0] * SCALE
+
+
+def last_guard(compiled: Any) -> thunder.FailedGuard:
+    return thunder.explain_misses(compiled)[-1].guards[0]
+
+
+CHANGES: list[tuple[Callable[[Any], Any], tuple[str, str, str]]] = [
+    (lambda m: setattr(m.layers[3], "scale", 5.0), ("model.layers[3].scale", "2.0", "5.0")),
+    (lambda m: m.config.table.update(a=2), ("model.config.table['a']", "1", "2")),
+    (lambda m: m.config.table.update(c=4), ("model.config.table['c']", "nothing", "4")),
+    (lambda m: m.config.sizes.append(1), ("len(model.config.sizes)", "2", "3")),
+    (lambda m: m.config.names.clear(), ("bool(model.config.names)", "True", "False")),
+    (lambda m: m.config.queue.__setitem__(0, 7), ("model.config.queue[0]", "1", "7")),
+    (lambda m: m.eval(), ("model.training", "True", "False")),
+    (lambda m: m.dropout.eval(), ("model.dropout.training", "True", "False")),
+    (
+        lambda m: m.layers.append(Attention()),
+        ("list(model.layers._modules)", "('0', '1', '2', '3')", "('0', '1', '2', '3', '4')"),
+    ),
+    (
+        lambda m: setattr(m.layers[1].linear, "bias", None),
+        ("model.layers[1].linear.bias", "float32[3] requires_grad", "None"),
+    ),
+    (
+        lambda m: m.layers[1].linear.weight.requires_grad_(False),
+        ("model.layers[1].linear.weight", "float32[3, 3] requires_grad", "float32[3, 3]"),
+    ),
+    (
+        lambda m: m.layers[0].linear.register_forward_hook(lambda *_: None),
+        ("bool(model.layers[0].linear._forward_hooks)", "False", "True"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), CHANGES, ids=[expected[0] for _, expected in CHANGES])
+def test_failed_guard_is_told_as_a_person_would_write_it(
+    change: Callable[[Any], Any], expected: tuple[str, str, str]
+) -> None:
+    model = Model()
+    compiled = thunder.jit(lambda x: model(x))
+    compiled(X)
+    change(model)
+    compiled(X)
+    guards = thunder.explain_misses(compiled)[-1].guards
+    told = [(guard.expression, guard.old, guard.new) for guard in guards]
+    if expected[0] == "model.training":
+        assert any(expression.endswith(".training") for expression, _, _ in told)
+    else:
+        assert expected in told
+
+
+def test_line_that_read_it_is_told() -> None:
+    model = Model()
+    compiled = thunder.jit(lambda x: model(x))
+    compiled(X)
+    model.layers[3].scale = 5.0
+    compiled(X)
+    guard = last_guard(compiled)
+    assert Path(guard.file) == Path(__file__)
+    assert guard.source == "return self.linear(x) * self.scale  # scale"
+    assert str(guard).splitlines()[0] == "model.layers[3].scale was 2.0 and is 5.0"
+    assert f"{Path(__file__).name}:{guard.line}" in str(guard)
+
+
+def test_paths_of_a_jitted_module_begin_with_self() -> None:
+    compiled = thunder.jit(Model())
+    compiled(X)
+    compiled.layers[2].scale = 5.0
+    compiled(X)
+    assert last_guard(compiled).expression == "self.layers[2].scale"
+
+
+def test_global_and_closure_variable_are_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = 1
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * SCALE * factor
+
+    compiled = thunder.jit(function)
+    compiled(X)
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    compiled(X)
+    assert (last_guard(compiled).expression, last_guard(compiled).new) == ("SCALE", "3.0")
+    factor = 2
+    compiled(X)
+    assert (last_guard(compiled).expression, last_guard(compiled).new) == ("factor", "2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((torch.ones(4), 1), ("x", "float32[3]", "float32[4]")),
+        ((torch.ones(3, dtype=torch.float64), 1), ("x", "float32[3]", "float64[3]")),
+        ((torch.ones(6)[::2], 1), ("x", "float32[3]", "float32[3] strides [2]")),
+        ((X, 2), ("n", "1", "2")),
+        ((X, 1.0), ("n", "1", "1.0")),
+        ((2.0, 1), ("x", "float32[3]", "2.0")),
+        ((X,), ("the call", "2 positional arguments", "1 positional argument")),
+    ],
+)
+def test_changed_argument_is_told_by_its_name(arguments: tuple[Any, ...], expected: tuple[str, str, str]) -> None:
+    def function(x: torch.Tensor, n: float = 3) -> torch.Tensor:
+        return x * n
+
+    compiled = thunder.jit(function)
+    compiled(X, 1)
+    compiled(*arguments)
+    guard = last_guard(compiled)
+    assert (guard.expression, guard.old, guard.new) == expected
+
+
+def test_state_of_the_thread_is_told() -> None:
+    compiled = thunder.jit(lambda x: x + 1)
+    compiled(X)
+    with torch.no_grad():
+        compiled(X)
+    guard = last_guard(compiled)
+    assert (guard.expression, guard.old, guard.new, guard.line) == ("torch.is_grad_enabled()", "True", "False", 0)
+
+
+def test_call_is_compared_with_the_closest_specialization() -> None:
+    compiled = thunder.jit(lambda x, a, b: x * a + b)
+    compiled(X, 1, 1)
+    compiled(X, 2, 2)
+    compiled(X, 2, 3)
+    miss = thunder.explain_misses(compiled)[2]
+    assert (miss.compared_with, miss.specialization, miss.call) == (1, 2, 3)
+    assert [guard.expression for guard in miss.guards] == ["b"]
+
+
+def test_first_call_and_data_are_reasons_without_guards() -> None:
+    compiled = thunder.jit(lambda x: x + 1 if x.sum() > 0 else x - 1)
+    compiled(X)
+    compiled(-X)
+    first, second = thunder.explain_misses(compiled)
+    assert (first.reason, first.guards) == ("the first call", ())
+    assert "data" in second.reason
+    assert str(thunder.explain_misses(compiled)).startswith("call 1 was traced: the first call\ncall 2 was traced: ")
+
+
+def test_trace_that_fails_is_no_miss() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError
+
+    compiled = thunder.jit(function)
+    with pytest.raises(ValueError):
+        compiled(X)
+    assert thunder.explain_misses(compiled) == ()
+    assert str(thunder.explain_misses(compiled)) == "no call was traced"
+
+
+def test_limit_of_specializations_warns_once_and_names_the_cause() -> None:
+    compiled = thunder.jit(lambda x, number: x * number)
+    for number in range(64):
+        compiled(X, number)
+    with pytest.warns(RuntimeWarning, match="What changed last: number was 63 and is 64"):
+        torch.testing.assert_close(compiled(X, 64), X * 64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(compiled(X, 65), X * 65)
+    assert thunder.cache_misses(compiled) == 64
+
+
+# --- cache modes
+
+
+def test_same_input_traces_once_and_keeps_everything_else() -> None:
+    holder = types.SimpleNamespace(scale=2.0)
+    compiled = thunder.jit(lambda x: x * holder.scale, cache="same input")
+    torch.testing.assert_close(compiled(X), X * 2)
+    holder.scale = 3.0
+    torch.testing.assert_close(compiled(X + 1), (X + 1) * 2)
+    assert (thunder.cache_misses(compiled), thunder.cache_hits(compiled)) == (1, 1)
+
+
+def test_same_input_refuses_other_arguments_with_the_cause() -> None:
+    compiled = thunder.jit(lambda x, n: x * n, cache="same input")
+    compiled(X, 2)
+    with pytest.raises(ValueError, match=r"x was float32.3. and is float32.4."):
+        compiled(torch.ones(4), 2)
+    with pytest.raises(ValueError, match="n was 2 and is 3"):
+        compiled(X, 3)
+    torch.testing.assert_close(compiled(X, 2), X * 2)
+
+
+def test_same_input_trains() -> None:
+    module = nn.Linear(3, 3)
+    expected = nn.Linear(3, 3)
+    expected.load_state_dict(module.state_dict())
+    compiled = thunder.jit(module, cache="same input")
+    for step in range(3):
+        for model, call in ((module, compiled), (expected, expected)):
+            call(X * step).sum().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+    torch.testing.assert_close(module.weight, expected.weight)
+    assert thunder.cache_misses(compiled) == 1
+
+
+def test_no_caching_traces_each_call_and_explains_none() -> None:
+    holder = types.SimpleNamespace(scale=2.0)
+    compiled = thunder.jit(lambda x: x * holder.scale, cache="no caching")
+    for scale in (2.0, 3.0, 3.0):
+        holder.scale = scale
+        torch.testing.assert_close(compiled(X), X * scale)
+    assert (thunder.cache_misses(compiled), thunder.cache_hits(compiled)) == (3, 0)
+    assert thunder.explain_misses(compiled) == ()

@@ -1,0 +1,114 @@
+"""Gradient modes inside and around a program, and what is refused inside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_as_eager
+from programs import Function, named, parametrize, x
+from torch.nn import functional as F
+
+import thunder
+
+
+def mode_no_grad_inside(a: torch.Tensor) -> Any:
+    with torch.no_grad():
+        b = a * 2
+    return b, a * b
+
+
+def mode_no_grad_decorated(a: torch.Tensor) -> Any:
+    @torch.no_grad()
+    def inner(t: torch.Tensor) -> torch.Tensor:
+        return t * 2
+
+    return inner(a) * a
+
+
+def mode_enable_grad_inside_no_grad(a: torch.Tensor) -> Any:
+    with torch.no_grad():
+        with torch.enable_grad():
+            b = a * 2
+        c = b * 2
+    return b, c
+
+
+def mode_set_grad_enabled(a: torch.Tensor) -> Any:
+    with torch.set_grad_enabled(False):
+        b = a * 2
+    return b + a, torch.is_grad_enabled()
+
+
+def mode_inference_mode_inside(a: torch.Tensor) -> Any:
+    with torch.inference_mode():
+        b = (a * 2).sum()
+    return b
+
+
+def mode_detach(a: torch.Tensor) -> Any:
+    return a.detach() * a, a.detach()
+
+
+def mode_requires_grad_inside(a: torch.Tensor) -> Any:
+    b = (a.detach() * 2).requires_grad_()
+    return b * 3 + a, b.requires_grad
+
+
+def mode_new_leaf_returned(a: torch.Tensor) -> Any:
+    return (a.detach() * 2).requires_grad_()
+
+
+def mode_stop_gradient_trick(a: torch.Tensor) -> Any:
+    return a + (a.round() - a).detach()
+
+
+def mode_branch_on_requires_grad(a: torch.Tensor) -> Any:
+    b = a * 2
+    return b + 1 if b.requires_grad and b.grad_fn is not None and not b.is_leaf and a.is_leaf else b - 1
+
+
+def mode_autocast_inside(a: torch.Tensor) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        b = a @ a.t()
+        c = b.softmax(-1)
+        with torch.autocast("cpu", enabled=False):
+            d = a @ a.t()
+    return b, c, d, b + d
+
+
+def mode_saved_tensor_hooks(a: torch.Tensor) -> Any:
+    with contextlib.suppress(ValueError):
+        b = a.sin()
+        raise ValueError
+    return b
+
+
+MODES = [f for name, f in sorted(globals().items()) if name.startswith("mode_")]
+
+
+@parametrize(
+    [named(f) for f in MODES],
+    {"mode_inference_mode_inside": "inference mode inside gives ordinary tensors"},
+)
+def test_grad_mode_inside(program: Function) -> None:
+    assert_as_eager(program, x())
+
+
+@pytest.mark.parametrize(
+    "context",
+    [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16), torch.enable_grad],
+    ids=["no_grad", "inference_mode", "autocast", "enable_grad"],
+)
+@parametrize([("linear", lambda a: F.linear(a, a).softmax(-1)), ("product", lambda a: a * a), ("input", lambda a: a)])
+def test_grad_mode_around(program: Function, context: Callable[[], Any]) -> None:
+    compiled, a = thunder.jit(program), x()
+    for _ in range(2):
+        with context():
+            got, expected = compiled(a), program(a)
+        torch.testing.assert_close(got, expected)
+        assert got.requires_grad == expected.requires_grad
+        assert got.is_inference() == expected.is_inference()

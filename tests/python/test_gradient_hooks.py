@@ -1,0 +1,210 @@
+"""Hooks on gradients that a program registers while it runs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_as_eager, assert_same
+from programs import Function, named, parametrize, x
+from small_modules import mlp, sequence
+from torch import nn
+
+import thunder
+
+
+def hooks_scale(a: torch.Tensor) -> Any:
+    b = a.sin()
+    b.register_hook(lambda gradient: gradient * 3)
+    return (b * a).exp()
+
+
+def hooks_registered_after_a_use(a: torch.Tensor) -> Any:
+    b = a.sin()
+    c = b.exp()
+    b.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+    return c + b
+
+
+def hooks_in_order(a: torch.Tensor) -> Any:
+    b = a.sin()
+    b.register_hook(lambda gradient: gradient + 1)
+    b.register_hook(lambda gradient: gradient * gradient)
+    b.register_hook(lambda gradient: None)
+    return b * 2
+
+
+def hooks_read_tensors(a: torch.Tensor) -> Any:
+    scale = a.exp()
+    b = a * 2
+    b.register_hook(lambda gradient: gradient * scale + b + torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    return b.cos()
+
+
+def hooks_removed(a: torch.Tensor) -> Any:
+    b = a.sin()
+    b.register_hook(lambda gradient: gradient * 100).remove()
+    return b * 2
+
+
+def hooks_on_parts(a: torch.Tensor) -> Any:
+    first, *_, last = a.sin().unbind(0)
+    first.register_hook(lambda gradient: gradient * 3)
+    last.register_hook(lambda gradient: gradient * 5)
+    return first * last
+
+
+def hooks_on_result(a: torch.Tensor) -> Any:
+    b = a * 2
+    b.register_hook(lambda gradient: gradient * 7)
+    return b
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor) -> torch.Tensor:
+        return a * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return gradient * 20
+
+
+def hooks_on_result_of_autograd_function(a: torch.Tensor) -> Any:
+    b = Doubled.apply(a.sin())
+    c = b.exp()
+    b.register_hook(lambda gradient: gradient * 3)
+    return c
+
+
+def hooks_and_backward_inside(a: torch.Tensor) -> Any:
+    seen = []
+    b = a.sin()
+    b.register_hook(lambda gradient: seen.append(gradient.sum()))
+    b.register_hook(lambda gradient: gradient * 2)
+    (b * a).sum().backward()
+    return seen
+
+
+def hooks_and_both_backwards(a: torch.Tensor) -> Any:
+    b = a.sin()
+    b.register_hook(lambda gradient: gradient * 2)
+    c = (b * a).sum()
+    (gradient,) = torch.autograd.grad(c, a, retain_graph=True)
+    return c, gradient
+
+
+PROGRAMS = [f for name, f in sorted(globals().items()) if name.startswith("hooks_")]
+
+
+@parametrize([named(f) for f in PROGRAMS])
+def test_hook_on_a_tensor_made_inside(program: Function) -> None:
+    assert_as_eager(program, x())
+
+
+SEEN: list[Any] = []
+
+
+def refused_writes(a: torch.Tensor) -> Any:
+    b = a * 2
+    b.register_hook(lambda gradient: SEEN.append(1))
+    return b.exp()
+
+
+def refused_keeps(a: torch.Tensor) -> Any:
+    kept: list[torch.Tensor] = []
+    b = a * 2
+    b.register_hook(kept.append)
+    return b.exp(), kept
+
+
+def refused_reads_later(a: torch.Tensor) -> Any:
+    b = a * 2
+    c = b.exp()
+    b.register_hook(lambda gradient: gradient * c)
+    return c
+
+
+def refused_input(a: torch.Tensor) -> Any:
+    a.register_hook(lambda gradient: gradient * 2)
+    return a * 2
+
+
+def refused_on_leaf(a: torch.Tensor) -> Any:
+    b = a.detach().requires_grad_()
+    b.register_hook(lambda gradient: gradient * 2)
+    return b * 2
+
+
+REFUSED = [f for name, f in sorted(globals().items()) if name.startswith("refused_")]
+
+
+@parametrize([named(f) for f in REFUSED])
+def test_hook_that_the_trace_cannot_hold_is_refused(program: Function) -> None:
+    with pytest.raises(NotImplementedError, match="register_hook"):
+        thunder.jit(program)(x())
+    assert not SEEN
+
+
+def test_hook_that_raises_does_so_while_tracing() -> None:
+    def fails(gradient: torch.Tensor) -> None:
+        raise ValueError("no gradient for you")
+
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b = a * 2
+        b.register_hook(fails)
+        return b
+
+    with pytest.raises(ValueError, match="no gradient for you"):
+        thunder.jit(program)(x())
+
+
+class Watched(nn.Module):
+    """A module whose full backward hooks write down and change gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mlp()
+        self.seen: list[Any] = []
+        self.inner[2].register_full_backward_hook(self.see)
+        self.inner[2].register_full_backward_pre_hook(lambda module, gradients: (gradients[0] * 2,))
+
+    def see(self, module: nn.Module, inputs: Any, outputs: Any) -> Any:
+        self.seen.append((inputs[0].shape, outputs[0].abs().sum()))
+        return (inputs[0] * 3,)
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        return self.inner(a)
+
+
+def test_full_backward_hooks_of_modules_run_in_a_backward_inside() -> None:
+    def step(module: Watched, a: torch.Tensor) -> torch.Tensor:
+        loss = module(a).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    module = Watched()
+    eager = copy.deepcopy(module)
+    compiled = thunder.jit(step)
+    for _ in range(2):
+        a = sequence()
+        torch.testing.assert_close(compiled(module, a), step(eager, a))
+        assert_same([p.grad for p in module.parameters()], [p.grad for p in eager.parameters()], "gradient")
+        assert_same(module.seen, eager.seen, "seen")
+
+
+def test_full_backward_hooks_of_modules_are_refused_for_a_backward_outside() -> None:
+    with pytest.raises(NotImplementedError, match="full backward hooks"):
+        thunder.jit(Watched())(sequence())
+
+
+def test_hook_on_a_node_is_refused_for_a_backward_outside() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b = a.exp()
+        b.grad_fn.register_hook(lambda inputs, outputs: (inputs[0] * 2,))
+        return b * 2
+
+    with pytest.raises(NotImplementedError, match="hooks on nodes"):
+        thunder.jit(program)(x())

@@ -1,0 +1,88 @@
+"""Operators that take functions, and operators of the user's own, inside compiled programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from beside_eager import assert_as_eager
+from programs import Function, named, parametrize, x
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+
+import thunder
+
+
+@torch.library.custom_op("thunder_tests::scaled_sin", mutates_args=())
+def scaled_sin(a: torch.Tensor, scale: float) -> torch.Tensor:
+    return torch.from_numpy(numpy.sin(a.detach().numpy()) * scale)
+
+
+@scaled_sin.register_fake
+def _(a: torch.Tensor, scale: float) -> torch.Tensor:
+    return torch.empty_like(a)
+
+
+def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0])
+    ctx.scale = inputs[1]
+
+
+def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    """Ten times the derivative, so that another one shows."""
+    return gradient * ctx.saved_tensors[0].cos() * ctx.scale * 10, None
+
+
+scaled_sin.register_autograd(backward, setup_context=setup_context)
+
+
+def operator_of_the_user(a: torch.Tensor) -> Any:
+    return scaled_sin(a * 2, 3.0).exp()
+
+
+def operator_by_name(a: torch.Tensor) -> Any:
+    return torch.ops.thunder_tests.scaled_sin(a, 0.5) * a
+
+
+def operator_of_the_user_differentiated_inside(a: torch.Tensor) -> Any:
+    return torch.autograd.grad(scaled_sin(a * 2, 3.0).sum(), a)
+
+
+def operator_map(a: torch.Tensor) -> Any:
+    return map_over(lambda row: row.sin() * row[0], a.detach())
+
+
+def operator_while_loop(a: torch.Tensor) -> Any:
+    start = torch.zeros((), dtype=torch.int64)
+    return while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t.sin() * 2), (start, a.detach()))
+
+
+def operator_scan(a: torch.Tensor) -> Any:
+    return scan(lambda carry, row: (carry + row, carry * row), torch.zeros(4), a.detach())
+
+
+PROGRAMS = [f for name, f in sorted(globals().items()) if name.startswith("operator_")]
+
+
+@parametrize([named(f) for f in PROGRAMS])
+def test_operator_is_as_in_eager(program: Function) -> None:
+    assert_as_eager(program, x())
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_cond_takes_the_branch_of_each_call(grad: bool) -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        return torch.cond(a.sum() > 0, lambda t: t.sin(), lambda t: t.cos() * 2, (a,))
+
+    compiled = thunder.jit(program)
+    for value in (1.0, -1.0, 2.0, -2.0):
+        a = torch.full((3,), value, requires_grad=grad)
+        expected = a.sin() if value > 0 else a.cos() * 2
+        torch.testing.assert_close(compiled(a), expected)
+        if grad:
+            got = torch.autograd.grad(compiled(a).sum(), a)
+            torch.testing.assert_close(got, torch.autograd.grad(expected.sum(), a))
+    assert thunder.cache_misses(compiled) == 2

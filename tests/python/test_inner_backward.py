@@ -1,0 +1,263 @@
+"""Gradients that a program takes itself: `backward()`, `torch.autograd.grad`, and whole training steps."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_as_eager, assert_same
+from programs import Function, named, parametrize, x
+from small_modules import mlp
+from torch import nn
+from torch.nn import functional as F
+
+import thunder
+
+
+def sees_history(a: torch.Tensor) -> Any:
+    b = (a * 2).exp()
+    c = b.detach()
+    d = b.view(-1).sum()
+    return [
+        (t.requires_grad, t.is_leaf, t.grad_fn is None, t.output_nr, t.grad_fn and t.grad_fn.name())
+        for t in (a, b, c, d, *b.unbind(0))
+    ]
+
+
+def sees_next_functions(a: torch.Tensor) -> Any:
+    node = (a.sin() * a.cos()).sum().grad_fn
+    names = []
+    while node is not None:
+        names.append(node.name())
+        node = node.next_functions[0][0] if node.next_functions else None
+    return names
+
+
+def sees_versions(a: torch.Tensor) -> Any:
+    b = a.detach().clone()
+    view = b[0]
+    before = b._version
+    view.mul_(2)
+    b.add_(1).zero_()
+    return before, b._version, view._version, b
+
+
+def sees_history_after_a_write(a: torch.Tensor) -> Any:
+    b = torch.zeros_like(a, requires_grad=False)
+    seen = [b.requires_grad, b.is_leaf]
+    b[0] = a[0] * 2
+    return [*seen, b.requires_grad, b.is_leaf, b.grad_fn is None], b
+
+
+def sees_detach_in_place(a: torch.Tensor) -> Any:
+    b = a * 2
+    b.detach_()
+    return b.requires_grad, b.is_leaf, b
+
+
+def sees_no_grad(a: torch.Tensor) -> Any:
+    with torch.no_grad():
+        b = a * 2
+    return b.requires_grad, b.is_leaf, b.grad_fn is None, b
+
+
+HISTORIES = [f for name, f in sorted(globals().items()) if name.startswith("sees_")]
+
+
+@parametrize([named(f) for f in HISTORIES])
+def test_history_inside_is_that_of_eager(program: Function) -> None:
+    assert_as_eager(program, x())
+
+
+def takes_grad(a: torch.Tensor) -> Any:
+    return torch.autograd.grad((a.exp() * a).sum(), a)[0]
+
+
+def takes_grad_of_intermediate(a: torch.Tensor) -> Any:
+    b = a.sin()
+    return torch.autograd.grad((b * b * a).sum(), [b, a])
+
+
+def takes_grad_of_softmax_and_norm(a: torch.Tensor) -> Any:
+    b = F.layer_norm(F.linear(a, a).softmax(-1), (a.shape[0],))
+    return torch.autograd.grad(F.gelu(b).square().sum(), a)
+
+
+def takes_grad_with_cotangent(a: torch.Tensor) -> Any:
+    b = a.tanh()
+    return torch.autograd.grad(b, a, grad_outputs=torch.ones_like(b) * 3)
+
+
+def takes_grad_of_dropout(a: torch.Tensor) -> Any:
+    b = F.dropout(a * 2, 0.5)
+    return b.detach(), torch.autograd.grad(b.sum(), a)
+
+
+def takes_unused_grad(a: torch.Tensor) -> Any:
+    return torch.autograd.grad(a.sum(), [a, (a * 2)], allow_unused=True)
+
+
+def takes_grad_twice(a: torch.Tensor) -> Any:
+    b = a.exp()
+    first = torch.autograd.grad(b.sum(), a, retain_graph=True)
+    return first, torch.autograd.grad((b * b).sum(), a)
+
+
+def takes_second_derivative(a: torch.Tensor) -> Any:
+    (first,) = torch.autograd.grad((a.exp() * a).sum(), a, create_graph=True)
+    return torch.autograd.grad(first.square().sum(), a)[0]
+
+
+def takes_second_derivative_of_softmax(a: torch.Tensor) -> Any:
+    (first,) = torch.autograd.grad((a.softmax(-1) * a).square().sum(), a, create_graph=True)
+    return torch.autograd.grad(first.square().sum(), a)[0]
+
+
+def penalizes_gradient(a: torch.Tensor) -> Any:
+    loss = F.softplus(a @ a.t()).sum()
+    (gradient,) = torch.autograd.grad(loss, a, create_graph=True)
+    return loss + gradient.square().sum()
+
+
+def uses_grad_and_stays_differentiable(a: torch.Tensor) -> Any:
+    b = a.sigmoid()
+    (gradient,) = torch.autograd.grad(b.sum(), a, retain_graph=True)
+    return (b * gradient).sum()
+
+
+def differentiates_new_leaf(a: torch.Tensor) -> Any:
+    b = (a.detach() * 2).requires_grad_()
+    (b.square().sum()).backward()
+    return b.grad
+
+
+def keeps_grad_of_intermediate(a: torch.Tensor) -> Any:
+    b = a * 3
+    b.retain_grad()
+    (b * b).sum().backward()
+    return b.grad
+
+
+GRADIENTS = [f for name, f in sorted(globals().items()) if name.split("_")[0] in {"takes", "penalizes", "uses"}]
+GRADIENTS += [differentiates_new_leaf, keeps_grad_of_intermediate]
+
+
+@parametrize([named(f) for f in GRADIENTS])
+def test_gradient_taken_inside(program: Function) -> None:
+    assert_as_eager(program, x())
+
+
+def adds_to_grad(a: torch.Tensor) -> Any:
+    loss = (a * a.exp()).sum()
+    loss.backward()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("has_grad", [False, True], ids=["none", "tensor"])
+def test_backward_accumulates_as_in_eager(has_grad: bool) -> None:
+    a, b = x(), x()
+    if has_grad:
+        a.grad, b.grad = torch.ones_like(a), torch.ones_like(b)
+    kept = a.grad
+    compiled = thunder.jit(adds_to_grad)
+    for _ in range(3):
+        assert_same(compiled(a), adds_to_grad(b), "result")
+        torch.testing.assert_close(a.grad, b.grad)
+        kept = a.grad if kept is None else kept
+        assert a.grad is kept
+    assert a.grad.is_leaf
+    assert not a.grad.requires_grad
+
+
+def test_two_leaves_with_one_gradient_get_memory_of_their_own() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor) -> None:
+        (a + b).sum().backward()
+
+    a, b = x(), x()
+    thunder.jit(program)(a, b)
+    a.grad.add_(1)
+    assert torch.equal(b.grad, torch.ones_like(b))
+
+
+def test_loss_that_was_differentiated_inside_says_so() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        loss = a.exp().sum()
+        loss.backward()
+        return loss * 2
+
+    loss = thunder.jit(program)(x())
+    assert loss.requires_grad
+    assert loss.grad_fn is not None
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        loss.backward()
+
+
+def test_second_backward_inside_raises_as_in_eager() -> None:
+    def program(a: torch.Tensor) -> None:
+        loss = a.exp().sum()
+        loss.backward()
+        loss.backward()
+
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        thunder.jit(program)(x())
+
+
+def test_write_between_forward_and_backward_raises_as_in_eager() -> None:
+    def program(a: torch.Tensor) -> None:
+        b = a * 1
+        c = b.square()
+        b.add_(1)
+        c.sum().backward()
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        thunder.jit(program)(x())
+
+
+def test_backward_past_the_trace_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="history of its own"):
+        thunder.jit(lambda a: a.sum().backward())(x() * 2)
+
+
+def test_zero_grad_inside() -> None:
+    def program(module: nn.Module, a: torch.Tensor) -> torch.Tensor:
+        module.zero_grad()
+        loss = module(a).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    module = mlp()
+    eager = copy.deepcopy(module)
+    compiled = thunder.jit(program)
+    for _ in range(3):
+        a = torch.randn(3, 4)
+        torch.testing.assert_close(compiled(module, a), program(eager, a))
+        assert_same([p.grad for p in module.parameters()], [p.grad for p in eager.parameters()], "gradient")
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=0.01)
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, 0.1), sgd], ids=["sgd", "momentum"])
+def test_training_step_in_one_program(make: Callable[[Any], torch.optim.Optimizer]) -> None:
+    module = mlp()
+    eager = copy.deepcopy(module)
+    optimizers = {id(m): make(m.parameters()) for m in (module, eager)}
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, a: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(a).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    compiled = thunder.jit(step)
+    for seed in range(5):
+        a = torch.randn(6, 4, generator=torch.Generator().manual_seed(seed))
+        got, expected = compiled(module, optimizers[id(module)], a), step(eager, optimizers[id(eager)], a)
+        torch.testing.assert_close(got, expected)
+    assert_same(list(module.parameters()), list(eager.parameters()), "parameter", rtol=1e-5, atol=1e-6)
+    assert thunder.cache_misses(compiled) <= 3

@@ -1,0 +1,82 @@
+"""What Python does with numbers that come from tensors: beside eager, and whether the call is traced once for all."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+import torch
+from beside_eager import assert_same
+
+import thunder
+
+F = torch.nn.functional
+
+ONCE = {
+    "alpha=": lambda x: torch.add(x, x, alpha=x.sum().item()),
+    "arithmetic": lambda x: x * (2 * x.sum().item() + 1) - abs(x.min().item()),
+    "base": lambda x: x.abs().mean().item() ** x,
+    "clamp": lambda x: x.clamp(-x.abs().mean().item(), x.abs().mean().item()),
+    "deepcopy": lambda x: (x, copy.deepcopy([x.sum().item()])),
+    "dict": lambda x: (x, {"loss": x.max().item()}["loss"]),
+    "dtype": lambda x: x.bfloat16() * x.bfloat16().sum().item(),
+    "exponent": lambda x: x.abs() ** x.abs().mean().item(),
+    "floor division": lambda x: x // (abs(x.mean().item()) + 1),
+    "int": lambda x: x.long().sum().item() * 10**18,
+    "left operand": lambda x: x.mean().item() / (x.min().item() - x),
+    "modulo": lambda x: x % (abs(x.mean().item()) + 1),
+    "returned with its tensor": lambda x: (x.mean(), x.mean().item()),
+    "sum": lambda x: x * sum(value.item() for value in x),
+    "tensor of a dtype": lambda x: torch.tensor(x.sum().item(), dtype=torch.float64) + 1,
+    "tolist": lambda x: [value * row for value, row in zip(x.tolist(), x, strict=True)],
+    "types": lambda x: (x, isinstance(x.sum().item(), float), type(x.argmax().item()) is int),
+}
+AGAIN = {
+    "all of them": lambda x: (x, json.dumps({"loss": x.sum().item()})),
+    "any": lambda x: x if any(value > 1 for value in x.tolist()) else x * 2,
+    "arange": lambda x: torch.arange(int(x.abs().sum().item())),
+    "chain": lambda x: x * 2 if 0 < x.sum().item() < 1 else x,
+    "complex": lambda x: x * torch.view_as_complex(x.view(-1, 2)).sum().item().real,
+    "divmod": lambda x: x * divmod(x.sum().item(), 2)[0],
+    "dropout": lambda x: F.dropout(x, p=min(0.5, abs(x[0].item()))),
+    "f-string": lambda x: (x, f"{x.sum().item():.3f}"),
+    "hash": lambda x: (x, {int(value.item()) for value in x}),
+    "index of a list": lambda x: [x, x + 1, x + 2][x[:3].argmax().item()],
+    "list of numbers": lambda x: torch.tensor([x.sum().item(), x.max().item()]),
+    "logic": lambda x: x * 2 if x.sum().item() > 0 and x.max().item() < 1 else x,
+    "math": lambda x: x * math.exp(x.sum().item()),
+    "negative index": lambda x: x[-int((x > 0).sum().item())],
+    "numpy": lambda x: (x, float(x.numpy().sum())),
+    "pad": lambda x: F.pad(x, (0, int((x > 0).sum()))),
+    "percent": lambda x: (x, "%.2f" % x.sum().item()),  # noqa: UP031
+    "repr of a tensor": lambda x: (x, str(x)),
+    "round": lambda x: x * round(x.sum().item(), 2),
+    "slice": lambda x: x[: int((x > 0).sum())],
+    "sorted": lambda x: (x, sorted(x.tolist())),
+    "split": lambda x: [part.sum() for part in x.split([int((x > 0).sum()), 4 - int((x > 0).sum())])],
+    "topk": lambda x: x.topk(max(1, int((x > 0).sum())))[0],
+    "tuples": lambda x: (x, (x.argmax().item(), 1) == (2, 1)),
+}
+
+
+def compare(function, calls=6):
+    compiled = thunder.jit(function)
+    for seed in range(calls):
+        results = []
+        for program in (compiled, function):
+            torch.manual_seed(seed)
+            results.append(program(torch.randn(4)))
+        assert_same(*results, "result")
+    return compiled
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_number_that_only_tensors_get_is_traced_once(name):
+    assert thunder.cache_misses(compare(ONCE[name])) == 1
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_number_that_python_looks_at_is_followed(name):
+    assert thunder.cache_misses(compare(AGAIN[name])) > 1

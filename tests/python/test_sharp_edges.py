@@ -1,0 +1,187 @@
+"""Things that happen while a function is traced and not at later calls: allowed, warned about, or refused."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import logging
+import queue
+import random
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+import thunder
+
+X = torch.arange(3.0)
+LOGGER = logging.getLogger(__name__)
+
+
+def prints(x: torch.Tensor, path: Path) -> torch.Tensor:
+    print("printed")
+    return x + 1
+
+
+def warns(x: torch.Tensor, path: Path) -> torch.Tensor:
+    warnings.warn("warned", stacklevel=1)
+    return x + 1
+
+
+def logs(x: torch.Tensor, path: Path) -> torch.Tensor:
+    LOGGER.warning("logged")
+    return x + 1
+
+
+def draws(x: torch.Tensor, path: Path) -> torch.Tensor:
+    return x + random.random()
+
+
+def draws_an_integer(x: torch.Tensor, path: Path) -> torch.Tensor:
+    return x + random.randint(1, 1000)
+
+
+def draws_by_numpy(x: torch.Tensor, path: Path) -> torch.Tensor:
+    return x + float(numpy.random.rand())
+
+
+def looks_at_the_clock(x: torch.Tensor, path: Path) -> torch.Tensor:
+    return x + time.perf_counter()
+
+
+def looks_at_the_date(x: torch.Tensor, path: Path) -> torch.Tensor:
+    return x + datetime.datetime.now().microsecond
+
+
+def reads_a_file(x: torch.Tensor, path: Path) -> torch.Tensor:
+    with open(path) as file:
+        return x + len(file.read())
+
+
+EDGES: dict[Callable[..., Any], str] = {
+    prints: "print",
+    warns: "warnings.warn",
+    logs: "logging.Logger.warning",
+    draws: "random.Random.random",
+    draws_an_integer: "random.Random.getrandbits",
+    draws_by_numpy: "numpy.random.RandomState.rand",
+    looks_at_the_clock: "time.perf_counter",
+    looks_at_the_date: "datetime.datetime.now",
+    reads_a_file: "open",
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "numbers.txt"
+    file.write_text("12")
+    return file
+
+
+@pytest.mark.parametrize(("function", "name"), EDGES.items(), ids=[f.__name__ for f in EDGES])
+def test_sharp_edge_is_refused_with_its_name_and_line(function: Callable[..., Any], name: str, path: Path) -> None:
+    compiled = thunder.jit(function, sharp_edges="error")
+    with pytest.raises(thunder.SharpEdgeError, match=name) as raised:
+        compiled(X, path)
+    first = function.__code__.co_firstlineno
+    lines = [f"{Path(__file__).name}, line {line}" for line in range(first, first + 4)]
+    is_own = any(line in str(raised.value) for line in lines)
+    assert is_own or function is draws_an_integer
+    assert thunder.cache_misses(compiled) == 0
+
+
+@pytest.mark.parametrize(("function", "name"), EDGES.items(), ids=[f.__name__ for f in EDGES])
+def test_sharp_edge_is_warned_about_once_per_trace(function: Callable[..., Any], name: str, path: Path) -> None:
+    compiled = thunder.jit(function, sharp_edges="warn")
+    with pytest.warns(thunder.SharpEdgeWarning, match=name):
+        compiled(X, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", thunder.SharpEdgeWarning)
+        compiled(X, path)
+    assert thunder.cache_hits(compiled) == 1
+
+
+@pytest.mark.filterwarnings("error::thunder.SharpEdgeWarning")
+@pytest.mark.filterwarnings("ignore:warned")
+@pytest.mark.parametrize("function", EDGES, ids=[f.__name__ for f in EDGES])
+def test_sharp_edge_is_allowed_by_default(function: Callable[..., Any], path: Path) -> None:
+    compiled = thunder.jit(function)
+    compiled(X, path)
+    compiled(X, path)
+    assert (thunder.cache_misses(compiled), thunder.cache_hits(compiled)) == (1, 1)
+
+
+def test_print_happens_at_the_trace_only(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    compiled = thunder.jit(prints)
+    for _ in range(3):
+        compiled(X, path)
+    assert capsys.readouterr().out == "printed\n"
+
+
+def test_number_that_was_drawn_is_kept(path: Path) -> None:
+    compiled = thunder.jit(draws)
+    torch.testing.assert_close(compiled(X, path), compiled(X, path))
+
+
+def test_disabled_logger_is_no_sharp_edge(path: Path) -> None:
+    compiled = thunder.jit(lambda x: (LOGGER.debug("never seen"), x + 1)[1], sharp_edges="error")
+    LOGGER.setLevel(logging.INFO)
+    torch.testing.assert_close(compiled(X), X + 1)
+
+
+def test_file_in_memory_is_no_sharp_edge() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        text = io.StringIO()
+        text.write("abc")
+        return x * len(text.getvalue())
+
+    torch.testing.assert_close(thunder.jit(f, sharp_edges="error")(X), X * 3)
+
+
+def test_random_numbers_of_torch_are_no_sharp_edge() -> None:
+    compiled = thunder.jit(lambda x: x + torch.rand(3), sharp_edges="error")
+    torch.manual_seed(1)
+    got = [compiled(X), compiled(X)]
+    torch.manual_seed(1)
+    expected = [X + torch.rand(3), X + torch.rand(3)]
+    torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
+def test_method_of_an_object_in_c_is_a_sharp_edge() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * waiting.qsize()
+
+    with pytest.raises(thunder.SharpEdgeError, match="SimpleQueue"):
+        thunder.jit(f, sharp_edges="error")(X)
+
+
+def test_pattern_and_lock_are_no_sharp_edges() -> None:
+    pattern, lock = re.compile("a+"), threading.Lock()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with lock:
+            return x * len(pattern.findall("aabaa"))
+
+    torch.testing.assert_close(thunder.jit(f, sharp_edges="error")(X), X * 2)
+
+
+def test_refused_trace_changes_nothing() -> None:
+    seen: list[int] = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        print("no")
+        return x
+
+    with pytest.raises(thunder.SharpEdgeError):
+        thunder.jit(f, sharp_edges="error")(X)
+    assert seen == []

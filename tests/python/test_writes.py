@@ -1,0 +1,205 @@
+"""Writes in place, inside a program and to its inputs, do compiled what they do in eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_as_eager
+from programs import Function, named, parametrize, x
+
+import thunder
+
+
+def write_to_intermediate(a: torch.Tensor) -> Any:
+    b = a * 2
+    b.add_(1).mul_(a)
+    return b
+
+
+def write_through_view(a: torch.Tensor) -> Any:
+    b = a * 2
+    b[0].mul_(3)
+    b.view(-1)[2:5] = a.view(-1)[:3]
+    return b
+
+
+def write_seen_by_older_view(a: torch.Tensor) -> Any:
+    b = a * 1
+    row = b[1]
+    b.add_(1)
+    return row * 2, b.sum()
+
+
+def write_through_view_of_view(a: torch.Tensor) -> Any:
+    b = a.clone()
+    b.t()[1:3].unsqueeze(0)[0, :, 0].zero_()
+    return b
+
+
+def write_by_slice(a: torch.Tensor) -> Any:
+    b = torch.zeros(3, 4)
+    b[:, 1:3] = a[:, :2]
+    b[..., -1] = 5
+    return b
+
+
+def write_by_mask(a: torch.Tensor) -> Any:
+    b = a.clone()
+    b[a > 0] = 0.5
+    return b
+
+
+def write_by_index_list(a: torch.Tensor) -> Any:
+    b = a.clone()
+    b[[0, 2]] = a[[1, 1]] * 2
+    return b
+
+
+def write_by_fill_functions(a: torch.Tensor) -> Any:
+    b = a.clone().masked_fill_(a > 0, 2.0)
+    b[:, 0].fill_(3)
+    return b.clamp_(-1, 2)
+
+
+def write_with_out(a: torch.Tensor) -> Any:
+    out = torch.empty(3, 4)
+    torch.mul(a.detach(), 2, out=out)
+    return out + a
+
+
+def write_to_two_names(a: torch.Tensor) -> Any:
+    b = c = a * 2
+    b += 1
+    return b, c
+
+
+def write_with_operators(a: torch.Tensor) -> Any:
+    b = a * 2
+    b *= a
+    b -= 1
+    b /= 2
+    b **= 2
+    return b
+
+
+def write_after_use_in_graph(a: torch.Tensor) -> Any:
+    b = a * 2
+    c = b + 1
+    b.mul_(2)
+    return c * b
+
+
+def write_to_detached(a: torch.Tensor) -> Any:
+    b = a * 2
+    b.detach().zero_()
+    return b
+
+
+def write_to_expanded(a: torch.Tensor) -> Any:
+    b = torch.zeros(4).expand(3, 4)
+    return b.contiguous().add_(a)
+
+
+def write_index_add(a: torch.Tensor) -> Any:
+    return torch.zeros(5, 4).index_add_(0, torch.tensor([0, 4, 0]), a)
+
+
+def write_scatter(a: torch.Tensor) -> Any:
+    return torch.zeros(3, 6).scatter_(1, torch.tensor([[0, 1, 2, 5]]).expand(3, 4), a)
+
+
+def write_by_copy(a: torch.Tensor) -> Any:
+    b = torch.empty(3, 4, dtype=torch.float64)
+    b.copy_(a)
+    return b
+
+
+def write_to_real_imag(a: torch.Tensor) -> Any:
+    c = torch.complex(a, a * 2)
+    return torch.view_as_real(c * c), c.real, c.imag.sum()
+
+
+def write_resized_data(a: torch.Tensor) -> Any:
+    b = a.detach().clone()
+    b.unsqueeze_(0).transpose_(1, 2).squeeze_(0)
+    return b + 1
+
+
+WRITES = [f for name, f in sorted(globals().items()) if name.startswith("write_")]
+
+
+@parametrize([named(f) for f in WRITES])
+def test_write_inside(program: Function) -> None:
+    assert_as_eager(program, x())
+
+
+INPUT_WRITES = [
+    ("add_", lambda a: a.add_(1)),
+    ("add_and_return_other", lambda a: a.add_(1) * 2),
+    ("mul_twice", lambda a: a.mul_(2).mul_(3)),
+    ("row", lambda a: a[0].zero_()),
+    ("slice", lambda a: a.__setitem__((slice(None), 1), 4.0)),
+    ("mask", lambda a: a.__setitem__(a > 0, 0.0)),
+    ("copy_", lambda a: a.copy_(torch.ones(4))),
+    ("view", lambda a: a.view(-1)[3:].add_(1)),
+    ("transposed", lambda a: a.t().mul_(torch.arange(4.0)[:, None])),
+    ("read_before_and_after", lambda a: (a * 2, a.add_(1), a * 2)),
+    ("random", lambda a: a.normal_()),
+    ("set_by_operator", lambda a: a.__iadd__(1)),
+]
+
+
+@parametrize(INPUT_WRITES)
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "slice"])
+def test_write_to_an_input(program: Function, layout: str) -> None:
+    a = {"contiguous": x(3, 4, grad=False), "transposed": x(4, 3, grad=False).t(), "slice": x(3, 8, grad=False)[:, ::2]}
+    assert_as_eager(program, a[layout])
+
+
+def test_write_to_an_input_that_is_given_twice() -> None:
+    def program(pair: list[torch.Tensor]) -> torch.Tensor:
+        pair[0].add_(1)
+        return pair[1] * 2
+
+    a = x(grad=False)
+    assert_as_eager(program, [a, a])
+
+
+def test_write_to_an_input_seen_through_another_input() -> None:
+    def program(a: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return view * 2
+
+    a, b = x(grad=False), x(grad=False)
+    torch.testing.assert_close(thunder.jit(program)(a, a[0]), program(b, b[0]))
+    torch.testing.assert_close(a, b)
+
+
+def test_write_to_a_leaf_that_requires_grad_raises_as_in_eager() -> None:
+    assert_as_eager(lambda a: a.add_(1), x())
+
+
+def test_write_to_a_leaf_under_no_grad() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            a.mul_(0.5)
+        return a * a
+
+    assert_as_eager(program, x())
+
+
+def test_write_to_an_input_that_autograd_made() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        a.mul_(2)
+        return a * a
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        leaf = x()
+        b = leaf * 3
+        result = function(b)
+        result.sum().backward()
+        outcomes.append((result, b, leaf.grad))
+    torch.testing.assert_close(outcomes[1], outcomes[0])
