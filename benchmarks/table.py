@@ -21,6 +21,8 @@ def table_lines() -> list[str]:
     lines = ["| what | | torch.compile | thunder | command | date |", "|---|---|---|---|---|---|"]
     for path in sorted((ROOT / "benchmarks/results").glob("*.json")):
         document = json.loads(path.read_text())
+        if document["program"] not in QUANTITY:
+            continue
         ratios: dict[str, dict[str, float]] = {}
         for row in document["rows"]:
             ratios.setdefault(row["name"], {})[row["compiler"]] = row.get("ratio", float("nan"))
