@@ -16,6 +16,7 @@
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
 #include "interpreter/interpret.h"
+#include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
@@ -152,7 +153,7 @@ void GradientHooks::require_made(const ir::ArgumentList& outputs) const {
   std::unordered_set<std::uint32_t> made;
   for (const ir::ValueId input : trace.inputs) made.insert(index_of(input));
   for (const ir::BoundSymbol& symbol : trace.symbols) {
-    for (const ir::ValueId id : tracer::flat_results(symbol)) made.insert(index_of(id));
+    for (const ir::ValueId id : ir::flat_results(symbol)) made.insert(index_of(id));
   }
   for (const ir::Argument& output : outputs) {
     const auto* id = output.get<ir::ValueId>();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bridge/convert.h"
+#include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/trace_node.h"
@@ -39,7 +40,7 @@ CheckpointRegion::~CheckpointRegion() { std::erase(recorder_.marks_, &begin_); }
 CheckpointRegion::Values CheckpointRegion::values_made(std::size_t end) const {
   Values made;
   for (std::size_t i = begin_; i < end; ++i) {
-    for (const ir::ValueId id : flat_results(recorder_.trace_.symbols[i])) made.insert(index_of(id));
+    for (const ir::ValueId id : ir::flat_results(recorder_.trace_.symbols[i])) made.insert(index_of(id));
   }
   return made;
 }
@@ -103,7 +104,7 @@ void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
     const bool hands_on = symbol.op == custom_gradient_operator();
     const bool is_needed =
-        std::ranges::any_of(flat_results(symbol), [&](ir::ValueId id) { return needed.contains(index_of(id)); });
+        std::ranges::any_of(ir::flat_results(symbol), [&](ir::ValueId id) { return needed.contains(index_of(id)); });
     if (!is_needed || !(hands_on || may_run_again(*symbol.op))) continue;
     chosen.push_back(i);
     if (hands_on) {
@@ -121,7 +122,7 @@ void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
     ir::BoundSymbol symbol = trace.symbols[i];
     for (ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, replace);
     if (symbol.op == custom_gradient_operator()) {
-      again[index_of(flat_results(symbol).front())] = std::get<ir::ValueId>(symbol.arguments[0].content);
+      again[index_of(ir::flat_results(symbol).front())] = std::get<ir::ValueId>(symbol.arguments[0].content);
       continue;
     }
     for (ir::Argument& result : symbol.results) {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
+#include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
 #include "tracer/operators.h"
 #include "tracer/realizer.h"
@@ -26,7 +27,7 @@ namespace {
 
 std::size_t maker_of(const ir::Trace& trace, ir::ValueId value) {
   const auto made = std::ranges::find_if(trace.symbols, [&](const ir::BoundSymbol& symbol) {
-    const std::vector<ir::ValueId> results = flat_results(symbol);
+    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
     return std::ranges::find(results, value) != results.end();
   });
   return static_cast<std::size_t>(made - trace.symbols.begin());

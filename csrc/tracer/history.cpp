@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/symbol_values.h"
 #include "tracer/operators.h"
 #include "tracer/realizer.h"
 #include "tracer/recorder.h"
@@ -152,7 +153,7 @@ void Recorder::settle() {
       if (*marks_[m] == i) shifts[m] = trace_.symbols.size();
     }
     std::uint32_t first = index_of(ir::kNoValue);
-    for (const ir::ValueId id : flat_results(old[i])) {
+    for (const ir::ValueId id : ir::flat_results(old[i])) {
       if (first == index_of(ir::kNoValue)) first = index_of(id);
     }
     const auto found = replacements_.find(first);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/symbol_values.h"
 #include "tracer/recorder.h"
 
 namespace thunder::tracer {
@@ -14,8 +15,8 @@ TraceNode::TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbo
     : recorder_(recorder),
       name_(std::move(name)),
       symbol_(std::move(symbol)),
-      inputs_(distinct_values(symbol_.arguments)),
-      results_(flat_results(symbol_)) {}
+      inputs_(ir::distinct_values(symbol_.arguments)),
+      results_(ir::flat_results(symbol_)) {}
 
 torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&& cotangents) {
   if (current_recorder() != &recorder_ || !recorder_.derive) {
@@ -56,32 +57,6 @@ TraceNode* as_trace_node(torch::autograd::Node* node) { return dynamic_cast<Trac
 bool is_foreign(torch::autograd::Node* node) {
   return as_trace_node(node) == nullptr && dynamic_cast<OutsideNode*>(node) == nullptr &&
          dynamic_cast<torch::autograd::AccumulateGrad*>(node) == nullptr;
-}
-
-std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments) {
-  std::vector<ir::ValueId> values;
-  for (const ir::Argument& argument : arguments) {
-    ir::for_each_value(argument, [&](ir::ValueId id) {
-      if (std::find(values.begin(), values.end(), id) == values.end()) values.push_back(id);
-    });
-  }
-  return values;
-}
-
-std::vector<ir::ValueId> flat_results(const ir::BoundSymbol& symbol) {
-  std::vector<ir::ValueId> values;
-  const auto add = [&](const ir::Argument& argument) {
-    const auto* id = argument.get<ir::ValueId>();
-    values.push_back(id != nullptr ? *id : ir::kNoValue);
-  };
-  for (const ir::Argument& result : symbol.results) {
-    if (const auto* list = result.get<ir::ArgumentList>()) {
-      std::for_each(list->begin(), list->end(), add);
-    } else {
-      add(result);
-    }
-  }
-  return values;
 }
 
 }  // namespace thunder::tracer

@@ -72,9 +72,4 @@ class OutsideNode final : public torch::autograd::Node {
 /// Whether the node belongs to the trace: everything else was left by an autograd function of the program.
 [[nodiscard]] bool is_foreign(torch::autograd::Node* node);
 
-/// The distinct values among arguments, in order of first appearance.
-[[nodiscard]] std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments);
-/// The values that a symbol gives, lists flattened; kNoValue for None.
-[[nodiscard]] std::vector<ir::ValueId> flat_results(const ir::BoundSymbol& symbol);
-
 }  // namespace thunder::tracer

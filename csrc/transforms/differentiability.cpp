@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bridge/convert.h"
+#include "ir/symbol_values.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
 #include "tracer/trace_node.h"
@@ -57,7 +58,7 @@ void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const c10::AutoGradMode with_gradients(true);
   for (const ir::BoundSymbol& symbol : symbols) {
-    const std::vector<ir::ValueId> read = tracer::distinct_values(symbol.arguments);
+    const std::vector<ir::ValueId> read = ir::distinct_values(symbol.arguments);
     const bool any = std::ranges::any_of(read, [&](ir::ValueId id) {
       const auto found = requires_grad.find(index_of(id));
       return found != requires_grad.end() && found->second;
@@ -66,7 +67,7 @@ void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol
         symbol.op->style == ir::CallStyle::kTorchOperator && !tracer::handle_of(*symbol.op).schema().is_mutable();
     if (!any || !is_pure) continue;
     const std::vector<bool> flags = results_requiring_grad(symbol, trace, requires_grad);
-    const std::vector<ir::ValueId> results = tracer::flat_results(symbol);
+    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
     for (std::size_t i = 0; i < results.size() && i < flags.size(); ++i) {
       if (results[i] != ir::kNoValue) requires_grad[index_of(results[i])] = flags[i];
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "ir/symbol_values.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/operators.h"
 #include "transforms/operator_replay.h"
@@ -42,23 +43,6 @@ bool is_dense(const ir::TensorType& type) {
     step *= size;
   }
   return true;
-}
-
-/// The values that a symbol gives, lists flattened; kNoValue for None.
-std::vector<ir::ValueId> result_values(const ir::BoundSymbol& symbol) {
-  std::vector<ir::ValueId> values;
-  const auto add = [&](const ir::Argument& argument) {
-    const auto* id = argument.get<ir::ValueId>();
-    values.push_back(id != nullptr ? *id : ir::kNoValue);
-  };
-  for (const ir::Argument& result : symbol.results) {
-    if (const auto* list = result.get<ir::ArgumentList>()) {
-      std::for_each(list->begin(), list->end(), add);
-    } else {
-      add(result);
-    }
-  }
-  return values;
 }
 
 /// One differentiated operation: its replay, and where the replay's forward values ended up. Without a replay it is a
@@ -125,7 +109,7 @@ class GradTransform {
   }
 
   void add_forward(const ir::BoundSymbol& symbol) {
-    std::vector<ir::ValueId> results = result_values(symbol);
+    std::vector<ir::ValueId> results = ir::flat_results(symbol);
     const bool differentiable = std::any_of(results.begin(), results.end(), [&](ir::ValueId value) {
       return value != ir::kNoValue && requires_grad(computation_, value);
     });
@@ -157,7 +141,7 @@ class GradTransform {
   void add_differentiated(const ir::BoundSymbol& symbol, std::vector<ir::ValueId> results) {
     Instance instance;
     instance.symbol = &symbol;
-    instance.inputs = distinct_values(symbol.arguments);
+    instance.inputs = ir::distinct_values(symbol.arguments);
     instance.results = std::move(results);
     instance.replay = &replays_.find(symbol, instance.inputs, computation_);
     OperatorReplay& replay = *instance.replay;

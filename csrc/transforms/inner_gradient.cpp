@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/symbol_values.h"
 #include "tracer/operators.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
@@ -116,7 +117,7 @@ void InnerGradient::connect(const ir::BoundSymbol& symbol, Edges& edges) {
   std::unordered_map<std::uint32_t, bool> requires_grad;
   torch::autograd::edge_list next;
   bool any = false;
-  for (const ir::ValueId id : tracer::distinct_values(symbol.arguments)) {
+  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) {
     const auto found = edges.find(index_of(id));
     const bool leads_on = found != edges.end() && found->second.is_valid();
     requires_grad[index_of(id)] = leads_on;

@@ -104,16 +104,6 @@ std::shared_ptr<const tracer::ResultTypes> result_types(const ir::BoundSymbol& s
 
 }  // namespace
 
-std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments) {
-  std::vector<ir::ValueId> values;
-  for (const ir::Argument& argument : arguments) {
-    ir::for_each_value(argument, [&](ir::ValueId id) {
-      if (std::find(values.begin(), values.end(), id) == values.end()) values.push_back(id);
-    });
-  }
-  return values;
-}
-
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                const ir::Trace& source)
     : recorder_("replay", source.context(), tracer::Level::kBottom) {

@@ -65,7 +65,4 @@ class ReplayTable {
   std::map<std::string, std::unique_ptr<OperatorReplay>> replays_;
 };
 
-/// The distinct values among a symbol's arguments, in order of first appearance.
-[[nodiscard]] std::vector<ir::ValueId> distinct_values(const ir::ArgumentList& arguments);
-
 }  // namespace thunder::transforms

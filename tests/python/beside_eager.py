@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -115,3 +116,24 @@ def assert_module_as_eager(module: nn.Module, eager: nn.Module, what: str = "") 
     assert_same(dict(module.state_dict()), dict(eager.state_dict()), f"{what}state")
     gradients = [{name: p.grad for name, p in each.named_parameters()} for each in (module, eager)]
     assert_same(*gradients, f"{what}gradient")
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Run `work(number)` in `count` threads at once; raise what one of them raised."""
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            barrier.wait()
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

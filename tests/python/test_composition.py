@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import torch
-from beside_eager import assert_as_eager, assert_module_as_eager, assert_same
+from beside_eager import assert_as_eager, assert_module_as_eager, assert_same, in_threads
 from small_modules import mlp, picture, resnet, sequence
 from torch import nn
 
@@ -49,22 +49,14 @@ def test_recursion_between_compiled_functions() -> None:
 
 def test_eight_threads_with_retraces() -> None:
     module = mlp()
-    compiled, failures = thunder.jit(module), []
+    compiled = thunder.jit(module)
 
     def work(number: int) -> None:
-        try:
-            for step in range(12):
-                x = torch.randn(1 + (number + step) % 5, 4)
-                torch.testing.assert_close(compiled(x), module.__class__.forward(module, x))
-        except BaseException as error:
-            failures.append(error)
+        for step in range(12):
+            x = torch.randn(1 + (number + step) % 5, 4)
+            torch.testing.assert_close(compiled(x), module.__class__.forward(module, x))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(8, work)
 
 
 def test_threads_have_their_own_grad_mode() -> None:

@@ -6,12 +6,11 @@ import copy
 import gc
 import math
 import runpy
-import threading
 from pathlib import Path
 
 import pytest
 import torch
-from beside_eager import assert_same
+from beside_eager import assert_same, in_threads
 
 import thunder
 
@@ -195,23 +194,15 @@ def count_positive(x):
 
 
 def test_eight_threads_that_meet_different_values():
-    compiled, failures = thunder.jit(count_positive), []
+    compiled = thunder.jit(count_positive)
 
     def work(number):
-        try:
-            generator = torch.Generator().manual_seed(number)
-            for _ in range(25):
-                x = torch.randn(6, generator=generator)
-                assert_close_with_gradients(compiled, count_positive, x)
-        except BaseException as error:
-            failures.append(error)
+        generator = torch.Generator().manual_seed(number)
+        for _ in range(25):
+            x = torch.randn(6, generator=generator)
+            assert_close_with_gradients(compiled, count_positive, x)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(8, work)
     assert thunder.compile_stats(compiled)["specializations"] <= 14  # 7 counts, 2 branches
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from beside_eager import in_threads
 
 import thunder
 
@@ -86,27 +87,6 @@ def test_specializations_are_freed_with_the_function() -> None:
         make_and_drop()
     gc.collect()
     assert len(gc.get_objects()) - objects < 50
-
-
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run `work(number)` in `count` threads at once; raise what one of them raised."""
-    errors: list[BaseException] = []
-    barrier = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        try:
-            barrier.wait()
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def test_eight_threads_with_retraces_among_the_calls_equal_eager() -> None:
