@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "bindings/python_values.h"
 #include "bridge/convert.h"
+#include "bridge/number.h"
 #include "compile/execution.h"
 #include "compile/executor_list.h"
 #include "dispatch/errors.h"
@@ -65,6 +66,7 @@ const ir::Operator* find_operator(const std::string& name, const std::string& ov
 
 void call_python(const void* function, const CallSite& site, std::vector<c10::IValue>& stack) {
   const dispatch::HookScope hook;
+  const c10::AutoGradMode no_gradients(false);
   try {
     const python::handle callable = static_cast<PyObject*>(const_cast<void*>(function));
     python::object result;
@@ -133,17 +135,16 @@ void require_result(const Description& description, const ir::BoundSymbol& symbo
 }
 
 /// Calls a function of Python on stand-ins for a symbol's values, and records what it does.
-ir::Trace expand(const std::shared_ptr<const void>& transform, const Description& description,
+ir::Trace expand(const std::shared_ptr<const void>& transform, NumberForm form, const Description& description,
                  const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const std::vector<ir::ValueId> values = ir::distinct_values(symbol.arguments);
   transforms::RecordedInputs inputs;
   for (const ir::ValueId id : values) {
-    const ir::TensorType* type = trace.tensor_type(id);
-    if (type == nullptr)
-      refuse_result(description, symbol, "expected tensors among the arguments, got a number of the trace");
-    ir::TensorType plain = *type;
+    const ir::TypePtr& type = trace.value(id).type;
+    const ir::TensorType* tensor = trace.tensor_type(id);
+    ir::TensorType plain = tensor == nullptr ? ir::TensorType() : *tensor;
     plain.requires_grad = false;
-    inputs.types.push_back(ir::make_type(std::move(plain)));
+    inputs.types.push_back(tensor == nullptr ? type : ir::make_type(std::move(plain)));
   }
   const ir::Trace origin("symbol", trace.context());
   const c10::AutoGradMode no_gradients(false);
@@ -153,7 +154,7 @@ ir::Trace expand(const std::shared_ptr<const void>& transform, const Description
     const std::vector<at::Tensor> results = or_pending(description.of("implementation", symbol), [&] {
       const PythonCall call = call_of(symbol, trace, [&](ir::ValueId id) {
         return python::cast(stand_ins[static_cast<std::size_t>(std::ranges::find(values, id) - values.begin())]);
-      });
+      }, form);
       return tensors_in(function_in(transform)(*call.positional, **call.keywords));
     });
     const std::vector<ir::ValueId> expected = ir::flat_results(symbol);
@@ -186,21 +187,6 @@ at::Tensor cotangent_like(const at::Tensor& result) {
   return tracer::recorder_on_top()->add_input(ir::make_type(std::move(type)));
 }
 
-c10::IValue with_tensors(const c10::IValue& value, std::span<const at::Tensor> tensors, std::size_t& next) {
-  if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(tensors[next++]) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (std::size_t i = 0; i < value.toListRef().size(); ++i) list.push_back(tensors[next++]);
-    return list;
-  }
-  if (!value.isOptionalTensorList()) return value;
-  c10::List<std::optional<at::Tensor>> list;
-  for (const c10::IValue& element : value.toListRef()) {
-    list.push_back(element.isNone() ? std::nullopt : std::make_optional(tensors[next++]));
-  }
-  return list;
-}
-
 std::size_t position_of(const at::Tensor& argument, const std::vector<at::Tensor>& stand_ins) {
   const auto found = std::ranges::find_if(stand_ins, [&](const at::Tensor& each) { return each.is_same(argument); });
   if (found == stand_ins.end()) {
@@ -210,9 +196,8 @@ std::size_t position_of(const at::Tensor& argument, const std::vector<at::Tensor
 }
 
 transforms::RulePlan plan_rule(const PythonRule& rule, const std::vector<c10::IValue>& arguments) {
-  const std::vector<at::Tensor> tensors = tracer::tensors_of(arguments);
   transforms::RecordedInputs inputs;
-  for (const at::Tensor& tensor : tensors) {
+  for (const at::Tensor& tensor : transforms::tensors_of_rule(arguments)) {
     ir::TensorType type = bridge::type_of(tensor);
     type.requires_grad = false;
     inputs.types.push_back(ir::make_type(std::move(type)));
@@ -226,11 +211,9 @@ transforms::RulePlan plan_rule(const PythonRule& rule, const std::vector<c10::IV
       transforms::record(origin, "grad_transform", inputs, [&](const std::vector<at::Tensor>& stand_ins) {
         const dispatch::GilHold gil;
         const interpreter::NativeScope native;
-        std::vector<c10::IValue> replaced;
-        std::size_t next = 0;
-        for (const c10::IValue& argument : arguments) replaced.push_back(with_tensors(argument, stand_ins, next));
+        const std::vector<c10::IValue> replaced = transforms::with_tensors_of_rule(arguments, stand_ins);
         return or_pending("\n  in " + rule.reason, [&] {
-          const PythonCall call = call_of(op, replaced);
+          const PythonCall call = call_of(op, replaced, NumberForm::kTensor);
           const python::tuple made =
               function_in(rule.driver)(call.positional, call.keywords, python::cpp_function(&cotangent_like));
           std::vector<at::Tensor> outputs = tensors_in(made[0]);
@@ -286,7 +269,8 @@ void add_operator(const python::capsule& executor, const std::string& name, cons
 }
 
 void add_implementation(const python::capsule& capsule, const std::string& name, const std::string& overload,
-                        const python::object& transform, const python::object& checker, const python::object& driver) {
+                        const python::object& transform, bool is_operator, const python::object& checker,
+                        const python::object& driver) {
   CallbackExecutor& executor = unwrap(capsule);
   const ir::Operator* op = find_operator(name, overload);
   const Description description{executor.row().name, executors::callback::printed_name(*op)};
@@ -297,9 +281,10 @@ void add_implementation(const python::capsule& capsule, const std::string& name,
       return ask_checker(checker, description, symbol, trace);
     };
   }
-  implementation.expand = [transform = share(transform), description](const ir::BoundSymbol& symbol,
+  const NumberForm form = is_operator ? NumberForm::kTensor : NumberForm::kNumber;
+  implementation.expand = [transform = share(transform), form, description](const ir::BoundSymbol& symbol,
                                                                       const ir::Trace& trace) {
-    return expand(transform, description, symbol, trace);
+    return expand(transform, form, description, symbol, trace);
   };
   executor.add_implementation(op, std::move(implementation));
   compile::set_rule(executor.row(), op, driver.is_none() ? nullptr : make_rule(description.executor, *op, driver));
@@ -330,6 +315,15 @@ void set_fusion_pass(const python::capsule& executor, const python::object& pass
   });
 }
 
+at::Tensor wrap_number(const python::object& number) {
+  if (PyBool_Check(number.ptr())) return bridge::wrap_number(number.cast<bool>());
+  if (PyLong_Check(number.ptr())) return bridge::wrap_number(number.cast<std::int64_t>());
+  if (PyFloat_Check(number.ptr())) return bridge::wrap_number(number.cast<double>());
+  const Py_complex value = PyComplex_AsCComplex(number.ptr());
+  if (PyErr_Occurred() != nullptr) throw python::error_already_set();
+  return bridge::wrap_number(c10::complex<double>(value.real, value.imag));
+}
+
 compile::Executors rows_of(const python::iterable& capsules) {
   compile::Executors rows;
   for (const python::handle& capsule : capsules) {
@@ -353,6 +347,7 @@ void init_extend(python::module_& module) {
   extend.def("register_executor",
              [](const python::capsule& executor) { compile::register_executor(unwrap(executor).row()); });
   extend.def("deregister_executor", [](const std::string& name) { compile::deregister_executor(name); });
+  extend.def("wrap_number", &wrap_number, "A number as operators carry it that take a tensor.");
   extend.def("executor_names", &compile::executor_names);
   extend.def("default_executor_names", [] {
     std::vector<std::string> names;

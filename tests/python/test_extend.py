@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from beside_eager import assert_as_eager
+from beside_eager import assert_as_eager, in_threads
 from torch.nn import functional as F
 
 import thunder
@@ -280,6 +280,62 @@ def test_data_read_while_tracing_is_computed_by_the_implementation() -> None:
     assert thunder.cache_misses(compiled) == 1
 
 
+def test_numbers_of_the_trace_are_arguments_of_implementations() -> None:
+    executor = OperatorExecutor("numbers_tests")
+    for name, function in (("mul", torch.mul), ("add", torch.add)):
+        op = executor.register_operator(name, like=f"aten::{name}.Tensor", fn=counted(function))
+        executor.register_implementation(f"aten::{name}.Tensor", op)
+    compiled = thunder.jit(lambda x: x * x.sum().item() + 2, executors=[executor])
+    for x in (torch.ones(3), torch.arange(3.0)):
+        torch.testing.assert_close(compiled(x), x * x.sum().item() + 2)
+    assert calls == ["mul", "add"] * 2
+    assert thunder.cache_misses(compiled) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+def test_numbers_beside_tensors_do_not_promote(dtype: torch.dtype) -> None:
+    executor = OperatorExecutor("promotion_tests")
+    op = executor.register_operator("mul", like="aten::mul.Tensor", fn=counted(torch.mul))
+
+    def gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result = op(x, y)
+        put_grad(x, get_grad(result) * y)
+        return result
+
+    executor.register_implementation("aten::mul.Tensor", op, grad_transform=gradient)
+    x = torch.arange(3).to(dtype)
+    for program in (lambda x: x * 2, lambda x: x * 2.5, lambda x: 3 * x[0]):
+        arguments = x.requires_grad_() if dtype.is_floating_point else x
+        assert_as_eager(program, arguments, options={"executors": [executor]})
+    assert calls
+
+
+def test_function_of_an_operator_runs_without_autocast_in_eager_too() -> None:
+    executor = OperatorExecutor("plain_tests")
+    product = executor.register_operator("product", like=torch.mm, fn=lambda x, y: x.mm(y))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return product(x.sin(), x.mm(x).float())
+
+    for options in ({"executors": [executor]}, {}):
+        assert_as_eager(program, values(4, 4), options=options)
+
+
+def test_calls_from_several_threads() -> None:
+    compiled = thunder.jit(two_layers(), executors=[linear_executor("threads_tests")])
+    x = values(5, 4)
+    expected = compiled(x)
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            result = compiled(x)
+            torch.testing.assert_close(result, expected)
+            torch.autograd.grad(result.sum(), x)
+
+    in_threads(4, work)
+
+
 def test_operator_without_a_derivative_raises_in_the_backward_only() -> None:
     executor, scale = make_scale("underivable_tests", differentiable=False)
     for program in (thunder.jit(lambda x: scale(x), executors=[executor]), scale):
@@ -472,6 +528,20 @@ def test_exception_in_a_function_keeps_its_type() -> None:
         compiled(torch.ones(3))
 
 
+def test_exception_in_a_backward_keeps_its_type() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 4:
+            raise ValueError("no luck")
+        return torch.mm(x, y)
+
+    executor = OperatorExecutor("wrong_tests")
+    executor.register_implementation(torch.mm, executor.register_operator("mm", like=torch.mm, fn=fn))
+    x, y = values(3, 4), values(4, 5)
+    result = thunder.jit(lambda x, y: torch.mm(x, y), executors=[executor])(x, y).sum()
+    with pytest.raises(ValueError, match=r"(?s)no luck.*executor 'wrong_tests': wrong_tests.mm.*test_extend.py, line"):
+        result.backward()
+
+
 def test_exception_in_a_checker_names_executor_operation_and_line() -> None:
     executor = relu_executor(torch.relu, checker=lambda x: x.shape[7] == 1)
     compiled = thunder.jit(lambda x: torch.relu(x), executors=[executor])
@@ -539,7 +609,11 @@ def wrong(register: Callable[[OperatorExecutor], Any]) -> Any:
         (lambda e: e.register_operator("f", like=torch.sin, fn=3), TypeError, "expected functions"),
         (lambda e: e.register_operator("f", meta=_gives_int, fn=torch.sin), ValueError, "results that are tensors"),
         (lambda e: e.register_operator("f", meta=lambda *x: x, fn=torch.sin), ValueError, "named parameters"),
-        (lambda e: e.register_implementation("aten::linera", torch.sin), ValueError, "did you mean.*linear"),
+        (
+            lambda e: e.register_implementation("aten::linera", torch.sin),
+            ValueError,
+            "'refused_tests'.*did you mean.*linear",
+        ),
         (lambda e: e.register_implementation(F.interpolate, torch.sin), ValueError, "no single operator"),
         (lambda e: e.register_implementation(3, torch.sin), TypeError, "expected an operation"),
         (

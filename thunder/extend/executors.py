@@ -102,9 +102,9 @@ class OperatorExecutor(_PythonExecutor):
                 with the shapes, dtypes and strides of the results (`torch.empty_like(a)`, `a.new_empty(…)`). Its
                 annotations are those of the operator's parameters and results; parameters without one are tensors, or
                 have the type of their default.
-            fn: computes the results from tensors with data. It runs without gradients, writes to none of its arguments,
-                and returns tensors with memory of their own.
-            tags: `torch.Tag.nondeterministic_seeded` for operators that draw random numbers.
+            fn: computes the results from tensors with data. It runs without gradients and autocast, writes to none of
+                its arguments, and returns tensors with memory of their own.
+            tags: `torch.Tag.nondeterministic_seeded` for operators that draw random numbers. Default: as `like`.
 
         Raises:
             ValueError, TypeError: the operator cannot be made of what is given.
@@ -116,13 +116,13 @@ class OperatorExecutor(_PythonExecutor):
             raise TypeError(f"{what}: expected one of like and meta, got {'neither' if like is None else 'both'}")
         if not callable(fn) or not (meta is None or callable(meta)):
             raise TypeError(f"{what}: expected functions for fn and meta, got {fn!r} and {meta!r}")
-        prototype = None if like is None else overload_of(like)
+        prototype = None if like is None else overload_of(like, what)
         shapes: Any = meta or prototype
         schema = _schema_like(shapes, what) if meta is None else schema_of(meta, what)
         _require_tensor_results(schema, what)
-        op = _define(self.name, name, schema, tags)
+        op = _define(self.name, name, schema, tags or _tags_like(prototype))
         key = _key(op)
-        _library(self.name).impl(key, fn, "CompositeExplicitAutograd")
+        _library(self.name).impl(key, _kernel(fn), "CompositeExplicitAutograd")
         _library(self.name).impl(key, _named(shapes, f"{what}: meta"), "Meta")
         _library(self.name).impl(key, differentiable(op), "Autograd")
         _extend.add_operator(self._native, *name_of(op), fn)
@@ -174,7 +174,7 @@ class OperatorExecutor(_PythonExecutor):
             raise TypeError(f"{what}: expected one of op and execution_transform, got both")
         if op is None and execution_transform is None and grad_transform is None:
             raise TypeError(f"{what}: expected op, execution_transform or grad_transform")
-        for overload in overloads_of(operation):
+        for overload in overloads_of(operation, what):
             is_own = name_of(overload)[0].startswith(f"{self.name}::") and op in (None, overload)
             if is_own and execution_transform is None:
                 if checker is not None:
@@ -183,7 +183,8 @@ class OperatorExecutor(_PythonExecutor):
                 continue
             rule = None if grad_transform is None else driver(grad_transform)
             transform = execution_transform or op or overload
-            _extend.add_implementation(self._native, *name_of(overload), transform, checker, rule)
+            is_operator = isinstance(transform, OpOverload)
+            _extend.add_implementation(self._native, *name_of(overload), transform, is_operator, checker, rule)
 
     def _set_derivative(self, op: OpOverload, transform: Callable[..., Any] | None) -> None:
         if transform is None:
@@ -206,7 +207,7 @@ class FusionExecutor(_PythonExecutor):
 
     def register_supported(self, operation: Any, checker: Callable[..., bool] | None = None) -> None:
         """Take an operation (as `OperatorExecutor.register_implementation` has it) where `checker` agrees."""
-        for overload in overloads_of(operation):
+        for overload in overloads_of(operation, f"executor {self.name!r}: register_supported"):
             self._supported[".".join(name_of(overload)[0].split("::")) + f".{overload._overloadname}"] = checker
 
     def can_fuse(self, symbol: BoundSymbol) -> bool:
@@ -336,6 +337,29 @@ def _key(op: OpOverload) -> str:
     _, overload = name_of(op)
     name = name_of(op)[0].split("::")[1]
     return f"{name}.{overload}" if overload else name
+
+
+def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what the dispatcher calls: as in compiled programs, without gradients and autocast."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad(), torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+            return function(*args, **kwargs)
+
+    return call
+
+
+_AUTOCAST = functools.reduce(
+    lambda keys, name: keys | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)),
+    ("AutocastCPU", "AutocastCUDA"),
+    torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined),
+)
+
+
+def _tags_like(prototype: OpOverload | None) -> Sequence[torch.Tag]:
+    random = torch.Tag.nondeterministic_seeded
+    return [random] if prototype is not None and random in prototype.tags else []
 
 
 def _schema_like(prototype: OpOverload, what: str) -> str:
