@@ -152,9 +152,12 @@ ir::Trace expand(const std::shared_ptr<const void>& transform, NumberForm form, 
     const dispatch::GilHold gil;
     const interpreter::NativeScope native;
     const std::vector<at::Tensor> results = or_pending(description.of("implementation", symbol), [&] {
-      const PythonCall call = call_of(symbol, trace, [&](ir::ValueId id) {
-        return python::cast(stand_ins[static_cast<std::size_t>(std::ranges::find(values, id) - values.begin())]);
-      }, form);
+      const PythonCall call = call_of(
+          symbol, trace,
+          [&](ir::ValueId id) {
+            return python::cast(stand_ins[static_cast<std::size_t>(std::ranges::find(values, id) - values.begin())]);
+          },
+          form);
       return tensors_in(function_in(transform)(*call.positional, **call.keywords));
     });
     const std::vector<ir::ValueId> expected = ir::flat_results(symbol);
@@ -283,7 +286,7 @@ void add_implementation(const python::capsule& capsule, const std::string& name,
   }
   const NumberForm form = is_operator ? NumberForm::kTensor : NumberForm::kNumber;
   implementation.expand = [transform = share(transform), form, description](const ir::BoundSymbol& symbol,
-                                                                      const ir::Trace& trace) {
+                                                                            const ir::Trace& trace) {
     return expand(transform, form, description, symbol, trace);
   };
   executor.add_implementation(op, std::move(implementation));
