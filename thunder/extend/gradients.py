@@ -117,7 +117,6 @@ derivatives: dict[Any, tuple[Any, GradTransform | None]] = {}
 
 def differentiable(op: Any) -> Callable[..., Any]:
     """Return the autograd kernel of an operator, which does what `derivatives` says."""
-
     takes_tensor = ["Tensor" in str(parameter.type) for parameter in op._schema.arguments]
 
     def kernel(*given: Any, **kwargs: Any) -> Any:
