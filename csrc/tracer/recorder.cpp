@@ -231,6 +231,7 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
 }
 
 Realizer& Recorder::realizer() {
+  settle();
   if (!realizer_) realizer_ = std::make_unique<Realizer>();
   return *realizer_;
 }
