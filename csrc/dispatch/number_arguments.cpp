@@ -119,7 +119,8 @@ PyObject* call_one(const char* name, const NativeCall& call, Py_ssize_t index) {
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) {
     PyObject* argument = call.arguments[i];
-    arguments.push_back(is_sequence(argument) ? py::Ref::steal(PySequence_GetItem(argument, index)) : py::Ref::share(argument));
+    arguments.push_back(is_sequence(argument) ? py::Ref::steal(PySequence_GetItem(argument, index))
+                                              : py::Ref::share(argument));
     if (!arguments.back()) return nullptr;
   }
   const py::Ref method = py::Ref::steal(PyObject_GetAttrString(arguments[0].get(), name));
