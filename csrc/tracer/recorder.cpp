@@ -180,6 +180,7 @@ void Recorder::replace_real_tensors(std::span<IValue> arguments) {
 ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
   TraceTensorImpl* impl = trace_impl(trace_tensor);
   THUNDER_CHECK(impl != nullptr, "tracer", "expected a trace tensor");
+  require_living({&trace_tensor, 1});
   TraceState& state = *impl->state();
   if (state.recorder != this) {
     throw UserError(ErrorKind::kRuntime,

@@ -42,7 +42,26 @@ c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
 
 TraceTensorImpl::TraceTensorImpl(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
                                  std::shared_ptr<TraceState> state)
-    : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {}
+    : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {
+  if (state_->recorder == nullptr) return;
+  registry_ = &state_->recorder->live_tensors();
+  registry_->add(*this);
+}
+
+TraceTensorImpl::~TraceTensorImpl() {
+  if (registry_ != nullptr) registry_->remove(*this);
+}
+
+void TraceTensorImpl::end() {
+  registry_ = nullptr;
+  is_living_ = false;
+  state_->recorder = nullptr;
+  key_set_ = key_set_.remove(c10::DispatchKey::Batched);
+}
+
+LiveTensors::~LiveTensors() {
+  for (TraceTensorImpl* tensor : tensors_) tensor->end();
+}
 
 void TraceTensorImpl::set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset) {
   set_sizes_and_strides(sizes, strides);
@@ -85,6 +104,16 @@ bool says_data_was_read(const c10::Error& error) { return error.msg().find(kData
 TraceTensorImpl* trace_impl(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Fake)) return nullptr;
   return dynamic_cast<TraceTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+void require_living(std::span<const at::Tensor> tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    const TraceTensorImpl* impl = trace_impl(tensor);
+    TORCH_CHECK(
+        impl == nullptr || impl->is_living(),
+        "a tensor of a trace that has ended: it stood for what a jitted function computes, and has a shape and a "
+        "dtype but no data. Look at it while the function is traced, or return it from the function");
+  }
 }
 
 TraceState& root_of(TraceState& state) {
