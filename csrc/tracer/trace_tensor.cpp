@@ -1,5 +1,6 @@
 #include "tracer/trace_tensor.h"
 
+#include <string_view>
 #include <utility>
 
 #include "bridge/convert.h"
@@ -99,7 +100,9 @@ at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceSt
   return at::Tensor(std::move(impl));
 }
 
-bool says_data_was_read(const c10::Error& error) { return error.msg().find(kDataWasRead) != std::string::npos; }
+bool says_data_was_read(const std::exception& error) {
+  return std::string_view(error.what()).find(kDataWasRead) != std::string_view::npos;
+}
 
 TraceTensorImpl* trace_impl(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Fake)) return nullptr;

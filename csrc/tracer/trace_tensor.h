@@ -5,6 +5,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,7 +76,7 @@ class TraceTensorImpl final : public c10::TensorImpl {
 /// Throws when the trace that one of them was made in has ended.
 void require_living(std::span<const at::Tensor> tensors);
 /// Whether `error` says that somebody read the data of a trace tensor.
-[[nodiscard]] bool says_data_was_read(const c10::Error& error);
+[[nodiscard]] bool says_data_was_read(const std::exception& error);
 /// The implementation behind a trace tensor; null for any other tensor.
 [[nodiscard]] TraceTensorImpl* trace_impl(const at::Tensor& tensor);
 

@@ -44,8 +44,11 @@ class OperatorReplay {
  private:
   void append_results(std::span<const c10::IValue> results);
   [[nodiscard]] std::vector<at::Tensor> gradients_by_rule(std::vector<at::Tensor> cotangents);
+  [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents);
 
   tracer::Recorder recorder_;
+  std::string operator_;  ///< with the line that called it first, for errors
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> results_;
   std::vector<ir::ValueId> input_values_;
