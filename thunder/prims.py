@@ -49,6 +49,7 @@ __all__ = [
     "delete_slot",
     "discard_member",
     "extend",
+    "fusion",
     "get_argument",
     "get_cell",
     "get_descriptor",
@@ -341,6 +342,12 @@ def check_shape(value: torch.Tensor, expected: list[int]) -> None:
 def custom_gradient(value: torch.Tensor, reads: list[torch.Tensor], gradient: object) -> torch.Tensor:
     """Return `value`. Transforms take `gradient`, recorded from the program, for its derivative."""
     return value
+
+
+def fusion(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Call the function that a fusion executor put in the place of several operations."""
+    result = function(*tensors)
+    return [result] if isinstance(result, torch.Tensor) else list(result)
 
 
 def tensor_constant(value: torch.Tensor) -> torch.Tensor:
