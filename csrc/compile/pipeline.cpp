@@ -12,6 +12,7 @@
 #include "compile/saved_values.h"
 #include "passes/algebraic_simplification.h"
 #include "passes/common_subexpression_elimination.h"
+#include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/in_place.h"
 #include "passes/layout_cleanup.h"
@@ -36,6 +37,22 @@ void for_both(Compilation& compilation, const Function& function) {
   tasks.add([&] { function(compilation.forward, compilation.forward_claims); });
   if (compilation.gradient) tasks.add([&] { function(compilation.backward, compilation.backward_claims); });
   tasks.run();
+}
+
+void fold_constants(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& trace = compilation.forward.last();
+  const auto run = [&](const ir::Trace& constants) {
+    const std::array<std::string, 1> aten{"aten"};
+    const runtime::Program program = executors::lower_trace(constants, find_executors(aten));
+    std::vector<at::Tensor> results(program.output_count());
+    program.run(std::span<at::Tensor>(), std::span(results));
+    std::vector<ir::ObjectConstant> objects;
+    for (at::Tensor& result : results) {
+      objects.push_back(trace.context()->add_object(std::make_shared<at::Tensor>(std::move(result)), "torch.Tensor"));
+    }
+    return objects;
+  };
+  runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator), compilation.forward);
 }
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
@@ -135,6 +152,8 @@ using Step = std::variant<TraceStep, JointStep>;
 
 /// The whole way from a recorded computation to programs. Neighbouring steps of kForward and kBackward run at once.
 constexpr std::array kSteps{
+    Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
+    // after constant_folding: because what only constants needed is dead.
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate, false}),

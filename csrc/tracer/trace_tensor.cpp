@@ -1,5 +1,8 @@
 #include "tracer/trace_tensor.h"
 
+#include <c10/core/TensorOptions.h>
+
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -35,7 +38,7 @@ c10::Storage make_storage(const ir::TensorType& type) {
 /// `Batched` never runs: every scope in which trace tensors are used excludes it. It makes them "tensor subclass like",
 /// so that PyTorch's composites and derivative formulas take the branch that reads no data and writes nothing in place.
 c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
-  const auto backend = type.device.type == ir::DeviceType::kCuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const auto backend = c10::computeDispatchKey(std::nullopt, std::nullopt, bridge::to_torch(type.device));
   return c10::DispatchKeySet({backend, c10::DispatchKey::Fake, c10::DispatchKey::Batched});
 }
 

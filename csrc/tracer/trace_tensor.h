@@ -32,9 +32,10 @@ struct TraceState {
   Recorder* recorder = nullptr;
   ir::ValueId value = ir::kNoValue;
   std::optional<ViewOf> view;
-  std::uint32_t writes = 0;       ///< of a root: writes to the memory so far
-  std::uint32_t writes_seen = 0;  ///< the root's `writes` when `value` was right
-  const void* adopted = nullptr;  ///< the node of the program whose backward `value` has
+  std::vector<std::weak_ptr<TraceState>> shown_by;  ///< views of it, for when it becomes a view itself (`t_`)
+  std::uint32_t writes = 0;                         ///< of a root: writes to the memory so far
+  std::uint32_t writes_seen = 0;                    ///< the root's `writes` when `value` was right
+  const void* adopted = nullptr;                    ///< the node of the program whose backward `value` has
 };
 
 /// A tensor with metadata and a (null) storage, but no data. Kernels never see it: `Fake` is in its key set, and the

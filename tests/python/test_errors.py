@@ -45,7 +45,7 @@ def test_query_of_an_uncompiled_callable_raises_type_error() -> None:
         thunder.last_traces(test_query_of_an_uncompiled_callable_raises_type_error)
 
 
-def test_module_on_the_meta_device_is_refused() -> None:
+def test_input_with_data_of_a_module_on_the_meta_device_is_refused() -> None:
     compiled = thunder.jit(nn.Linear(2, 2, device="meta"))
     with pytest.raises(RuntimeError, match="meta") as caught:
         compiled(torch.ones(1, 2))
@@ -58,9 +58,9 @@ def test_input_on_another_device_than_the_module_is_refused() -> None:
         compiled(torch.ones(1, 2, device="meta"))
 
 
-def test_meta_tensor_beside_a_dense_one_is_refused_by_name() -> None:
-    with pytest.raises(RuntimeError, match=r"y: expected a dense tensor, got a tensor on the meta device"):
-        thunder.jit(lambda x, y: x + y)(torch.ones(2), torch.ones(2, device="meta"))
+def test_data_of_a_meta_tensor_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="meta"):
+        thunder.jit(lambda x: x.sum().item())(torch.ones(2, device="meta"))
 
 
 @pytest.mark.gpu
