@@ -14,6 +14,7 @@
 #include "dispatch/python_tensor.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/interpret.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -155,6 +156,10 @@ bool has_true(const NativeCall& call, const char* name) {
 
 }  // namespace
 
+bool DataReads::is_of_trace(PyObject* tensor) const {
+  return tracer::trace_impl(unpack_tensor(tensor))->state()->recorder == trace_->recorder;
+}
+
 PyObject* DataReads::item(PyObject* tensor) {
   try {
     tracer::Number number;
@@ -261,7 +266,7 @@ std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argu
   }
   if (type != &PyFloat_Type && type != &PyLong_Type) return std::nullopt;
   if (is_traced_number(argument)) return convert_number(argument, type);
-  if (is_traced_tensor(argument)) return convert(argument, type);
+  if (is_traced_tensor(argument) && is_of_trace(argument)) return convert(argument, type);
   return std::nullopt;
 }
 
@@ -284,7 +289,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   if (PyType_Check(callable) && call.count == 1 && total(call) == 1) {
     if (const auto made = call_type(reinterpret_cast<PyTypeObject*>(callable), call.arguments[0])) return give(*made);
   }
-  if (is_traced_tensor(call.self)) {
+  if (is_traced_tensor(call.self) && is_of_trace(call.self)) {
     if (const auto made = read(callable, call)) return give(*made);
   }
   const bool is_torch = is_torch_function(callable, call);

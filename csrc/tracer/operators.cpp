@@ -90,7 +90,10 @@ ir::SchemaValue schema_value(const c10::Argument& argument) {
   value.keyword_only = argument.kwarg_only();
   if (const auto* alias = argument.alias_info()) {
     value.mutated = alias->isWrite();
-    for (const auto& set : alias->beforeSets()) value.alias_set = set.toUnqualString();
+    // `Tensor(a)[]`: the tensors in the list share memory, not the list.
+    const bool is_list = alias->beforeSets().empty() && !alias->containedTypes().empty();
+    const auto& sets = is_list ? alias->containedTypes().front().beforeSets() : alias->beforeSets();
+    for (const auto& set : sets) value.alias_set = set.toUnqualString();
   }
   if (argument.default_value().has_value()) {
     const bridge::ArgumentReader reader{[](const at::Tensor&) { return ir::Argument(); },
