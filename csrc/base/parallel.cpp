@@ -10,10 +10,37 @@
 
 #include "base/error.h"
 
+#ifdef __SANITIZE_THREAD__
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+#endif
+
 namespace thunder {
+namespace {
+
+/// Tells ThreadSanitizer, which does not see into TBB's library, that what came before `give` is seen after `take`.
+class Handover {
+ public:
+#ifdef __SANITIZE_THREAD__
+  void give() { __tsan_release(this); }
+  void take() { __tsan_acquire(this); }
+#else
+  void give() {}
+  void take() {}
+#endif
+};
+
+}  // namespace
 
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& function) {
-  tbb::parallel_for(std::size_t{0}, count, function);
+  Handover begin, end;
+  begin.give();
+  tbb::parallel_for(std::size_t{0}, count, [&](std::size_t i) {
+    begin.take();
+    function(i);
+    end.give();
+  });
+  end.take();
 }
 
 struct TaskGraph::State {
@@ -25,17 +52,21 @@ struct TaskGraph::State {
   };
 
   void spawn(std::size_t index) {
+    begin.give();
     group.run([this, index] {
+      begin.take();
       Task& task = tasks[index];
       task.work();
       for (const std::size_t successor : task.successors) {
         if (tasks[successor].waiting_for.fetch_sub(1, std::memory_order_acq_rel) == 1) spawn(successor);
       }
+      end.give();
     });
   }
 
   std::deque<Task> tasks;  // a task does not move
   tbb::task_group group;
+  Handover begin, end;
 };
 
 TaskGraph::TaskGraph() : state_(std::make_unique<State>()) {}
@@ -61,6 +92,7 @@ void TaskGraph::run() {
     if (state_->tasks[i].dependencies == 0) state_->spawn(i);
   }
   state_->group.wait();
+  state_->end.take();
 }
 
 }  // namespace thunder
