@@ -29,17 +29,13 @@ class Trace:
     def __repr__(self) -> str:
         return f"<thunder.Trace {self.name!r}>"
 
-    def constants(self) -> dict[str, Any]:
-        """Return the objects that have no Python literal, such as a guarded module, by their names in the program."""
-        return dict(self._native.context())
-
     def python_callable(self) -> Callable[..., Any]:
         """Return the function that the printed program defines.
 
         Objects that have no Python literal, such as a guarded module, come from the trace itself. The function takes
         and returns what the program's signature and comments say; it computes the same numbers as the compiled trace.
         """
-        namespace = self.constants()
+        namespace: dict[str, Any] = dict(self._native.context())
         exec(compile(str(self), f"<thunder trace {self.name}>", "exec"), namespace)
         function: Callable[..., Any] = namespace[self.name]
         return function

@@ -90,10 +90,9 @@ ir::SchemaValue schema_value(const c10::Argument& argument) {
   value.keyword_only = argument.kwarg_only();
   if (const auto* alias = argument.alias_info()) {
     value.mutated = alias->isWrite();
-    // `Tensor(a)[]`: the tensors in the list share memory, not the list.
-    const bool is_list = alias->beforeSets().empty() && !alias->containedTypes().empty();
-    const auto& sets = is_list ? alias->containedTypes().front().beforeSets() : alias->beforeSets();
-    for (const auto& set : sets) value.alias_set = set.toUnqualString();
+    // Of a list (`Tensor(a)[]`) the elements have it.
+    const c10::AliasInfo& of_tensor = alias->containedTypes().empty() ? *alias : alias->containedTypes().front();
+    for (const auto& set : of_tensor.beforeSets()) value.alias_set = set.toUnqualString();
   }
   if (argument.default_value().has_value()) {
     const bridge::ArgumentReader reader{[](const at::Tensor&) { return ir::Argument(); },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,23 +12,16 @@ import torch
 
 import thunder
 from tests.fuzz import oracle
+from thunder._check import load_extension
 from thunder._minify.shrink import Case, cloned
 
 Function = Callable[..., Any]
 
-PASSES = (
-    "dead_code_elimination",
-    "algebraic_simplification",
-    "layout_cleanup",
-    "common_subexpression_elimination",
-    "drop_unused_saved_values",
-    "rematerialization",
-    "memory_order",
-    "in_place",
-)
+_extension = load_extension()
+PASSES = (*_extension.pass_names(), "drop_unused_saved_values", "rematerialization")
 
 
-class Failure(Exception):  # noqa: N818
+class Failure(Exception):
     """A check found something wrong.
 
     Attributes:
@@ -41,7 +35,7 @@ class Failure(Exception):  # noqa: N818
         self.kind = kind
 
 
-class Skipped(Exception):  # noqa: N818
+class Skipped(Exception):
     """There is nothing to compare with: eager, or torch.func, does not run the program either."""
 
 
@@ -76,8 +70,10 @@ def _outcome_of_torch(function: Function, case: Case, plan: Plan, number: int = 
     return outcome
 
 
-def _require_same(case: Case, plan: Plan, ours: Function, theirs: Callable[[Function], Function], calls: int) -> None:
-    """Compare `ours` with `theirs(program)` over several calls."""
+def _require_same(
+    case: Case, plan: Plan, ours: Function, theirs: Callable[[Function], Function], transformed: bool = True
+) -> None:
+    """Compare `ours` with `theirs(program)`; what is no transform of the program, over several calls and exactly."""
 
     def run(widen: bool) -> oracle.Outcome:
         program = oracle.widened(case.program) if widen else case.program
@@ -86,20 +82,20 @@ def _require_same(case: Case, plan: Plan, ours: Function, theirs: Callable[[Func
 
     exact = None if plan.is_random else oracle.Exact(lambda: run(True), lambda: run(False))
     eager = theirs(case.program.function())
-    for number in range(calls):
+    for number in range(1 if transformed else 2):
         expected = _outcome_of_torch(eager, case, plan, number)
         got = oracle.observe(ours, cloned(case.arguments), plan.seed + number)
-        _compare(got, expected, exact if number == 0 else None)
+        _compare(got, expected, exact if number == 0 else None, numbers_only=transformed)
 
 
-def _compare(got: oracle.Outcome, expected: oracle.Outcome, exact: oracle.Exact | None) -> None:
+def _compare(got: oracle.Outcome, expected: oracle.Outcome, exact: oracle.Exact | None, numbers_only: bool) -> None:
     if expected.error is not None:
         # Programs run in eager; what it refuses with gradients or in a transform, a trace may well be able to do.
         raise Skipped(f"eager: {expected.error}")
     if got.error is not None:
         raise raised(got.error)
     try:
-        oracle.require_same(got, expected, exact)
+        oracle.require_same(got, expected, exact, numbers_only)
     except oracle.Difference as difference:
         raise Failure(difference.kind, str(difference)) from None
 
@@ -161,7 +157,7 @@ def _transformed(transform: Callable[[Any, Function, tuple[torch.Tensor, ...]], 
         ours = with_module(thunder, case.program.function())
         if plan.options:
             ours = thunder.jit(with_module(torch.func, case.program.function()), **plan.options)
-        _require_same(case, plan, ours, lambda program: with_module(torch.func, program), calls=1)
+        _require_same(case, plan, ours, lambda program: with_module(torch.func, program))
 
     return check
 
@@ -200,7 +196,7 @@ def _grad_of_grad(module: Any, function: Function, inputs: tuple[torch.Tensor, .
 def check_call(case: Case, plan: Plan) -> None:
     """Compiled = eager, forward and backward, at the first call and at a later one."""
     compiled = thunder.jit(case.program.function(), **plan.options)
-    _require_same(case, plan, compiled, lambda program: program, calls=2)
+    _require_same(case, plan, compiled, lambda program: program, transformed=False)
 
 
 def check_traces(case: Case, plan: Plan) -> None:
@@ -211,32 +207,62 @@ def check_traces(case: Case, plan: Plan) -> None:
         outcome = oracle.observe(compiled, cloned(case.arguments), plan.seed)
         if outcome.error is not None:
             raise Skipped(f"thunder: {outcome.error}")
-        texts.append([str(trace) for trace in [*thunder.last_traces(compiled), *thunder.last_backward_traces(compiled)]])
+        texts.append([*map(str, thunder.last_traces(compiled)), *map(str, thunder.last_backward_traces(compiled))])
     if texts[0] != texts[1]:
         raise Failure("text", "traced twice, the printed traces differ")
-    prologue = thunder.last_prologue_traces(compiled)[-1].python_callable()
-    outcomes = []
     stages = thunder.last_traces(compiled)
-    if any(trace.name == "computation_1" for trace in stages):
-        return  # data was read: the trace is in pieces, whose inputs are not those of the prologue
-    for stage in stages:
-        arguments = cloned(case.arguments)
-        inputs = [value for value in prologue(arguments, {}) if isinstance(value, torch.Tensor)]
+    run = _runner_of(compiled, case, plan)
+    expected = run(stages[0])
+    for stage in stages[1:]:
+        _require_same_outputs(stage, run(stage), expected)
+
+
+def check_orders(case: Case, plan: Plan) -> None:
+    """Passes in a random order, some of them twice, give a trace that computes the same after each."""
+    compiled = thunder.jit(case.program.function(), passes=[], rematerialize=False)
+    outcome = oracle.observe(compiled, cloned(case.arguments), plan.seed)
+    if outcome.error is not None:
+        raise Skipped(f"thunder: {outcome.error}")
+    trace = thunder.last_traces(compiled)[-1]
+    run = _runner_of(compiled, case, plan)
+    expected = run(trace)
+    source = random.Random(plan.seed)
+    for name in source.choices(_extension.pass_names(), k=source.randrange(1, 9)):
+        try:
+            trace = thunder.Trace(_extension.run_pass(trace._native, name))
+        except Exception as error:
+            raise Failure("internal", f"{name}: {type(error).__name__}: {error}") from error
+        _require_same_outputs(trace, run(trace), expected)
+
+
+def _runner_of(compiled: Any, case: Case, plan: Plan) -> Callable[[Any], tuple[list[Any], list[Any]]]:
+    """Return what executes the printed text of a trace on fresh inputs, and gives its results and these inputs."""
+    prologue = thunder.last_prologue_traces(compiled)[-1].python_callable()
+
+    def run(trace: Any) -> tuple[list[Any], list[Any]]:
+        inputs = [value for value in prologue(cloned(case.arguments), {}) if isinstance(value, torch.Tensor)]
+        function = trace.python_callable()
+        if len(inspect.signature(function).parameters) != len(inputs):
+            raise Skipped("data was read: the trace is in pieces, whose inputs are not those of the prologue")
         torch.manual_seed(plan.seed)
         try:
-            results = stage.python_callable()(*inputs)
+            return list(function(*inputs)), inputs
         except Exception as error:
-            raise Failure("text", f"{stage.name} does not run: {type(error).__name__}: {error}") from error
-        if outcomes:
-            results = results[: len(outcomes[0])]
-        outcomes.append(results)
-    for stage, results in zip(stages[1:], outcomes[1:], strict=True):
-        for i, (got, expected) in enumerate(zip(results, outcomes[0], strict=True)):
-            if isinstance(expected, torch.Tensor):
-                try:
-                    oracle.require_close(f"output {i} of {stage.name}", got.detach(), expected.detach(), None)
-                except oracle.Difference as difference:
-                    raise Failure("text", str(difference)) from None
+            raise Failure("text", f"{trace.name} does not run: {type(error).__name__}: {error}") from error
+
+    return run
+
+
+def _require_same_outputs(trace: Any, got: tuple[list[Any], list[Any]], expected: tuple[list[Any], list[Any]]) -> None:
+    """Compare results and written inputs. A forward trace returns what it saves behind the results."""
+    for what, values, others in zip(("result", "input"), expected, got, strict=True):
+        for i, (value, other) in enumerate(zip(values, others, strict=False)):
+            if not isinstance(value, torch.Tensor):
+                continue
+            try:
+                oracle.require_close(f"{what} {i}", other.detach(), value.detach(), None)
+            except oracle.Difference as difference:
+                raise Failure("text", f"{'; '.join(trace._native.history)}: {difference}") from None
 
 
 def check_vmap(case: Case, plan: Plan) -> None:
@@ -271,17 +297,11 @@ def check_vmap(case: Case, plan: Plan) -> None:
     program = case.program.function()
     if _outcome_of_torch(mapped(torch.func, program), batched, plan).error is not None:
         raise Skipped("torch.func does not batch it")
-    _require_same_results(batched, plan, mapped(thunder, program), loop)
-
-
-def _require_same_results(case: Case, plan: Plan, ours: Function, theirs: Callable[[Function], Function]) -> None:
-    """Compare numbers only."""
-    expected = oracle.observe(theirs(case.program.function()), cloned(case.arguments), plan.seed)
-    got = oracle.observe(ours, cloned(case.arguments), plan.seed)
-    for outcome in (got, expected):
-        outcome.tensors = {name: value for name, value in outcome.tensors.items() if name.startswith("result")}
-        outcome.facts = {}
-    _compare(got, expected, None)
+    expected = oracle.observe(loop(program), cloned(batched.arguments), plan.seed)
+    got = oracle.observe(mapped(thunder, program), cloned(batched.arguments), plan.seed)
+    # What is written to the inputs is not compared: the loop's writes go to copies.
+    expected.tensors = {name: value for name, value in expected.tensors.items() if name.startswith("result")}
+    _compare(got, expected, None, numbers_only=True)
 
 
 def check_directions(case: Case, plan: Plan) -> None:
@@ -332,6 +352,7 @@ def _is_near(value: float, expected: float) -> bool:
 CHECKS: dict[str, Callable[[Case, Plan], None]] = {
     "call": check_call,
     "traces": check_traces,
+    "orders": check_orders,
     "vmap": check_vmap,
     "directions": check_directions,
     "grad": _transformed(_grad),
@@ -340,6 +361,9 @@ CHECKS: dict[str, Callable[[Case, Plan], None]] = {
     "jvp of grad": _transformed(_jvp_of_grad),
     "grad of grad": _transformed(_grad_of_grad),
 }
+
+
+_OF_TRANSFORMS = ("vmap", "vmap", "directions", "grad", "vjp", "jvp", "jvp of grad", "grad of grad")
 
 
 def plans_for(seed: int, requires_grad: bool, is_random: bool) -> list[Plan]:
@@ -351,8 +375,8 @@ def plans_for(seed: int, requires_grad: bool, is_random: bool) -> list[Plan]:
     if source.random() < 0.3:
         options["rematerialize"] = False
     checks = ["call"]
-    if source.random() < 0.2:
-        checks.append("traces")
+    if source.random() < 0.4:
+        checks.append(source.choice(("traces", "orders")))
     if not is_random and not requires_grad:
-        checks.append(source.choice(("vmap", "vmap", "directions", "grad", "vjp", "jvp", "jvp of grad", "grad of grad")))
+        checks.append(source.choice(_OF_TRANSFORMS))
     return [Plan(check, options, seed, is_random) for check in checks]

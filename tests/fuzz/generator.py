@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import warnings
 from typing import Any
 
@@ -116,10 +117,17 @@ class _Writer:
                 positional.append(text)
         if operator.kind == "out":
             targets = [self.pick("out") for _ in operator.outputs]
+            read = {self.memory_of(word) for word in re.findall(r"\w+", " ".join(positional + keywords))}
+            if read & set(map(self.memory_of, targets)):
+                raise ValueError  # what a kernel reads that it writes to is not defined
             keywords.append(f"out={targets[0] if len(targets) == 1 else '(' + ', '.join(targets) + ')'}")
         receiver = f"{positional.pop(0)}" if spelling.startswith(".") else ""
         attribute = receiver and not callable(getattr(torch.Tensor, operator.name))
         return f"{receiver}{spelling}" + ("" if attribute else f"({', '.join(positional + keywords)})")
+
+    def memory_of(self, name: str) -> int:
+        value = self.values.get(name)
+        return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else id(self)
 
     def operator(self, kind: str) -> str:
         table = operators()[kind]
@@ -190,6 +198,7 @@ class _Writer:
         """Make a statement; False when eager refuses it, and nothing is left of it."""
         known_inputs, known_values = len(self.expressions), dict(self.values)
         versions = {name: value._version for name, value in self.values.items() if isinstance(value, torch.Tensor)}
+        shapes = {name: value.shape for name, value in self.values.items() if isinstance(value, torch.Tensor)}
         try:
             text = self.statement()
             name = f"v{self.count}"
@@ -198,7 +207,7 @@ class _Writer:
             made = namespace.get(name)
             text = text.replace("?", self._unpacked(name, made))
             namespace = {**namespace, **dict(self._made(name, made))}
-            if not all(map(_is_plain, namespace.values())):
+            if not all(map(_is_plain, namespace.values())) or self._resized(shapes):
                 raise ValueError
         except Exception:
             self.values = known_values
@@ -212,6 +221,12 @@ class _Writer:
         self.values = {key: value for key, value in namespace.items() if key not in keep or isinstance(value, float)}
         self.values.update(self._made(name, made))
         return True
+
+    def _resized(self, shapes: dict[str, torch.Size]) -> bool:
+        """Whether an `out=` was resized that others share memory with: what these are then is not defined."""
+        resized = [self.values[name] for name, shape in shapes.items() if self.values[name].shape != shape]
+        memory = [value.untyped_storage().data_ptr() for value in map(self.values.get, self.tensors())]
+        return any(memory.count(value.untyped_storage().data_ptr()) > 1 for value in resized)
 
     @staticmethod
     def _made(name: str, made: Any) -> list[tuple[str, Any]]:

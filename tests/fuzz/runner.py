@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import faulthandler
 import json
@@ -55,9 +54,7 @@ class Report:
     statements: int = 0
     seconds: float = 0.0
     operators: int = 0
-    outcomes: dict[str, collections.Counter[str]] = dataclasses.field(
-        default_factory=lambda: collections.defaultdict(collections.Counter)
-    )
+    outcomes: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     failures: list[Found] = dataclasses.field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -132,23 +129,14 @@ def _shrunk(case: Any, plan: Any, failure: Any) -> Found:
 def found_in(case: Any, plan: Any, kind: str, message: str) -> Found:
     """Describe a failure."""
     names = zip(case.program.parameters, case.arguments, strict=True)
-    arguments = "; ".join(f"{name} = {describe(value)}" for name, value in names)
+    arguments = "; ".join(f"{name} = {_text(value)}" for name, value in names)
     return Found(plan.seed, plan.check, kind, message, str(plan.options), case.program.text(), arguments)
 
 
-def describe(value: Any) -> str:
-    """Return an expression for an argument, with its numbers where these are few."""
-    import torch
+def _text(value: Any) -> str:
+    from thunder._minify.script import expression
 
-    if not isinstance(value, torch.Tensor):
-        return repr(value)
-    plain = value.detach()
-    text = f"torch.tensor({plain.tolist()}, dtype={value.dtype})"
-    if value.numel() > 24:
-        text = f"torch.randn({tuple(value.shape)}).to({value.dtype})"
-    if not value.is_contiguous() or value.numel() == 0:
-        text = f"torch.empty_strided({tuple(value.shape)}, {value.stride()}, dtype={value.dtype}).copy_({text})"
-    return text + (".requires_grad_()" if value.requires_grad else "")
+    return expression(value) or f"{value.dtype} {tuple(value.shape)} with strides {value.stride()}"
 
 
 def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
@@ -288,7 +276,8 @@ def _count(report: Report, result: dict[str, Any], operators: set[str]) -> None:
     report.statements += result["statements"]
     operators.update(result["operators"])
     for check, outcome in result["outcomes"]:
-        report.outcomes[check][outcome] += 1
+        counts = report.outcomes.setdefault(check, {})
+        counts[outcome] = counts.get(outcome, 0) + 1
     report.failures += result["failures"]
 
 
@@ -312,13 +301,13 @@ def _timed_out(worker: _Worker) -> dict[str, Any]:
 
 def _crashed(worker: _Worker) -> dict[str, Any]:
     """Find out which check crashes, and the smallest program that does."""
-    from tests.fuzz import known
+    from tests.fuzz import checks, known
 
     worker.process.join()
     message = f"exit code {worker.process.exitcode}\n{pathlib.Path(worker.stack).read_text()[:1500]}"
     found = Found(worker.seed or 0, "any", "crash", message, "", "", "")
     context = multiprocessing.get_context("spawn")
-    for check in ("call", "traces", "vmap", "directions", "grad", "vjp", "jvp", "jvp of grad", "grad of grad"):
+    for check in checks.CHECKS:
         ours, theirs = context.Pipe()
         process = context.Process(target=_shrunk_crash, args=(worker.seed, check, theirs))
         process.start()

@@ -19,7 +19,11 @@ _LEFT_OUT = ("sparse", "empty", "nested", "to_", "jiterator", "_ref", "rnn", "re
 def _infos() -> tuple[Any, ...]:
     from torch.testing._internal.common_methods_invocations import op_db
 
-    return tuple(info for info in op_db if _callable_text(info.name) and not any(w in info.name for w in _LEFT_OUT))
+    return tuple(info for info in op_db if _is_taken(info.name))
+
+
+def _is_taken(name: str) -> bool:
+    return _callable_text(name) is not None and not name.startswith("_") and not any(w in name for w in _LEFT_OUT)
 
 
 def _callable_text(name: str) -> str | None:

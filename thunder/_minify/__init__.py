@@ -77,9 +77,9 @@ def minify(
         ...     compiled(*args)
         ...     return "tanh" in str(thunder.last_traces(compiled)[-1])
         >>> print(thunder.minify(lambda x: (x.sin() * 2).tanh() + 1, torch.ones(3), fails=uses_tanh).program)
-        def program(t1):
-            t2 = torch.ops.aten.tanh.default(t1)
-            return ()
+        def program(t2):
+            t3 = torch.ops.aten.tanh.default(t2)
+            return (t3, )
         <BLANKLINE>
     """
     Options.of(options)

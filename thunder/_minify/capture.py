@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from thunder._minify.shrink import Case, cloned
+from thunder._minify.shrink import Case, cloned, fresh
 from thunder._minify.straight_line import Line, StraightLine
 
 __all__ = ["captured"]
@@ -18,19 +17,19 @@ __all__ = ["captured"]
 def captured(fn: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Iterator[Case]:
     """Yield the trace that thunder records of a call, if it does, and the calls of PyTorch that eager makes."""
     try:
-        recorded = _recorded(fn, cloned(arguments), options)
+        recorded = _recorded(fresh(fn), cloned(arguments), options)
     except Exception:
         recorded = None  # it is tracing that fails
     if recorded is not None:
         yield recorded
-    yield _logged(fn, cloned(arguments))
+    yield _logged(fresh(fn), cloned(arguments))
 
 
 def _recorded(fn: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Case | None:
     from thunder._jit import jit
     from thunder.inspect import last_prologue_traces, last_traces
 
-    compiled = jit(copy.deepcopy(fn) if isinstance(fn, torch.nn.Module) else fn, **options)
+    compiled = jit(fn, **options)
     before = cloned(arguments)
     compiled(*arguments)
     stages = last_traces(compiled)
@@ -38,7 +37,7 @@ def _recorded(fn: Callable[..., Any], arguments: tuple[Any, ...], options: Mappi
         return None  # in pieces, as data was read
     prologue = last_prologue_traces(compiled)[-1].python_callable()
     inputs = tuple(value for value in prologue(before, {}) if isinstance(value, torch.Tensor))
-    program = StraightLine.parse(str(stages[0]), stages[0].constants())
+    program = StraightLine.parse(str(stages[0]), stages[0]._native.context())
     return Case(program, inputs) if len(inputs) == len(program.parameters) else None
 
 
@@ -54,7 +53,7 @@ def _logged(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Case:
     return Case(program, values)
 
 
-class _Log(TorchFunctionMode):
+class _Log(TorchFunctionMode):  # type: ignore[misc]
     """Notes calls as statements. Tensors that no call made are inputs."""
 
     def __init__(self) -> None:
@@ -71,11 +70,11 @@ class _Log(TorchFunctionMode):
         result = func(*args, **kwargs)
         call = f"{self._callable(func)}({', '.join(parts)})"
         items = result if isinstance(result, tuple | list) else [result]
-        if result is None or (isinstance(result, torch.Tensor) and id(result) in self.names):
-            self.lines.append(Line.of(call))
-        elif items and all(isinstance(item, torch.Tensor) for item in items):
+        is_new = items and all(isinstance(item, torch.Tensor) and id(item) not in self.names for item in items)
+        if is_new:
             targets = ", ".join(self._bind(item) for item in items)
-            self.lines.append(Line.of(f"{targets}{',' if items is result and len(items) == 1 else ''} = {call}"))
+            call = f"{targets}{',' if items is result and len(items) == 1 else ''} = {call}"
+        self.lines.append(Line.of(call))
         return result
 
     def _bind(self, tensor: torch.Tensor) -> str:

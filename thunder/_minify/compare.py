@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from thunder._minify.shrink import cloned
+from thunder._minify.shrink import cloned, fresh
 
 __all__ = ["difference"]
 
@@ -21,11 +21,11 @@ def difference(function: Callable[..., Any], arguments: tuple[Any, ...], options
     from thunder._jit import jit
 
     try:
-        expected = _outcome(function, cloned(arguments))
+        expected = _outcome(fresh(function), cloned(arguments))
     except Exception:
         return None
     try:
-        got = _outcome(jit(function, **options), cloned(arguments))
+        got = _outcome(jit(fresh(function), **options), cloned(arguments))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     for (name, value), (_, other) in zip(expected, got, strict=False):

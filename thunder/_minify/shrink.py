@@ -13,7 +13,7 @@ import torch
 
 from thunder._minify.straight_line import Line, StraightLine
 
-__all__ = ["Case", "cloned", "shrink"]
+__all__ = ["Case", "cloned", "fresh", "shrink"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,6 +27,11 @@ class Case:
 def cloned(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return copies that keep strides, `requires_grad`, and which arguments share memory."""
     return copy.deepcopy(arguments)
+
+
+def fresh(fn: Any) -> Any:
+    """Return a function that may be called without a trace: of a module, a copy."""
+    return copy.deepcopy(fn) if isinstance(fn, torch.nn.Module) else fn
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60.0) -> Case:
@@ -50,9 +55,7 @@ def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60.0) -> 
         case = smaller
 
 
-def _attempts(
-    reduce: Callable[[Case], Iterator[Case]], case: Case, accepted: Callable[[Case], bool]
-) -> Iterator[Case]:
+def _attempts(reduce: Callable[[Case], Iterator[Case]], case: Case, accepted: Callable[[Case], bool]) -> Iterator[Case]:
     """Yield cases that fail, each made from the one before it."""
     position = 0
     while True:
@@ -132,7 +135,7 @@ def _simpler_inputs(case: Case) -> Iterator[Case]:
     for i, argument in enumerate(case.arguments):
         if isinstance(argument, torch.Tensor):
             for simpler in _simpler(argument):
-                yield Case(case.program, case.arguments[:i] + (simpler,) + case.arguments[i + 1 :])
+                yield Case(case.program, (*case.arguments[:i], simpler, *case.arguments[i + 1 :]))
 
 
 def _simpler(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -33,7 +33,7 @@ class Line:
         names = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
         targets = (node.id for node in names if isinstance(node.ctx, ast.Store))
         reads = (node.id for node in names if isinstance(node.ctx, ast.Load))
-        return cls(text, tuple(dict.fromkeys(targets)), tuple(dict.fromkeys(reads)))
+        return cls(text, tuple(dict.fromkeys(targets)), tuple(sorted(set(reads))))
 
     def renamed(self, names: Mapping[str, str]) -> Line:
         """Return the line reading `names[name]` where it read `name`."""
