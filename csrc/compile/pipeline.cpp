@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -224,6 +225,17 @@ std::vector<std::string> pass_names() {
     if (const auto* joint = std::get_if<JointStep>(&step); joint != nullptr && joint->optional) add(joint->name);
   }
   return names;
+}
+
+std::vector<passes::Pass> trace_passes() {
+  std::vector<passes::Pass> rows;
+  for (const Step& step : kSteps) {
+    const auto* trace_step = std::get_if<TraceStep>(&step);
+    if (trace_step == nullptr) continue;
+    const auto is_same = [&](const passes::Pass& row) { return std::string_view(row.name) == trace_step->pass.name; };
+    if (std::ranges::none_of(rows, is_same)) rows.push_back(trace_step->pass);
+  }
+  return rows;
 }
 
 void run_pipeline(Compilation& compilation, const PassRunner& runner) {

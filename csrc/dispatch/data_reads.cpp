@@ -15,6 +15,7 @@
 #include "dispatch/substitutes.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/interpret.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -36,7 +37,7 @@ void DataReads::add_substitutes(interpreter::TrackerOptions& options) {
   if (const py::Ref function = loaded_function("torch.optim.optimizer", "_get_value")) {
     options.substitute(function.get(),
                        [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
-                         if (count != 1 || !is_traced_tensor(arguments[0])) return 0;
+                         if (count != 1 || !is_traced_tensor(arguments[0]) || !is_of_trace(arguments[0])) return 0;
                          *result = item(arguments[0]);
                          return *result == nullptr ? -1 : 1;
                        });
@@ -49,6 +50,10 @@ void DataReads::add_substitutes(interpreter::TrackerOptions& options) {
       return 1;
     });
   }
+}
+
+bool DataReads::is_of_trace(PyObject* tensor) const {
+  return tracer::trace_impl(unpack_tensor(tensor))->state()->recorder == trace_->recorder;
 }
 
 PyObject* DataReads::item(PyObject* tensor) {
@@ -114,7 +119,7 @@ std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argu
   }
   if (type != &PyFloat_Type && type != &PyLong_Type) return std::nullopt;
   if (is_traced_number(argument)) return convert_number(argument, type);
-  if (is_traced_tensor(argument)) return convert(argument, type);
+  if (is_traced_tensor(argument) && is_of_trace(argument)) return convert(argument, type);
   return std::nullopt;
 }
 
@@ -142,6 +147,9 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
   if (is_traced_tensor(call.self)) {
+  }
+
+  if (is_traced_tensor(call.self) && is_of_trace(call.self)) {
     if (const auto made = read(callable, call)) return give(*made);
   }
   const bool is_torch = is_torch_function(callable, call);

@@ -21,6 +21,9 @@ class DataReads {
   void add_substitutes(interpreter::TrackerOptions& options);
 
  private:
+  /// Whether a trace tensor is of this trace, and not of a part that a transform records: there, the dispatcher sees
+  /// what is read.
+  [[nodiscard]] bool is_of_trace(PyObject* tensor) const;
   PyObject* item(PyObject* tensor);
   PyObject* to_list(PyObject* tensor);
   PyObject* convert(PyObject* tensor, PyTypeObject* type);
