@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 
 import pytest
 
@@ -22,3 +24,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def reproduction_command(nodeid: str) -> str:
+    """Return the command that runs one test alone, with the environment that thunder and its tests look at."""
+    names = sorted(name for name in os.environ if name.startswith("THUNDER_"))
+    settings = (f"{name}={shlex.quote(os.environ[name])}" for name in names)
+    return " ".join([*settings, "python -m pytest", shlex.quote(nodeid)])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    if reports:
+        terminalreporter.section("reproduce")
+    for nodeid in dict.fromkeys(report.nodeid for report in reports):
+        terminalreporter.write_line(reproduction_command(nodeid))

@@ -6,6 +6,7 @@ Prologues take a call's arguments apart and check what the trace depends on; the
 from __future__ import annotations
 
 import copy
+import math
 import operator
 import threading
 import types
@@ -299,6 +300,12 @@ _NUMBER_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "abs": lambda left, right: abs(left),
     "int": lambda left, right: int(left),
     "float": lambda left, right: float(left),
+    "cos": lambda left, right: math.cos(left),
+    "exp": lambda left, right: math.exp(left),
+    "log": lambda left, right: math.log(left),
+    "sin": lambda left, right: math.sin(left),
+    "sqrt": lambda left, right: math.sqrt(left),
+    "tanh": lambda left, right: math.tanh(left),
 }
 
 
@@ -309,7 +316,7 @@ def item(value: torch.Tensor) -> complex:
 
 
 def number(operation: str, left: complex, right: complex) -> complex:
-    """Return `left operation right`; `neg`, `abs`, `int` and `float` are operations on `left` alone."""
+    """Return `left operation right`; `neg`, `abs`, `int`, `float` and functions of `math` take `left` alone."""
     result: complex = _NUMBER_OPERATIONS[operation](left, right)
     return result
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -12,6 +13,7 @@
 #include "compile/saved_values.h"
 #include "passes/algebraic_simplification.h"
 #include "passes/common_subexpression_elimination.h"
+#include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/in_place.h"
 #include "passes/layout_cleanup.h"
@@ -36,6 +38,22 @@ void for_both(Compilation& compilation, const Function& function) {
   tasks.add([&] { function(compilation.forward, compilation.forward_claims); });
   if (compilation.gradient) tasks.add([&] { function(compilation.backward, compilation.backward_claims); });
   tasks.run();
+}
+
+void fold_constants(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& trace = compilation.forward.last();
+  const auto run = [&](const ir::Trace& constants) {
+    const std::array<std::string, 1> aten{"aten"};
+    const runtime::Program program = executors::lower_trace(constants, find_executors(aten));
+    std::vector<at::Tensor> results(program.output_count());
+    program.run(std::span<at::Tensor>(), std::span(results));
+    std::vector<ir::ObjectConstant> objects;
+    for (at::Tensor& result : results) {
+      objects.push_back(trace.context()->add_object(std::make_shared<at::Tensor>(std::move(result)), "torch.Tensor"));
+    }
+    return objects;
+  };
+  runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator), compilation.forward);
 }
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
@@ -135,6 +153,8 @@ using Step = std::variant<TraceStep, JointStep>;
 
 /// The whole way from a recorded computation to programs. Neighbouring steps of kForward and kBackward run at once.
 constexpr std::array kSteps{
+    Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
+    // after constant_folding: because what only constants needed is dead.
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate, false}),
@@ -205,6 +225,17 @@ std::vector<std::string> pass_names() {
     if (const auto* joint = std::get_if<JointStep>(&step); joint != nullptr && joint->optional) add(joint->name);
   }
   return names;
+}
+
+std::vector<passes::Pass> trace_passes() {
+  std::vector<passes::Pass> rows;
+  for (const Step& step : kSteps) {
+    const auto* trace_step = std::get_if<TraceStep>(&step);
+    if (trace_step == nullptr) continue;
+    const auto is_same = [&](const passes::Pass& row) { return std::string_view(row.name) == trace_step->pass.name; };
+    if (std::ranges::none_of(rows, is_same)) rows.push_back(trace_step->pass);
+  }
+  return rows;
 }
 
 void run_pipeline(Compilation& compilation, const PassRunner& runner) {

@@ -32,4 +32,7 @@ struct Compilation {
 /// Runs every step of the list in `pipeline.cpp`.
 void run_pipeline(Compilation& compilation, const PassRunner& runner);
 
+/// The passes of that list that rewrite one trace, each once.
+[[nodiscard]] std::vector<passes::Pass> trace_passes();
+
 }  // namespace thunder::compile

@@ -177,6 +177,7 @@ interpreter::TrackerOptions Capture::make_options() {
     return reads_.intercept(callable, call, result);
   };
   add_substitutes(options);
+  reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);
   gradient_hooks_.add_substitutes(options);
   sharp_edges_.add_substitutes(options);

@@ -61,9 +61,10 @@ PyObject* get_context(PyObject* self, PyObject*) {
   py::Ref dict = py::Ref::steal(PyDict_New());
   const auto& objects = trace_of(self).context()->objects;
   for (std::size_t i = 0; dict && i < objects.size(); ++i) {
-    const py::Ref object = to_python(objects[i]);
+    py::Ref object = to_python(objects[i]);
+    if (!object) object = py::Ref::share(Py_None);  // such as a custom gradient: only transforms look at it
     const std::string name = "object" + std::to_string(i);
-    if (object && PyDict_SetItemString(dict.get(), name.c_str(), object.get()) < 0) return nullptr;
+    if (PyDict_SetItemString(dict.get(), name.c_str(), object.get()) < 0) return nullptr;
   }
   return dict.release();
 }

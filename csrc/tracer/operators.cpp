@@ -95,7 +95,9 @@ ir::SchemaValue schema_value(const c10::Argument& argument) {
   value.keyword_only = argument.kwarg_only();
   if (const auto* alias = argument.alias_info()) {
     value.mutated = alias->isWrite();
-    for (const auto& set : alias->beforeSets()) value.alias_set = set.toUnqualString();
+    // Of a list (`Tensor(a)[]`) the elements have it.
+    const c10::AliasInfo& of_tensor = alias->containedTypes().empty() ? *alias : alias->containedTypes().front();
+    for (const auto& set : of_tensor.beforeSets()) value.alias_set = set.toUnqualString();
   }
   if (argument.default_value().has_value()) {
     const bridge::ArgumentReader reader{[](const at::Tensor&) { return ir::Argument(); },

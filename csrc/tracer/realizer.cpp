@@ -207,6 +207,11 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   op.callBoxed(stack);
   ResultTypes types;
   for (const IValue& result : stack) {
+    if (!result.isTensor() && !result.isTensorList()) {
+      throw UserError(ErrorKind::kNotImplemented,
+                      op.schema().name() + ": expected an operation that gives tensors, got one that gives a " +
+                          result.tagKind() + " that may follow from data; call it outside of the jitted function");
+    }
     ResultTypes::Result& described = types.results.emplace_back();
     described.is_list = result.isTensorList();
     for (const at::Tensor& tensor : tensors_of({&result, 1})) {

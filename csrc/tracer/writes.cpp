@@ -140,20 +140,20 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   const TraceTensorImpl* source_impl = trace_impl(source);
   require_writable(target);
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
-    // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the view's parent.
-    const std::shared_ptr<TraceState> state = source_impl->state();
-    TraceState* lowest = state.get();  // the view of the target itself
-    while (lowest->view && !lowest->view->parent.is_same(target)) {
-      lowest = trace_impl(lowest->view->parent)->state().get();
+    // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the parent of views.
+    const std::shared_ptr<TraceState> before = impl->state();
+    const at::Tensor kept = make_trace_tensor(bridge::type_of(target), before, target.storage());
+    if (target.grad_fn() != nullptr) set_gradient_edge(kept, gradient_edge(target));
+    for (const std::weak_ptr<TraceState>& weak : before->shown_by) {
+      const std::shared_ptr<TraceState> view = weak.lock();
+      if (view == nullptr || !view->view->parent.is_same(target)) continue;
+      view->view->parent = kept;
+      view->view->arguments[0] = kept;
     }
-    if (lowest->view) {
-      lowest->view->parent = make_trace_tensor(bridge::type_of(target), impl->state(), target.storage());
-      lowest->view->arguments[0] = lowest->view->parent;
-      for (InputMemory& memory : memories_) {
-        if (memory.root.is_same(target)) memory.root = lowest->view->parent;
-      }
+    for (InputMemory& memory : memories_) {
+      if (memory.root.is_same(target)) memory.root = kept;
     }
-    impl->set_state(state);
+    impl->set_state(source_impl->state());
     impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
     if (op.operator_name().name == "aten::detach_") {
       impl->set_autograd_meta(nullptr);
@@ -175,25 +175,35 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   if (!target.is_inference()) impl->bump_version();
 }
 
-at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& source) {
+at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given) {
+  const auto converted = [&](const at::Tensor& tensor) {
+    return call_by_name("aten::_to_copy", "",
+                        {tensor, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
+                         false, static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
+        .toTensor();
+  };
+  // A number becomes a tensor first: `expand` takes none.
+  const at::Tensor source = given.unsafeGetTensorImpl()->is_wrapped_number() ? converted(given) : given;
   const at::Tensor expanded = source.sizes().equals(target.sizes())
                                   ? source
                                   : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
   if (!target.is_contiguous() && !trace_impl(target)->state()->view && !source.requires_grad()) {
     return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
   }
-  return call_by_name("aten::_to_copy", "",
-                      {expanded, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
-                       false, static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
-      .toTensor();
+  return converted(expanded);
 }
 
 void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   TraceState& state = *trace_impl(target)->state();
   const ir::ValueId before = state.value;
   ir::ValueId value = value_of(source);
-  adopt_history(target, source, recorded);
-  if (!recorded && target.requires_grad() && !source.requires_grad()) value = with_gradient_of(value, before);
+  // Through `detach`: the write is differentiable for who made it, not for what lies below.
+  const bool is_hidden = !recorded && c10::GradMode::is_enabled();
+  if (is_hidden && source.requires_grad()) value = without_grad(value);
+  if (!is_hidden) adopt_history(target, source, recorded);
+  if (!recorded && target.requires_grad() && (is_hidden || !source.requires_grad())) {
+    value = with_gradient_of(value, before);
+  }
   if (state.view) {
     const at::Tensor parent = state.view->parent;
     const bool detached = state.view->op.operator_name().name == "aten::detach";

@@ -5,6 +5,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +14,7 @@
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::transforms {
 namespace {
@@ -87,6 +90,12 @@ std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> v
   return key;
 }
 
+std::string describe(const ir::BoundSymbol& symbol) {
+  const ir::SourceLocation& location = symbol.location;
+  if (location.file == nullptr) return symbol.op->name;
+  return symbol.op->name + " (called in " + *location.file + ", line " + std::to_string(location.line) + ")";
+}
+
 /// The types of a symbol's results, for operators whose shapes follow from data.
 std::shared_ptr<const tracer::ResultTypes> result_types(const ir::BoundSymbol& symbol, const ir::Trace& source) {
   auto types = std::make_shared<tracer::ResultTypes>();
@@ -115,7 +124,7 @@ void require_derivable(const ir::BoundSymbol& symbol, const ClaimedOperation& cl
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                const ir::Trace& source)
-    : recorder_("replay", source.context(), tracer::Level::kBottom) {
+    : recorder_("replay", source.context(), tracer::Level::kBottom), operator_(describe(symbol)) {
   for (ir::ValueId value : values) {
     inputs_.push_back(recorder_.add_input(source.value(value).type));
     input_values_.push_back(recorder_.value_of(inputs_.back()));
@@ -230,7 +239,7 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
     cotangents.push_back(std::move(cotangent));
   }
   const std::vector<at::Tensor> gradients =
-      by_rule ? gradients_by_rule(std::move(cotangents)) : tracer::walk_backward(outputs, cotangents, inputs_);
+      by_rule ? gradients_by_rule(std::move(cotangents)) : gradients_by_autograd(outputs, cotangents);
   for (const at::Tensor& gradient : gradients) {
     backward.gradients.push_back(gradient.defined() ? recorder_.value_of(gradient) : ir::kNoValue);
   }
@@ -241,6 +250,21 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
     if (kept != nullptr) gradient = std::get<ir::ValueId>(kept->content);
   }
   return backward;
+}
+
+std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents) {
+  try {
+    return tracer::walk_backward(outputs, cotangents, inputs_);
+  } catch (const std::exception& error) {
+    if (!tracer::says_data_was_read(error)) throw;
+    throw UserError(
+        ErrorKind::kNotImplemented,
+        operator_ +
+            ": its backward reads the data of a tensor (by .tolist(), .item() or .numpy()), which is not "
+            "known while thunder traces it; make what reads an operator too (torch.library.custom_op), and call "
+            "that in the backward");
+  }
 }
 
 OperatorReplay& ReplayTable::find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,

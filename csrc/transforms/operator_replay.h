@@ -52,8 +52,11 @@ class OperatorReplay {
   /// results.
   void keep_operation(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
   [[nodiscard]] std::vector<at::Tensor> gradients_by_rule(std::vector<at::Tensor> cotangents);
+  [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents);
 
   tracer::Recorder recorder_;
+  std::string operator_;  ///< with the line that called it first, for errors
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> results_;
   std::vector<ir::ValueId> input_values_;
