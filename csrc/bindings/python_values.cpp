@@ -99,6 +99,12 @@ constexpr std::array kPlainExceptions{&PyExc_RuntimeError, &PyExc_NotImplemented
 
 }  // namespace
 
+std::shared_ptr<void> share(const python::object& object) { return interpreter::share_object(object.ptr()); }
+
+python::handle function_in(const std::shared_ptr<const void>& owner) {
+  return static_cast<PyObject*>(const_cast<void*>(owner.get()));
+}
+
 PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ShowValue& show, NumberForm form) {
   const auto& parameters = symbol.op->parameters;
   const auto equals_default = [&](std::size_t i) {

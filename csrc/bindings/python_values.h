@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,6 +22,10 @@ struct TracedValue {
   ir::TypePtr type;
   std::string name;
 };
+
+/// A Python object as the layers below keep it.
+[[nodiscard]] std::shared_ptr<void> share(const python::object& object);
+[[nodiscard]] python::handle function_in(const std::shared_ptr<const void>& owner);
 
 /// Gives the Python object for a value of a trace.
 using ShowValue = std::function<python::object(ir::ValueId)>;
