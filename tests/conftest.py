@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
+from collections.abc import Generator
 
 import pytest
 
@@ -22,3 +25,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        switches = [f"{name}={shlex.quote(os.environ[name])}" for name in os.environ if name.startswith("THUNDER_")]
+        command = [*switches, "python -m pytest", shlex.quote(item.nodeid)]
+        report.sections.append(("repeat it with", " ".join(command)))
+    return report
