@@ -6,6 +6,7 @@ PYTHON ?= python3.11
 VENV := .venv
 JOBS ?= $(shell nproc)
 LAYER ?= ir
+TARGET ?= all
 SANITIZE ?= address
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -26,7 +27,7 @@ quickstart:
 	$(call step,1/3,Python environment in $(VENV): PyTorch and the build tools)
 	@$(MAKE) $(quiet) $(VENV)/.ready
 	$(call step,2/3,Building the extension)
-	@$(MAKE) $(quiet) build
+	@$(MAKE) $(quiet) build TARGET=thunder_bindings
 	$(call step,3/3,Training a small Llama through thunder.jit beside eager)
 	@python examples/quickstart.py
 
@@ -49,7 +50,7 @@ configure: $(VENV)/.ready
 
 build: $(VENV)/.installed
 	@test -e build/dev/build.ninja || $(MAKE) $(quiet) configure
-	@$(call locked,dev) cmake --build build/dev -j $(JOBS)
+	@$(call locked,dev) cmake --build build/dev -j $(JOBS) --target $(TARGET)
 
 layer:
 	@test -e build/dev/build.ninja || $(MAKE) $(quiet) configure

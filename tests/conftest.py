@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-from collections.abc import Generator
 
 import pytest
 
@@ -27,11 +26,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.failed:
-        switches = [f"{name}={shlex.quote(os.environ[name])}" for name in os.environ if name.startswith("THUNDER_")]
-        command = [*switches, "python -m pytest", shlex.quote(item.nodeid)]
-        report.sections.append(("repeat it with", " ".join(command)))
-    return report
+def reproduction_command(nodeid: str) -> str:
+    """Return the command that runs one test alone, with the environment that thunder and its tests look at."""
+    names = sorted(name for name in os.environ if name.startswith("THUNDER_"))
+    settings = (f"{name}={shlex.quote(os.environ[name])}" for name in names)
+    return " ".join([*settings, "python -m pytest", shlex.quote(nodeid)])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    if reports:
+        terminalreporter.section("reproduce")
+    for nodeid in dict.fromkeys(report.nodeid for report in reports):
+        terminalreporter.write_line(reproduction_command(nodeid))

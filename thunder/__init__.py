@@ -9,6 +9,7 @@ from thunder._check import require_own_package
 
 if TYPE_CHECKING:
     from thunder._jit import jit
+    from thunder._minify import Minified, minify
     from thunder.errors import InternalError, SharpEdgeError, SharpEdgeWarning
     from thunder.inspect import (
         FailedGuard,
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "FailedGuard",
     "InternalError",
+    "Minified",
     "Miss",
     "Misses",
     "Options",
@@ -57,6 +59,7 @@ __all__ = [
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "minify",
     "rules",
     "value_and_grad",
     "vjp",
@@ -68,6 +71,7 @@ __all__ = [
 _ORIGIN = {
     "FailedGuard": "inspect",
     "InternalError": "errors",
+    "Minified": "_minify",
     "Miss": "inspect",
     "Misses": "inspect",
     "Options": "options",
@@ -90,6 +94,7 @@ _ORIGIN = {
     "last_epilogue_traces": "inspect",
     "last_prologue_traces": "inspect",
     "last_traces": "inspect",
+    "minify": "_minify",
     "rules": "inspect",
     "value_and_grad": "transforms.functional",
     "vjp": "transforms.functional",

@@ -1,8 +1,9 @@
 #include "base/parallel.h"
 
-#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <utility>
@@ -10,11 +11,27 @@
 
 #include "base/error.h"
 
-namespace thunder {
+#ifdef __SANITIZE_THREAD__
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+#endif
 
-void parallel_for(std::size_t count, const std::function<void(std::size_t)>& function) {
-  tbb::parallel_for(std::size_t{0}, count, function);
-}
+namespace thunder {
+namespace {
+
+/// Tells ThreadSanitizer, which does not see into TBB's library, that what came before `give` is seen after `take`.
+class Handover {
+ public:
+#ifdef __SANITIZE_THREAD__
+  void give() { __tsan_release(this); }
+  void take() { __tsan_acquire(this); }
+#else
+  void give() {}
+  void take() {}
+#endif
+};
+
+}  // namespace
 
 struct TaskGraph::State {
   struct Task {
@@ -25,17 +42,21 @@ struct TaskGraph::State {
   };
 
   void spawn(std::size_t index) {
+    begin.give();
     group.run([this, index] {
+      begin.take();
       Task& task = tasks[index];
       task.work();
       for (const std::size_t successor : task.successors) {
         if (tasks[successor].waiting_for.fetch_sub(1, std::memory_order_acq_rel) == 1) spawn(successor);
       }
+      end.give();
     });
   }
 
   std::deque<Task> tasks;  // a task does not move
   tbb::task_group group;
+  Handover begin, end;
 };
 
 TaskGraph::TaskGraph() : state_(std::make_unique<State>()) {}
@@ -61,6 +82,23 @@ void TaskGraph::run() {
     if (state_->tasks[i].dependencies == 0) state_->spawn(i);
   }
   state_->group.wait();
+  state_->end.take();
+}
+
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& function) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) function(i);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  };
+  TaskGraph tasks;
+  const auto workers = static_cast<std::size_t>(tbb::this_task_arena::max_concurrency());
+  for (std::size_t i = 0; i < std::min(count, workers); ++i) tasks.add(work);
+  tasks.run();
 }
 
 }  // namespace thunder

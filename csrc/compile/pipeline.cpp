@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 
 #include "base/parallel.h"
-#include "compile/executor_list.h"
+#include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
 #include "passes/algebraic_simplification.h"
@@ -83,6 +84,36 @@ void rematerialize(Compilation& compilation, const PassRunner& runner) {
   runner.keep(passes::kRematerialization, std::move(backward), compilation.backward);
 }
 
+// Executors and transforms of the user run Python: one trace after the other, on the thread that compiles.
+void rewrite_for_executors(Compilation& compilation, const PassRunner& runner) {
+  const auto rewrites = [](const executors::Executor* executor) { return executor->serves != nullptr; };
+  if (std::ranges::none_of(compilation.executors, rewrites)) return;
+  for (TraceHistory* history : {&compilation.forward, &compilation.backward}) {
+    if (history->traces.empty()) continue;
+    runner.keep("transform_for_execution", transform_for_execution(history->last(), compilation.executors), *history);
+    auto fused = run_fusion_passes(history->last(), compilation.executors);
+    if (fused) runner.keep("fusion", *std::move(fused), *history);
+  }
+}
+
+void apply_transforms(Compilation& compilation, const PassRunner& runner) {
+  for (const auto& transform : compilation.transforms) {
+    const std::string step = "transform " + transform->name;
+    const std::size_t outputs =
+        compilation.gradient ? compilation.gradient->output_count : compilation.forward.last().outputs.size();
+    const SavedRange in_forward{outputs, compilation.forward.last().outputs.size()};
+    const auto apply = [&](TraceHistory& history, SavedRange saved) {
+      runner.keep(step, apply_post_optimization(*transform, history.last(), saved), history);
+    };
+    apply(compilation.forward, in_forward);
+    if (!compilation.gradient) continue;
+    const SavedRange in_backward{0, in_forward.end - in_forward.begin};
+    apply(compilation.backward, in_backward);
+    require_matching_saved(*transform, compilation.forward.last(), in_forward, compilation.backward.last(),
+                           in_backward);
+  }
+}
+
 void claim(Compilation& compilation, const PassRunner& /*runner*/) {
   for_both(compilation, [&](TraceHistory& history, executors::Claims& claims) {
     claims = executors::claim_trace(history.last(), compilation.executors);
@@ -148,7 +179,13 @@ constexpr std::array kSteps{
     Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
     // after rematerialization: because what only saved values needed is dead now.
     Step(TraceStep{Part::kForward, kDeadCodeElimination}),
-    // after the last dead_code_elimination: because what nobody reads has no place.
+    // after the last dead_code_elimination: because executors are not asked for what nobody reads. After
+    // forward_and_backward: because derivatives hold operations that executors serve too.
+    Step(JointStep{"transform_for_execution", &rewrite_for_executors, false}),
+    // after transform_for_execution: because the user's last word is on what runs.
+    Step(JointStep{"transforms", &apply_transforms, false}),
+    // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
+    // in_place would have overwritten.
     Step(TraceStep{Part::kForward, kForwardMemoryOrder}),
     Step(TraceStep{Part::kBackward, kBackwardMemoryOrder}),
     // after memory_order: because the order says what dies where. After all others: because none but dead code
@@ -188,6 +225,17 @@ std::vector<std::string> pass_names() {
     if (const auto* joint = std::get_if<JointStep>(&step); joint != nullptr && joint->optional) add(joint->name);
   }
   return names;
+}
+
+std::vector<passes::Pass> trace_passes() {
+  std::vector<passes::Pass> rows;
+  for (const Step& step : kSteps) {
+    const auto* trace_step = std::get_if<TraceStep>(&step);
+    if (trace_step == nullptr) continue;
+    const auto is_same = [&](const passes::Pass& row) { return std::string_view(row.name) == trace_step->pass.name; };
+    if (std::ranges::none_of(rows, is_same)) rows.push_back(trace_step->pass);
+  }
+  return rows;
 }
 
 void run_pipeline(Compilation& compilation, const PassRunner& runner) {

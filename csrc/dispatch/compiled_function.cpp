@@ -11,6 +11,7 @@
 #include "dispatch/options.h"
 #include "dispatch/specialization_cache.h"
 #include "dispatch/trace_object.h"
+#include "dispatch/trace_passes.h"
 #include "dispatch/traced_number.h"
 #include "interpreter/guard_trace.h"
 
@@ -238,6 +239,7 @@ int init_dispatch(PyObject* module) {
   if (PyModule_AddType(module, &compiled_function_type) < 0) return -1;
   if (init_functional(module) < 0) return -1;
   if (init_traced_number() < 0) return -1;
+  if (init_trace_passes(module) < 0) return -1;
   return init_trace_object(module);
 }
 

@@ -177,12 +177,6 @@ inline PyObject* lookup_item(PyObject* mapping, PyObject* key) {
   return value;
 }
 
-/// Whether `type` was made by a class statement (or a call of `type`), not by C code.
-inline bool is_python_class(PyTypeObject* type) {
-  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
-  return type->tp_name == PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(type)->ht_name);
-}
-
 /// `int` of a Python int, or -1 with OverflowError or TypeError.
 inline int as_int(PyObject* number) {
 #if PY_VERSION_HEX >= 0x030d0000

@@ -3,6 +3,7 @@
 #include "interpreter/deque.h"
 #include "interpreter/opaque_state.h"
 #include "interpreter/provenance_constant.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -49,7 +50,7 @@ py::Ref result_of(py::Borrowed function) {
 
 bool is_same_key(py::Borrowed left, py::Borrowed right) {
   if (left == right) return true;
-  const bool is_user_object = (Py_TYPE(left)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+  const bool is_user_object = is_python_class(Py_TYPE(left));
   return !is_user_object && equal_constants(left, right);
 }
 

@@ -4,6 +4,7 @@
 
 #include "interpreter/observe.h"
 #include "interpreter/python_ref.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 
@@ -72,7 +73,7 @@ PyObject* do_type(const IntrinsicCall& call) {
   PyTypeObject* type = Py_TYPE(call.arguments[0]);
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
   const bool is_plain = type->tp_getattro == PyObject_GenericGetAttr || PyType_Check(call.arguments[0]);
-  if (!is_plain && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+  if (!is_plain && !is_python_class(type)) {
     // An observer's own class may stand for another one.
     PyObject* result = nullptr;
     const int status = observer_of(call).before_native_call(call.callable, call.arguments, 1, nullptr, &result);

@@ -9,6 +9,7 @@
 #include "interpreter/intrinsics.h"
 #include "interpreter/observe.h"
 #include "interpreter/python_ref.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 

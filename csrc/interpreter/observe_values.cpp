@@ -7,6 +7,7 @@
 #include "interpreter/deque.h"
 #include "interpreter/observe.h"
 #include "interpreter/python_ref.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 

@@ -10,6 +10,7 @@
 
 #include "interpreter/provenance.h"
 #include "interpreter/provenance_constant.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {

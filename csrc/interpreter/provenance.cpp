@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "interpreter/slots.h"
+
 namespace thunder::interpreter {
 
 std::size_t Provenance::ReadKeyHash::operator()(const ReadKey& key) const {
@@ -145,7 +147,7 @@ std::string describe(py::Borrowed object) {
   const bool is_plain = object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) ||
                         PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) ||
                         PyComplex_CheckExact(object) || PyTuple_CheckExact(object) || PyRange_Check(object) ||
-                        PyModule_Check(object) || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
+                        PyModule_Check(object) || !is_python_class(type);
   if (!is_plain) return std::string("an object of type ") + type->tp_name;
   const py::Ref text = py::Ref::steal(PyObject_Repr(object));
   if (!text) {

@@ -16,6 +16,13 @@ inline PyObject* dict_of_type(PyTypeObject* type) {
 #endif
 }
 
+/// Whether `type` was made by a class statement (or a call of `type`), not by C code, whose
+/// classes live on the heap too (from Python 3.12 on `deque`'s does).
+inline bool is_python_class(PyTypeObject* type) {
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
+  return type->tp_name == PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(type)->ht_name);
+}
+
 /// Calls `visit(name)` for the slots of classes made by class statements; getters and slots of C classes are their own
 /// business.
 template <typename Visit>
@@ -23,7 +30,7 @@ void for_each_slot(PyTypeObject* type, Visit&& visit) {
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-    if ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
+    if (!is_python_class(base)) continue;
     PyObject *name, *descriptor;
     Py_ssize_t position = 0;
     while (PyDict_Next(dict_of_type(base), &position, &name, &descriptor)) {

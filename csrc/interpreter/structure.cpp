@@ -5,6 +5,7 @@
 #include "interpreter/deque.h"
 #include "interpreter/journal_restore.h"
 #include "interpreter/provenance_constant.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -39,7 +40,7 @@ class Construction {
 
 // The class implemented in C that lays out the instances of `type`, whose methods are not the user's.
 PyTypeObject* native_base(PyTypeObject* type) {
-  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) type = type->tp_base;
+  while (is_python_class(type)) type = type->tp_base;
   return type;
 }
 

@@ -44,14 +44,14 @@ bool is_buffer(py::Borrowed value) {
 
 // A class whose instances consist of a container of Python's own, attributes and slots, and nothing that only C sees.
 bool is_plain_class(PyTypeObject* type) {
-  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) type = type->tp_base;
+  while (is_python_class(type)) type = type->tp_base;
   return type == &PyBaseObject_Type || type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
          type == &PyODict_Type || type == &PySet_Type || type == &PyFrozenSet_Type || type == default_dict_type();
 }
 
 // A named tuple written in C, such as `torch.return_types.max`: its constructor takes the items, as tuple's does.
 bool is_struct_sequence(PyTypeObject* type) {
-  if (type->tp_base != &PyTuple_Type || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) return false;
+  if (type->tp_base != &PyTuple_Type || is_python_class(type)) return false;
   PyObject* visible = PyDict_GetItemString(dict_of_type(type), "n_sequence_fields");
   PyObject* all = PyDict_GetItemString(dict_of_type(type), "n_fields");
   return visible != nullptr && all != nullptr && PyObject_RichCompareBool(visible, all, Py_EQ) == 1;
@@ -229,7 +229,7 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
     part.object = py::Ref::share(value);
     return true;
   }
-  if (is_deque(value) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+  if (is_deque(value) && !is_python_class(type)) {
     const py::Ref items = copy_of(value, Store::kDeque);
     const py::Ref limit = py::Ref::steal(PyObject_GetAttrString(value, "maxlen"));
     if (!items || !limit) return false;

@@ -9,6 +9,7 @@
 #include "interpreter/observe.h"
 #include "interpreter/opaque_state.h"
 #include "interpreter/provenance_constant.h"
+#include "interpreter/slots.h"
 #include "interpreter/tracker.h"
 
 namespace thunder::interpreter {

@@ -139,7 +139,11 @@ class ResultReader {
 
 /// Operators that look at metadata alone: their backend kernel may see trace tensors.
 bool reads_metadata_only(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"aten::_fused_sdp_choice", "aten::is_same_size", "aten::is_pinned",
+  static constexpr std::string_view kNames[] = {"aten::_fused_sdp_choice",
+                                                "aten::is_same_size",
+                                                "aten::is_set_to",
+                                                "aten::dense_dim",
+                                                "aten::sparse_dim",
                                                 "aten::_has_compatible_shallow_copy_type",
                                                 "aten::_has_same_storage_numel"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);

@@ -175,6 +175,7 @@ void Recorder::replace_real_tensors(std::span<IValue> arguments) {
 ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
   TraceTensorImpl* impl = trace_impl(trace_tensor);
   THUNDER_CHECK(impl != nullptr, "tracer", "expected a trace tensor");
+  require_living({&trace_tensor, 1});
   TraceState& state = *impl->state();
   if (state.recorder != this) {
     throw UserError(ErrorKind::kRuntime,
@@ -193,7 +194,25 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
   return stopped ? without_grad(state.value) : state.value;
 }
 
+namespace {
+
+/// Lets a view, and those that it lies in, be recorded anew when it is next read: after a write through it, it stands
+/// for what was written, in memory of its own. A write through `detach` has a gradient that the memory has not.
+void forget_written_value(TraceState& state) {
+  const std::uint32_t writes = root_of(state).writes;
+  if (writes == 0) return;
+  std::vector<TraceState*> views;
+  for (TraceState* view = &state; view->view; view = trace_impl(view->view->parent)->state().get()) {
+    if (view->view->op.operator_name().name == "aten::detach") return;
+    views.push_back(view);
+  }
+  for (TraceState* view : views) view->writes_seen = writes - 1;
+}
+
+}  // namespace
+
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
+  if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
   if (!is_constant) return value_of(trace_tensor);
@@ -226,6 +245,7 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
 }
 
 Realizer& Recorder::realizer() {
+  settle();
   if (!realizer_) realizer_ = std::make_unique<Realizer>();
   return *realizer_;
 }

@@ -28,6 +28,12 @@ std::optional<at::Tensor> one_hot(Arguments arguments) {
 
 std::optional<at::Tensor> like_first(Arguments arguments) { return at::empty_like(arguments[0].toTensor()); }
 
+/// Of a number among tensors; the meta kernel takes the tensors' shape.
+std::optional<at::Tensor> is_number_in(Arguments arguments) {
+  if (arguments[0].isTensor()) return std::nullopt;
+  return at::empty({}, arguments[1].toTensor().options().dtype(at::kBool));
+}
+
 struct Row {
   std::string_view name;
   std::optional<at::Tensor> (*result)(Arguments arguments);
@@ -36,6 +42,7 @@ struct Row {
 constexpr Row kRows[] = {
     {"aten::_ctc_loss_backward", &like_log_probabilities},
     {"aten::index_fill", &like_first},
+    {"aten::isin", &is_number_in},
     {"aten::one_hot", &one_hot},
 };
 

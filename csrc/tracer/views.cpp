@@ -43,10 +43,15 @@ OperatorCall by_select(const ViewOf& view, const at::Tensor& source) {
 
 OperatorCall by_slice(const ViewOf& view, const at::Tensor& source) {
   const Arguments& given = view.arguments;
-  // The batching rule of slice_scatter counts up to `end`.
+  // The batching rule of slice_scatter takes positions as they are.
   const std::int64_t size = view.parent.size(given[1].toInt());
-  c10::IValue end = given[3].isInt() && given[3].toInt() > size ? c10::IValue(size) : given[3];
-  return {"aten::slice_scatter", "", {view.parent, source, given[1], given[2], std::move(end), given[4]}};
+  const auto position = [size](const c10::IValue& value, std::int64_t otherwise) {
+    if (!value.isInt()) return otherwise;
+    return std::clamp<std::int64_t>(value.toInt() < 0 ? value.toInt() + size : value.toInt(), 0, size);
+  };
+  const std::int64_t start = position(given[2], 0);
+  const std::int64_t end = std::max(start, position(given[3], size));
+  return {"aten::slice_scatter", "", {view.parent, source, given[1], start, end, given[4]}};
 }
 
 OperatorCall slice_at(const ViewOf& view, const at::Tensor& source, std::int64_t start, std::int64_t length,

@@ -175,25 +175,35 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   if (!target.is_inference()) impl->bump_version();
 }
 
-at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& source) {
+at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given) {
+  const auto converted = [&](const at::Tensor& tensor) {
+    return call_by_name("aten::_to_copy", "",
+                        {tensor, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
+                         false, static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
+        .toTensor();
+  };
+  // A number becomes a tensor first: `expand` takes none.
+  const at::Tensor source = given.unsafeGetTensorImpl()->is_wrapped_number() ? converted(given) : given;
   const at::Tensor expanded = source.sizes().equals(target.sizes())
                                   ? source
                                   : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
   if (!target.is_contiguous() && !trace_impl(target)->state()->view && !source.requires_grad()) {
     return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
   }
-  return call_by_name("aten::_to_copy", "",
-                      {expanded, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
-                       false, static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
-      .toTensor();
+  return converted(expanded);
 }
 
 void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   TraceState& state = *trace_impl(target)->state();
   const ir::ValueId before = state.value;
   ir::ValueId value = value_of(source);
-  adopt_history(target, source, recorded);
-  if (!recorded && target.requires_grad() && !source.requires_grad()) value = with_gradient_of(value, before);
+  // Through `detach`: the write is differentiable for who made it, not for what lies below.
+  const bool is_hidden = !recorded && c10::GradMode::is_enabled();
+  if (is_hidden && source.requires_grad()) value = without_grad(value);
+  if (!is_hidden) adopt_history(target, source, recorded);
+  if (!recorded && target.requires_grad() && (is_hidden || !source.requires_grad())) {
+    value = with_gradient_of(value, before);
+  }
   if (state.view) {
     const at::Tensor parent = state.view->parent;
     const bool detached = state.view->op.operator_name().name == "aten::detach";

@@ -208,3 +208,21 @@ def test_keyboard_interrupt_during_tracing_is_raised() -> None:
             f(torch.ones(1))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [repr, lambda y: y + 1, lambda y: y.sum().item(), lambda y: torch.ones(3) * y, lambda y: thunder.jit(torch.sin)(y)],
+    ids=["repr", "add", "item", "operand", "jit"],
+)
+def test_tensor_that_outlives_its_trace_says_so(use) -> None:
+    def f(x):
+        y = x * 2
+        raise KeyError(y.shape)
+
+    with pytest.raises(KeyError) as caught:
+        thunder.jit(f)(torch.ones(3))
+    left = caught.traceback[-1].frame.f_locals["y"]
+    assert left.shape == (3,)
+    with pytest.raises(RuntimeError, match=r"trace that has ended"):
+        use(left)

@@ -1,13 +1,9 @@
-"""What Lightning Thunder mended around PyTorch 2.7 works here, one named test each."""
+"""What Lightning Thunder mended around PyTorch 2.7 works here, one named test each; reproduction: test_reproduction.py."""
 
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,15 +153,3 @@ def test_cache_is_valid_for_one_grad_mode_autocast_state_and_dtype() -> None:
             torch.testing.assert_close(got, expected)
         assert compiled(a.double(), b.double()).dtype == torch.float64
         assert thunder.cache_misses(compiled) == len(contexts) + 1
-
-
-def test_failing_test_prints_the_command_that_repeats_it(tmp_path: Path) -> None:
-    file = tmp_path / "test_failing.py"
-    file.write_text("def test_wrong():\n    assert False\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "conftest", str(file)]
-    environment = {**os.environ, "THUNDER_DUMP": "dumped"}
-    folder = Path(__file__).parents[1]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
-    assert result.returncode == 1
-    assert "THUNDER_DUMP=dumped python -m pytest" in result.stdout
-    assert "test_failing.py::test_wrong" in result.stdout.split("python -m pytest")[1]

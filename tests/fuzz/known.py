@@ -1,0 +1,51 @@
+"""Failures that are known and not mended yet: docs/status.md lists them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# (kind, what the message and the smallest program match, why)
+_KNOWN: tuple[tuple[str, str, str], ...] = (
+    (
+        "error",
+        r"a leaf Variable that requires grad is being used in an in-place operation",
+        "operators that are not differentiable may write to a leaf in eager",
+    ),
+    (
+        "error|refused",
+        r"does not read the data of tensors.*differs between examples",
+        "vmap refuses what reads data, also where torch.func knows a way (0-dim indices)",
+    ),
+    (
+        "metadata",
+        r"requires_grad: expected True, got False.*\.(lt|le|gt|ge|eq|ne|less|greater|less_equal|greater_equal|not_equal"
+        r"|logical_\w+|isfinite|sign|heaviside)_\(",
+        "a comparison in place keeps requires_grad in eager; its gradient is zero",
+    ),
+    ("memory", r".", "results that share memory in eager: lazy conjugates, views of what was written with gradients"),
+    ("refused", r"forward AD with aten::copy that does not", "jvp of a write to a tensor that is not contiguous"),
+    (
+        "error",
+        r"does not support automatic differentiation for outputs with complex dtype",
+        "writes through views of complex tensors that require grad",
+    ),
+    (
+        "refused",
+        r"this in-place operation cannot be traced; use one that returns its result.*out=",
+        "`out=` of functions that make tensors from sizes",
+    ),
+    (
+        "internal",
+        r"ZeroDivisionError.*group_norm",
+        "PyTorch's decomposition of group_norm's derivative divides by the number of elements",
+    ),
+)
+
+
+def reason(found: Any) -> str:
+    """Return why a failure is known, or an empty text."""
+    for kind, pattern, why in _KNOWN:
+        if re.fullmatch(kind, found.kind) and re.search(pattern, f"{found.message}\n{found.program}", re.DOTALL):
+            return why
+    return ""

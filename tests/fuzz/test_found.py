@@ -1,0 +1,117 @@
+"""What the fuzzer found: each program went wrong once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_as_eager
+from programs import parametrize, x
+
+import thunder
+
+
+def write_to_split(a: torch.Tensor) -> Any:
+    first, _ = a.split([1, 2])
+    first.unsqueeze(1).fill_(7)
+    return a.sum()
+
+
+def write_to_chunk(a: torch.Tensor) -> Any:
+    a.chunk(2, 1)[1][0, 1:] = 7
+    return a * 2
+
+
+def write_to_unbound(a: torch.Tensor) -> Any:
+    rows = a.unbind()
+    rows[1].zero_()
+    return rows[1], a + 1
+
+
+WRITES = [
+    ("split", write_to_split),
+    ("chunk", write_to_chunk),
+    ("unbind", write_to_unbound),
+    ("tensor_split", lambda a: (a.tensor_split(2, 1)[0].neg_(), a * 1)[1]),
+    ("number_copied", lambda a: a[0].copy_(1.5)),
+]
+
+
+@parametrize(WRITES)
+def test_write_to_one_of_several_views(program: Any) -> None:
+    assert_as_eager(program, x(3, 4, grad=False))
+    assert_as_eager(program, torch.arange(12).reshape(3, 4))
+    assert_as_eager(lambda a: program(a * 1), x(3, 4, grad=False))
+
+
+def test_written_view_shares_memory_with_what_it_shows() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b = a * 2
+        row = b[0]
+        row.neg_()
+        return b, row
+
+    b, row = thunder.jit(program)(x(grad=False))
+    assert b.data_ptr() == row.data_ptr()
+
+
+def test_write_through_detach_leaves_no_gradient_below() -> None:
+    def program(a: torch.Tensor) -> Any:
+        a.detach().mul_(a)
+        return a * 1
+
+    assert_as_eager(program, x())
+
+
+METADATA = [
+    ("dense_dim", lambda a: (a.dense_dim(), a.sparse_dim())),
+    ("is_set_to", lambda a: (a.is_set_to(a), a.is_set_to(a[0]))),
+]
+
+
+@parametrize(METADATA)
+def test_questions_about_metadata(program: Any) -> None:
+    assert_as_eager(lambda a: (program(a), a + 1), x())
+
+
+def test_operator_that_gives_no_tensor_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="call it outside"):
+        thunder.jit(lambda a: a.is_pinned())(x())
+
+
+def read_in_grad(a: torch.Tensor) -> torch.Tensor:
+    return (a * a.sum().item()).sum()
+
+
+@pytest.mark.parametrize("transform", [thunder.grad, lambda f: thunder.jit(torch.func.grad(f))], ids=["own", "func"])
+def test_number_read_in_a_differentiated_function(transform: Any) -> None:
+    a = x(grad=False)
+    gradient = transform(read_in_grad)
+    for argument in (a, a * 2):
+        torch.testing.assert_close(gradient(argument), torch.func.grad(read_in_grad)(argument))
+
+
+@pytest.mark.parametrize("index", [slice(-1, None), slice(2, 0), slice(-5, 2), slice(-1, None, 2)])
+def test_write_to_a_slice_under_vmap(index: slice) -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b = a * 1
+        b[index] = 0.5
+        return b
+
+    a = x(3, 4, grad=False)
+    torch.testing.assert_close(thunder.vmap(program)(a), torch.stack([program(row) for row in a]))
+
+
+def test_trace_with_a_custom_gradient_runs() -> None:
+    f = thunder.jit(torch.nn.functional.cosine_similarity)
+    a, b = x(), x()
+    expected = f(a, b)
+    (result, *_) = thunder.last_traces(f)[-1].python_callable()(a, b)
+    torch.testing.assert_close(result, expected.detach())
+
+
+def test_trace_of_a_copied_number_runs() -> None:
+    f = thunder.jit(lambda a: (a * 1).copy_(1.5))
+    f(x(grad=False))
+    torch.testing.assert_close(thunder.last_traces(f)[0].python_callable()(x(grad=False))[0], torch.full((3, 4), 1.5))
