@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,10 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         "program": program,
         "command": " ".join(["python", f"benchmarks/{program}.py", *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": {
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("torch", "transformers")},
+        },
         "machine": {
             "device": torch.cuda.get_device_name() if arguments.device == "cuda" else platform.machine(),
             "cores": os.cpu_count(),

@@ -5,13 +5,18 @@ from __future__ import annotations
 import copyreg
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
 from thunder._check import load_extension
-from thunder.module import ThunderModule, compile_module
+from thunder.module import ThunderModule, compile_module, with_own_structure
 from thunder.options import Options
+from thunder.transforms.transform import overrides
+
+if TYPE_CHECKING:
+    from thunder.extend import Executor
+    from thunder.transforms.transform import Transform
 
 __all__ = ["CompiledFunction", "jit"]
 
@@ -25,8 +30,8 @@ def jit(
     fn: F,
     /,
     *,
-    executors: Iterable[str] | None = ...,
-    transforms: Iterable[Any] | None = ...,
+    executors: Iterable[str | Executor] | None = ...,
+    transforms: Iterable[Transform] | None = ...,
     passes: Iterable[str] | None = ...,
     rematerialize: bool = ...,
     cache: str = ...,
@@ -41,8 +46,8 @@ def jit(
     fn: None = None,
     /,
     *,
-    executors: Iterable[str] | None = ...,
-    transforms: Iterable[Any] | None = ...,
+    executors: Iterable[str | Executor] | None = ...,
+    transforms: Iterable[Transform] | None = ...,
     passes: Iterable[str] | None = ...,
     rematerialize: bool = ...,
     cache: str = ...,
@@ -66,8 +71,9 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
             of any kind; numbers and strings are constants of the compiled program, guarded at each call.
         **options: see `thunder.Options`:
 
-            - executors (list of names, default all): who may claim operations, by priority.
-            - transforms (list, default none): trace transforms.
+            - executors (list of executors or names, default `get_default_executors()`): who runs operations, by
+              priority.
+            - transforms (list of `thunder.transforms.Transform`, default none).
             - passes (list of names, default all): the optimization passes that run.
             - rematerialize (bool, default True): backwards compute again what is cheap, in place of having it saved.
             - cache ("constant values", "same input", "no caching").
@@ -103,7 +109,12 @@ def _compile(fn: Any, options: Options) -> Any:
         fn = fn.__wrapped__
     _require_compilable(fn)
     if isinstance(fn, torch.nn.Module):
-        return compile_module(fn, CompiledFunction(fn, options.as_dict()), options)
+        changing = [transform for transform in options.transforms if overrides(transform, "transform_module")]
+        module = with_own_structure(fn) if changing else fn
+        result = rebuild(module, options)
+        for transform in changing:
+            transform.transform_module(result)
+        return result
     compiled = CompiledFunction(fn, options.as_dict())
     functools.update_wrapper(compiled, fn)
     compiled.options = options
@@ -122,7 +133,9 @@ def _require_compilable(fn: object) -> None:
 
 
 def rebuild(fn: Any, options: Options) -> Any:
-    """Compile what was pickled or copied: the compiled code itself does not travel."""
+    """Compile what was pickled or copied, and transformed before: the compiled code itself does not travel."""
+    if isinstance(fn, torch.nn.Module):
+        return compile_module(fn, CompiledFunction(fn, options.as_dict()), options)
     return _compile(fn, options)
 
 

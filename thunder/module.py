@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class ThunderModule:
     """Base class of compiled modules, for `isinstance`; made by `thunder.jit(module)` only.
 
     Attributes:
-        __wrapped__: the original module.
+        __wrapped__: the module that runs: the original one, or, where a transform changes modules, one that began with
+            the original's parameters and buffers.
         __compiled__: the compiled callable; calling the module calls it.
         __options__: the options given to `thunder.jit`.
     """
@@ -41,6 +42,39 @@ class ThunderModule:
     def __repr__(self) -> str:
         return f"ThunderModule({self.__wrapped__!r})"
 
+    def original_state_dict(self) -> dict[str, Any]:
+        """Return `state_dict()` as the module before all transforms would have it.
+
+        `Transform.reverse_transform_state_dict_for_submodule` of each transform, last first, translates the entries.
+        """
+        module: Any = self
+        result: dict[str, Any] = {}
+        for name, submodule in module.named_modules(remove_duplicate=False):
+            entries: dict[str, Any] = {}
+            submodule._save_to_state_dict(entries, "", keep_vars=False)
+            for transform in reversed(self.__options__.transforms):
+                entries = transform.reverse_transform_state_dict_for_submodule(self, name, entries)
+            result.update({f"{name}.{key}" if name else key: value for key, value in entries.items()})
+        return result
+
+    def load_original_state_dict(self, state_dict: Mapping[str, Any], *, strict: bool = True) -> Any:
+        """Load what the module before all transforms would load, and return what `load_state_dict` does.
+
+        `Transform.transform_state_dict_for_submodule` of each transform translates the entries.
+        """
+        module: Any = self
+        entries: dict[str, dict[str, Any]] = {name: {} for name, _ in module.named_modules(remove_duplicate=False)}
+        unknown: dict[str, Any] = {}
+        for key, value in state_dict.items():
+            name, _, own = key.rpartition(".")
+            entries.get(name, unknown)[own if name in entries else key] = value
+        loaded = dict(unknown)
+        for name, part in entries.items():
+            for transform in self.__options__.transforms:
+                part = transform.transform_state_dict_for_submodule(self, name, part)
+            loaded.update({f"{name}.{key}" if name else key: value for key, value in part.items()})
+        return module.load_state_dict(loaded, strict=strict)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         result = _jit(copy.deepcopy(self.__wrapped__, memo), self.__options__)
         memo[id(self)] = result
@@ -51,6 +85,12 @@ class ThunderModule:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _jit, (self.__wrapped__, self.__options__)
+
+
+def with_own_structure(original: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy of a module and its submodules, with the very parameters and buffers of the original."""
+    tensors = [*original.parameters(), *original.buffers()]
+    return copy.deepcopy(original, {id(tensor): tensor for tensor in tensors})
 
 
 def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], options: Options) -> Any:
@@ -79,7 +119,7 @@ def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], opti
     return module
 
 
-def _jit(original: torch.nn.Module, options: Options) -> Any:
+def _jit(module: torch.nn.Module, options: Options) -> Any:
     from thunder._jit import rebuild
 
-    return rebuild(original, options)
+    return rebuild(module, options)

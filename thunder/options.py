@@ -5,7 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from thunder.transforms.transform import Transform, hooks_of
+
+if TYPE_CHECKING:
+    from thunder.extend import Executor
 
 __all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
 
@@ -19,7 +24,8 @@ class Options:
     """How a callable is compiled; the keywords of `thunder.jit`.
 
     Attributes:
-        executors: names of the executors that may claim operations, by priority; None for all that are available.
+        executors: executors (`thunder.extend`), or their names, by priority; None for the default ones. Thunder's own
+            come behind them, for whatever is left.
         transforms: trace transforms, in the order in which they are applied.
         passes: names of the optimization passes that run, see docs/passes.md; None for all.
         rematerialize: True lets backwards compute again what is cheap, in place of having it saved; False saves it.
@@ -33,7 +39,7 @@ class Options:
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
     """
 
-    executors: tuple[str, ...] | None = None
+    executors: tuple[str | Executor, ...] | None = None
     transforms: tuple[Any, ...] = ()
     passes: tuple[str, ...] | None = None
     rematerialize: bool = True
@@ -48,8 +54,9 @@ class Options:
         require_choice("compile", self.compile, COMPILE)
         require_bool("fullgraph", self.fullgraph)
         require_bool("rematerialize", self.rematerialize)
-        if self.transforms:
-            raise NotImplementedError("thunder.jit: transforms: expected None, as no transform can be passed yet")
+        for transform in self.transforms:
+            if not isinstance(transform, Transform):
+                raise TypeError(f"thunder.jit: transforms: expected thunder.transforms.Transform, got {transform!r}")
 
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> Options:
@@ -62,14 +69,18 @@ class Options:
             if name not in names:
                 raise TypeError(f"thunder.jit: unknown option {name!r}{_suggestion(name, names)}{', '.join(names)}")
         values = dict(keywords)
-        for name in ("executors", "passes"):
-            values[name] = _names(name, values.get(name))
+        values["passes"] = _names("passes", values.get("passes"))
+        values["executors"] = _executors(values.get("executors"))
         values["transforms"] = _sequence("transforms", values.get("transforms"))
         return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options as the extension module takes them."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self.executors is not None:
+            values["executors"] = [getattr(executor, "native", executor) for executor in self.executors]
+        values["transforms"] = [hooks_of(transform) for transform in self.transforms]
+        return values
 
 
 def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -84,6 +95,16 @@ def require_bool(name: str, value: object) -> None:
     """Raise TypeError unless `value` is a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"thunder.jit: {name}: expected a bool, got {value!r}")
+
+
+def _executors(value: object) -> tuple[str | Executor, ...] | None:
+    if value is None:
+        return None
+    executors = _sequence("executors", value)
+    for executor in executors:
+        if not (isinstance(executor, str) or hasattr(executor, "native")):
+            raise TypeError(f"thunder.jit: executors: expected executors or their names, got {executor!r}")
+    return executors
 
 
 def _names(option: str, value: object) -> tuple[str, ...] | None:

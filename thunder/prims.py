@@ -6,6 +6,7 @@ Prologues take a call's arguments apart and check what the trace depends on; the
 from __future__ import annotations
 
 import copy
+import math
 import operator
 import threading
 import types
@@ -48,6 +49,7 @@ __all__ = [
     "delete_slot",
     "discard_member",
     "extend",
+    "fusion",
     "get_argument",
     "get_cell",
     "get_descriptor",
@@ -298,6 +300,12 @@ _NUMBER_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "abs": lambda left, right: abs(left),
     "int": lambda left, right: int(left),
     "float": lambda left, right: float(left),
+    "cos": lambda left, right: math.cos(left),
+    "exp": lambda left, right: math.exp(left),
+    "log": lambda left, right: math.log(left),
+    "sin": lambda left, right: math.sin(left),
+    "sqrt": lambda left, right: math.sqrt(left),
+    "tanh": lambda left, right: math.tanh(left),
 }
 
 
@@ -308,7 +316,7 @@ def item(value: torch.Tensor) -> complex:
 
 
 def number(operation: str, left: complex, right: complex) -> complex:
-    """Return `left operation right`; `neg`, `abs`, `int` and `float` are operations on `left` alone."""
+    """Return `left operation right`; `neg`, `abs`, `int`, `float` and functions of `math` take `left` alone."""
     result: complex = _NUMBER_OPERATIONS[operation](left, right)
     return result
 
@@ -334,6 +342,12 @@ def check_shape(value: torch.Tensor, expected: list[int]) -> None:
 def custom_gradient(value: torch.Tensor, reads: list[torch.Tensor], gradient: object) -> torch.Tensor:
     """Return `value`. Transforms take `gradient`, recorded from the program, for its derivative."""
     return value
+
+
+def fusion(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Call the function that a fusion executor put in the place of several operations."""
+    result = function(*tensors)
+    return [result] if isinstance(result, torch.Tensor) else list(result)
 
 
 def tensor_constant(value: torch.Tensor) -> torch.Tensor:

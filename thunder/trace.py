@@ -1,27 +1,131 @@
-"""A trace, seen from Python."""
+"""Traces, seen and rewritten from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Trace"]
+import torch
+from torch.utils import _pytree as pytree
+
+from thunder._check import load_extension
+
+__all__ = ["BoundSymbol", "Trace", "TraceEdit", "Value"]
+
+_trace = load_extension().trace
+
+if TYPE_CHECKING:
+
+    class Value:
+        """A value of a trace: a tensor without data."""
+
+        name: str
+        shape: tuple[int, ...]
+        dtype: torch.dtype
+        device: torch.device
+        requires_grad: bool
+        ndim: int
+        is_tensor: bool  # False for numbers, which have none of the above but a name
+
+        def stride(self) -> tuple[int, ...]:
+            """Return the strides."""
+
+        def dim(self) -> int:
+            """Return `ndim`."""
+
+        def numel(self) -> int:
+            """Return the number of elements."""
+
+    class BoundSymbol:
+        """An operation of a trace, applied to arguments."""
+
+        index: int
+        name: str
+        args: tuple[Any, ...]
+        kwargs: dict[str, Any]
+        results: list[Any]
+        file: str | None
+        line: int
+        comment: str
+
+else:
+    BoundSymbol = _trace.BoundSymbol
+    Value = _trace.Value
 
 
 class Trace:
     """One stage of a compiled program. `str(trace)` is a Python program; `python_callable()` runs it.
 
+    A trace never changes: `edit()` makes another one. Reading it copies nothing but what is read.
+
     Attributes:
-        name: the name of the function in the program, such as "computation".
+        name: the name of the function in the program: "computation", "forward", "backward", …
     """
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: Any, saved: tuple[int, int] = (0, 0)) -> None:
         self._native = native
+        self._saved = saved
+
+    @classmethod
+    def of_function(cls, function: Callable[..., Any], *examples: torch.Tensor, name: str = "computation") -> Trace:
+        """Return the trace of a function of tensors.
+
+        The function is called once, with stand-ins that have the metadata of `examples` and no data; its Python runs as
+        it is, unlike in `thunder.jit`. It returns a tensor, or a container of tensors.
+        """
+        return cls(_trace.record(name, list(examples), lambda stand_ins: pytree.tree_leaves(function(*stand_ins))))
+
+    @property
+    def native(self) -> Any:
+        """What the extension module takes for this trace."""
+        return self._native
 
     @property
     def name(self) -> str:
         """The name of the function in the program."""
         return str(self._native.name)
+
+    @property
+    def history(self) -> list[str]:
+        """The passes and transforms that made this trace from the recorded one, oldest first."""
+        return list(self._native.history)
+
+    @functools.cached_property
+    def _view(self) -> Any:
+        return _trace.View(self._native)
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The values that the program takes."""
+        return list(self._view.inputs)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The values that the program returns; None and constants where there is no value."""
+        return list(self._view.outputs)
+
+    @property
+    def saved(self) -> list[Value]:
+        """What a forward trace saves (the last of its outputs), or a backward trace takes of that (its first inputs).
+
+        Empty but in `Transform.transform_trace_post_optimization`.
+        """
+        values = self.inputs if self.name.startswith("backward") else self.outputs
+        return list(values[slice(*self._saved)])
+
+    @property
+    def bound_symbols(self) -> Sequence[BoundSymbol]:
+        """The operations, in order of execution.
+
+        Each has a `name` ("aten.linear.default"), `args`, `kwargs` and `results`, in which values of the trace are
+        `Value`s (with `name`, `shape`, `dtype`, `device`, `requires_grad`), and the `file` and `line` that called it.
+        """
+        return BoundSymbols(self._view)
+
+    def edit(self, step: str) -> TraceEdit:
+        """Return an object that collects changes; `step` is the new trace's last entry in the history."""
+        return TraceEdit(self, step)
 
     def __str__(self) -> str:
         return str(self._native)
@@ -39,3 +143,130 @@ class Trace:
         exec(compile(str(self), f"<thunder trace {self.name}>", "exec"), namespace)
         function: Callable[..., Any] = namespace[self.name]
         return function
+
+
+class BoundSymbols(Sequence[BoundSymbol]):
+    """The operations of a trace, each looked up when it is asked for."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._view.symbol(i) for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"the trace has {len(self)} symbols, got index {index}")
+        return self._view.symbol(index % len(self))
+
+    def __iter__(self) -> Iterator[BoundSymbol]:
+        return (self._view.symbol(i) for i in range(len(self)))
+
+
+class TraceEdit:
+    """Changes to a trace, made at once by `finish`.
+
+    Symbols and values are those of the trace as it was. Functions are called once, with stand-ins for the values among
+    their arguments, and what they do with torch is inserted; they return tensors, or containers of tensors.
+    """
+
+    def __init__(self, trace: Trace, step: str) -> None:
+        self._trace = trace
+        self._native = _trace.Edit(trace._view, step)
+        self._step = step
+
+    def insert_before(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Insert what `function(*args, **kwargs)` does in front of a symbol; return its results, as values."""
+        return self._insert(symbol.index, function, args, kwargs)
+
+    def insert_after(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Insert what `function(*args, **kwargs)` does behind a symbol; return its results, as values."""
+        return self._insert(symbol.index + 1, function, args, kwargs)
+
+    def insert_first(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Insert what `function(*args, **kwargs)` does at the start; return its results, as values."""
+        return self._insert(0, function, args, kwargs)
+
+    def insert_last(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Insert what `function(*args, **kwargs)` does at the end; return its results, as values."""
+        return self._insert(len(self._trace._view), function, args, kwargs)
+
+    def replace(self, symbol: BoundSymbol, function: Callable[..., Any]) -> None:
+        """Put what `function(*symbol.args, **symbol.kwargs)` does in the place of a symbol.
+
+        Raises ValueError, naming the symbol, unless its results have the symbol's shapes, dtypes and devices.
+        """
+        returned = self._insert(symbol.index, function, symbol.args, symbol.kwargs)
+        new, old = pytree.tree_leaves(returned), pytree.tree_leaves(symbol.results)
+        if len(new) != len(old):
+            raise ValueError(self._message(symbol, f"expected {len(old)} results, got {len(new)}"))
+        for before, after in zip(old, new, strict=True):
+            if before is None:
+                continue
+            if after is None or any(getattr(before, what) != getattr(after, what) for what in _METADATA):
+                raise ValueError(self._message(symbol, f"expected a result like {before!r}, got {after!r}"))
+            self._native.substitute(before, after)
+        self._native.remove(symbol.index)
+
+    def remove(self, symbol: BoundSymbol) -> None:
+        """Remove a symbol. What read its results needs others: see `substitute`."""
+        self._native.remove(symbol.index)
+
+    def substitute(self, old: Value, new: Value) -> None:
+        """Let the trace's symbols and outputs read `new` in the place of `old`."""
+        self._native.substitute(old, new)
+
+    def set_output(self, index: int, value: Value) -> None:
+        """Return another value as output `index`."""
+        self._native.set_output(index, value)
+
+    def set_input(self, index: int, like: Value) -> Value:
+        """Take a value of the type of `like` (of any trace) as input `index`; return it.
+
+        What read the input that was there needs a substitute.
+        """
+        value: Value = self._native.set_input(index, like)
+        return value
+
+    def fuse(self, symbols: Sequence[BoundSymbol], name: str, compiler: Callable[[Trace], Callable[..., Any]]) -> None:
+        """Make one operation of several, which stands where the last of them stood.
+
+        Args:
+            symbols: in the order of the trace.
+            name: shown in the printed trace.
+            compiler: gets the symbols as a trace of their own; returns a function that takes its inputs and returns its
+                outputs: a tensor, or a tuple of several.
+        """
+        positions = [symbol.index for symbol in symbols]
+        native, inputs, outputs = _trace.region(self._trace._view, positions, "fusion")
+        self._native.fuse(positions, inputs, outputs, compiler(Trace(native)), name)
+
+    def finish(self) -> Trace:
+        """Return the changed trace, verified. Raises ValueError, naming the symbol, when it cannot run."""
+        return Trace(self._native.finish(), self._trace._saved)
+
+    def _insert(self, position: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((list(args), dict(kwargs)))
+        values = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Value)))
+        structure: list[Any] = []
+
+        def call(stand_ins: list[torch.Tensor]) -> list[Any]:
+            known = dict(zip(values, stand_ins, strict=True))
+            filled = [known[leaf] if isinstance(leaf, Value) else leaf for leaf in leaves]
+            positional, keywords = pytree.tree_unflatten(filled, spec)
+            results: list[Any]
+            results, result_spec = pytree.tree_flatten(function(*positional, **keywords))
+            structure.append(result_spec)
+            return results
+
+        results = self._native.insert(position, values, call)
+        return pytree.tree_unflatten(results, structure[0])
+
+    def _message(self, symbol: BoundSymbol, what: str) -> str:
+        where = f" ({symbol.file}:{symbol.line})" if symbol.file else ""
+        return f"{self._step}: {what}, at: {symbol}{where}"
+
+
+_METADATA = ("shape", "dtype", "device")

@@ -1,8 +1,9 @@
 #include "base/parallel.h"
 
-#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <utility>
@@ -31,17 +32,6 @@ class Handover {
 };
 
 }  // namespace
-
-void parallel_for(std::size_t count, const std::function<void(std::size_t)>& function) {
-  Handover begin, end;
-  begin.give();
-  tbb::parallel_for(std::size_t{0}, count, [&](std::size_t i) {
-    begin.take();
-    function(i);
-    end.give();
-  });
-  end.take();
-}
 
 struct TaskGraph::State {
   struct Task {
@@ -93,6 +83,22 @@ void TaskGraph::run() {
   }
   state_->group.wait();
   state_->end.take();
+}
+
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& function) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) function(i);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  };
+  TaskGraph tasks;
+  const auto workers = static_cast<std::size_t>(tbb::this_task_arena::max_concurrency());
+  for (std::size_t i = 0; i < std::min(count, workers); ++i) tasks.add(work);
+  tasks.run();
 }
 
 }  // namespace thunder

@@ -1,6 +1,10 @@
 #include <pybind11/pybind11.h>
 
+#include "base/error.h"
+#include "bindings/python_values.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/errors.h"
+#include "executors/callback/callback_executor.h"
 #include "interpreter/guard_primitives.h"
 #include "interpreter/interpret.h"
 #include "tracer/custom_gradient.h"
@@ -23,7 +27,7 @@ pybind11::dict primitive_rows() {
   operators.insert(operators.end(),
                    {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
                     tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
-                    tracer::tensor_constant_operator()});
+                    tracer::tensor_constant_operator(), thunder::executors::callback::fusion_operator()});
   pybind11::dict rows;
   for (const thunder::ir::Operator* op : operators) {
     pybind11::list parameters;
@@ -33,6 +37,21 @@ pybind11::dict primitive_rows() {
   return rows;
 }
 
+/// Exceptions of ours, in functions that pybind11 wraps.
+void translate(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const thunder::UserError&) {
+    thunder::dispatch::set_python_error();
+  } catch (const thunder::InternalError&) {
+    thunder::dispatch::set_python_error();
+  } catch (const c10::Error&) {
+    thunder::dispatch::set_python_error();
+  } catch (const thunder::dispatch::PendingError&) {
+    // It is set already.
+  }
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -40,5 +59,8 @@ PYBIND11_MODULE(_C, module) {
   thunder::tracer::init_tracer();
   require(thunder::interpreter::init_interpreter(module.ptr()));
   require(thunder::dispatch::init_dispatch(module.ptr()));
+  pybind11::register_local_exception_translator(&translate);
+  thunder::bindings::init_trace(module);
+  thunder::bindings::init_extend(module);
   module.def("_primitive_rows", &primitive_rows);
 }

@@ -2,17 +2,21 @@
 
 #include <ATen/ScalarOps.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 
 namespace thunder::bridge {
 namespace {
 
+using MathFunction = double (*)(double);
 using Number = std::optional<c10::Scalar>;
 
 template <typename T>
@@ -98,6 +102,20 @@ Number compute(std::string_view operation, std::int64_t left, std::int64_t right
   return compare(operation, left, right);
 }
 
+/// The functions of Python's module `math` that it takes from the C library as they are.
+MathFunction math_function(std::string_view name) {
+  static constexpr std::pair<std::string_view, MathFunction> kFunctions[] = {{"cos", std::cos},   {"exp", std::exp},
+                                                                             {"log", std::log},   {"sin", std::sin},
+                                                                             {"sqrt", std::sqrt}, {"tanh", std::tanh}};
+  const auto* found = std::ranges::find(kFunctions, name, &std::pair<std::string_view, MathFunction>::first);
+  return found == std::end(kFunctions) ? nullptr : found->second;
+}
+
+Number compute_math(MathFunction function, double argument) {
+  const double result = function(argument);
+  return std::isfinite(result) ? Number(result) : std::nullopt;  // what is not finite may be an error
+}
+
 bool is_float(const c10::Scalar& number) { return number.isFloatingPoint(); }
 
 /// Python compares and mixes ints and floats exactly; doubles do so up to this.
@@ -166,6 +184,9 @@ bool same_contents(const at::Tensor& left, const at::Tensor& right) {
 
 std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
                                           const c10::Scalar& right) {
+  if (const auto function = math_function(operation)) {
+    return is_exact_double(left) ? compute_math(function, left.toDouble()) : std::nullopt;
+  }
   if (!is_float(left) && !is_float(right)) return compute(operation, left.toLong(), right.toLong());
   if (!is_exact_double(left) || !is_exact_double(right)) return std::nullopt;
   return compute(operation, left.toDouble(), right.toDouble());

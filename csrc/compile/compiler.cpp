@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
-#include "compile/executor_list.h"
+#include "compile/execution.h"
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
 
@@ -31,7 +30,7 @@ class CompiledTrace final : public Compiled {
       if (needs_gradient(*programs->differentiable, inputs)) {
         return runtime::run_with_autograd(programs->differentiable, std::move(inputs));
       }
-      return run_plain(plain_of_differentiable(), inputs);
+      return run_plain(*plain_of_differentiable(), inputs);
     }
     return run_plain(*programs->plain, inputs);
   }
@@ -74,19 +73,20 @@ class CompiledTrace final : public Compiled {
     return outputs;
   }
 
-  /// Made at the first call without gradients of a computation that was recorded with them.
-  const runtime::Program& plain_of_differentiable() const {
-    std::call_once(plain_once_, [this] {
-      plain_ =
-          executors::lower_trace(compilation_.forward.traces[compilation_.computation_index], compilation_.executors);
-    });
-    return plain_;
+  /// Made at the first call without gradients of a computation that was recorded with them. Without a lock, as
+  /// executors may wait for the GIL meanwhile: of threads that come at once, the first one's stays.
+  std::shared_ptr<const runtime::Program> plain_of_differentiable() const {
+    auto known = plain_.load(std::memory_order_acquire);
+    if (known != nullptr) return known;
+    ir::Trace trace = compilation_.forward.traces[compilation_.computation_index];
+    for (const auto& transform : compilation_.transforms) trace = apply_post_optimization(*transform, trace, {});
+    const auto made = std::make_shared<const runtime::Program>(lower_directly(trace, compilation_.executors));
+    return plain_.compare_exchange_strong(known, made) ? made : known;
   }
 
   const Compilation compilation_;
   std::atomic<std::shared_ptr<const Programs>> programs_;
-  mutable std::once_flag plain_once_;
-  mutable runtime::Program plain_;
+  mutable std::atomic<std::shared_ptr<const runtime::Program>> plain_;
 };
 
 }  // namespace
@@ -94,7 +94,9 @@ class CompiledTrace final : public Compiled {
 std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options) {
   const PassRunner runner(options, pass_names());
   Compilation compilation;
-  compilation.executors = find_executors(options.executors);
+  compilation.executors = with_fallback(options.executors);
+  compilation.transforms = options.transforms;
+  const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;
   runner.keep("recorded", recorded, compilation.forward);
   run_pipeline(compilation, runner);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "compile/executor_list.h"
+#include "compile/trace_transform.h"
 #include "ir/trace.h"
 #include "passes/pass.h"
 #include "passes/recomputation.h"
@@ -16,7 +18,8 @@
 namespace thunder::compile {
 
 struct Options {
-  std::vector<std::string> executors{"aten"};  ///< by priority
+  Executors executors = default_executors();
+  std::vector<std::shared_ptr<const TraceTransform>> transforms{};  ///< in the order in which they are applied
   std::vector<std::string> disabled_passes{};  ///< besides those in the environment's THUNDER_DISABLE_PASSES
   bool background = true;
   bool verify = false;                                         ///< after each pass; debug builds always do
@@ -51,7 +54,6 @@ class Compiled {
 [[nodiscard]] std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options);
 
 /// What `Options` may name, for messages and tests.
-[[nodiscard]] std::vector<std::string> executor_names();
 [[nodiscard]] std::vector<std::string> pass_names();
 
 }  // namespace thunder::compile

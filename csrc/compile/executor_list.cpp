@@ -1,44 +1,101 @@
 #include "compile/executor_list.h"
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 #include "base/error.h"
-#include "compile/compiler.h"
 #include "executors/aten/executor.h"
 
 namespace thunder::compile {
 namespace {
 
-std::string join(std::span<const std::string> names) {
-  std::string joined;
-  for (const std::string& name : names) joined += (joined.empty() ? "" : ", ") + name;
-  return joined;
+using executors::Executor;
+
+/// Every executor of this build, by priority.
+constexpr const Executor* kBuiltIn[] = {&executors::aten::kExecutor};
+
+struct Table {
+  std::mutex mutex;
+  Executors known{std::begin(kBuiltIn), std::end(kBuiltIn)};
+  Executors defaults = known;
+};
+
+Table& table() {
+  static auto* const kTable = new Table;
+  return *kTable;
+}
+
+const Executor* find(const Executors& known, std::string_view name) {
+  const auto found = std::ranges::find(known, name, [](const Executor* row) { return std::string_view(row->name); });
+  return found == known.end() ? nullptr : *found;
+}
+
+void require_free(std::string_view name) {
+  const Executor* known = find({std::begin(kBuiltIn), std::end(kBuiltIn)}, name);
+  if (known == nullptr) return;
+  throw UserError(ErrorKind::kValue, "executors: expected another name than that of one of thunder's own, got '" +
+                                         std::string(name) + "'");
 }
 
 }  // namespace
 
-std::span<const executors::Executor* const> all_executors() {
-  static constexpr const executors::Executor* kExecutors[] = {&executors::aten::kExecutor};
-  return kExecutors;
+void register_executor(const Executor& executor) {
+  require_free(executor.name);
+  Table& executors = table();
+  const std::scoped_lock lock(executors.mutex);
+  const Executor* before = find(executors.known, executor.name);
+  if (before == nullptr) {
+    executors.known.push_back(&executor);
+    return;
+  }
+  std::ranges::replace(executors.known, before, &executor);
+  std::ranges::replace(executors.defaults, before, &executor);
+}
+
+void deregister_executor(std::string_view name) {
+  require_free(name);
+  Table& executors = table();
+  const std::scoped_lock lock(executors.mutex);
+  const Executor* known = find(executors.known, name);
+  std::erase(executors.known, known);
+  std::erase(executors.defaults, known);
 }
 
 std::vector<std::string> executor_names() {
+  Table& executors = table();
+  const std::scoped_lock lock(executors.mutex);
   std::vector<std::string> names;
-  for (const executors::Executor* executor : all_executors()) names.emplace_back(executor->name);
+  for (const Executor* executor : executors.known) names.emplace_back(executor->name);
   return names;
 }
 
-std::vector<const executors::Executor*> find_executors(std::span<const std::string> names) {
-  std::vector<const executors::Executor*> found;
-  for (const std::string& name : names) {
-    const auto executor =
-        std::ranges::find_if(all_executors(), [&](const executors::Executor* row) { return row->name == name; });
-    if (executor == all_executors().end()) {
-      throw UserError(ErrorKind::kValue, "executors: expected names among " + join(executor_names()) + ", got " + name);
-    }
-    found.push_back(*executor);
+const Executor* find_executor(std::string_view name) {
+  Table& executors = table();
+  const std::scoped_lock lock(executors.mutex);
+  if (const Executor* found = find(executors.known, name)) return found;
+  std::string names;
+  for (const Executor* known : executors.known) names += (names.empty() ? "" : ", ") + std::string(known->name);
+  throw UserError(ErrorKind::kValue, "executors: expected names among " + names + ", got '" + std::string(name) + "'");
+}
+
+Executors default_executors() {
+  Table& executors = table();
+  const std::scoped_lock lock(executors.mutex);
+  return executors.defaults;
+}
+
+void set_default_executors(Executors chosen) {
+  Table& executors = table();
+  const std::scoped_lock lock(executors.mutex);
+  executors.defaults = std::move(chosen);
+}
+
+Executors with_fallback(Executors chosen) {
+  for (const Executor* executor : kBuiltIn) {
+    if (std::ranges::find(chosen, executor) == chosen.end()) chosen.push_back(executor);
   }
-  return found;
+  return chosen;
 }
 
 }  // namespace thunder::compile

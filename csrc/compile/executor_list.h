@@ -1,17 +1,29 @@
 #pragma once
 
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "executors/api/executor.h"
 
 namespace thunder::compile {
 
-/// Every executor of this build.
-[[nodiscard]] std::span<const executors::Executor* const> all_executors();
+using Executors = std::vector<const executors::Executor*>;  ///< by priority
 
-/// The executors of these names. Throws UserError for a name that is none of them.
-[[nodiscard]] std::vector<const executors::Executor*> find_executors(std::span<const std::string> names);
+/// Makes an executor known by its name, in the place of one that had the name before. Thread-safe, as all here.
+void register_executor(const executors::Executor& executor);
+/// Forgets the name, also among the defaults. Throws UserError for an executor of this build.
+void deregister_executor(std::string_view name);
+/// Names of this build's executors and of registered ones.
+[[nodiscard]] std::vector<std::string> executor_names();
+/// Throws UserError for a name that is none of them.
+[[nodiscard]] const executors::Executor* find_executor(std::string_view name);
+
+/// What compiles when nobody chooses.
+[[nodiscard]] Executors default_executors();
+void set_default_executors(Executors executors);
+
+/// `chosen`, then those that run whatever is left.
+[[nodiscard]] Executors with_fallback(Executors chosen);
 
 }  // namespace thunder::compile

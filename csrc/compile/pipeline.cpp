@@ -8,10 +8,12 @@
 #include <variant>
 
 #include "base/parallel.h"
+#include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
 #include "passes/algebraic_simplification.h"
 #include "passes/common_subexpression_elimination.h"
+#include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/in_place.h"
 #include "passes/layout_cleanup.h"
@@ -36,6 +38,22 @@ void for_both(Compilation& compilation, const Function& function) {
   tasks.add([&] { function(compilation.forward, compilation.forward_claims); });
   if (compilation.gradient) tasks.add([&] { function(compilation.backward, compilation.backward_claims); });
   tasks.run();
+}
+
+void fold_constants(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& trace = compilation.forward.last();
+  const auto run = [&](const ir::Trace& constants) {
+    const std::array<std::string, 1> aten{"aten"};
+    const runtime::Program program = executors::lower_trace(constants, find_executors(aten));
+    std::vector<at::Tensor> results(program.output_count());
+    program.run(std::span<at::Tensor>(), std::span(results));
+    std::vector<ir::ObjectConstant> objects;
+    for (at::Tensor& result : results) {
+      objects.push_back(trace.context()->add_object(std::make_shared<at::Tensor>(std::move(result)), "torch.Tensor"));
+    }
+    return objects;
+  };
+  runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator), compilation.forward);
 }
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
@@ -64,6 +82,36 @@ void rematerialize(Compilation& compilation, const PassRunner& runner) {
                             {compilation.rematerialize, compilation.gradient->output_count}, &find_operator);
   runner.keep(passes::kRematerialization, std::move(forward), compilation.forward);
   runner.keep(passes::kRematerialization, std::move(backward), compilation.backward);
+}
+
+// Executors and transforms of the user run Python: one trace after the other, on the thread that compiles.
+void rewrite_for_executors(Compilation& compilation, const PassRunner& runner) {
+  const auto rewrites = [](const executors::Executor* executor) { return executor->serves != nullptr; };
+  if (std::ranges::none_of(compilation.executors, rewrites)) return;
+  for (TraceHistory* history : {&compilation.forward, &compilation.backward}) {
+    if (history->traces.empty()) continue;
+    runner.keep("transform_for_execution", transform_for_execution(history->last(), compilation.executors), *history);
+    auto fused = run_fusion_passes(history->last(), compilation.executors);
+    if (fused) runner.keep("fusion", *std::move(fused), *history);
+  }
+}
+
+void apply_transforms(Compilation& compilation, const PassRunner& runner) {
+  for (const auto& transform : compilation.transforms) {
+    const std::string step = "transform " + transform->name;
+    const std::size_t outputs =
+        compilation.gradient ? compilation.gradient->output_count : compilation.forward.last().outputs.size();
+    const SavedRange in_forward{outputs, compilation.forward.last().outputs.size()};
+    const auto apply = [&](TraceHistory& history, SavedRange saved) {
+      runner.keep(step, apply_post_optimization(*transform, history.last(), saved), history);
+    };
+    apply(compilation.forward, in_forward);
+    if (!compilation.gradient) continue;
+    const SavedRange in_backward{0, in_forward.end - in_forward.begin};
+    apply(compilation.backward, in_backward);
+    require_matching_saved(*transform, compilation.forward.last(), in_forward, compilation.backward.last(),
+                           in_backward);
+  }
 }
 
 void claim(Compilation& compilation, const PassRunner& /*runner*/) {
@@ -105,6 +153,8 @@ using Step = std::variant<TraceStep, JointStep>;
 
 /// The whole way from a recorded computation to programs. Neighbouring steps of kForward and kBackward run at once.
 constexpr std::array kSteps{
+    Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
+    // after constant_folding: because what only constants needed is dead.
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate, false}),
@@ -129,7 +179,13 @@ constexpr std::array kSteps{
     Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
     // after rematerialization: because what only saved values needed is dead now.
     Step(TraceStep{Part::kForward, kDeadCodeElimination}),
-    // after the last dead_code_elimination: because what nobody reads has no place.
+    // after the last dead_code_elimination: because executors are not asked for what nobody reads. After
+    // forward_and_backward: because derivatives hold operations that executors serve too.
+    Step(JointStep{"transform_for_execution", &rewrite_for_executors, false}),
+    // after transform_for_execution: because the user's last word is on what runs.
+    Step(JointStep{"transforms", &apply_transforms, false}),
+    // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
+    // in_place would have overwritten.
     Step(TraceStep{Part::kForward, kForwardMemoryOrder}),
     Step(TraceStep{Part::kBackward, kBackwardMemoryOrder}),
     // after memory_order: because the order says what dies where. After all others: because none but dead code

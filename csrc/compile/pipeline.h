@@ -15,7 +15,8 @@ namespace thunder::compile {
 
 /// What the steps of a compilation work on and leave behind.
 struct Compilation {
-  std::vector<const executors::Executor*> executors;
+  Executors executors;
+  std::vector<std::shared_ptr<const TraceTransform>> transforms;
   passes::Recompute rematerialize = passes::Recompute::kNothing;
   TraceHistory forward;   ///< first the recorded computation; the forward trace once there is a backward one
   TraceHistory backward;  ///< empty when nothing is differentiated

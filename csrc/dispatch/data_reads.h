@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "dispatch/traced_number.h"
+#include "interpreter/tracker.h"
 #include "interpreter/tracker_native.h"
 
 namespace thunder::dispatch {
@@ -16,6 +17,8 @@ class DataReads {
 
   /// The convention of `TrackerOptions::intercept`.
   int intercept(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+  /// The counts of steps of `torch.optim`, which are read as in eager: as numbers of Python, in double precision.
+  void add_substitutes(interpreter::TrackerOptions& options);
 
  private:
   /// Whether a trace tensor is of this trace, and not of a part that a transform records: there, the dispatcher sees
@@ -25,13 +28,10 @@ class DataReads {
   PyObject* to_list(PyObject* tensor);
   PyObject* convert(PyObject* tensor, PyTypeObject* type);
   PyObject* with_contents(PyObject* callable, const interpreter::NativeCall& call);
-  PyObject* full(PyObject* callable, const interpreter::NativeCall& call, std::size_t position);
   /// `type(x)`, `float(x)` and `int(x)`; nullopt: another class, or another argument.
   std::optional<PyObject*> call_type(PyTypeObject* type, PyObject* argument);
   /// Methods that take data out of a tensor; nullopt: another method.
   std::optional<PyObject*> read(PyObject* callable, const interpreter::NativeCall& call);
-  /// With tensors in the place of numbers; 0: the function takes none.
-  int call_torch(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 
   std::shared_ptr<NumberTrace> trace_;
 };

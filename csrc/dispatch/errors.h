@@ -6,6 +6,9 @@
 
 namespace thunder::dispatch {
 
+/// Thrown where a Python exception is pending. No std::exception, so that nobody takes it for an error of ours.
+struct PendingError {};
+
 /// Turns the C++ exception that is being handled into the pending Python exception: UserError by its kind,
 /// InternalError into `thunder.errors.InternalError`, PyTorch's as PyTorch does it. A Python exception that is pending
 /// already stays.

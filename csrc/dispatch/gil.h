@@ -18,4 +18,16 @@ class GilRelease {
   PyThreadState* state_;
 };
 
+/// Holds the GIL while alive, whether or not this thread held it before.
+class GilHold {
+ public:
+  GilHold() : state_(PyGILState_Ensure()) {}
+  ~GilHold() { PyGILState_Release(state_); }
+  GilHold(const GilHold&) = delete;
+  GilHold& operator=(const GilHold&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 }  // namespace thunder::dispatch

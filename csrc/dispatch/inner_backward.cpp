@@ -1,6 +1,7 @@
 #include "dispatch/inner_backward.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -45,6 +46,14 @@ std::vector<at::Tensor> tensors_of(tracer::Recorder& recorder, py::Borrowed sequ
     }
   }
   return tensors;
+}
+
+/// Another tensor over the same memory.
+at::Tensor as_inference_tensor(const at::Tensor& tensor) {
+  const c10::InferenceMode made_inside;
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
+  impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return at::Tensor(std::move(impl));
 }
 
 bool is_true(py::Borrowed object) { return object != nullptr && PyObject_IsTrue(object) == 1; }
@@ -162,6 +171,7 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
 }
 
 OutputHistory history_of(const at::Tensor& output) {
+  if (output.is_inference() && !c10::InferenceMode::is_enabled()) return OutputHistory::kInference;
   if (!output.requires_grad()) return OutputHistory::kComputed;
   if (output.is_leaf()) return OutputHistory::kLeaf;
   const bool spent = tracer::any_node_behind(gradient_edge(output), [](torch::autograd::Node& node) {
@@ -172,6 +182,7 @@ OutputHistory history_of(const at::Tensor& output) {
 }
 
 void give_history(at::Tensor& output, OutputHistory history) {
+  if (history == OutputHistory::kInference) output = as_inference_tensor(output);
   if (history == OutputHistory::kLeaf) output.set_requires_grad(true);
   if (history != OutputHistory::kSpent) return;
   const auto error =

@@ -32,9 +32,10 @@ class InnerBackward {
 
 /// What a call gives an output besides its value.
 enum class OutputHistory : std::uint8_t {
-  kComputed,  ///< that of the computation
-  kLeaf,      ///< none, but it requires grad
-  kSpent,     ///< one that backward has gone through inside
+  kComputed,   ///< that of the computation
+  kLeaf,       ///< none, but it requires grad
+  kSpent,      ///< one that backward has gone through inside
+  kInference,  ///< none, and none later: made in inference mode
 };
 [[nodiscard]] OutputHistory history_of(const at::Tensor& output);
 /// Gives an output of a run its history.

@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "dispatch/python_transform.h"
+
 namespace thunder::dispatch {
 namespace {
 
@@ -42,11 +45,39 @@ std::optional<std::vector<std::string>> read_names(PyObject* given, const char* 
   return names;
 }
 
-bool read_executors(PyObject* names, compile::Options* options) {
-  if (names == nullptr || names == Py_None) return true;
-  auto read = read_names(names, "executors", compile::executor_names());
-  if (read) options->executors = std::move(*read);
-  return read.has_value();
+/// Names, and capsules of `thunder.extend`'s executors.
+bool read_executors(PyObject* given, compile::Options* options) {
+  if (given == nullptr || given == Py_None) return true;
+  const py::Ref items = py::Ref::steal(PySequence_Fast(given, "thunder.jit: expected a list of executors"));
+  if (!items) return false;
+  options->executors.clear();
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (PyCapsule_IsValid(item, kExecutorCapsule) != 0) {
+      options->executors.push_back(
+          static_cast<const executors::Executor*>(PyCapsule_GetPointer(item, kExecutorCapsule)));
+      continue;
+    }
+    std::string name;
+    if (!read_text(item, "executors", &name)) return false;
+    try {
+      options->executors.push_back(compile::find_executor(name));
+    } catch (const UserError& error) {
+      PyErr_Format(PyExc_ValueError, "thunder.jit: %s", error.what());
+      return false;
+    }
+  }
+  return true;
+}
+
+bool read_transforms(PyObject* given, compile::Options* options) {
+  const py::Ref items = py::Ref::steal(given == nullptr ? PyTuple_New(0) : PySequence_Fast(given, "expected a list"));
+  for (Py_ssize_t i = 0; items && i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    auto transform = make_transform(PySequence_Fast_GET_ITEM(items.get(), i));
+    if (transform == nullptr) return false;
+    options->transforms.push_back(std::move(transform));
+  }
+  return static_cast<bool>(items);
 }
 
 bool read_passes(PyObject* names, compile::Options* options) {
@@ -87,6 +118,8 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
   DispatchOptions result;
   if (options == nullptr) return result;
   if (!read_executors(PyDict_GetItemString(options, "executors"), &result.compile)) return std::nullopt;
+  result.compile.executors = compile::with_fallback(std::move(result.compile.executors));
+  if (!read_transforms(PyDict_GetItemString(options, "transforms"), &result.compile)) return std::nullopt;
   if (!read_passes(PyDict_GetItemString(options, "passes"), &result.compile)) return std::nullopt;
   if (PyObject* rematerialize = PyDict_GetItemString(options, "rematerialize")) {
     using passes::Recompute;

@@ -9,6 +9,9 @@
 
 namespace thunder::dispatch {
 
+/// Name of the capsules that hold an `executors::Executor`.
+inline constexpr const char* kExecutorCapsule = "thunder.Executor";
+
 struct DispatchOptions {
   compile::Options compile;
   TraceOptions trace;

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "compile/execution.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
 #include "dispatch/data_reads.h"
 #include "dispatch/errors.h"
 #include "dispatch/flag_reads.h"
+#include "dispatch/gil.h"
 #include "dispatch/gradient_hooks.h"
 #include "dispatch/inner_backward.h"
 #include "dispatch/piece_traces.h"
@@ -21,6 +23,7 @@
 #include "dispatch/specialization.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/guard_compiler.h"
+#include "interpreter/guard_trace.h"
 #include "interpreter/interpret.h"
 #include "interpreter/structure_builder.h"
 #include "tracer/data_dependence.h"
@@ -45,18 +48,6 @@ class TracingScope {
   }
   TracingScope(const TracingScope&) = delete;
   TracingScope& operator=(const TracingScope&) = delete;
-};
-
-/// Holds the GIL while alive, whether or not this thread held it before.
-class GilHold {
- public:
-  GilHold() : state_(PyGILState_Ensure()) {}
-  ~GilHold() { PyGILState_Release(state_); }
-  GilHold(const GilHold&) = delete;
-  GilHold& operator=(const GilHold&) = delete;
-
- private:
-  PyGILState_STATE state_;
 };
 
 // Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
@@ -186,6 +177,7 @@ interpreter::TrackerOptions Capture::make_options() {
     return reads_.intercept(callable, call, result);
   };
   add_substitutes(options);
+  reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);
   gradient_hooks_.add_substitutes(options);
   sharp_edges_.add_substitutes(options);
@@ -290,9 +282,20 @@ void compile_computation(const ir::Trace& trace, std::span<const PiecePath* cons
       compile::compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options);
 }
 
+/// The user's transforms, before anything else happens to the trace.
+void transform(ir::Trace& trace, const compile::Options& options, const Specialization& specialization) {
+  if (options.transforms.empty()) return;
+  std::vector<ir::TypePtr> types;
+  for (const ir::ValueId input : trace.inputs) types.push_back(trace.value(input).type);
+  const ir::Trace prologue = interpreter::prologue_trace(specialization.guards, types);
+  const ir::Trace epilogue = interpreter::epilogue_trace(specialization.structure);
+  for (const auto& each : options.transforms) trace = apply_pre_prologue(*each, prologue, trace, epilogue);
+}
+
 std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* const> others,
                                                    const compile::Options& options) {
   const auto begin = std::chrono::steady_clock::now();
+  const compile::ExecutorScope executors(options.executors);
   auto specialization = std::make_shared<Specialization>();
   std::optional<ir::Trace> trace;
   {
@@ -313,6 +316,7 @@ std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* co
     const auto* id = trace->outputs[i].get<ir::ValueId>();
     if (id != nullptr && tracer::is_number(*trace, *id)) specialization->number_outputs.push_back(i);
   }
+  transform(*trace, options, *specialization);
   compile_computation(*trace, others, options, *specialization);
   return specialization;
 }

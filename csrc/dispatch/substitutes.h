@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "dispatch/errors.h"
 #include "interpreter/tracker.h"
 
 namespace thunder::dispatch {
@@ -19,9 +20,6 @@ struct SubstitutedCall {
   /// The positional argument at `index` or the one called `name`; null: not given.
   [[nodiscard]] py::Borrowed find(std::size_t index, const char* name) const;
 };
-
-/// Thrown where a Python exception is pending.
-struct PendingError {};
 
 /// Generators and seeds: what the program does to them happens at each run of the trace.
 void add_random_substitutes(interpreter::TrackerOptions& options);

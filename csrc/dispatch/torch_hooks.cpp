@@ -31,7 +31,6 @@ void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::stri
   if (tensor.layout() != c10::kStrided) refuse("a sparse tensor", "call to_dense() before");
   if (tensor.is_quantized()) refuse("a quantized tensor", "call dequantize() before");
   if (tensor.is_nested()) refuse("a nested tensor", "call to_padded_tensor() before");
-  if (tensor.is_meta()) refuse("a tensor on the meta device", "give it data: module.to_empty(device='cpu')");
   if (tensor.key_set().has(c10::DispatchKey::Python)) {
     refuse(std::string("the tensor subclass ") + type->tp_name, "convert it to a torch.Tensor before");
   }

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/Generator.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,13 +16,14 @@ namespace thunder::dispatch {
 namespace {
 
 struct TraceObject {
-  PyObject_HEAD ir::Trace* trace;
+  PyObject_HEAD std::shared_ptr<const ir::Trace> trace;
 };
 
-ir::Trace& trace_of(PyObject* self) { return *reinterpret_cast<TraceObject*>(self)->trace; }
+TraceObject& as_object(PyObject* self) { return *reinterpret_cast<TraceObject*>(self); }
+const ir::Trace& trace_of(PyObject* self) { return *as_object(self).trace; }
 
 void destroy(PyObject* self) {
-  delete reinterpret_cast<TraceObject*>(self)->trace;
+  std::destroy_at(&as_object(self).trace);
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -96,12 +98,14 @@ PyTypeObject trace_type = [] {
 
 PyObject* make_trace_object(ir::Trace trace) {
   PyObject* self = trace_type.tp_alloc(&trace_type, 0);
-  if (self != nullptr) reinterpret_cast<TraceObject*>(self)->trace = new ir::Trace(std::move(trace));
+  if (self != nullptr) std::construct_at(&as_object(self).trace, std::make_shared<const ir::Trace>(std::move(trace)));
   return self;
 }
 
-const ir::Trace* trace_in(PyObject* object) {
-  return Py_TYPE(object) == &trace_type ? reinterpret_cast<TraceObject*>(object)->trace : nullptr;
+const ir::Trace* trace_in(PyObject* object) { return share_trace(object).get(); }
+
+std::shared_ptr<const ir::Trace> share_trace(PyObject* object) {
+  return Py_TYPE(object) == &trace_type ? as_object(object).trace : nullptr;
 }
 
 PyObject* make_trace_list(std::vector<ir::Trace> traces) {

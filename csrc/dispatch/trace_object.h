@@ -2,6 +2,7 @@
 
 #include <Python.h>
 
+#include <memory>
 #include <vector>
 
 #include "ir/trace.h"
@@ -15,6 +16,7 @@ PyObject* make_trace_list(std::vector<ir::Trace> traces);
 
 /// The trace in such an object; null for every other object.
 const ir::Trace* trace_in(PyObject* object);
+std::shared_ptr<const ir::Trace> share_trace(PyObject* object);
 
 /// Adds the type to `module`; 0 or -1 with an exception.
 int init_trace_object(PyObject* module);

@@ -122,4 +122,10 @@ PyObject* convert_number(PyObject* traced, PyTypeObject* type) {
   return looked_at ? convert(looked_at.get()) : nullptr;
 }
 
+PyObject* compute_math(PyObject* function, const char* name, PyObject* traced) {
+  const py::Ref real = py::Ref::steal(PyObject_CallOneArg(function, as_traced(traced).real));
+  if (!real) return PyErr_Clear(), nullptr;
+  return record_number(name, traced, traced, real.get());
+}
+
 }  // namespace thunder::dispatch

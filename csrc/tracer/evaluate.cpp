@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
@@ -189,9 +190,12 @@ c10::Device result_device(const c10::OperatorHandle& op, std::span<const IValue>
     if (chosen == nullptr || (chosen->dim() == 0 && chosen->device().is_cpu() && !goes_anywhere)) {
       chosen = &tensor;
     } else if (!goes_anywhere && tensor.device() != chosen->device() && !mixes_devices(op.schema().name())) {
-      throw UserError(ErrorKind::kRuntime, op.schema().name() + ": expected all tensors on the same device, got " +
-                                               chosen->device().str() + " and " + tensor.device().str() +
-                                               "; move them with .to(device)");
+      const bool has_meta = tensor.is_meta() || chosen->is_meta();
+      throw UserError(ErrorKind::kRuntime,
+                      op.schema().name() + ": expected all tensors on the same device, got " + chosen->device().str() +
+                          " and " + tensor.device().str() + "; " +
+                          (has_meta ? "give the module on meta data with module.to_empty(device=...)"
+                                    : "move them with .to(device)"));
     }
   }
   return chosen == nullptr ? c10::Device(c10::kCPU) : chosen->device();
@@ -325,8 +329,8 @@ IValue from_meta_value(MetaCall& call, const IValue& value, c10::Device device) 
 
 void run_backend_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                         const std::vector<at::Tensor>& tensors) {
-  const auto key = !tensors.empty() && tensors[0].is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU;
-  op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
+  const c10::Device device = tensors.empty() ? c10::Device(c10::kCPU) : tensors[0].device();
+  op.redispatchBoxed(c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, std::nullopt, device)), &stack);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tracer/evaluate.h"
 #include "tracer/library.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 namespace {
@@ -90,6 +91,7 @@ void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, 
   } else if (bottom_recorder != nullptr) {
     bottom_recorder->call(op, *stack, Level::kBottom);
   } else {
+    require_living(tensors_of(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
     evaluate_leaf(op, *stack);
   }
 }

@@ -75,6 +75,11 @@ bool draws_random_numbers(const c10::FunctionSchema& schema) {
   return false;
 }
 
+/// Operators that are not PyTorch's own say so by a tag.
+bool says_that_it_draws(const c10::OperatorHandle& handle) {
+  return !handle.schema().name().starts_with("aten::") && handle.hasTag(at::Tag::nondeterministic_seeded);
+}
+
 /// Updates running statistics in place without an annotation in the schema.
 bool writes_running_statistics(const c10::FunctionSchema& schema) {
   for (const auto& argument : schema.arguments()) {
@@ -116,7 +121,7 @@ std::unique_ptr<Row> make_row(const c10::OperatorHandle& handle) {
     op.results.push_back(schema_value(result));
     op.view |= !op.results.back().alias_set.empty() && !op.results.back().mutated;
   }
-  op.random = draws_random_numbers(schema);
+  op.random = draws_random_numbers(schema) || says_that_it_draws(handle);
   op.effect = writes_running_statistics(schema) || schema.returns().empty();
   op.handle = &row->handle;
   return row;

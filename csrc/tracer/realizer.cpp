@@ -11,10 +11,12 @@
 #include "bridge/convert.h"
 #include "bridge/number.h"
 #include "bridge/random.h"
+#include "ir/symbol_values.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
+#include "tracer/realize_scope.h"
 #include "tracer/recorder.h"
 
 namespace thunder::tracer {
@@ -71,7 +73,13 @@ ResultType describe(const at::Tensor& real, bool requires_grad) {
   return {ir::make_type(std::move(type)), -1, -1};
 }
 
+thread_local const RunSymbol* current_run = nullptr;
+
 }  // namespace
+
+RealizeScope::RealizeScope(RunSymbol run) : run_(std::move(run)), previous_(std::exchange(current_run, &run_)) {}
+RealizeScope::~RealizeScope() { current_run = previous_; }
+const RunSymbol* RealizeScope::current() { return current_run; }
 
 void Realizer::store(const ir::Argument& result, const IValue& value) {
   if (const auto* id = result.get<ir::ValueId>()) {
@@ -117,8 +125,25 @@ void Realizer::copy_written_statistics(const ir::BoundSymbol& symbol) {
   }
 }
 
+bool Realizer::run_by_executor(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  const RunSymbol* run = RealizeScope::current();
+  if (run == nullptr) return false;
+  const auto results = (*run)(symbol, trace, [&](ir::ValueId id) { return values_[index_of(id)].toTensor().detach(); });
+  if (!results) return false;
+  const bool differentiable = has_gradient(trace, symbol);
+  const std::vector<ir::ValueId> ids = ir::flat_results(symbol);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == ir::kNoValue) continue;
+    const at::Tensor& result = (*results)[i];
+    const bool is_leaf = differentiable && (result.is_floating_point() || result.is_complex());
+    values_[index_of(ids[i])] = result.detach().set_requires_grad(is_leaf);
+  }
+  return true;
+}
+
 void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (run_primitive(trace, symbol)) return;
+  if (run_by_executor(trace, symbol)) return;
   if (symbol.op->effect) copy_written_statistics(symbol);
   const bridge::ArgumentWriter writer{
       [&](ir::ValueId id) { return values_[index_of(id)]; },

@@ -30,6 +30,7 @@ class Realizer {
  private:
   void advance(const ir::Trace& trace, std::span<const at::Tensor> inputs);
   void run(const ir::Trace& trace, const ir::BoundSymbol& symbol);
+  bool run_by_executor(const ir::Trace& trace, const ir::BoundSymbol& symbol);
   bool run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symbol);
   void copy_written_statistics(const ir::BoundSymbol& symbol);
   [[nodiscard]] c10::Scalar number(const ir::Argument& argument) const;

@@ -111,11 +111,6 @@ at::Tensor Recorder::add_input(ir::TypePtr type, std::string name) {
 at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   if (auto known = find_input(real)) return *known;
   ir::TensorType type = bridge::type_of(real);
-  if (type.device.type == ir::DeviceType::kMeta) {
-    throw UserError(ErrorKind::kRuntime, "expected a tensor with data, got " + name +
-                                             " on the meta device; materialize the module first, for example with "
-                                             "module.to_empty(device=...) and load_state_dict");
-  }
   at::Tensor tensor = add_input(ir::make_type(std::move(type)), std::move(name));
   real_inputs_.back() = real;
   inputs_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
@@ -183,6 +178,7 @@ void Recorder::replace_real_tensors(std::span<IValue> arguments) {
 ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
   TraceTensorImpl* impl = trace_impl(trace_tensor);
   THUNDER_CHECK(impl != nullptr, "tracer", "expected a trace tensor");
+  require_living({&trace_tensor, 1});
   TraceState& state = *impl->state();
   if (state.recorder != this) {
     throw UserError(ErrorKind::kRuntime,
@@ -252,6 +248,7 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
 }
 
 Realizer& Recorder::realizer() {
+  settle();
   if (!realizer_) realizer_ = std::make_unique<Realizer>();
   return *realizer_;
 }
@@ -333,6 +330,7 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
       const at::Tensor& parent = tensors[static_cast<std::size_t>(result.alias_of)];
       state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
       state->view = ViewOf{parent, op, {arguments.begin(), arguments.end()}, index};
+      trace_impl(parent)->state()->shown_by.push_back(state);
       storage = parent.storage();
     }
     const auto& type = std::get<ir::TensorType>(*result.type);

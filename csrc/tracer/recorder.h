@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/trace.h"
+#include "tracer/live_tensors.h"
 #include "tracer/numbers.h"
 
 namespace torch::autograd {
@@ -46,6 +47,8 @@ class Recorder {
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
+
+  [[nodiscard]] LiveTensors& live_tensors() { return live_; }
 
   /// A trace tensor that stands for `real` (same metadata, `requires_grad` too) and is the next input of the trace.
   /// The same tensor gives the same trace tensor. `real` is kept alive while the recorder lives.
@@ -244,6 +247,7 @@ class Recorder {
   /// The parent of the view `target` with `source` in the place of what the view shows.
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
+  LiveTensors live_;
   ir::Trace trace_;
   Level level_;
   std::vector<at::Tensor> real_inputs_;

@@ -1,5 +1,9 @@
 #include "tracer/trace_tensor.h"
 
+#include <c10/core/TensorOptions.h>
+
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "bridge/convert.h"
@@ -34,7 +38,7 @@ c10::Storage make_storage(const ir::TensorType& type) {
 /// `Batched` never runs: every scope in which trace tensors are used excludes it. It makes them "tensor subclass like",
 /// so that PyTorch's composites and derivative formulas take the branch that reads no data and writes nothing in place.
 c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
-  const auto backend = type.device.type == ir::DeviceType::kCuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const auto backend = c10::computeDispatchKey(std::nullopt, std::nullopt, bridge::to_torch(type.device));
   return c10::DispatchKeySet({backend, c10::DispatchKey::Fake, c10::DispatchKey::Batched});
 }
 
@@ -42,7 +46,26 @@ c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
 
 TraceTensorImpl::TraceTensorImpl(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
                                  std::shared_ptr<TraceState> state)
-    : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {}
+    : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {
+  if (state_->recorder == nullptr) return;
+  registry_ = &state_->recorder->live_tensors();
+  registry_->add(*this);
+}
+
+TraceTensorImpl::~TraceTensorImpl() {
+  if (registry_ != nullptr) registry_->remove(*this);
+}
+
+void TraceTensorImpl::end() {
+  registry_ = nullptr;
+  is_living_ = false;
+  state_->recorder = nullptr;
+  key_set_ = key_set_.remove(c10::DispatchKey::Batched);
+}
+
+LiveTensors::~LiveTensors() {
+  for (TraceTensorImpl* tensor : tensors_) tensor->end();
+}
 
 void TraceTensorImpl::set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset) {
   set_sizes_and_strides(sizes, strides);
@@ -80,11 +103,23 @@ at::Tensor make_trace_tensor(const ir::TensorType& type, std::shared_ptr<TraceSt
   return at::Tensor(std::move(impl));
 }
 
-bool says_data_was_read(const c10::Error& error) { return error.msg().find(kDataWasRead) != std::string::npos; }
+bool says_data_was_read(const std::exception& error) {
+  return std::string_view(error.what()).find(kDataWasRead) != std::string_view::npos;
+}
 
 TraceTensorImpl* trace_impl(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Fake)) return nullptr;
   return dynamic_cast<TraceTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+void require_living(std::span<const at::Tensor> tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    const TraceTensorImpl* impl = trace_impl(tensor);
+    TORCH_CHECK(
+        impl == nullptr || impl->is_living(),
+        "a tensor of a trace that has ended: it stood for what a jitted function computes, and has a shape and a "
+        "dtype but no data. Look at it while the function is traced, or return it from the function");
+  }
 }
 
 TraceState& root_of(TraceState& state) {

@@ -5,11 +5,14 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ir/trace.h"
+#include "tracer/live_tensors.h"
 
 namespace thunder::tracer {
 
@@ -29,9 +32,10 @@ struct TraceState {
   Recorder* recorder = nullptr;
   ir::ValueId value = ir::kNoValue;
   std::optional<ViewOf> view;
-  std::uint32_t writes = 0;       ///< of a root: writes to the memory so far
-  std::uint32_t writes_seen = 0;  ///< the root's `writes` when `value` was right
-  const void* adopted = nullptr;  ///< the node of the program whose backward `value` has
+  std::vector<std::weak_ptr<TraceState>> shown_by;  ///< views of it, for when it becomes a view itself (`t_`)
+  std::uint32_t writes = 0;                         ///< of a root: writes to the memory so far
+  std::uint32_t writes_seen = 0;                    ///< the root's `writes` when `value` was right
+  const void* adopted = nullptr;                    ///< the node of the program whose backward `value` has
 };
 
 /// A tensor with metadata and a (null) storage, but no data. Kernels never see it: `Fake` is in its key set, and the
@@ -44,6 +48,10 @@ class TraceTensorImpl final : public c10::TensorImpl {
   [[nodiscard]] const std::shared_ptr<TraceState>& state() const { return state_; }
   void set_state(std::shared_ptr<TraceState> state) { state_ = std::move(state); }
   void set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset);
+  ~TraceTensorImpl() override;
+  /// Its trace has ended: from now on every operation on it raises an error.
+  void end();
+  [[nodiscard]] bool is_living() const { return is_living_; }
 
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
                                                          bool allow_tensor_metadata_change) const override;
@@ -57,6 +65,8 @@ class TraceTensorImpl final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> copy_with(Version&& version_counter, bool allow_tensor_metadata_change) const;
 
   std::shared_ptr<TraceState> state_;
+  LiveTensors* registry_ = nullptr;
+  bool is_living_ = true;
 };
 
 /// A trace tensor over fresh memory, or over `storage` when one is given.
@@ -64,8 +74,10 @@ class TraceTensorImpl final : public c10::TensorImpl {
                                            c10::Storage storage = {});
 /// The state of the memory that a view shows in the end; of no view: its own.
 [[nodiscard]] TraceState& root_of(TraceState& state);
+/// Throws when the trace that one of them was made in has ended.
+void require_living(std::span<const at::Tensor> tensors);
 /// Whether `error` says that somebody read the data of a trace tensor.
-[[nodiscard]] bool says_data_was_read(const c10::Error& error);
+[[nodiscard]] bool says_data_was_read(const std::exception& error);
 /// The implementation behind a trace tensor; null for any other tensor.
 [[nodiscard]] TraceTensorImpl* trace_impl(const at::Tensor& tensor);
 

@@ -140,20 +140,20 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   const TraceTensorImpl* source_impl = trace_impl(source);
   require_writable(target);
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
-    // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the view's parent.
-    const std::shared_ptr<TraceState> state = source_impl->state();
-    TraceState* lowest = state.get();  // the view of the target itself
-    while (lowest->view && !lowest->view->parent.is_same(target)) {
-      lowest = trace_impl(lowest->view->parent)->state().get();
+    // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the parent of views.
+    const std::shared_ptr<TraceState> before = impl->state();
+    const at::Tensor kept = make_trace_tensor(bridge::type_of(target), before, target.storage());
+    if (target.grad_fn() != nullptr) set_gradient_edge(kept, gradient_edge(target));
+    for (const std::weak_ptr<TraceState>& weak : before->shown_by) {
+      const std::shared_ptr<TraceState> view = weak.lock();
+      if (view == nullptr || !view->view->parent.is_same(target)) continue;
+      view->view->parent = kept;
+      view->view->arguments[0] = kept;
     }
-    if (lowest->view) {
-      lowest->view->parent = make_trace_tensor(bridge::type_of(target), impl->state(), target.storage());
-      lowest->view->arguments[0] = lowest->view->parent;
-      for (InputMemory& memory : memories_) {
-        if (memory.root.is_same(target)) memory.root = lowest->view->parent;
-      }
+    for (InputMemory& memory : memories_) {
+      if (memory.root.is_same(target)) memory.root = kept;
     }
-    impl->set_state(state);
+    impl->set_state(source_impl->state());
     impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
     if (op.operator_name().name == "aten::detach_") {
       impl->set_autograd_meta(nullptr);

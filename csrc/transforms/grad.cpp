@@ -61,7 +61,9 @@ ServedOperation served_by(const ir::BoundSymbol& symbol, const OperatorReplay* r
   if (const std::size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
   if (replay == nullptr) return {name, "custom", "the program brought its own backward", symbol.location};
   if (replay->rule() != nullptr) return {name, "registered", std::string(replay->rule()->reason), symbol.location};
-  return {name, "derived", "PyTorch's autograd layer, replayed", symbol.location};
+  std::string reason = "PyTorch's autograd layer, replayed";
+  if (replay->claimed()) reason += "; executor " + replay->claimed()->executor + " runs the operation itself";
+  return {name, "derived", std::move(reason), symbol.location};
 }
 
 /// `_1` of `computation_1`, so that the traces of a program in pieces have names of their own.

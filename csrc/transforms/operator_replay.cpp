@@ -5,6 +5,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +14,7 @@
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::transforms {
 namespace {
@@ -87,6 +90,12 @@ std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> v
   return key;
 }
 
+std::string describe(const ir::BoundSymbol& symbol) {
+  const ir::SourceLocation& location = symbol.location;
+  if (location.file == nullptr) return symbol.op->name;
+  return symbol.op->name + " (called in " + *location.file + ", line " + std::to_string(location.line) + ")";
+}
+
 /// The types of a symbol's results, for operators whose shapes follow from data.
 std::shared_ptr<const tracer::ResultTypes> result_types(const ir::BoundSymbol& symbol, const ir::Trace& source) {
   auto types = std::make_shared<tracer::ResultTypes>();
@@ -102,11 +111,20 @@ std::shared_ptr<const tracer::ResultTypes> result_types(const ir::BoundSymbol& s
   return types;
 }
 
+/// A derivative that is taken of another run of the operation holds for the executor's run only where both do the same.
+void require_derivable(const ir::BoundSymbol& symbol, const ClaimedOperation& claimed) {
+  const ir::Operator& op = *claimed.derived_from;
+  if (!op.random && !op.effect && !op.mutates && op.handle != nullptr) return;
+  throw UserError(ErrorKind::kNotImplemented, "executor '" + claimed.executor + "': " + symbol.op->name +
+                                                  ": expected a grad_transform for an " +
+                                                  "operation that draws random numbers or writes, got none");
+}
+
 }  // namespace
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                const ir::Trace& source)
-    : recorder_("replay", source.context(), tracer::Level::kBottom) {
+    : recorder_("replay", source.context(), tracer::Level::kBottom), operator_(describe(symbol)) {
   for (ir::ValueId value : values) {
     inputs_.push_back(recorder_.add_input(source.value(value).type));
     input_values_.push_back(recorder_.value_of(inputs_.back()));
@@ -118,7 +136,10 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   writer.object = [&](ir::ObjectConstant object) {
     return *static_cast<const c10::IValue*>(source.context()->objects[object.index].owner.get());
   };
-  const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+  claimed_ = find_claimed(symbol, source);
+  const bool derives_kept = claimed_ && claimed_->rule == nullptr;
+  if (derives_kept) require_derivable(symbol, *claimed_);
+  const c10::OperatorHandle& op = tracer::handle_of(derives_kept ? *claimed_->derived_from : *symbol.op);
   recorder_.expect_results(op, result_types(symbol, source));
   torch::jit::Stack stack;
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
@@ -127,7 +148,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   const tracer::RecordBottom recording(recorder_);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   rule_call_.arguments = stack;
-  rule_call_.rule = find_rule(op, rule_call_);
+  rule_call_.rule = claimed_ && claimed_->rule != nullptr ? claimed_->rule : find_rule(op, rule_call_);
   if (rule_call_.rule != nullptr) {
     const c10::AutoGradMode no_gradients(false);
     results_ = rule_call_.rule->forward(rule_call_);
@@ -139,9 +160,29 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   for (const at::Tensor& result : results_) {
     result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
   }
+  if (derives_kept) keep_operation(symbol, values, source);
   recorder_.copy_written_inputs();
   forward_end_ = recorder_.trace().symbols.size();
   forward_value_count_ = recorder_.trace().value_count();
+}
+
+void OperatorReplay::keep_operation(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
+                                    const ir::Trace& source) {
+  ir::BoundSymbol kept = symbol;
+  ir::Substitution inputs(source.value_count());
+  for (std::size_t i = 0; i < values.size(); ++i) inputs.set(values[i], input_values_[i]);
+  inputs.apply(kept.arguments);
+  std::size_t position = 0;
+  for (ir::Argument& result : kept.results) {
+    ir::for_each_value(result, [&](ir::ValueId& id) {
+      while (result_values_[position] == ir::kNoValue) ++position;
+      ir::ValueId& derived = result_values_[position++];
+      id = recorder_.trace().add_value(source.value(id).type);
+      if (std::ranges::find(input_values_, derived) == input_values_.end()) kept_.set(derived, id);
+      derived = id;
+    });
+  }
+  recorder_.trace().add(std::move(kept));
 }
 
 void OperatorReplay::append_results(std::span<const c10::IValue> results) {
@@ -198,12 +239,32 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
     cotangents.push_back(std::move(cotangent));
   }
   const std::vector<at::Tensor> gradients =
-      by_rule ? gradients_by_rule(std::move(cotangents)) : tracer::walk_backward(outputs, cotangents, inputs_);
+      by_rule ? gradients_by_rule(std::move(cotangents)) : gradients_by_autograd(outputs, cotangents);
   for (const at::Tensor& gradient : gradients) {
     backward.gradients.push_back(gradient.defined() ? recorder_.value_of(gradient) : ir::kNoValue);
   }
   backward.end = recorder_.trace().symbols.size();
+  for (std::size_t i = backward.begin; i < backward.end; ++i) kept_.apply(recorder_.trace().symbols[i].arguments);
+  for (ir::ValueId& gradient : backward.gradients) {
+    const ir::Argument* kept = gradient == ir::kNoValue ? nullptr : kept_.find(gradient);
+    if (kept != nullptr) gradient = std::get<ir::ValueId>(kept->content);
+  }
   return backward;
+}
+
+std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents) {
+  try {
+    return tracer::walk_backward(outputs, cotangents, inputs_);
+  } catch (const std::exception& error) {
+    if (!tracer::says_data_was_read(error)) throw;
+    throw UserError(
+        ErrorKind::kNotImplemented,
+        operator_ +
+            ": its backward reads the data of a tensor (by .tolist(), .item() or .numpy()), which is not "
+            "known while thunder traces it; make what reads an operator too (torch.library.custom_op), and call "
+            "that in the backward");
+  }
 }
 
 OperatorReplay& ReplayTable::find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,

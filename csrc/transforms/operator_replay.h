@@ -2,12 +2,15 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "ir/substitution.h"
 #include "ir/trace.h"
 #include "tracer/recorder.h"
+#include "transforms/claimed.h"
 #include "transforms/rules.h"
 
 namespace thunder::transforms {
@@ -40,12 +43,20 @@ class OperatorReplay {
   [[nodiscard]] bool is_of_forward(ir::ValueId id) const { return index_of(id) < forward_value_count_; }
   /// The row of `rules.h` that made both halves; null: derived.
   [[nodiscard]] const GradRule* rule() const { return rule_call_.rule; }
+  /// The executor that runs the operation, which then stands in the forward as the program called it.
+  [[nodiscard]] const std::optional<ClaimedOperation>& claimed() const { return claimed_; }
 
  private:
   void append_results(std::span<const c10::IValue> results);
+  /// Puts the operation itself into the forward, behind what its derivative was taken of. The backward reads its
+  /// results.
+  void keep_operation(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
   [[nodiscard]] std::vector<at::Tensor> gradients_by_rule(std::vector<at::Tensor> cotangents);
+  [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents);
 
   tracer::Recorder recorder_;
+  std::string operator_;  ///< with the line that called it first, for errors
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> results_;
   std::vector<ir::ValueId> input_values_;
@@ -53,6 +64,8 @@ class OperatorReplay {
   std::size_t forward_end_ = 0;
   std::size_t forward_value_count_ = 0;
   RuleCall rule_call_;
+  std::optional<ClaimedOperation> claimed_;
+  ir::Substitution kept_{0};  ///< what the derivative was taken of -> results of the operation itself
   std::map<std::string, Backward> backwards_;
 };
 

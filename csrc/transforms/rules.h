@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ struct RuleCall {
   const GradRule* rule = nullptr;
   std::vector<c10::IValue> arguments;  ///< one for each parameter of the operator
   Tensors saved;                       ///< from forward to backward
+  std::shared_ptr<const void> plan;    ///< likewise, of rules that are made at run time
   Tensors cotangents;                  ///< one for each tensor result; undefined: zero
 
   /// Argument `i` as a tensor; undefined for None.

@@ -15,7 +15,7 @@ namespace {
 bool dropout_applies(const RuleCall& call) {
   const at::Tensor x = call.tensor(0);
   const double p = call.arguments[1].toDouble();
-  return call.arguments[2].toBool() && p > 0 && p < 1 && x.is_cpu() && at::isFloatingType(x.scalar_type());
+  return call.arguments[2].toBool() && p > 0 && p < 1 && !x.is_cuda() && at::isFloatingType(x.scalar_type());
 }
 
 at::Tensor scaled_mask(const RuleCall& call, const at::Tensor& mask) {

@@ -19,7 +19,7 @@ bool rms_norm_applies(const RuleCall& call) {
   const at::Tensor x = call.tensor(kInput);
   const at::Tensor weight = call.tensor(kWeight);
   const bool is_exact = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
-  return x.is_cpu() && is_exact && (!weight.defined() || weight.scalar_type() == x.scalar_type());
+  return !x.is_cuda() && is_exact && (!weight.defined() || weight.scalar_type() == x.scalar_type());
 }
 
 double epsilon_of(const RuleCall& call) {

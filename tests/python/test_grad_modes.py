@@ -46,7 +46,7 @@ def mode_set_grad_enabled(a: torch.Tensor) -> Any:
 def mode_inference_mode_inside(a: torch.Tensor) -> Any:
     with torch.inference_mode():
         b = (a * 2).sum()
-    return b
+    return b, b.is_inference(), a * 3
 
 
 def mode_detach(a: torch.Tensor) -> Any:
@@ -90,12 +90,22 @@ def mode_saved_tensor_hooks(a: torch.Tensor) -> Any:
 MODES = [f for name, f in sorted(globals().items()) if name.startswith("mode_")]
 
 
-@parametrize(
-    [named(f) for f in MODES],
-    {"mode_inference_mode_inside": "inference mode inside gives ordinary tensors"},
-)
+@parametrize([named(f) for f in MODES])
 def test_grad_mode_inside(program: Function) -> None:
     assert_as_eager(program, x())
+
+
+def test_tensor_made_in_inference_mode_is_refused_by_autograd() -> None:
+    def f(a: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            return a * 2
+
+    compiled = thunder.jit(f)
+    for _ in range(2):
+        made = compiled(x())
+        assert made.is_inference()
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            x() * made
 
 
 @pytest.mark.parametrize(

@@ -86,3 +86,25 @@ def test_cond_takes_the_branch_of_each_call(grad: bool) -> None:
             got = torch.autograd.grad(compiled(a).sum(), a)
             torch.testing.assert_close(got, torch.autograd.grad(expected.sum(), a))
     assert thunder.cache_misses(compiled) == 2
+
+
+@torch.library.custom_op("thunder_tests::segments", mutates_args=())
+def segments(a: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return a[: ends.tolist()[-1]] * 2
+
+
+@segments.register_fake
+def _(a: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(a)
+
+
+segments.register_autograd(
+    lambda ctx, gradient: (gradient[: ctx.saved_tensors[0].tolist()[-1]] * 2, None),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[1]),
+)
+
+
+def test_backward_of_an_operator_that_reads_data_is_refused_by_name() -> None:
+    f = thunder.jit(lambda a, ends: segments(a, ends).sum())
+    with pytest.raises(NotImplementedError, match=r"segments \(called in .*test_higher_order.py.*reads the data"):
+        f(torch.ones(4, requires_grad=True), torch.tensor([2, 4]))

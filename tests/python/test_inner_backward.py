@@ -237,11 +237,17 @@ def test_zero_grad_inside() -> None:
         assert_same([p.grad for p in module.parameters()], [p.grad for p in eager.parameters()], "gradient")
 
 
-def sgd(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=0.01)
+OPTIMIZERS = {
+    "adam": lambda p: torch.optim.Adam(p, 0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True),
+    "adamw foreach": lambda p: torch.optim.AdamW(p, 0.01, foreach=True),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01),
+    "sgd": lambda p: torch.optim.SGD(p, 0.1),
+}
 
 
-@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, 0.1), sgd], ids=["sgd", "momentum"])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_training_step_in_one_program(make: Callable[[Any], torch.optim.Optimizer]) -> None:
     module = mlp()
     eager = copy.deepcopy(module)

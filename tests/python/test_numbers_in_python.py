@@ -15,6 +15,7 @@ import thunder
 F = torch.nn.functional
 
 ONCE = {
+    "alpha, a tensor": lambda x: torch.sub(x, x * x, alpha=x.sum()),
     "alpha=": lambda x: torch.add(x, x, alpha=x.sum().item()),
     "arithmetic": lambda x: x * (2 * x.sum().item() + 1) - abs(x.min().item()),
     "base": lambda x: x.abs().mean().item() ** x,
@@ -26,6 +27,9 @@ ONCE = {
     "floor division": lambda x: x // (abs(x.mean().item()) + 1),
     "int": lambda x: x.long().sum().item() * 10**18,
     "left operand": lambda x: x.mean().item() / (x.min().item() - x),
+    "math": lambda x: x * math.sqrt(math.exp(x.sum().item()) + math.cos(x.argmax().item()) ** 2),
+    "lists of tensors": lambda x: torch._foreach_mul([x, x + 1], [x.sum().item(), 2.0]),
+    "lists, scaled": lambda x: torch._foreach_addcdiv([x, x], [x, x], [x, x], [x.sum().item(), x.max().item()]),
     "modulo": lambda x: x % (abs(x.mean().item()) + 1),
     "returned with its tensor": lambda x: (x.mean(), x.mean().item()),
     "sum": lambda x: x * sum(value.item() for value in x),
@@ -46,7 +50,7 @@ AGAIN = {
     "index of a list": lambda x: [x, x + 1, x + 2][x[:3].argmax().item()],
     "list of numbers": lambda x: torch.tensor([x.sum().item(), x.max().item()]),
     "logic": lambda x: x * 2 if x.sum().item() > 0 and x.max().item() < 1 else x,
-    "math": lambda x: x * math.exp(x.sum().item()),
+    "math": lambda x: x * math.lgamma(x.sum().item()),
     "negative index": lambda x: x[-int((x > 0).sum().item())],
     "numpy": lambda x: (x, float(x.numpy().sum())),
     "pad": lambda x: F.pad(x, (0, int((x > 0).sum()))),

@@ -164,6 +164,29 @@ def test_write_to_a_turned_input_is_seen_through_another_input() -> None:
     torch.testing.assert_close(a, b)
 
 
+TURNED_UNDER_A_VIEW = {
+    "select": lambda a: (a[1], a.t_())[0].zero_(),
+    "slice_of_a_column": lambda a: (a[:, 1:], a.t_())[0].mul_(2),
+    "view_of_a_view": lambda a: (a[1:][0], a.transpose_(0, 1))[0].add_(1),
+    "squeezed": lambda a: (a[1], a.unsqueeze_(0))[0].zero_(),
+    "turned_twice": lambda a: (a[0], a.t_(), a[0], a.t_())[0].zero_(),
+    "read_after_a_write_to_the_turned": lambda a: (a[1], a.t_().mul_(3))[0] * 2,
+}
+
+
+@pytest.mark.parametrize("program", TURNED_UNDER_A_VIEW.values(), ids=TURNED_UNDER_A_VIEW)
+@pytest.mark.parametrize("shape", [(3, 3), (4, 3)], ids=["square", "oblong"])
+def test_view_made_before_its_memory_is_turned_writes_to_its_own_place(
+    program: Callable[[torch.Tensor], Any], shape: tuple[int, int]
+) -> None:
+    def of_a_value(a: torch.Tensor) -> Any:
+        b = a * 2
+        return program(b) * 3, b * 5
+
+    assert_as_eager(of_a_value, x(*shape))
+    assert_as_eager(lambda a: (program(a), a * 1), x(*shape, grad=False))
+
+
 def test_turned_input_that_autograd_made_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="without the underscore"):
         thunder.jit(lambda b: b.t_() * 2)(x() * 1)

@@ -1,5 +1,16 @@
 """Transforms of functions and of programs."""
 
-from thunder.transforms.functional import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+from typing import Any
 
-__all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+from thunder.transforms.transform import Transform
+
+__all__ = ["Transform", "grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+
+
+def __getattr__(name: str) -> Any:
+    # They are jitted functions, and `thunder.jit` takes transforms: loaded when first used.
+    if name not in __all__:
+        raise AttributeError(f"module 'thunder.transforms' has no attribute {name!r}")
+    from thunder.transforms import functional
+
+    return getattr(functional, name)

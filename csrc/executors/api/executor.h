@@ -1,17 +1,33 @@
 #pragma once
 
+#include <optional>
+
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
 namespace thunder::executors {
 
-/// A back end: what it can run, and how that is put into a program. Rows are static tables of their folders.
+/// A back end: what it can run, and how that is put into a program. Rows are static tables of their folders, or, where
+/// executors are made at run time (`callback/`), live as long as the process.
 struct Executor {
   const char* name;
-  /// Whether this executor runs the symbol.
-  bool (*claim)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+  /// Whether this executor runs the symbol. Needs no Python: passes of several traces ask at once.
+  bool (*claim)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace);
   /// Appends the instructions of a symbol that it claimed. Slots are value ids: `lowering.h` has the conversions.
-  void (*lower)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
+  void (*lower)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                runtime::ProgramBuilder& builder);
+
+  // What an executor does to a trace before anything is claimed; null: nothing.
+
+  /// Whether it has something of its own for an operation of the program, which `expand` then gives.
+  bool (*serves)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
+  /// What it puts in the place of a symbol that it serves: a trace from the symbol's distinct values to its results,
+  /// lists flattened.
+  ir::Trace (*expand)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
+  /// Rewrites a whole trace; nullopt: it fuses nothing.
+  std::optional<ir::Trace> (*fuse)(const Executor& self, const ir::Trace& trace) = nullptr;
+
+  const void* state = nullptr;
 };
 
 }  // namespace thunder::executors

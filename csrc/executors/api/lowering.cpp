@@ -82,7 +82,7 @@ Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> exec
     const Executor* claimed = nullptr;
     if (!runs_nothing(*symbol.op)) {
       for (const Executor* executor : executors) {
-        if (claimed == nullptr && executor->claim(symbol, trace)) claimed = executor;
+        if (claimed == nullptr && executor->claim(*executor, symbol, trace)) claimed = executor;
       }
       THUNDER_CHECK(claimed != nullptr, "executors", "no executor claims `" + ir::print(symbol, trace) + "`");
     }
@@ -97,7 +97,7 @@ runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
   for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
     if (claims.of_symbol[i] != nullptr) {
-      claims.of_symbol[i]->lower(symbol, trace, builder);
+      claims.of_symbol[i]->lower(*claims.of_symbol[i], symbol, trace, builder);
     } else {
       lower_primitive(symbol, trace, builder);
     }

@@ -9,11 +9,12 @@
 namespace thunder::executors::aten {
 namespace {
 
-bool claim(const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
+bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
   return symbol.op->style == ir::CallStyle::kTorchOperator && symbol.op->handle != nullptr;
 }
 
-void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace,
+           runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   const std::vector<c10::Argument>& parameters = op.schema().arguments();
   std::vector<runtime::Operand> operands;

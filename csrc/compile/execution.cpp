@@ -1,0 +1,176 @@
+#include "compile/execution.h"
+
+#include <algorithm>
+#include <map>
+#include <shared_mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "executors/api/lowering.h"
+#include "ir/printer.h"
+#include "ir/splice.h"
+#include "ir/substitution.h"
+#include "ir/symbol_values.h"
+
+namespace thunder::compile {
+namespace {
+
+using executors::Executor;
+
+/// Copies a trace, with some of its symbols expanded.
+class Expansion {
+ public:
+  Expansion(const ir::Trace& trace, const Executors& executors)
+      : executors_(executors), result_(trace.empty_copy("transform_for_execution")), values_(trace.value_count()) {
+    for (const ir::BoundSymbol& symbol : trace.symbols) place(symbol, 0, /*expands_first=*/true);
+    values_.apply(result_.outputs);
+  }
+
+  [[nodiscard]] ir::Trace take() { return std::move(result_); }
+
+ private:
+  /// `first`: executors before it do not see the symbol. `expands_first`: it may expand the symbol, not only claim it.
+  void place(ir::BoundSymbol symbol, std::size_t first, bool expands_first) {
+    values_.apply(symbol.arguments);
+    for (std::size_t i = first; i < executors_.size(); ++i) {
+      const Executor& executor = *executors_[i];
+      if (executor.claim(executor, symbol, result_)) break;
+      const bool may_expand = executor.serves != nullptr && (i > first || expands_first);
+      if (may_expand && executor.serves(executor, symbol, result_)) {
+        expand(symbol, i);
+        return;
+      }
+    }
+    result_.add(std::move(symbol));
+  }
+
+  void expand(const ir::BoundSymbol& symbol, std::size_t index) {
+    const Executor& executor = *executors_[index];
+    const ir::Trace part = executor.expand(executor, symbol, result_);
+    std::vector<ir::Argument> inputs;
+    for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) inputs.emplace_back(id);
+    const std::size_t begin = result_.symbols.size();
+    const ir::ArgumentList outputs = ir::splice(result_, part, inputs);
+    std::vector<ir::BoundSymbol> made(
+        std::make_move_iterator(result_.symbols.begin() + static_cast<std::ptrdiff_t>(begin)),
+        std::make_move_iterator(result_.symbols.end()));
+    result_.symbols.resize(begin);
+    for (ir::BoundSymbol& each : made) {
+      each.location = symbol.location;
+      if (each.comment.empty()) each.comment = std::string("executor ") + executor.name;
+      place(std::move(each), index, /*expands_first=*/false);
+    }
+    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i] == ir::kNoValue) continue;
+      ir::Argument output = outputs.at(i);
+      values_.apply(output);
+      values_.set(results[i], std::move(output));
+    }
+  }
+
+  const Executors& executors_;
+  ir::Trace result_;
+  ir::Substitution values_;  ///< results of expanded symbols
+};
+
+bool serves_anything(const Executors& executors) {
+  return std::ranges::any_of(executors, [](const Executor* executor) { return executor->serves != nullptr; });
+}
+
+struct Rules {
+  std::shared_mutex mutex;
+  std::map<std::pair<const Executor*, const ir::Operator*>, const transforms::GradRule*> table;
+};
+
+Rules& rules() {
+  static auto* const kRules = new Rules;
+  return *kRules;
+}
+
+const transforms::GradRule* find_rule(const Executor* executor, const ir::Operator* operation) {
+  const std::shared_lock lock(rules().mutex);
+  const auto found = rules().table.find({executor, operation});
+  return found == rules().table.end() ? nullptr : found->second;
+}
+
+/// A trace of one symbol, whose inputs are its distinct values and whose outputs its results.
+ir::Trace trace_of(const ir::BoundSymbol& symbol, const ir::Trace& source) {
+  ir::Trace trace("symbol", source.context());
+  ir::Substitution values(source.value_count());
+  ir::BoundSymbol copy = symbol;
+  const auto name = [&](ir::ValueId id, bool is_input) {
+    const ir::ValueId value =
+        is_input ? trace.add_input(source.value(id).type) : trace.add_value(source.value(id).type);
+    values.set(id, value);
+    return value;
+  };
+  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) name(id, true);
+  for (const ir::ValueId id : ir::flat_results(symbol)) {
+    if (id != ir::kNoValue)
+      trace.outputs.emplace_back(name(id, false));
+    else
+      trace.outputs.emplace_back(ir::None{});
+  }
+  values.apply(copy);
+  trace.add(std::move(copy));
+  return trace;
+}
+
+}  // namespace
+
+ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors) {
+  return Expansion(trace, executors).take();
+}
+
+std::optional<ir::Trace> run_fusion_passes(const ir::Trace& trace, const Executors& executors) {
+  std::optional<ir::Trace> fused;
+  for (const Executor* executor : executors) {
+    if (executor->fuse == nullptr) continue;
+    if (auto rewritten = executor->fuse(*executor, fused ? *fused : trace)) fused = std::move(rewritten);
+  }
+  return fused;
+}
+
+runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors) {
+  if (!serves_anything(executors)) return executors::lower_trace(trace, executors);
+  const ir::Trace expanded = transform_for_execution(trace, executors);
+  const std::optional<ir::Trace> fused = run_fusion_passes(expanded, executors);
+  return executors::lower_trace(fused ? *fused : expanded, executors);
+}
+
+const Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace, const Executors& executors) {
+  for (const Executor* executor : executors) {
+    if (executor->claim(*executor, symbol, trace)) return nullptr;
+    if (executor->serves != nullptr && executor->serves(*executor, symbol, trace)) return executor;
+  }
+  return nullptr;
+}
+
+void set_rule(const Executor& executor, const ir::Operator* operation, const transforms::GradRule* rule) {
+  const std::scoped_lock lock(rules().mutex);
+  rules().table.insert_or_assign({&executor, operation}, rule);
+}
+
+ExecutorScope::ExecutorScope(const Executors& executors) {
+  if (!serves_anything(executors)) return;
+  claims_.emplace([executors](const ir::BoundSymbol& symbol,
+                              const ir::Trace& trace) -> std::optional<transforms::ClaimedOperation> {
+    const Executor* executor = serving_executor(symbol, trace, executors);
+    if (executor == nullptr) return std::nullopt;
+    return transforms::ClaimedOperation{executor->name, find_rule(executor, symbol.op), symbol.op};
+  });
+  realizes_.emplace(
+      [executors](const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                  const std::function<at::Tensor(ir::ValueId)>& value) -> std::optional<std::vector<at::Tensor>> {
+        if (serving_executor(symbol, trace, executors) == nullptr) return std::nullopt;
+        const runtime::Program program = lower_directly(trace_of(symbol, trace), executors);
+        std::vector<at::Tensor> inputs;
+        for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) inputs.push_back(value(id));
+        std::vector<at::Tensor> outputs(program.output_count());
+        program.run(std::span(inputs), std::span(outputs));
+        return outputs;
+      });
+}
+
+}  // namespace thunder::compile

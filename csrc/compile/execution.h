@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "compile/executor_list.h"
+#include "ir/trace.h"
+#include "runtime/program.h"
+#include "tracer/realize_scope.h"
+#include "transforms/claimed.h"
+
+namespace thunder::compile {
+
+/// The trace in which executors have put operations of their own in the place of those that they serve. The first
+/// executor that claims or serves a symbol has it. What an executor puts there is its own to claim, or that of
+/// executors behind it.
+[[nodiscard]] ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors);
+
+/// The trace after the fusion passes of the executors, one after another; nullopt: nothing was fused.
+[[nodiscard]] std::optional<ir::Trace> run_fusion_passes(const ir::Trace& trace, const Executors& executors);
+
+/// All of it: the program of a trace that no pass has seen.
+[[nodiscard]] runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors);
+
+/// The executor that serves a symbol, before any that claims it; null: none.
+[[nodiscard]] const executors::Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                                                          const Executors& executors);
+
+/// How an operation that `executor` serves is differentiated: by a rule of the executor's own. Such a rule lives as
+/// long as the process.
+void set_rule(const executors::Executor& executor, const ir::Operator* operation, const transforms::GradRule* rule);
+
+/// While alive, programs of this thread are traced and differentiated for these executors.
+class ExecutorScope {
+ public:
+  explicit ExecutorScope(const Executors& executors);
+
+ private:
+  std::optional<transforms::ClaimScope> claims_;
+  std::optional<tracer::RealizeScope> realizes_;
+};
+
+}  // namespace thunder::compile

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "ir/trace.h"
+#include "transforms/rules.h"
+
+namespace thunder::transforms {
+
+/// An operation that an executor runs itself: it stays in the forward trace as the program called it, and this is how
+/// it is differentiated.
+struct ClaimedOperation {
+  std::string executor;
+  const GradRule* rule = nullptr;              ///< null: derived
+  const ir::Operator* derived_from = nullptr;  ///< from the autograd layer of this operator
+};
+
+using FindClaimed =
+    std::function<std::optional<ClaimedOperation>(const ir::BoundSymbol& symbol, const ir::Trace& trace)>;
+
+/// While alive, differentiation on this thread asks `find`.
+class ClaimScope {
+ public:
+  explicit ClaimScope(FindClaimed find);
+  ~ClaimScope();
+  ClaimScope(const ClaimScope&) = delete;
+  ClaimScope& operator=(const ClaimScope&) = delete;
+
+ private:
+  FindClaimed find_;
+  const FindClaimed* previous_;
+};
+
+/// What the scope says, or else what is known of operators that were made at run time.
+[[nodiscard]] std::optional<ClaimedOperation> find_claimed(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+
+/// Whoever runs it, `op` is differentiated in this way.
+void set_derivative(const ir::Operator* op, ClaimedOperation how);
+
+}  // namespace thunder::transforms

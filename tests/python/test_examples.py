@@ -1,0 +1,140 @@
+"""The worked examples of docs/extending.md, and the code on that page."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+import runpy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from beside_eager import assert_as_eager
+
+import thunder
+
+ROOT = Path(__file__).resolve().parents[2]
+EXTENDING = sorted((ROOT / "examples/extending").glob("*.py"))
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"thunder_example_{name}", ROOT / f"examples/extending/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def saved_bytes(compiled: Any) -> int:
+    """Return what the last forward saved besides its inputs."""
+    trace = thunder.last_traces(compiled)[-1]
+    saved = {value for value in trace.outputs[1:] if value is not None} - set(trace.inputs)
+    return sum(value.numel() * value.dtype.itemsize for value in saved)
+
+
+def layers() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(16, 128), torch.nn.GELU(), torch.nn.Linear(128, 64), torch.nn.Tanh())
+
+
+def activations(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+@pytest.mark.parametrize("path", EXTENDING, ids=lambda path: path.stem)
+def test_example_runs_as_a_program(path: Path) -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(str(path), run_name="__main__")
+    assert printed.getvalue()
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_custom_operator_is_as_eager_computes_it(listed: bool) -> None:
+    module = example("custom_operator")
+    options = {"executors": [module.swiglu_executor]} if listed else None
+
+    class Plain(torch.nn.Module):
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inner = self.inner
+            return inner.down(torch.nn.functional.silu(inner.gate(x)) * inner.up(x))
+
+    feed_forward = module.FeedForward(8, 16)
+    compiled = assert_as_eager(feed_forward, activations(4, 8), options=options)
+    x = activations(4, 8)
+    feed_forward.zero_grad()
+    results = [compiled(x), Plain(feed_forward)(x)]
+    torch.testing.assert_close(*results)
+    gradients = [torch.autograd.grad(each.sin().sum(), [x, *feed_forward.parameters()]) for each in results]
+    torch.testing.assert_close(*gradients)
+    assert "swiglu.swiglu_backward" in str(thunder.last_backward_traces(compiled)[-1])
+
+
+def test_own_linear_runs_where_it_can() -> None:
+    executor = example("own_linear").blocks_executor
+    compiled = assert_as_eager(layers(), activations(4, 16), options={"executors": [executor]})
+    names = [symbol.name for symbol in thunder.last_traces(compiled)[-1].bound_symbols]
+    assert sum(name.startswith("blocks.linear.") for name in names) == 2
+    assert_as_eager(layers().double(), activations(4, 16).detach().double(), options={"executors": [executor]})
+    small = thunder.jit(torch.nn.Linear(4, 3), executors=[executor])
+    small(torch.ones(2, 4))
+    assert "blocks.linear" not in str(thunder.last_traces(small)[-1])
+
+
+def test_saved_activations_are_kept_in_half_the_memory() -> None:
+    module, x = layers(), activations(32, 16)
+    transform = example("save_elsewhere").SaveAsBfloat16()
+    plain, packed = thunder.jit(module), thunder.jit(module, transforms=[transform])
+    gradients = []
+    for compiled in (plain, packed):
+        result = compiled(x)
+        gradients.append(torch.autograd.grad(result.sum(), [x, *module.parameters()]))
+        torch.testing.assert_close(result, module(x))
+    # The result of tanh is saved as it is: the caller has it anyway.
+    result_bytes = 32 * 64 * 4
+    assert saved_bytes(packed) - result_bytes == (saved_bytes(plain) - result_bytes) // 2 > 0
+    torch.testing.assert_close(*gradients, rtol=2e-2, atol=2e-2)
+    assert not all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_saved_activations_are_offloaded_to_the_cpu() -> None:
+    module, x = layers().cuda(), activations(1024, 16).detach().cuda().requires_grad_()
+    held, gradients = [], []
+    for transforms in ([], [example("save_elsewhere").OffloadToCpu()]):
+        compiled = thunder.jit(module, transforms=transforms)
+        compiled(x).sum().backward()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        result = compiled(x)
+        held.append(torch.cuda.memory_allocated() - before)
+        gradients.append(torch.autograd.grad(result.sum(), [x, *module.parameters()]))
+    assert held[1] < held[0] - 1024 * 128 * 4 // 2
+    torch.testing.assert_close(*gradients)
+
+
+def test_flops_are_counted_in_forward_and_backward() -> None:
+    module = example("count_flops")
+    counter = module.CountFlops()
+    compiled = thunder.jit(layers(), transforms=[counter])
+    compiled(activations(32, 16))
+    forward = 2 * 32 * (16 * 128 + 128 * 64)
+    assert counter.flops == {"forward": forward, "backward": 2 * forward}
+    assert module.count_flops(thunder.last_traces(compiled)[0]) == forward
+
+
+def test_code_on_the_page_runs() -> None:
+    text = (ROOT / "docs/extending.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) > 5
+    namespace: dict[str, Any] = {"__name__": "extending"}
+    for block in blocks:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block, "docs/extending.md", "exec"), namespace)

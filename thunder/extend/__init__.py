@@ -1,0 +1,32 @@
+"""Executors of your own: operators, implementations of PyTorch's, fusion passes. See docs/extending.md."""
+
+from thunder.extend.executors import (
+    Executor,
+    FusionExecutor,
+    OperatorExecutor,
+    add_default_executor,
+    deregister_executor,
+    get_all_executors,
+    get_default_executors,
+    get_executor,
+    register_executor,
+    remove_default_executor,
+    set_default_executors,
+)
+from thunder.extend.gradients import get_grad, put_grad
+
+__all__ = [
+    "Executor",
+    "FusionExecutor",
+    "OperatorExecutor",
+    "add_default_executor",
+    "deregister_executor",
+    "get_all_executors",
+    "get_default_executors",
+    "get_executor",
+    "get_grad",
+    "put_grad",
+    "register_executor",
+    "remove_default_executor",
+    "set_default_executors",
+]

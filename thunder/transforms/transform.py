@@ -1,0 +1,100 @@
+"""Transforms of modules and traces, for `thunder.jit(…, transforms=[…])`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from thunder.trace import Trace
+
+if TYPE_CHECKING:
+    from thunder.module import ThunderModule
+
+__all__ = ["Transform", "hooks_of", "overrides"]
+
+
+class Transform:
+    """Base class of transforms. Each method is a place to change something; what is not overridden costs nothing.
+
+    `repr(transform)` is its entry in the headers of printed traces.
+    """
+
+    def transform_module(self, model: ThunderModule) -> None:
+        """Change a jitted module, once, before it is first called.
+
+        `model` has submodules of its own, with the parameters and buffers of the original: those that are replaced here
+        (`setattr`, `register_parameter`) stay as they were in the original module.
+        """
+
+    def transform_traces_pre_prologue(
+        self, prologue_trace: Trace, computation_trace: Trace, epilogue_trace: Trace, **kwargs: Any
+    ) -> tuple[Trace, Trace, Trace]:
+        """Return the traces as they shall be; called once for each specialization, before it is differentiated.
+
+        The computation may be another one that takes and gives the same. Prologue (guards and inputs) and epilogue
+        (writes to Python objects) are to look at: ValueError when others are returned.
+        """
+        return prologue_trace, computation_trace, epilogue_trace
+
+    def transform_trace_post_optimization(self, computation_trace: Trace, **kwargs: Any) -> Trace:
+        """Return a trace as it shall be; called for each trace after optimization, the forward before the backward.
+
+        The trace takes and gives the same afterwards, but for what the forward saves for the backward
+        (`computation_trace.saved`): the two must agree on that.
+        """
+        return computation_trace
+
+    def transform_state_dict_for_submodule(
+        self, model: ThunderModule, submodule_name: str, state_dict: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the entries of one submodule as the transformed module has them, from those of the original.
+
+        Names are relative to the submodule. Called by `load_original_state_dict`.
+        """
+        return state_dict
+
+    def reverse_transform_state_dict_for_submodule(
+        self, model: ThunderModule, submodule_name: str, state_dict: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the entries of one submodule as the original has them. Called by `original_state_dict`."""
+        return state_dict
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+Hook = Callable[..., Any]
+
+
+def overrides(transform: Transform, method: str) -> bool:
+    """Return whether a transform has a method of its own."""
+    return getattr(type(transform), method) is not getattr(Transform, method)
+
+
+def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None]:
+    """Return what the extension module takes for a transform: name, and two functions of native traces."""
+
+    def pre_prologue(prologue: Any, computation: Any, epilogue: Any) -> Any:
+        given = Trace(prologue), Trace(computation), Trace(epilogue)
+        returned = transform.transform_traces_pre_prologue(*given)
+        if not isinstance(returned, tuple) or len(returned) != 3:
+            raise TypeError(f"transform {transform!r}: expected three traces, got {returned!r}")
+        if returned[0] is not given[0] or returned[2] not in (None, given[2]):
+            raise ValueError(f"transform {transform!r}: expected the prologue and the epilogue as they were given")
+        return _native(transform, returned[1])
+
+    def post_optimization(native: Any, saved_begin: int, saved_end: int) -> Any:
+        trace = Trace(native, (saved_begin, saved_end))
+        return _native(transform, transform.transform_trace_post_optimization(trace))
+
+    return (
+        repr(transform),
+        pre_prologue if overrides(transform, "transform_traces_pre_prologue") else None,
+        post_optimization if overrides(transform, "transform_trace_post_optimization") else None,
+    )
+
+
+def _native(transform: Transform, trace: object) -> Any:
+    if not isinstance(trace, Trace):
+        raise TypeError(f"transform {transform!r}: expected a trace, got {trace!r}")
+    return trace.native
