@@ -12,6 +12,7 @@
 #include "dispatch/gil.h"
 #include "executors/callback/callback_executor.h"
 #include "interpreter/interpret.h"
+#include "tracer/recorder.h"
 #include "transforms/replay.h"
 #include "transforms/rule_plan.h"
 
