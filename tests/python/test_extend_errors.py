@@ -70,7 +70,7 @@ def test_exception_in_a_backward_keeps_its_type() -> None:
     x, y = values(3, 4), values(4, 5)
     result = thunder.jit(lambda x, y: torch.mm(x, y), executors=[executor])(x, y).sum()
     with pytest.raises(
-        ValueError, match=r"(?s)no luck.*executor 'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"
+        ValueError, match=r"(?s)no luck.*'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"
     ):
         result.backward()
 
