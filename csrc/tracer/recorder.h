@@ -185,6 +185,8 @@ class Recorder {
                                                                      Level level);
   /// `tensor`, with the strides that it has here also when it runs: kernels may give others than they say.
   at::Tensor with_recorded_strides(const at::Tensor& tensor);
+  /// Makes arguments of `as_strided` and its like say what they mean in the memory that the trace has.
+  void lay_out_memory(std::vector<c10::IValue>& arguments);
   void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
   /// Runs a composite's own code, whose parts are recorded. Where it reads the data of integers (positions, lengths),
   /// the trace holds for these.
@@ -210,6 +212,8 @@ class Recorder {
   bool read_truth(const at::Tensor& tensor);
   Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);
   at::Tensor make_number_tensor(ir::ValueId id, const ir::Type& type);
+  /// For a part of a program: a number that the program around it read is a constant, which that program looks at.
+  static at::Tensor adopt_number(const at::Tensor& tensor);
   void call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   c10::IValue with_contents(const c10::IValue& argument);
   void call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack);
@@ -243,6 +247,7 @@ class Recorder {
   /// Records a view anew after a write to its memory, and gives that; undefined when it was up to date.
   at::Tensor refresh(TraceState& state);
   /// The parent of the view `target` with `source` in the place of what the view shows.
+  at::Tensor with_tangent_of(const at::Tensor& value, const at::Tensor& before);
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
   LiveTensors live_;
