@@ -62,6 +62,29 @@ runtime::SavedValue describe_saved(const ir::Argument& saved, const ir::Trace& f
   return {.kind = Kind::kVariable, .shares_input = input, .shares_output = input == kNone ? output : kNone};
 }
 
+/// For each value of a backward trace, which of its last `count` inputs, the cotangents, it follows from. Empty: none.
+std::vector<std::vector<bool>> followed_cotangents(const ir::Trace& backward, std::size_t count) {
+  std::vector<std::vector<bool>> followed(backward.value_count());
+  const auto merge = [](std::vector<bool>& into, const std::vector<bool>& from) {
+    if (into.empty()) into = from;
+    for (std::size_t c = 0; c < from.size(); ++c) into[c] = into[c] || from[c];
+  };
+  for (std::size_t c = 0; c < count; ++c) {
+    std::vector<bool>& itself = followed[ir::index_of(backward.inputs[backward.inputs.size() - count + c])];
+    itself.resize(count);
+    itself[c] = true;
+  }
+  for (const ir::BoundSymbol& symbol : backward.symbols) {
+    std::vector<bool> read;
+    const auto add = [&](ir::ValueId id) { merge(read, followed[ir::index_of(id)]); };
+    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, add);
+    const auto give = [&](ir::ValueId id) { merge(followed[ir::index_of(id)], read); };
+    for (const ir::Argument& result : symbol.results) ir::for_each_value(result, give);
+    passes::for_each_written(symbol, give);
+  }
+  return followed;
+}
+
 }  // namespace
 
 std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward, const ir::Trace& backward,
@@ -112,8 +135,13 @@ void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, cons
     const ir::TensorType* type = backward.tensor_type(backward.inputs[saved_count + i]);
     if (type != nullptr) output.cotangent_strides = bridge::hints(type->strides);
   }
+  const std::size_t cotangent_count = gradient.differentiable_outputs.size();
+  const std::vector<std::vector<bool>> followed = followed_cotangents(backward, cotangent_count);
   for (const std::size_t i : gradient.differentiable_inputs) {
     program.differentiable_inputs.push_back(static_cast<std::uint32_t>(i));
+    const auto* id = backward.outputs[i].get<ir::ValueId>();
+    program.follows.push_back(id == nullptr ? std::vector<bool>() : followed[ir::index_of(*id)]);
+    program.follows.back().resize(cotangent_count);
   }
 }
 

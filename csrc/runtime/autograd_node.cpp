@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -75,6 +76,8 @@ class CompiledBackward final : public Node {
       return variable_list(num_outputs());
     }
     std::vector<c10::IValue> inputs = saved_values();
+    std::vector<bool> came;
+    for (const at::Tensor& cotangent : cotangents) came.push_back(cotangent.defined());
     append_cotangents(cotangents, inputs);
     std::vector<c10::IValue> results(program_->backward.output_count());
     program_->backward.run(inputs, results);
@@ -84,6 +87,7 @@ class CompiledBackward final : public Node {
     for (const std::uint32_t i : program_->differentiable_inputs) {
       gradients.push_back(results[i].isNone() ? at::Tensor() : std::move(results[i]).toTensor());
     }
+    drop_unreached(came, gradients);
     if (at::GradMode::is_enabled()) forbid_double_backward(gradients);
     return gradients;
   }
@@ -132,6 +136,15 @@ class CompiledBackward final : public Node {
       inputs.emplace_back(
           with_strides(defined ? std::move(cotangent) : input_metadata(i).zeros_like(), output.cotangent_strides));
       ++i;
+    }
+  }
+
+  void drop_unreached(const std::vector<bool>& came, variable_list& gradients) const {
+    if (std::ranges::find(came, false) == came.end()) return;
+    for (std::size_t k = 0; k < gradients.size(); ++k) {
+      bool reached = false;
+      for (std::size_t c = 0; c < came.size(); ++c) reached |= came[c] && program_->follows[k][c];
+      if (!reached) gradients[k] = at::Tensor();
     }
   }
 

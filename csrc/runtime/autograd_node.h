@@ -45,6 +45,9 @@ struct DifferentiableProgram {
   std::vector<OutputInfo> outputs;
   std::vector<SavedValue> saved;
   std::vector<std::uint32_t> differentiable_inputs;
+  /// [k][c]: the gradient of `differentiable_inputs[k]` follows from cotangent c. Where none of these comes, there is
+  /// no gradient, rather than zeros.
+  std::vector<std::vector<bool>> follows;
 };
 
 /// Runs the forward program and hangs its outputs in PyTorch's autograd graph by one node that runs the backward

@@ -165,7 +165,7 @@ at::Tensor Recorder::data_of(const at::Tensor& trace_tensor) {
 }
 
 void Recorder::repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor) {
-  add_check(check.op, value_of(trace_tensor), check.arguments[1]);
+  add_check(check.op, value_of(replace_real_tensor(trace_tensor)), check.arguments[1]);
 }
 
 void Recorder::add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected) {

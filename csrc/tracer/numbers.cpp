@@ -65,7 +65,7 @@ Number Recorder::item(const at::Tensor& tensor) {
     throw UserError(ErrorKind::kRuntime,
                     "a Tensor with " + std::to_string(tensor.numel()) + " elements cannot be converted to Scalar");
   }
-  const ir::ValueId value = value_of(tensor);
+  const ir::ValueId value = value_of(replace_real_tensor(tensor));
   bring_data_of_inputs();
   const c10::Scalar number = realizer().read(trace_, real_inputs_, value);
   if (is_number(trace_, value)) return {value, number};
@@ -87,6 +87,15 @@ at::Tensor Recorder::number_tensor(ir::ValueId number) {
   at::Tensor& tensor = numbers_[index_of(number)].tensor;
   if (!tensor.defined()) tensor = make_number_tensor(number, *trace_.value(number).type);
   return tensor;
+}
+
+at::Tensor Recorder::adopt_number(const at::Tensor& tensor) {
+  const TraceState& state = *trace_impl(tensor)->state();
+  const Number number{state.value, state.recorder->numbers_.at(index_of(state.value)).value};
+  state.recorder->meet(number);
+  at::Tensor constant = c10::scalar_to_tensor(number.value);
+  constant.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return constant;
 }
 
 at::Tensor Recorder::repeat_number(const ir::BoundSymbol& symbol,

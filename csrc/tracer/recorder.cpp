@@ -143,8 +143,11 @@ at::Tensor Recorder::add_constant(const at::Tensor& real) {
 }
 
 at::Tensor Recorder::replace_real_tensor(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  if (!tensor.defined()) return tensor;
   const TraceTensorImpl* impl = trace_impl(tensor);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return adopt && impl != nullptr && impl->state()->recorder != this ? adopt_number(tensor) : tensor;
+  }
   if (adopt && (impl == nullptr || impl->state()->recorder != this)) return adopt(tensor);
   if (impl != nullptr) return tensor;
   if (auto input = find_input(tensor)) return *input;

@@ -212,6 +212,8 @@ class Recorder {
   bool read_truth(const at::Tensor& tensor);
   Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);
   at::Tensor make_number_tensor(ir::ValueId id, const ir::Type& type);
+  /// For a part of a program: a number that the program around it read is a constant, which that program looks at.
+  static at::Tensor adopt_number(const at::Tensor& tensor);
   void call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   c10::IValue with_contents(const c10::IValue& argument);
   void call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack);

@@ -105,6 +105,8 @@ class _Writer:
 
     def call(self, operator: Operator) -> str:
         first = self.pick("self") if operator.parameters and operator.parameters[0].type == "Tensor" else None
+        if operator.kind == "write" and first is not None:
+            self.require_separate_elements(first)
         spelling = self.source.choice(operator.spellings)
         positional, keywords, skipped = [], [], False
         for i, parameter in enumerate(operator.parameters):
@@ -117,13 +119,28 @@ class _Writer:
                 positional.append(text)
         if operator.kind == "out":
             targets = [self.pick("out") for _ in operator.outputs]
+            for target in targets:
+                self.require_separate_elements(target)
             read = {self.memory_of(word) for word in re.findall(r"\w+", " ".join(positional + keywords))}
             if read & set(map(self.memory_of, targets)):
                 raise ValueError  # what a kernel reads that it writes to is not defined
+            if first and self.values[targets[0]].dtype != self.values[first].dtype:
+                raise ValueError  # some kernels compute in the dtype of `out=`
             keywords.append(f"out={targets[0] if len(targets) == 1 else '(' + ', '.join(targets) + ')'}")
+        if operator.name == "view" and "torch.bool" in positional:
+            raise ValueError  # bytes that are neither True nor False
         receiver = f"{positional.pop(0)}" if spelling.startswith(".") else ""
         attribute = receiver and not callable(getattr(torch.Tensor, operator.name))
         return f"{receiver}{spelling}" + ("" if attribute else f"({', '.join(positional + keywords)})")
+
+    def require_separate_elements(self, name: str) -> None:
+        """Raise ValueError where elements share memory: what a write does then depends on the kernel."""
+        value = self.values[name]
+        places = torch.zeros(value.shape, dtype=torch.int64)
+        for dim, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+            places += stride * torch.arange(size).view([-1 if d == dim else 1 for d in range(value.dim())])
+        if places.unique().numel() < value.numel():
+            raise ValueError
 
     def memory_of(self, name: str) -> int:
         value = self.values.get(name)
@@ -181,13 +198,16 @@ class _Writer:
         if kind == "infix":
             if self.settings.writes and self.source.random() < 0.25:
                 operation = self.source.choice(("+=", "-=", "*=", "/=", "&=", "|="))
-                return f"{self.pick('self')} {operation} {self.pick('other')}"
+                target = self.pick("self")
+                self.require_separate_elements(target)
+                return f"{target} {operation} {self.pick('other')}"
             return f"? = {self.infix()}"
         if kind == "index":
             name = self.pick("self")
             return f"? = {name}[{self.subscript(name)}]"
         if kind == "assign":
             name = self.pick("self")
+            self.require_separate_elements(name)
             value = self.pick("value") if self.source.random() < 0.5 else self.guess._scalar(self.values[name])
             return f"{name}[{self.subscript(name)}] = {value}"
         if kind == "number":

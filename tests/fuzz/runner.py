@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import time
+import traceback
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -101,6 +102,9 @@ def check_seed(seed: int, only: str | None = None) -> dict[str, Any]:
             found.known = known.reason(found)
             result["outcomes"].append((plan.check, "known" if found.known else failure.kind))
             result["failures"].append(found)
+        except Exception:
+            result["outcomes"].append((plan.check, "mistake in the check"))
+            result["failures"].append(found_in(case, plan, "mistake in the check", traceback.format_exc()[-2000:]))
     return result
 
 
@@ -141,7 +145,7 @@ def _text(value: Any) -> str:
 
 def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
     """In a process of its own, which must not have compiled anything: try each attempt in a fork."""
-    from tests.fuzz import checks
+    from tests.fuzz import checks, oracle
     from tests.fuzz.generator import generate
     from thunder._minify.shrink import Case, cloned, shrink
 
@@ -164,10 +168,16 @@ def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
                 os._exit(0)
         return not os.WIFSIGNALED(os.waitpid(process, 0)[1])
 
-    def fails(candidate: Case) -> bool:
+    def eager_survives(candidate: Case) -> bool:
         eager = candidate.program.function()
-        return survives(lambda: eager(*cloned(candidate.arguments))) and not survives(lambda: plan.run(candidate))
+        return survives(lambda: oracle.observe(eager, list(cloned(candidate.arguments)), plan.seed))
 
+    def fails(candidate: Case) -> bool:
+        return eager_survives(candidate) and not survives(lambda: plan.run(candidate))
+
+    if not eager_survives(case):
+        connection.send("eager crashes too")
+        return
     if not fails(case):
         connection.send(None)
         return
@@ -318,6 +328,8 @@ def _crashed(worker: _Worker) -> dict[str, Any]:
             continue
         finally:
             process.join()
+        if candidate == "eager crashes too":
+            return {**_lost(worker, "crash", []), "outcomes": [(check, "skipped")]}
         if candidate is not None:
             found = dataclasses.replace(candidate, message=message)
             break

@@ -92,6 +92,28 @@ def test_number_read_in_a_differentiated_function(transform: Any) -> None:
         torch.testing.assert_close(gradient(argument), torch.func.grad(read_in_grad)(argument))
 
 
+def test_number_of_an_outer_tensor_read_in_nested_transforms() -> None:
+    def program(module: Any, i: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        inner = module.grad(lambda v: v[i] * v.sum() * i.item())
+        return module.grad(lambda v: inner(v).sum())(a)
+
+    i, a = torch.tensor(1), torch.arange(3.0)
+    torch.testing.assert_close(thunder.jit(program)(thunder, i, a), program(torch.func, i, a))
+
+
+def test_input_that_no_cotangent_reaches_gets_no_gradient() -> None:
+    f = thunder.jit(lambda a, b: (a * 2, b * 3, a * b))
+    for position in range(3):
+        a, b = x(), x()
+        f(a, b)[position].sum().backward()
+        assert (a.grad is None) == (position == 1)
+        assert (b.grad is None) == (position == 0)
+
+
+def test_number_among_tensors() -> None:
+    assert_as_eager(lambda a: (torch.isin(1.0, a), a != torch.isin(1.0, a, invert=True)), x(grad=False))
+
+
 @pytest.mark.parametrize("index", [slice(-1, None), slice(2, 0), slice(-5, 2), slice(-1, None, 2)])
 def test_write_to_a_slice_under_vmap(index: slice) -> None:
     def program(a: torch.Tensor) -> torch.Tensor:
