@@ -1,7 +1,7 @@
 # `thunder_options`: warnings and sanitizers of our own sources.
 add_library(thunder_options INTERFACE)
 target_compile_options(thunder_options INTERFACE -Wall -Wextra -Wno-psabi)
-if(THUNDER_WARNINGS_AS_ERRORS)
+if(THUNDER_WARNINGS_AS_ERRORS AND NOT THUNDER_SANITIZE)  # instrumented code is warned about for nothing
   target_compile_options(thunder_options INTERFACE -Werror)
 endif()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from thunder.module import ThunderModule
     from thunder.options import Options
     from thunder.trace import Trace
-    from thunder.transforms.functional import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+    from thunder.transforms.functional import autocast, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
 
@@ -44,6 +44,7 @@ __all__ = [
     "SharpEdgeWarning",
     "ThunderModule",
     "Trace",
+    "autocast",
     "cache_hits",
     "cache_misses",
     "compile_stats",
@@ -78,6 +79,7 @@ _ORIGIN = {
     "SharpEdgeWarning": "errors",
     "ThunderModule": "module",
     "Trace": "trace",
+    "autocast": "transforms.functional",
     "cache_hits": "inspect",
     "cache_misses": "inspect",
     "compile_stats": "inspect",

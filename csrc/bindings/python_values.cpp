@@ -8,9 +8,11 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "bridge/number.h"
 #include "dispatch/errors.h"
 #include "dispatch/python_tensor.h"
 #include "interpreter/shared_object.h"
+#include "tracer/data_dependence.h"
 
 namespace thunder::bindings {
 namespace {
@@ -86,34 +88,57 @@ IValue result_to_value(const python::handle& result, const c10::Type& type) {
   throw UserError(ErrorKind::kType, "expected one tensor, got " + std::to_string(tensors.size()));
 }
 
+bool is_number(const ir::Argument& argument) {
+  return argument.is<bool>() || argument.is<std::int64_t>() || argument.is<double>() ||
+         argument.is<std::complex<double>>();
+}
+
 constexpr std::array kPlainExceptions{&PyExc_RuntimeError, &PyExc_NotImplementedError, &PyExc_TypeError,
                                       &PyExc_ValueError,   &PyExc_IndexError,          &PyExc_AssertionError,
                                       &PyExc_KeyError,     &PyExc_ZeroDivisionError,   &PyExc_AttributeError};
 
 }  // namespace
 
-PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ShowValue& show) {
+std::shared_ptr<void> share(const python::object& object) { return interpreter::share_object(object.ptr()); }
+
+python::handle function_in(const std::shared_ptr<const void>& owner) {
+  return static_cast<PyObject*>(const_cast<void*>(owner.get()));
+}
+
+PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ShowValue& show, NumberForm form) {
   const auto& parameters = symbol.op->parameters;
   const auto equals_default = [&](std::size_t i) {
     return i < parameters.size() && parameters[i].default_value &&
            identical(*parameters[i].default_value, symbol.arguments[i]);
   };
   const auto is_keyword = [&](std::size_t i) { return i < parameters.size() && parameters[i].keyword_only; };
+  const auto show_argument = [&](std::size_t i) {
+    const bool takes_tensor = i < parameters.size() && parameters[i].type.starts_with("Tensor");
+    if (form == NumberForm::kTensor && takes_tensor && is_number(symbol.arguments[i])) {
+      return python::cast(bridge::wrap_number(tracer::scalar_of(symbol.arguments[i])));
+    }
+    return to_python(symbol.arguments[i], trace, show);
+  };
   std::size_t count = symbol.arguments.size();
   while (count > 0 && (is_keyword(count - 1) || equals_default(count - 1))) --count;
   PythonCall call{python::tuple(count), python::dict()};
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     if (i < count) {
-      call.positional[i] = to_python(symbol.arguments[i], trace, show);
+      call.positional[i] = show_argument(i);
     } else if (is_keyword(i) && !equals_default(i)) {
-      call.keywords[parameters[i].name.c_str()] = to_python(symbol.arguments[i], trace, show);
+      call.keywords[parameters[i].name.c_str()] = show_argument(i);
     }
   }
   return call;
 }
 
-PythonCall call_of(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+PythonCall call_of(const c10::OperatorHandle& op, std::span<const IValue> arguments, NumberForm form) {
   const auto& parameters = op.schema().arguments();
+  const auto show = [&](std::size_t i) {
+    // PyTorch's own conversion gives a number for a tensor that stands for one.
+    if (form == NumberForm::kTensor && arguments[i].isTensor()) return python::cast(arguments[i].toTensor());
+    return value_to_python(arguments[i], *parameters[i].real_type());
+  };
   std::size_t count = arguments.size();
   while (count > 0 && (parameters[count - 1].kwarg_only() || is_default(parameters[count - 1], arguments[count - 1]))) {
     --count;
@@ -122,9 +147,9 @@ PythonCall call_of(const c10::OperatorHandle& op, std::span<const IValue> argume
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const c10::Argument& parameter = parameters[i];
     if (i < count) {
-      call.positional[i] = value_to_python(arguments[i], *parameter.real_type());
+      call.positional[i] = show(i);
     } else if (parameter.kwarg_only() && !is_default(parameter, arguments[i])) {
-      call.keywords[parameter.name().c_str()] = value_to_python(arguments[i], *parameter.real_type());
+      call.keywords[parameter.name().c_str()] = show(i);
     }
   }
   return call;

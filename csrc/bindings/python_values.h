@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,16 +23,28 @@ struct TracedValue {
   std::string name;
 };
 
+/// A Python object as the layers below keep it.
+[[nodiscard]] std::shared_ptr<void> share(const python::object& object);
+[[nodiscard]] python::handle function_in(const std::shared_ptr<const void>& owner);
+
 /// Gives the Python object for a value of a trace.
 using ShowValue = std::function<python::object(ir::ValueId)>;
+
+/// How a call shows a number where the operation takes a tensor (`x + 2`).
+enum class NumberForm : std::uint8_t {
+  kNumber,
+  kTensor,  ///< a tensor that gives way to other dtypes as a number does: operators that are not PyTorch's want one
+};
 
 /// Positional and keyword arguments of a call, as printed traces write it: without what equals a default.
 struct PythonCall {
   python::tuple positional;
   python::dict keywords;
 };
-[[nodiscard]] PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ShowValue& show);
-[[nodiscard]] PythonCall call_of(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+[[nodiscard]] PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ShowValue& show,
+                                 NumberForm form = NumberForm::kNumber);
+[[nodiscard]] PythonCall call_of(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+                                 NumberForm form = NumberForm::kNumber);
 [[nodiscard]] python::object to_python(const ir::Argument& argument, const ir::Trace& trace, const ShowValue& show);
 
 /// The tensors that a function returned (a tensor, None, or containers of these), in order.

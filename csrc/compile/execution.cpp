@@ -1,21 +1,47 @@
 #include "compile/execution.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <map>
 #include <shared_mutex>
 #include <utility>
 
-#include "base/error.h"
+#include "bridge/convert.h"
 #include "executors/api/lowering.h"
-#include "ir/printer.h"
 #include "ir/splice.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
+#include "tracer/data_dependence.h"
+#include "tracer/operators.h"
 
 namespace thunder::compile {
 namespace {
 
 using executors::Executor;
+
+/// Such an operation runs as the program called it: what an executor would put in its place has no shape to be
+/// recorded.
+bool shape_follows_data(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  if (symbol.op->handle == nullptr) return false;
+  const bridge::ArgumentWriter writer{[&](ir::ValueId id) -> c10::IValue {
+                                        const ir::TensorType* type = trace.tensor_type(id);
+                                        const at::ScalarType dtype =
+                                            type == nullptr ? at::kDouble : bridge::to_torch(type->dtype);
+                                        return at::empty({0}, at::TensorOptions(dtype).device(c10::kMeta));
+                                      },
+                                      [](ir::ObjectConstant) { return c10::IValue(); }};
+  const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+  std::vector<c10::IValue> arguments;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    arguments.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
+  }
+  return tracer::shape_follows_data(op, arguments);
+}
+
+bool serves(const Executor& executor, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  return executor.serves != nullptr && executor.serves(executor, symbol, trace) && !shape_follows_data(symbol, trace);
+}
 
 /// Copies a trace, with some of its symbols expanded.
 class Expansion {
@@ -35,8 +61,7 @@ class Expansion {
     for (std::size_t i = first; i < executors_.size(); ++i) {
       const Executor& executor = *executors_[i];
       if (executor.claim(executor, symbol, result_)) break;
-      const bool may_expand = executor.serves != nullptr && (i > first || expands_first);
-      if (may_expand && executor.serves(executor, symbol, result_)) {
+      if ((i > first || expands_first) && serves(executor, symbol, result_)) {
         expand(symbol, i);
         return;
       }
@@ -142,7 +167,7 @@ runtime::Program lower_directly(const ir::Trace& trace, const Executors& executo
 const Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace, const Executors& executors) {
   for (const Executor* executor : executors) {
     if (executor->claim(*executor, symbol, trace)) return nullptr;
-    if (executor->serves != nullptr && executor->serves(*executor, symbol, trace)) return executor;
+    if (serves(*executor, symbol, trace)) return executor;
   }
   return nullptr;
 }

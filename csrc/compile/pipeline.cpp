@@ -43,8 +43,7 @@ void for_both(Compilation& compilation, const Function& function) {
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& trace = compilation.forward.last();
   const auto run = [&](const ir::Trace& constants) {
-    const std::array<std::string, 1> aten{"aten"};
-    const runtime::Program program = executors::lower_trace(constants, find_executors(aten));
+    const runtime::Program program = lower_directly(constants, compilation.executors);
     std::vector<at::Tensor> results(program.output_count());
     program.run(std::span<at::Tensor>(), std::span(results));
     std::vector<ir::ObjectConstant> objects;

@@ -3,6 +3,8 @@
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/contiguous.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
 
 #include <algorithm>
 #include <numeric>
@@ -22,6 +24,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
 #include "tracer/region.h"
+#include "transforms/autocast.h"
 #include "transforms/grad.h"
 #include "transforms/jvp.h"
 #include "transforms/replay.h"
@@ -199,6 +202,21 @@ PyObject* jvp(PyObject*, PyObject* arguments) {
   });
 }
 
+/// autocast(trace, inputs, device, dtype) -> trace
+PyObject* autocast(PyObject*, PyObject* arguments) {
+  PyObject *trace, *inputs, *device, *dtype;
+  if (PyArg_ParseTuple(arguments, "OOO!O!", &trace, &inputs, &THPDeviceType, &device, &THPDtypeType, &dtype) == 0) {
+    return nullptr;
+  }
+  return guarded([&] {
+    const interpreter::NativeScope native;
+    const transforms::AutocastOptions options{reinterpret_cast<THPDevice*>(device)->device.type(),
+                                              reinterpret_cast<THPDtype*>(dtype)->scalar_type};
+    const transforms::RecordedInputs described = describe(read_list(inputs, read_tensor));
+    return checked(make_trace_object(transforms::autocast(read_trace(trace), described, options)));
+  });
+}
+
 /// vjp(trace, count) -> (forward, backward, number of outputs, positions of the outputs that take a cotangent)
 ///
 /// Only the first `count` outputs of `trace` take a cotangent.
@@ -270,6 +288,7 @@ PyMethodDef functions[] = {
     {"replay", replay, METH_VARARGS, "replay(trace, inputs) -> outputs"},
     {"vmap", vmap, METH_VARARGS, "vmap(trace, inputs, in_dims, out_dims, batch_size, randomness) -> trace"},
     {"jvp", jvp, METH_VARARGS, "jvp(trace, inputs, tangents) -> trace"},
+    {"autocast", autocast, METH_VARARGS, "autocast(trace, inputs, device, dtype) -> trace"},
     {"vjp", vjp, METH_VARARGS, "vjp(trace, count) -> (forward, backward, number of outputs, differentiable outputs)"},
     {"pull_back", pull_back, METH_VARARGS, "pull_back(backward, saved, cotangents) -> gradients"},
     {nullptr, nullptr, 0, nullptr},

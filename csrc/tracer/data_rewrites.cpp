@@ -45,7 +45,9 @@ void Recorder::call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::S
   const at::Tensor& values = arguments[2].toTensor();
   const std::ptrdiff_t position = only_mask(arguments[1]);
   const bool accumulates = arguments[3].toBool();
-  if (position >= 0 && !accumulates && values.numel() == 1 && values.scalar_type() == self.scalar_type()) {
+  // A number on the CPU is cast, as in eager.
+  const bool fits = values.scalar_type() == self.scalar_type() || values.is_cpu();
+  if (position >= 0 && !accumulates && values.numel() == 1 && fits) {
     const at::Tensor mask = arguments[1].toListRef()[static_cast<std::size_t>(position)].toTensor();
     const auto sizes = self.sizes().slice(static_cast<std::size_t>(position));
     if (sizes.size() >= mask.sizes().size() && mask.sizes().equals(sizes.slice(0, mask.sizes().size()))) {

@@ -385,6 +385,9 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     call_reading_lengths(op, stack);
   } else if (op.schema().is_mutable()) {
     call_mutable(op, stack, level);
+  } else if (op.operator_name().name == "aten::_new_zeros_with_same_feature_meta") {
+    // A tangent laid out as its primal: a view of zeros, which as_strided may look behind.
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
   } else {
     call_functional(op, stack, level);
   }
@@ -401,6 +404,29 @@ std::shared_ptr<const ResultTypes> Recorder::infer_unless_parts_are_recorded(con
     if (level == Level::kBottom) throw;
     return nullptr;
   }
+}
+
+void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
+  const at::Tensor& tensor = arguments[0].toTensor();
+  const std::uint32_t writes = root_of(*trace_impl(tensor)->state()).writes;
+  at::Tensor root = tensor;
+  while (const auto& view = trace_impl(root)->state()->view) {
+    // Written to, it has the value that was written, which lies elsewhere: it is shown anew.
+    if (writes != 0) trace_impl(root)->state()->writes_seen = writes - 1;
+    root = at::Tensor(view->parent);
+  }
+  const std::int64_t moved =
+      writes == 0 ? 0 : root.storage_offset();  // what was written to begins at its first element
+  IValue& offset = arguments.back();
+  if (moved != 0 && offset.isInt()) {
+    if (offset.toInt() < moved) {
+      throw UserError(ErrorKind::kNotImplemented,
+                      "as_strided: expected a part of the tensor's own memory after a write to it, got an offset in "
+                      "front of it; write to a clone");
+    }
+    offset = offset.toInt() - moved;
+  }
+  arguments[0] = with_recorded_strides(tensor);
 }
 
 at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
@@ -435,7 +461,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  if (reads_strides(op)) arguments[0] = with_recorded_strides(arguments[0].toTensor());
+  if (reads_strides(op)) lay_out_memory(arguments);
   const auto types = infer_unless_parts_are_recorded(op, arguments, level);
   if (types == nullptr) {
     call_parts(op, stack);

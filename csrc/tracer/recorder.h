@@ -185,6 +185,8 @@ class Recorder {
                                                                      Level level);
   /// `tensor`, with the strides that it has here also when it runs: kernels may give others than they say.
   at::Tensor with_recorded_strides(const at::Tensor& tensor);
+  /// Makes arguments of `as_strided` and its like say what they mean in the memory that the trace has.
+  void lay_out_memory(std::vector<c10::IValue>& arguments);
   void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
   /// Runs a composite's own code, whose parts are recorded. Where it reads the data of integers (positions, lengths),
   /// the trace holds for these.
@@ -245,6 +247,7 @@ class Recorder {
   /// Records a view anew after a write to its memory, and gives that; undefined when it was up to date.
   at::Tensor refresh(TraceState& state);
   /// The parent of the view `target` with `source` in the place of what the view shows.
+  at::Tensor with_tangent_of(const at::Tensor& value, const at::Tensor& before);
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
   LiveTensors live_;

@@ -207,12 +207,25 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
   if (state.view) {
     const at::Tensor parent = state.view->parent;
     const bool detached = state.view->op.operator_name().name == "aten::detach";
-    write(parent, scatter_into_parent(target, source), recorded && !detached);
+    const at::Tensor scattered = scatter_into_parent(target, source);
+    // What is recorded as a region may be pushed forward.
+    const bool keeps_tangent = detached && adopt != nullptr && !parent.requires_grad() && parent.is_floating_point();
+    write(parent, keeps_tangent ? with_tangent_of(scattered, parent) : scattered, recorded && !detached);
   } else {
     if (++state.writes == 1) require_separate_memory(state);
   }
   state.value = value;
   state.writes_seen = root_of(state).writes;
+}
+
+/// `value` with the tangent that `before` may have, by adding `before - detach(before)` where that is a number.
+at::Tensor Recorder::with_tangent_of(const at::Tensor& value, const at::Tensor& before) {
+  const IValue detached = call_by_name("aten::detach", "", {before})[0];
+  const IValue nothing = call_by_name("aten::sub", "Tensor", {before, detached})[0];
+  const IValue is_number = call_by_name("aten::eq", "Tensor", {nothing, nothing})[0];
+  const IValue tangent = call_by_name("aten::where", "ScalarOther", {is_number, nothing, c10::Scalar(0)})[0];
+  const IValue still = call_by_name("aten::detach", "", {value})[0];
+  return call_by_name("aten::add", "Tensor", {still, tangent})[0].toTensor();
 }
 
 at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Tensor& source) {

@@ -45,7 +45,42 @@ class Crossing {
   std::vector<bool> listed_;
 };
 
+bool is_of_rule(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
 }  // namespace
+
+Tensors tensors_of_rule(std::span<const c10::IValue> arguments) {
+  Tensors tensors = tracer::tensors_of(arguments);
+  std::erase_if(tensors, [](const at::Tensor& tensor) { return !is_of_rule(tensor); });
+  return tensors;
+}
+
+std::vector<c10::IValue> with_tensors_of_rule(std::span<const c10::IValue> arguments,
+                                              std::span<const at::Tensor> tensors) {
+  std::size_t next = 0;
+  const auto replaced = [&](const at::Tensor& tensor) { return is_of_rule(tensor) ? tensors[next++] : tensor; };
+  std::vector<c10::IValue> result;
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor()) {
+      result.emplace_back(replaced(argument.toTensor()));
+    } else if (argument.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const c10::IValue& element : argument.toListRef()) list.push_back(replaced(element.toTensor()));
+      result.emplace_back(std::move(list));
+    } else if (argument.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const c10::IValue& element : argument.toListRef()) {
+        list.push_back(element.isNone() ? std::nullopt : std::make_optional(replaced(element.toTensor())));
+      }
+      result.emplace_back(std::move(list));
+    } else {
+      result.push_back(argument);
+    }
+  }
+  return result;
+}
 
 RulePlan make_plan(const ir::Trace& rule, std::size_t result_count, std::vector<std::size_t> cotangents,
                    std::vector<std::size_t> targets) {
@@ -90,7 +125,7 @@ RulePlan make_plan(const ir::Trace& rule, std::size_t result_count, std::vector<
 }
 
 Tensors run_forward(RuleCall& call, const RulePlan& plan) {
-  Tensors results = replay(plan.forward, tracer::tensors_of(call.arguments));
+  Tensors results = replay(plan.forward, tensors_of_rule(call.arguments));
   const auto split = results.begin() + static_cast<std::ptrdiff_t>(plan.results.size());
   call.saved.assign(split, results.end());
   results.erase(split, results.end());
@@ -109,7 +144,7 @@ void run_backward(RuleCall& call, const RulePlan& plan) {
                         at::TensorOptions(bridge::to_torch(type.dtype)).device(bridge::to_torch(type.device))));
   }
   const Tensors gradients = replay(plan.backward, inputs);
-  const Tensors tensors = tracer::tensors_of(call.arguments);
+  const Tensors tensors = tensors_of_rule(call.arguments);
   for (std::size_t i = 0; i < gradients.size(); ++i) call.give(tensors.at(plan.targets[i]), gradients[i]);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "ir/trace.h"
@@ -23,6 +24,12 @@ struct RulePlan {
 /// UserError when a result depends on a cotangent.
 [[nodiscard]] RulePlan make_plan(const ir::Trace& rule, std::size_t result_count, std::vector<std::size_t> cotangents,
                                  std::vector<std::size_t> targets);
+
+/// The tensors among an operation's arguments, also in lists, without numbers that stand where a tensor may.
+[[nodiscard]] Tensors tensors_of_rule(std::span<const c10::IValue> arguments);
+/// The arguments with these in their place.
+[[nodiscard]] std::vector<c10::IValue> with_tensors_of_rule(std::span<const c10::IValue> arguments,
+                                                            std::span<const at::Tensor> tensors);
 
 /// The two functions of a `GradRule` whose `RuleCall::plan` is a RulePlan.
 [[nodiscard]] Tensors run_forward(RuleCall& call, const RulePlan& plan);

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from beside_eager import assert_as_eager
+from beside_eager import assert_as_eager, in_threads
 from torch.nn import functional as F
 
 import thunder
 from thunder import extend
-from thunder.extend import FusionExecutor, OperatorExecutor, get_grad, put_grad
+from thunder.extend import OperatorExecutor, get_grad, put_grad
 
 calls: list[str] = []
 
@@ -280,6 +280,62 @@ def test_data_read_while_tracing_is_computed_by_the_implementation() -> None:
     assert thunder.cache_misses(compiled) == 1
 
 
+def test_numbers_of_the_trace_are_arguments_of_implementations() -> None:
+    executor = OperatorExecutor("numbers_tests")
+    for name, function in (("mul", torch.mul), ("add", torch.add)):
+        op = executor.register_operator(name, like=f"aten::{name}.Tensor", fn=counted(function))
+        executor.register_implementation(f"aten::{name}.Tensor", op)
+    compiled = thunder.jit(lambda x: x * x.sum().item() + 2, executors=[executor])
+    for x in (torch.ones(3), torch.arange(3.0)):
+        torch.testing.assert_close(compiled(x), x * x.sum().item() + 2)
+    assert calls == ["mul", "add"] * 2
+    assert thunder.cache_misses(compiled) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+def test_numbers_beside_tensors_do_not_promote(dtype: torch.dtype) -> None:
+    executor = OperatorExecutor("promotion_tests")
+    op = executor.register_operator("mul", like="aten::mul.Tensor", fn=counted(torch.mul))
+
+    def gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result = op(x, y)
+        put_grad(x, get_grad(result) * y)
+        return result
+
+    executor.register_implementation("aten::mul.Tensor", op, grad_transform=gradient)
+    x = torch.arange(3).to(dtype)
+    for program in (lambda x: x * 2, lambda x: x * 2.5, lambda x: 3 * x[0]):
+        arguments = x.requires_grad_() if dtype.is_floating_point else x
+        assert_as_eager(program, arguments, options={"executors": [executor]})
+    assert calls
+
+
+def test_function_of_an_operator_runs_without_autocast_in_eager_too() -> None:
+    executor = OperatorExecutor("plain_tests")
+    product = executor.register_operator("product", like=torch.mm, fn=lambda x, y: x.mm(y))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return product(x.sin(), x.mm(x).float())
+
+    for options in ({"executors": [executor]}, {}):
+        assert_as_eager(program, values(4, 4), options=options)
+
+
+def test_calls_from_several_threads() -> None:
+    compiled = thunder.jit(two_layers(), executors=[linear_executor("threads_tests")])
+    x = values(5, 4)
+    expected = compiled(x)
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            result = compiled(x)
+            torch.testing.assert_close(result, expected)
+            torch.autograd.grad(result.sum(), x)
+
+    in_threads(4, work)
+
+
 def test_operator_without_a_derivative_raises_in_the_backward_only() -> None:
     executor, scale = make_scale("underivable_tests", differentiable=False)
     for program in (thunder.jit(lambda x: scale(x), executors=[executor]), scale):
@@ -426,203 +482,3 @@ def test_nested_jit_in_a_function_of_an_executor() -> None:
     op = executor.register_operator("relu", like=torch.relu, fn=thunder.jit(lambda x: torch.clamp(x, min=0)))
     executor.register_implementation(torch.relu, op)
     assert_as_eager(lambda x: torch.relu(x.sin()), values(4), options={"executors": [executor]})
-
-
-# --- errors
-
-
-def relu_executor(fn: Callable[..., Any], name: str = "wrong_tests", **options: Any) -> OperatorExecutor:
-    executor = OperatorExecutor(name)
-    op = executor.register_operator("relu", like=torch.relu, fn=fn)
-    executor.register_implementation(torch.relu, op, **options)
-    return executor
-
-
-@pytest.mark.parametrize(
-    ("fn", "message"),
-    [
-        (lambda x: x[:1].clone(), r"expected cpu f32\[3\], as it is declared, got cpu f32\[1\]"),
-        (lambda x: x.double(), r"expected cpu f32\[3\].*got cpu f64\[3\]"),
-        (lambda x: x.to("meta"), r"expected cpu f32\[3\].*got meta f32\[3\]"),
-        (lambda x: x, "memory of its own"),
-        (lambda x: x.view(3), "memory of its own"),
-        (lambda x: 3, "expected tensors, got an object of type 'int'"),
-        (lambda x: None, "None"),
-        (lambda x: (x.clone(), x.clone()), "expected one tensor, got 2"),
-    ],
-    ids=["shape", "dtype", "device", "argument", "view", "number", "none", "two"],
-)
-def test_wrong_results_name_executor_operator_and_line(fn: Callable[..., Any], message: str) -> None:
-    compiled = thunder.jit(lambda x: torch.relu(x), executors=[relu_executor(fn)])
-    line = compiled.__wrapped__.__code__.co_firstlineno
-    with pytest.raises((RuntimeError, TypeError), match=message) as caught:
-        compiled(torch.ones(3))
-    assert "executor 'wrong_tests': wrong_tests.relu" in str(caught.value)
-    assert f"test_extend.py, line {line}" in str(caught.value)
-
-
-def test_exception_in_a_function_keeps_its_type() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        raise ValueError("no luck")
-
-    compiled = thunder.jit(lambda x: torch.relu(x), executors=[relu_executor(fn)])
-    with pytest.raises(
-        ValueError, match=r"(?s)no luck.*executor 'wrong_tests': wrong_tests.relu.*test_extend.py, line"
-    ):
-        compiled(torch.ones(3))
-
-
-def test_exception_in_a_checker_names_executor_operation_and_line() -> None:
-    executor = relu_executor(torch.relu, checker=lambda x: x.shape[7] == 1)
-    compiled = thunder.jit(lambda x: torch.relu(x), executors=[executor])
-    with pytest.raises(IndexError, match=r"(?s)checker of executor 'wrong_tests' for aten.relu.default.*line"):
-        compiled(torch.ones(3))
-
-
-def test_exception_in_an_execution_transform_names_executor_operation_and_line() -> None:
-    executor = OperatorExecutor("wrong_tests")
-    executor.register_implementation(torch.relu, execution_transform=lambda x: x @ x.t() @ torch.ones(7))
-    compiled = thunder.jit(lambda x: torch.relu(x), executors=[executor])
-    with pytest.raises(RuntimeError, match=r"(?s)implementation of executor 'wrong_tests' for aten.relu.default.*line"):
-        compiled(torch.ones(3, 2))
-
-
-def test_implementation_of_other_metadata_is_refused() -> None:
-    executor = OperatorExecutor("wrong_tests")
-    executor.register_implementation(torch.relu, execution_transform=lambda x: x.sum())
-    with pytest.raises(ValueError, match=r"(?s)wrong_tests.*aten.relu.*expected cpu f32\[3\].*got cpu f32\[\].*line"):
-        thunder.jit(lambda x: torch.relu(x), executors=[executor])(torch.ones(3))
-
-
-def test_exception_in_a_meta_function_names_the_operator() -> None:
-    executor = OperatorExecutor("wrong_tests")
-
-    def meta(x: torch.Tensor) -> torch.Tensor:
-        return torch.empty(x.shape[5])
-
-    op = executor.register_operator("bad_meta", meta=meta, fn=torch.sin)
-    with pytest.raises(RuntimeError, match=r"executor 'wrong_tests'.*'bad_meta': meta: IndexError"):
-        thunder.jit(lambda x: op(x))(torch.ones(3))
-
-
-def test_exception_in_a_grad_transform_names_executor_and_operation() -> None:
-    def gradient(x: torch.Tensor) -> torch.Tensor:
-        put_grad(torch.ones(3), get_grad(x))
-        return torch.relu(x)
-
-    executor = relu_executor(torch.relu, grad_transform=gradient)
-    with pytest.raises(
-        ValueError, match=r"(?s)get_grad: expected a tensor that the grad_transform returns.*'wrong_tests'"
-    ):
-        thunder.jit(lambda x: torch.relu(x), executors=[executor])(values(3))
-
-
-def test_operation_that_draws_numbers_needs_a_grad_transform() -> None:
-    executor = OperatorExecutor("wrong_tests")
-    executor.register_implementation(F.dropout, execution_transform=lambda x, p, train: F.dropout(x, p, train))
-    with pytest.raises(NotImplementedError, match=r"wrong_tests.*dropout.*grad_transform"):
-        thunder.jit(lambda x: F.dropout(x, 0.5), executors=[executor])(values(3))
-
-
-def wrong(register: Callable[[OperatorExecutor], Any]) -> Any:
-    return register
-
-
-@pytest.mark.parametrize(
-    ("register", "error", "message"),
-    [
-        (lambda e: e.register_operator("f", fn=torch.sin), TypeError, "like and meta, got neither"),
-        (lambda e: e.register_operator("f", like=torch.sin, meta=torch.sin, fn=torch.sin), TypeError, "got both"),
-        (lambda e: e.register_operator("no name", like=torch.sin, fn=torch.sin), ValueError, "identifier"),
-        (lambda e: e.register_operator("f", like="aten::no_such", fn=torch.sin), ValueError, "aten::no_such"),
-        (lambda e: e.register_operator("f", like=torch.Tensor.t, fn=torch.sin), ValueError, "gives new tensors"),
-        (lambda e: e.register_operator("f", like=torch.sin, fn=3), TypeError, "expected functions"),
-        (lambda e: e.register_operator("f", meta=_gives_int, fn=torch.sin), ValueError, "results that are tensors"),
-        (lambda e: e.register_operator("f", meta=lambda *x: x, fn=torch.sin), ValueError, "named parameters"),
-        (lambda e: e.register_implementation("aten::linera", torch.sin), ValueError, "did you mean.*linear"),
-        (lambda e: e.register_implementation(F.interpolate, torch.sin), ValueError, "no single operator"),
-        (lambda e: e.register_implementation(3, torch.sin), TypeError, "expected an operation"),
-        (
-            lambda e: e.register_implementation(torch.sin),
-            TypeError,
-            "expected op, execution_transform or grad_transform",
-        ),
-        (lambda e: e.register_implementation(torch.sin, torch.sin, checker=3), TypeError, "expected functions"),
-        (lambda e: OperatorExecutor("aten"), ValueError, "another name"),
-        (lambda e: OperatorExecutor("not a name"), ValueError, "identifier"),
-        (lambda e: extend.register_executor("aten"), TypeError, "expected an executor"),
-        (lambda e: extend.get_executor("no_such"), ValueError, "no_such"),
-        (lambda e: thunder.jit(torch.sin, executors=[3]), TypeError, "expected executors"),
-        (lambda e: get_grad(torch.ones(1)), RuntimeError, "grad_transform"),
-    ],
-)
-def test_wrong_registration_is_refused(register: Callable[..., Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        register(OperatorExecutor("refused_tests"))
-
-
-def _gives_int(x: torch.Tensor) -> int:
-    return 3
-
-
-# --- fusion
-
-
-class Gluing(FusionExecutor):
-    """Runs a region as the program that its trace prints."""
-
-    def __init__(self, name: str = "gluing_tests") -> None:
-        super().__init__(name)
-        self.regions: list[thunder.Trace] = []
-        for operation in (torch.sin, torch.cos, torch.mul, torch.exp):
-            self.register_supported(operation, lambda *args, **kwargs: args[0].is_tensor)
-
-    def fuse(self, region: thunder.Trace) -> Callable[..., Any]:
-        self.regions.append(region)
-        program = region.python_callable()
-
-        def run(*tensors: torch.Tensor) -> Any:
-            calls.append("fusion")
-            return program(*tensors)
-
-        return run
-
-
-def test_fusion_executor_fuses_neighbours_in_forward_and_backward() -> None:
-    executor = Gluing()
-    compiled = assert_as_eager(
-        lambda x, y: (x.sin() * y).exp().sum() + y.cos(), values(3), values(3), options={"executors": [executor]}
-    )
-    assert "prims.fusion" in operators_of(thunder.last_traces(compiled))
-    assert "prims.fusion" in operators_of(thunder.last_backward_traces(compiled))
-    assert "gluing_tests.fusion0" in str(thunder.last_traces(compiled)[-1])
-    assert executor.regions[0].bound_symbols[0].name == "aten.sin.default"
-    assert "fusion" in calls
-    with torch.no_grad():
-        x = torch.ones(3)
-        torch.testing.assert_close(compiled(x, x), (x.sin() * x).exp().sum() + x.cos())
-
-
-def test_printed_fusion_runs() -> None:
-    compiled = thunder.jit(lambda x: x.sin().cos(), executors=[Gluing()])
-    x = torch.randn(3)
-    expected = compiled(x)
-    torch.testing.assert_close(thunder.last_traces(compiled)[-1].python_callable()(x)[0], expected)
-
-
-def test_exception_in_a_fusion_pass_names_the_executor() -> None:
-    class Broken(Gluing):
-        def fuse(self, region: thunder.Trace) -> Callable[..., Any]:
-            raise ValueError("no compiler here")
-
-    with pytest.raises(ValueError, match=r"(?s)no compiler here.*fusion pass of executor 'broken_tests'"):
-        thunder.jit(lambda x: x.sin().cos(), executors=[Broken("broken_tests")])(torch.ones(3))
-
-
-def test_fusion_of_wrong_shape_is_refused() -> None:
-    class Broken(Gluing):
-        def fuse(self, region: thunder.Trace) -> Callable[..., Any]:
-            return lambda x: x.sum()
-
-    with pytest.raises(RuntimeError, match=r"executor 'broken_tests'.*expected cpu f32\[3\].*got cpu f32\[\]"):
-        thunder.jit(lambda x: x.sin().cos(), executors=[Broken("broken_tests")])(torch.ones(3))

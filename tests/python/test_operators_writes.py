@@ -164,6 +164,41 @@ def test_write_to_a_turned_input_is_seen_through_another_input() -> None:
     torch.testing.assert_close(a, b)
 
 
+MEMORY_AFTER_A_WRITE = {
+    "through_a_view": lambda b: (v := b[1:], v.mul_(2), v.as_strided((2, 2), (1, 1), 0)),
+    "behind_a_view": lambda b: (v := b[1:], b.mul_(2), v.as_strided((2, 2), (1, 1), 0)),
+    "through_a_view_of_a_view": lambda b: (v := b[1:], v.mul_(2), v[1:].as_strided((2,), (1,), 1)),
+    "through_a_transposed_view": lambda b: (v := b.t(), v.mul_(2), v.as_strided((3,), (2,))),
+}
+
+
+@pytest.mark.parametrize("program", MEMORY_AFTER_A_WRITE.values(), ids=MEMORY_AFTER_A_WRITE)
+def test_memory_looked_at_after_a_write(program: Callable[[torch.Tensor], Any]) -> None:
+    assert_as_eager(lambda a: program(a * 1)[2:], x(3, 4))
+    assert_as_eager(lambda a: program(a)[2:], x(3, 4, grad=False))
+
+
+def test_a_part_of_the_callers_memory_after_a_write() -> None:
+    def program(b: torch.Tensor) -> Any:
+        b.mul_(2)
+        return b.as_strided((2,), (1,), 5) * 1, b.as_strided((2,), (1,)) * 1
+
+    a, b = x(4, 4, grad=False), x(4, 4, grad=False)
+    torch.testing.assert_close(thunder.jit(program)(a[1:]), program(b[1:]))
+    torch.testing.assert_close(a, b)
+
+
+def test_memory_in_front_of_a_written_input_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="write to a clone"):
+        thunder.jit(lambda b: b.mul_(2).as_strided((2,), (1,), 0))(x(4, 4, grad=False)[1:])
+
+
+def test_number_of_another_dtype_written_by_a_mask() -> None:
+    for number in (torch.tensor(5), torch.tensor([2.5], dtype=torch.float64), torch.tensor(True)):
+        assert_as_eager(lambda a, n: a.index_put((a > 0,), n), x(grad=False), number)
+        assert_as_eager(lambda a, n: (a * 1).index_put_((a > 0,), n), x(), number)
+
+
 TURNED_UNDER_A_VIEW = {
     "select": lambda a: (a[1], a.t_())[0].zero_(),
     "slice_of_a_column": lambda a: (a[:, 1:], a.t_())[0].mul_(2),

@@ -45,11 +45,17 @@ def in_place(a: torch.Tensor) -> torch.Tensor:
     return b
 
 
+def write_to_detached(a: torch.Tensor) -> torch.Tensor:
+    b = a.exp()
+    b.detach().copy_(a * 2)
+    return b * a
+
+
 def shared(a: torch.Tensor) -> torch.Tensor:
     return a @ WEIGHT
 
 
-WEIGHT = x(4, 2)
+WEIGHT, INDEX = x(4, 2), torch.tensor([0, 2])
 
 # Each is called with a namespace: `torch.func` or `thunder`.
 PROGRAMS: dict[str, Program] = {
@@ -66,6 +72,12 @@ PROGRAMS: dict[str, Program] = {
     "vjp_of_containers": lambda f: pulled(f.vjp(pytree, tree()), pytree(tree())),
     "vjp_twice": lambda f: (lambda pair: (pair[1](x()), pair[1](x(3, 4) * 2)))(f.vjp(torch.tanh, x())),
     "jvp": lambda f: f.jvp(in_place, (x(),), (x(3, 4) * 2,)),
+    "jvp_of_a_part_of_memory": lambda f: f.jvp(lambda a: a.as_strided((2, 2), (1, 2), 0), (x(20)[10:],), (x(10),)),
+    "jvp_of_memory_after_a_write": lambda f: f.jvp(lambda a: in_place(a).as_strided((2, 3), (1, 3)), (x(),), (x(),)),
+    "jvp_of_a_write_without_a_gradient": lambda f: f.jvp(write_to_detached, (x(),), (x(),)),
+    "jvp_of_an_embedding_of_limited_norm": lambda f: f.jvp(
+        lambda a: nn.functional.embedding(INDEX, a * 2, max_norm=0.5), (x(),), (x(3, 4).exp(),)
+    ),
     "jvp_has_aux": lambda f: f.jvp(lambda a: (a.sin(), a), (x(),), (x(),), has_aux=True),
     "jvp_of_containers": lambda f: f.jvp(pytree, (tree(),), (tree(),)),
     "jvp_of_a_constant": lambda f: f.jvp(lambda a: (a * 2, torch.ones(2)), (x(),), (x(),)),

@@ -1,9 +1,8 @@
 """Executors of your own: operators, implementations of PyTorch's, fusion passes. See docs/extending.md."""
 
-from thunder.extend.executors import (
-    Executor,
-    FusionExecutor,
-    OperatorExecutor,
+from thunder.extend.executors import Executor, FusionExecutor, OperatorExecutor
+from thunder.extend.gradients import get_grad, put_grad
+from thunder.extend.registry import (
     add_default_executor,
     deregister_executor,
     get_all_executors,
@@ -13,7 +12,6 @@ from thunder.extend.executors import (
     remove_default_executor,
     set_default_executors,
 )
-from thunder.extend.gradients import get_grad, put_grad
 
 __all__ = [
     "Executor",

@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._check import load_extension
+
 __all__ = ["derivatives", "differentiable", "driver", "get_grad", "put_grad", "undifferentiable"]
+
+_extend = load_extension().extend
 
 GradTransform = Callable[..., Any]
 
@@ -113,8 +117,14 @@ derivatives: dict[Any, tuple[Any, GradTransform | None]] = {}
 
 def differentiable(op: Any) -> Callable[..., Any]:
     """Return the autograd kernel of an operator, which does what `derivatives` says."""
+    takes_tensor = ["Tensor" in str(parameter.type) for parameter in op._schema.arguments]
 
-    def kernel(*args: Any, **kwargs: Any) -> Any:
+    def kernel(*given: Any, **kwargs: Any) -> Any:
+        # PyTorch hands on a tensor that stands for a number (`x + 2`) as the number.
+        args = [
+            _extend.wrap_number(argument) if isinstance(argument, bool | int | float | complex) and tensor else argument
+            for argument, tensor in zip(given, takes_tensor, strict=False)
+        ]
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):

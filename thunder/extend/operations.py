@@ -24,13 +24,14 @@ def name_of(overload: OpOverload) -> tuple[str, str]:
     return overload._schema.name, overload._schema.overload_name
 
 
-def overloads_of(operation: Any) -> list[OpOverload]:
+def overloads_of(operation: Any, what: str) -> list[OpOverload]:
     """Return the operators that traces hold where a program calls `operation`.
 
     Args:
         operation: a torch function or method (`torch.nn.functional.linear`, `torch.Tensor.matmul`), an operator or one
             of its overloads (`torch.ops.aten.add`, `torch.ops.aten.add.Tensor`), or a name ("aten::add",
             "aten.add.Tensor"). Variants that write (`add_`, `out=`) are left out: traces do not hold them.
+        what: who asks, for messages.
 
     Raises:
         ValueError: there is no such operator.
@@ -38,19 +39,19 @@ def overloads_of(operation: Any) -> list[OpOverload]:
     """
     if isinstance(operation, OpOverload):
         return [operation]
-    packet = operation if isinstance(operation, OpOverloadPacket) else _packet(operation)
+    packet = operation if isinstance(operation, OpOverloadPacket) else _packet(operation, what)
     if isinstance(packet, OpOverload):
         return [packet]
     overloads = [getattr(packet, name) for name in packet.overloads()]
     functional = [each for each in overloads if not each._schema.is_mutable and _is_dispatched(each)]
     if not functional:
-        raise ValueError(f"thunder.extend: expected an operation that writes to no argument, got {packet}")
+        raise ValueError(f"{what}: expected an operation that writes to no argument, got {packet}")
     return functional
 
 
-def overload_of(operation: Any) -> OpOverload:
+def overload_of(operation: Any, what: str) -> OpOverload:
     """Return the one operator that `operation` stands for: where it has several, the default or the `Tensor` one."""
-    overloads = {overload._overloadname: overload for overload in overloads_of(operation)}
+    overloads = {overload._overloadname: overload for overload in overloads_of(operation, what)}
     if len(overloads) == 1:
         return next(iter(overloads.values()))
     for name in ("default", "Tensor"):
@@ -58,7 +59,7 @@ def overload_of(operation: Any) -> OpOverload:
             return overloads[name]
     packet = next(iter(overloads.values()))._overloadpacket
     choices = ", ".join(f"torch.ops.{packet}.{name}" for name in overloads)
-    raise ValueError(f"thunder.extend: expected one operator, got {packet}, which is several: one of {choices}")
+    raise ValueError(f"{what}: expected one operator, got {packet}, which is several: one of {choices}")
 
 
 def _is_dispatched(overload: OpOverload) -> bool:
@@ -66,11 +67,11 @@ def _is_dispatched(overload: OpOverload) -> bool:
     return bool(torch._C._dispatch_has_kernel(overload.name()))
 
 
-def _packet(operation: Any) -> OpOverloadPacket | OpOverload:
+def _packet(operation: Any, what: str) -> OpOverloadPacket | OpOverload:
     if isinstance(operation, str):
-        return _by_name(operation)
+        return _by_name(operation, what)
     if not callable(operation):
-        raise TypeError(f"thunder.extend: expected an operation of PyTorch or its name, got {operation!r}")
+        raise TypeError(f"{what}: expected an operation of PyTorch or its name, got {operation!r}")
     other = _OTHER_NAMES.get(operation) if inspect.isfunction(operation) else None
     name = str(other or getattr(operation, "__name__", ""))
     module = getattr(operation, "__module__", None) or ""
@@ -78,22 +79,22 @@ def _packet(operation: Any) -> OpOverloadPacket | OpOverload:
     if module.split(".")[0] in ("torch", "") and hasattr(torch.ops.aten, name):
         return getattr(torch.ops.aten, name)
     raise ValueError(
-        f"thunder.extend: expected an operation of PyTorch, got {operation!r}, which is no single operator; give the "
+        f"{what}: expected an operation of PyTorch, got {operation!r}, which is no single operator; give the "
         "operator that printed traces show (thunder.last_traces(f)[0]), such as torch.ops.aten.linear.default"
     )
 
 
-def _by_name(name: str) -> OpOverloadPacket | OpOverload:
+def _by_name(name: str, what: str) -> OpOverloadPacket | OpOverload:
     found: Any = torch.ops
     parts = name.replace("::", ".").split(".")
     for i, part in enumerate(parts):
         if not part.isidentifier() or not hasattr(found, part) or (i == 0 and len(parts) == 1):
             close = difflib.get_close_matches(part, dir(found), n=3)
             hint = f"; did you mean {', '.join(close)}?" if close and i > 0 else ""
-            raise ValueError(f"thunder.extend: expected a name such as 'aten::linear', got {name!r}{hint}")
+            raise ValueError(f"{what}: expected a name such as 'aten::linear', got {name!r}{hint}")
         found = getattr(found, part)
     if not isinstance(found, OpOverload | OpOverloadPacket):
-        raise ValueError(f"thunder.extend: expected a name such as 'aten::linear', got {name!r}")
+        raise ValueError(f"{what}: expected a name such as 'aten::linear', got {name!r}")
     return found
 
 

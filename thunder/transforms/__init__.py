@@ -4,7 +4,7 @@ from typing import Any
 
 from thunder.transforms.transform import Transform
 
-__all__ = ["Transform", "grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = ["Transform", "autocast", "grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,95 @@
+"""New operators in PyTorch's dispatcher."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from thunder.extend.operations import name_of
+
+__all__ = ["define", "kernel_of", "key_of", "library", "named", "require_tensor_results", "schema_like", "tags_like"]
+
+
+@functools.cache
+def library(namespace: str) -> torch.library.Library:
+    """Return the library through which a namespace is filled."""
+    return torch.library.Library(namespace, "FRAGMENT")
+
+
+def define(namespace: str, name: str, schema: str, tags: Sequence[torch.Tag]) -> OpOverload:
+    """Define an operator and return it; under a name that exists, another overload of it."""
+    packet = getattr(torch.ops, namespace)
+    overload = "default"
+    if hasattr(packet, name):
+        overload = f"v{len(getattr(packet, name).overloads()) + 1}"
+    full_name = name if overload == "default" else f"{name}.{overload}"
+    library(namespace).define(full_name + schema, tags=tuple(tags))
+    if hasattr(packet, name):
+        # The packet lists the overloads that there were when it was made.
+        delattr(packet, name)
+    return getattr(getattr(packet, name), overload)
+
+
+def key_of(op: OpOverload) -> str:
+    """Return the name by which a library knows an operator: `linear`, `linear.v2`."""
+    _, overload = name_of(op)
+    name = name_of(op)[0].split("::")[1]
+    return f"{name}.{overload}" if overload else name
+
+
+_AUTOCAST = functools.reduce(
+    lambda keys, name: keys | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)),
+    ("AutocastCPU", "AutocastCUDA"),
+    torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined),
+)
+
+
+def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what the dispatcher calls: as in compiled programs, without gradients and autocast."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad(), torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def tags_like(prototype: OpOverload | None) -> Sequence[torch.Tag]:
+    """Return the tags that matter here."""
+    random = torch.Tag.nondeterministic_seeded
+    return [random] if prototype is not None and random in prototype.tags else []
+
+
+def schema_like(prototype: OpOverload, what: str) -> str:
+    """Return an operator's schema without its name; ValueError when it gives views or writes."""
+    schema = prototype._schema
+    if schema.is_mutable or any(result.alias_info is not None for result in schema.returns):
+        raise ValueError(f"{what}: expected an operation that gives new tensors, got {prototype}")
+    text = str(schema)
+    return text[text.index("(") :]
+
+
+def require_tensor_results(schema: str, what: str) -> None:
+    """Raise ValueError unless an operator of this schema gives tensors alone."""
+    returns = torch._C.parse_schema(f"thunder_extend::check{schema}").returns
+    kinds = [str(result.type) for result in returns]
+    if not kinds or not all(kind in ("Tensor", "List[Tensor]") for kind in kinds):
+        raise ValueError(f"{what}: expected results that are tensors, got {schema.split('->')[-1].strip()}")
+
+
+def named(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Return `function`; what it raises says who called it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise RuntimeError(f"{what}: {type(error).__name__}: {error}") from error
+
+    return call

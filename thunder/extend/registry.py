@@ -1,0 +1,87 @@
+"""The list of executors, and those that compile by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from thunder._check import load_extension
+from thunder.extend.executors import BUILT_IN, Executor
+
+__all__ = [
+    "add_default_executor",
+    "deregister_executor",
+    "get_all_executors",
+    "get_default_executors",
+    "get_executor",
+    "register_executor",
+    "remove_default_executor",
+    "set_default_executors",
+]
+
+_extend = load_extension().extend
+
+_known: dict[str, Executor] = {name: Executor(name) for name in BUILT_IN}
+
+
+def register_executor(executor: Executor) -> Executor:
+    """Make an executor known by its name, in the place of one of that name; return it."""
+    _require_executor(executor)
+    _extend.register_executor(executor.native)
+    _known[executor.name] = executor
+    return executor
+
+
+def deregister_executor(executor: Executor | str) -> None:
+    """Forget an executor, among the defaults too. Compiled functions keep it."""
+    name = get_executor(executor if isinstance(executor, str) else executor.name).name
+    _extend.deregister_executor(name)
+    del _known[name]
+
+
+def get_executor(name: Executor | str) -> Executor:
+    """Return the executor of a name. Raises ValueError when there is none."""
+    if isinstance(name, Executor):
+        return name
+    if name not in _known:
+        raise ValueError(f"thunder.extend: expected an executor among {', '.join(_known)}, got {name!r}")
+    return _known[name]
+
+
+def get_all_executors() -> tuple[Executor, ...]:
+    """Return thunder's executors and the registered ones."""
+    return tuple(_known.values())
+
+
+def get_default_executors() -> tuple[Executor, ...]:
+    """Return the executors of functions that are jitted without `executors=`, by priority."""
+    return tuple(_known[name] for name in _extend.default_executor_names())
+
+
+def set_default_executors(executors: Iterable[Executor | str]) -> None:
+    """Set the executors of functions that are jitted from now on; those not known yet are registered."""
+    chosen = [get_executor(executor) for executor in executors]
+    for executor in chosen:
+        if _known.get(executor.name) is not executor:
+            register_executor(executor)
+    _extend.set_default_executors([executor.native for executor in chosen])
+
+
+def add_default_executor(executor: Executor | str) -> None:
+    """Put an executor in front of the defaults."""
+    added = get_executor(executor)
+    set_default_executors([added, *(each for each in get_default_executors() if each.name != added.name)])
+
+
+def remove_default_executor(executor: Executor | str) -> None:
+    """Take an executor out of the defaults; it stays registered."""
+    removed = get_executor(executor)
+    set_default_executors([each for each in get_default_executors() if each.name != removed.name])
+
+
+def _require_executor(executor: object) -> None:
+    if not isinstance(executor, Executor):
+        raise TypeError(f"thunder.extend: expected an executor, got {executor!r}")
+    if executor.name in BUILT_IN:
+        raise ValueError(
+            f"thunder.extend: expected another name than that of one of thunder's own, got {executor.name!r}"
+        )
