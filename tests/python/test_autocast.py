@@ -26,7 +26,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "product": lambda a: a @ WEIGHT,
     "linear": lambda a: F.linear(a, WEIGHT.t()).relu(),
     "range": lambda a: F.mse_loss(a @ WEIGHT, torch.zeros(3, 2)),
-    "promotion": lambda a: torch.cat([a @ WEIGHT, a]),
+    "promotion": lambda a: torch.cat([a @ WEIGHT, a], 1),
     "containers": lambda a: {"product": a @ WEIGHT, "rest": [a * 2, (a.shape[0], None)]},
     "write": lambda a: (b := a @ WEIGHT, b.mul_(2), b[0].zero_())[0],
     "dropout": lambda a: F.dropout(a @ WEIGHT, 0.5),
@@ -64,8 +64,8 @@ def test_casts_are_in_the_trace() -> None:
     compiled = thunder.autocast(lambda a: (a @ WEIGHT).softmax(0))
     compiled(x())
     trace = str(thunder.last_traces(compiled)[-1])
-    assert trace.count("aten._to_copy.default") == 3  # two to bfloat16, one back
-    assert 'bf16[3, 2]"' in trace
+    for value in ('bf16[3, 4]"', 'bf16[4, 2]"', 'bf16[3, 2]"', 'f32[3, 2]"'):  # cast, cast, product, softmax
+        assert value in trace
 
 
 def test_autocast_composes_with_other_transforms() -> None:
