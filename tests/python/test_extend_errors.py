@@ -45,7 +45,7 @@ def test_wrong_results_name_executor_operator_and_line(fn: Callable[..., Any], m
     with pytest.raises((RuntimeError, TypeError), match=message) as caught:
         compiled(torch.ones(3))
     assert "executor 'wrong_tests': wrong_tests.relu" in str(caught.value)
-    assert f"test_extend.py, line {line}" in str(caught.value)
+    assert f"test_extend_errors.py, line {line}" in str(caught.value)
 
 
 def test_exception_in_a_function_keeps_its_type() -> None:
@@ -54,7 +54,7 @@ def test_exception_in_a_function_keeps_its_type() -> None:
 
     compiled = thunder.jit(lambda x: torch.relu(x), executors=[relu_executor(fn)])
     with pytest.raises(
-        ValueError, match=r"(?s)no luck.*executor 'wrong_tests': wrong_tests.relu.*test_extend.py, line"
+        ValueError, match=r"(?s)no luck.*executor 'wrong_tests': wrong_tests.relu.*test_extend_errors.py, line"
     ):
         compiled(torch.ones(3))
 
@@ -69,7 +69,9 @@ def test_exception_in_a_backward_keeps_its_type() -> None:
     executor.register_implementation(torch.mm, executor.register_operator("mm", like=torch.mm, fn=fn))
     x, y = values(3, 4), values(4, 5)
     result = thunder.jit(lambda x, y: torch.mm(x, y), executors=[executor])(x, y).sum()
-    with pytest.raises(ValueError, match=r"(?s)no luck.*executor 'wrong_tests': wrong_tests.mm.*test_extend.py, line"):
+    with pytest.raises(
+        ValueError, match=r"(?s)no luck.*'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"
+    ):
         result.backward()
 
 
