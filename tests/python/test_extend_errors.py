@@ -69,9 +69,7 @@ def test_exception_in_a_backward_keeps_its_type() -> None:
     executor.register_implementation(torch.mm, executor.register_operator("mm", like=torch.mm, fn=fn))
     x, y = values(3, 4), values(4, 5)
     result = thunder.jit(lambda x, y: torch.mm(x, y), executors=[executor])(x, y).sum()
-    with pytest.raises(
-        ValueError, match=r"(?s)no luck.*'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"
-    ):
+    with pytest.raises(ValueError, match=r"(?s)no luck.*'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"):
         result.backward()
 
 
