@@ -69,9 +69,7 @@ def test_exception_in_a_backward_keeps_its_type() -> None:
     executor.register_implementation(torch.mm, executor.register_operator("mm", like=torch.mm, fn=fn))
     x, y = values(3, 4), values(4, 5)
     result = thunder.jit(lambda x, y: torch.mm(x, y), executors=[executor])(x, y).sum()
-    with pytest.raises(
-        ValueError, match=r"(?s)no luck.*'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"
-    ):
+    with pytest.raises(ValueError, match=r"(?s)no luck.*'wrong_tests': wrong_tests.mm.*test_extend_errors.py, line"):
         result.backward()
 
 
@@ -106,6 +104,28 @@ def test_exception_in_a_meta_function_names_the_operator() -> None:
     op = executor.register_operator("bad_meta", meta=meta, fn=torch.sin)
     with pytest.raises(RuntimeError, match=r"executor 'wrong_tests'.*'bad_meta': meta: IndexError"):
         thunder.jit(lambda x: op(x))(torch.ones(3))
+
+
+@torch.library.custom_op("thunder_tests::raises_in_backward", mutates_args=())
+def raises_in_backward(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@raises_in_backward.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _raise(context: Any, gradient: torch.Tensor) -> Any:
+    raise KeyError("no derivative yet")
+
+
+raises_in_backward.register_autograd(_raise)
+
+
+def test_exception_in_a_backward_of_the_user_is_no_bug_of_thunder() -> None:
+    with pytest.raises(KeyError, match="no derivative yet"):
+        thunder.jit(lambda x: raises_in_backward(x))(values(3))
 
 
 def test_exception_in_a_grad_transform_names_executor_and_operation() -> None:
