@@ -102,10 +102,14 @@ _ORIGIN = {
     "wait_until_compiled": "inspect",
 }
 
+_MODULES = ("extend", "transforms")
+
 require_own_package()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"thunder.{name}")
     if name not in _ORIGIN:
         raise AttributeError(f"module 'thunder' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"thunder.{_ORIGIN[name]}"), name)
@@ -114,4 +118,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ORIGIN})
+    return sorted({*globals(), *_ORIGIN, *_MODULES})

@@ -116,6 +116,7 @@ void init_extend(python::module_& module) {
              [](const python::capsule& executor) { compile::register_executor(unwrap(executor).row()); });
   extend.def("deregister_executor", [](const std::string& name) { compile::deregister_executor(name); });
   extend.def("wrap_number", &wrap_number, "A number as operators carry it that take a tensor.");
+  extend.def("has_tangent", [](const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); });
   extend.def("executor_names", &compile::executor_names);
   extend.def("default_executor_names", [] {
     std::vector<std::string> names;

@@ -1,7 +1,9 @@
 #include <pybind11/pybind11.h>
+#include <torch/csrc/Exceptions.h>
 
 #include "base/error.h"
 #include "bindings/python_values.h"
+#include "compile/foreign_error.h"
 #include "dispatch/compiled_function.h"
 #include "dispatch/errors.h"
 #include "executors/callback/callback_executor.h"
@@ -52,9 +54,20 @@ void translate(std::exception_ptr error) {
   }
 }
 
+void rethrow_python_error() {
+  try {
+    throw;
+  } catch (const python_error&) {
+    throw;
+  } catch (...) {
+    // One of ours.
+  }
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
+  thunder::compile::set_rethrow_foreign(&rethrow_python_error);
   module.attr("built_for_torch") = THUNDER_BUILT_FOR_TORCH;
   thunder::tracer::init_tracer();
   require(thunder::interpreter::init_interpreter(module.ptr()));

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "compile/foreign_error.h"
 #include "compile/reproduction.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
@@ -89,6 +90,7 @@ void PassRunner::run_step(const std::string& name, TraceHistory& about, const st
   } catch (const c10::Error& error) {
     throw_internal_error(name, about.last(), shortened(error.what_without_backtrace()));
   } catch (const std::exception& error) {
+    rethrow_foreign();
     throw_internal_error(name, about.last(), error.what());
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;

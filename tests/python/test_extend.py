@@ -255,6 +255,15 @@ def test_functional_transforms_of_an_operator() -> None:
     torch.testing.assert_close(thunder.vmap(lambda x: scale(x, 3.0))(x), 3 * x)
 
 
+@pytest.mark.parametrize("jvp", [thunder.jvp, torch.func.jvp])
+def test_forward_mode_of_an_operator_is_refused(jvp: Callable[..., Any]) -> None:
+    _, scale = make_scale("forward_mode_tests")
+    x = torch.randn(3)
+    with pytest.raises(NotImplementedError, match=r"scale.*forward-mode") as caught:
+        jvp(lambda x: scale(x, 3.0), (x,), (x,))
+    assert "bug in thunder" not in str(caught.value)
+
+
 def test_operator_with_data_dependent_python() -> None:
     executor, scale = make_scale("data_tests")
 

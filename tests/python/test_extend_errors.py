@@ -106,6 +106,28 @@ def test_exception_in_a_meta_function_names_the_operator() -> None:
         thunder.jit(lambda x: op(x))(torch.ones(3))
 
 
+@torch.library.custom_op("thunder_tests::raises_in_backward", mutates_args=())
+def raises_in_backward(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@raises_in_backward.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _raise(context: Any, gradient: torch.Tensor) -> Any:
+    raise KeyError("no derivative yet")
+
+
+raises_in_backward.register_autograd(_raise)
+
+
+def test_exception_in_a_backward_of_the_user_is_no_bug_of_thunder() -> None:
+    with pytest.raises(KeyError, match="no derivative yet"):
+        thunder.jit(lambda x: raises_in_backward(x))(values(3))
+
+
 def test_exception_in_a_grad_transform_names_executor_and_operation() -> None:
     def gradient(x: torch.Tensor) -> torch.Tensor:
         put_grad(torch.ones(3), get_grad(x))

@@ -35,6 +35,11 @@ def test_public_names_are_listed_and_found() -> None:
         assert name in dir(thunder)
 
 
+def test_modules_are_found_without_importing_them() -> None:
+    result = run_python("import thunder; thunder.extend.OperatorExecutor('mine'), thunder.transforms.Transform()")
+    assert result.returncode == 0, result.stderr
+
+
 def test_import_loads_nothing_but_its_own_modules() -> None:
     code = (
         "import sys, torch; before = set(sys.modules); import thunder; thunder.jit, thunder.last_traces; "

@@ -127,6 +127,10 @@ def differentiable(op: Any) -> Callable[..., Any]:
         ]
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if any(map(_extend.has_tangent, tensors)):
+            raise NotImplementedError(
+                f"{op}: expected no forward-mode differentiation (jvp), which operators of executors do not have"
+            )
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **kwargs)
