@@ -217,6 +217,18 @@ PyObject* autocast(PyObject*, PyObject* arguments) {
   });
 }
 
+/// Whether what is recorded now may be differentiated: it is inside of another transform, or of a program that reads
+/// something that requires grad.
+bool may_be_differentiated() {
+  tracer::Recorder* around = tracer::recorder_on_top();
+  if (around == nullptr) return false;
+  const ir::Trace& trace = around->trace();
+  return around->adopt || std::ranges::any_of(trace.inputs, [&](ir::ValueId input) {
+           const ir::TensorType* type = trace.tensor_type(input);
+           return type != nullptr && type->requires_grad;
+         });
+}
+
 /// vjp(trace, count) -> (forward, backward, number of outputs, positions of the outputs that take a cotangent)
 ///
 /// Only the first `count` outputs of `trace` take a cotangent.
@@ -226,9 +238,10 @@ PyObject* vjp(PyObject*, PyObject* arguments) {
   if (PyArg_ParseTuple(arguments, "On", &trace, &count) == 0) return nullptr;
   return guarded([&] {
     const interpreter::NativeScope native;
+    const bool again = may_be_differentiated();
     const tracer::SuspendRecording suspended;
     transforms::ForwardBackward parts =
-        transforms::forward_and_backward(read_trace(trace), static_cast<std::size_t>(count));
+        transforms::forward_and_backward(read_trace(trace), static_cast<std::size_t>(count), again);
     py::Ref positions = checked(PyList_New(0));
     for (const std::size_t position : parts.differentiable_outputs) {
       const py::Ref number = checked(PyLong_FromSize_t(position));

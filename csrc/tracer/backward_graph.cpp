@@ -251,9 +251,10 @@ std::vector<at::Tensor> BackwardWalk::run() {
 }
 
 std::vector<at::Tensor> walk_backward(std::span<const at::Tensor> outputs, std::span<const at::Tensor> cotangents,
-                                      std::span<const at::Tensor> inputs) {
+                                      std::span<const at::Tensor> inputs, bool create_graph) {
   THUNDER_CHECK(outputs.size() == cotangents.size(), "walk_backward", "one cotangent for each output");
   BackwardWalk walk;
+  walk.create_graph = create_graph;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     walk.roots.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
     walk.cotangents.push_back(cotangents[i]);

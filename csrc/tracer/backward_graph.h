@@ -39,10 +39,11 @@ struct BackwardWalk {
 
 /// Gradients of `outputs` with respect to `inputs` (leaves), given one cotangent for each output (undefined: zero):
 /// what PyTorch's engine computes, broadcasts reduced and dtypes restored. The graph can be walked again. Undefined
-/// tensors stand for gradients that are zero.
+/// tensors stand for gradients that are zero. With `create_graph`, by the formulas that can be differentiated again:
+/// others read factors of the forward (of `slogdet`, `det`) as if they were constants.
 [[nodiscard]] std::vector<at::Tensor> walk_backward(std::span<const at::Tensor> outputs,
                                                     std::span<const at::Tensor> cotangents,
-                                                    std::span<const at::Tensor> inputs);
+                                                    std::span<const at::Tensor> inputs, bool create_graph = false);
 
 /// Whether `found` holds for a node of the graph behind an edge, down to the leaves.
 [[nodiscard]] bool any_node_behind(const torch::autograd::Edge& edge,

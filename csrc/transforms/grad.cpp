@@ -74,8 +74,9 @@ std::string number_of_piece(const ir::Trace& computation) {
 
 class GradTransform {
  public:
-  GradTransform(const ir::Trace& computation, std::size_t output_count)
+  GradTransform(const ir::Trace& computation, std::size_t output_count, bool again)
       : computation_(computation),
+        again_(again),
         differentiated_outputs_(std::min(output_count, computation.outputs.size())),
         forward_("forward" + number_of_piece(computation), computation.context()),
         backward_("backward" + number_of_piece(computation), computation.context()),
@@ -241,7 +242,7 @@ class GradTransform {
       any |= cotangent != ir::kNoValue;
     }
     if (!any) return;
-    const OperatorReplay::Backward& template_ = instance.replay->backward(types);
+    const OperatorReplay::Backward& template_ = instance.replay->backward(types, again_);
     const ir::Trace& replay = instance.replay->trace();
     std::vector<ir::ValueId> values(replay.value_count(), ir::kNoValue);
     for (std::size_t i = 0; i < instance.results.size(); ++i) {
@@ -296,6 +297,7 @@ class GradTransform {
   }
 
   const ir::Trace& computation_;
+  bool again_;
   std::size_t differentiated_outputs_;
   ir::Trace forward_;
   ir::Trace backward_;
@@ -317,8 +319,8 @@ bool needs_backward(const ir::Trace& computation) {
   });
 }
 
-ForwardBackward forward_and_backward(const ir::Trace& computation, std::size_t output_count) {
-  return GradTransform(computation, output_count).run();
+ForwardBackward forward_and_backward(const ir::Trace& computation, std::size_t output_count, bool again) {
+  return GradTransform(computation, output_count, again).run();
 }
 
 }  // namespace thunder::transforms

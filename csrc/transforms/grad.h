@@ -34,9 +34,10 @@ struct ForwardBackward {
 
 /// Differentiates the first `output_count` outputs with respect to the inputs whose type requires grad. Derivatives
 /// come from the registered rules, or else from a replay of one operation at a time with PyTorch's autograd layer,
-/// remembered by operator and metadata.
+/// remembered by operator and metadata. `again`: the backward will be differentiated.
 [[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation,
-                                                   std::size_t output_count = static_cast<std::size_t>(-1));
+                                                   std::size_t output_count = static_cast<std::size_t>(-1),
+                                                   bool again = false);
 
 /// Whether any output of the computation depends differentiably on an input that requires grad.
 [[nodiscard]] bool needs_backward(const ir::Trace& computation);

@@ -212,9 +212,10 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_rule(std::vector<at::Tensor
   return gradients;
 }
 
-const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types) {
+const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types, bool again) {
   THUNDER_CHECK(cotangent_types.size() == results_.size(), "grad", "one cotangent type for each result");
   std::string key;
+  append_bytes(key, again);
   for (const ir::TypePtr& type : cotangent_types) {
     append_bytes(key, type != nullptr);
     if (type != nullptr) append_type(key, std::get<ir::TensorType>(*type));
@@ -239,7 +240,7 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
     cotangents.push_back(std::move(cotangent));
   }
   const std::vector<at::Tensor> gradients =
-      by_rule ? gradients_by_rule(std::move(cotangents)) : gradients_by_autograd(outputs, cotangents);
+      by_rule ? gradients_by_rule(std::move(cotangents)) : gradients_by_autograd(outputs, cotangents, again);
   for (const at::Tensor& gradient : gradients) {
     backward.gradients.push_back(gradient.defined() ? recorder_.value_of(gradient) : ir::kNoValue);
   }
@@ -253,9 +254,9 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
 }
 
 std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<at::Tensor>& outputs,
-                                                              const std::vector<at::Tensor>& cotangents) {
+                                                              const std::vector<at::Tensor>& cotangents, bool again) {
   try {
-    return tracer::walk_backward(outputs, cotangents, inputs_);
+    return tracer::walk_backward(outputs, cotangents, inputs_, again);
   } catch (const std::exception& error) {
     if (!tracer::says_data_was_read(error)) throw;
     throw UserError(

@@ -31,8 +31,8 @@ class OperatorReplay {
     std::vector<ir::ValueId> gradients;   ///< one for each input; kNoValue where it is zero or not needed
   };
 
-  /// The backward for cotangents of these types (null: none for that result).
-  const Backward& backward(std::span<const ir::TypePtr> cotangent_types);
+  /// The backward for cotangents of these types (null: none for that result). `again`: it will be differentiated.
+  const Backward& backward(std::span<const ir::TypePtr> cotangent_types, bool again = false);
 
   [[nodiscard]] const ir::Trace& trace() { return recorder_.trace(); }
   [[nodiscard]] std::size_t forward_end() const { return forward_end_; }
@@ -53,7 +53,7 @@ class OperatorReplay {
   void keep_operation(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
   [[nodiscard]] std::vector<at::Tensor> gradients_by_rule(std::vector<at::Tensor> cotangents);
   [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
-                                                              const std::vector<at::Tensor>& cotangents);
+                                                              const std::vector<at::Tensor>& cotangents, bool again);
 
   tracer::Recorder recorder_;
   std::string operator_;  ///< with the line that called it first, for errors

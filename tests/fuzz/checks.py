@@ -84,17 +84,19 @@ def _require_same(
     for number in range(1 if transformed else 2):
         expected = _outcome_of_torch(eager, case, plan, number)
         got = oracle.observe(ours, cloned(case.arguments), plan.seed + number)
-        _compare(got, expected, exact if number == 0 else None, numbers_only=transformed)
+        _compare(case, got, expected, exact if number == 0 else None, numbers_only=transformed)
 
 
-def _compare(got: oracle.Outcome, expected: oracle.Outcome, exact: oracle.Exact | None, numbers_only: bool) -> None:
+def _compare(
+    case: Case, got: oracle.Outcome, expected: oracle.Outcome, exact: oracle.Exact | None, numbers_only: bool
+) -> None:
     if expected.error is not None:
         # Programs run in eager; what it refuses with gradients or in a transform, a trace may well be able to do.
         raise Skipped(f"eager: {expected.error}")
     if got.error is not None:
         raise raised(got.error)
     try:
-        oracle.require_same(got, expected, exact, numbers_only)
+        oracle.require_same(got, expected, exact, numbers_only, oracle.rounding_of(case.program, case.arguments))
     except oracle.Difference as difference:
         raise Failure(difference.kind, str(difference)) from None
 
@@ -300,11 +302,11 @@ def check_vmap(case: Case, plan: Plan) -> None:
     expected.tensors = {name: value for name, value in expected.tensors.items() if name.startswith("result")}
     theirs = oracle.observe(mapped(torch.func, program), cloned(batched.arguments), plan.seed)
     try:
-        _compare(theirs, expected, None, numbers_only=True)
+        _compare(case, theirs, expected, None, numbers_only=True)
     except Failure as failure:
         raise Skipped("torch.func's batching rules do not give what the loop does") from failure
     got = oracle.observe(mapped(thunder, program), cloned(batched.arguments), plan.seed)
-    _compare(got, expected, None, numbers_only=True)
+    _compare(case, got, expected, None, numbers_only=True)
 
 
 def check_directions(case: Case, plan: Plan) -> None:

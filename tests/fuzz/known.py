@@ -22,13 +22,13 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"requires_grad: expected True, got False.*\.\w+_\(",
         "what is written over by something that needs no gradient keeps requires_grad in eager; its gradient is zero",
     ),
-    (
-        "error",
-        r"derivative for aten::(logit|mish)_backward is not implemented",
-        "second derivatives of logit and mish: PyTorch's first one has another formula for them",
-    ),
     ("error", r"Autograd not support dtype", "what requires grad is written to a part of an integer tensor"),
     ("metadata", r"stride: .*(conj|adjoint|mH|out=)", "lazy conjugates, and `out=` that is resized, are laid out anew"),
+    (
+        "numbers",
+        r"gradient.*\.(lt|le|gt|ge|eq|ne|less|greater|less_equal|greater_equal|not_equal|logical_\w+)_\(",
+        "autograd in eager does not know of writes by operators without a derivative",
+    ),
     ("memory", r".", "results that share memory in eager: lazy conjugates, views of what was written with gradients"),
     ("refused", r"forward AD with aten::copy that does not", "jvp of a write to a tensor that is not contiguous"),
     (

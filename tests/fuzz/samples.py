@@ -12,7 +12,7 @@ import torch
 from tests.fuzz import inputs
 
 _SAMPLES = 6
-_LEFT_OUT = ("sparse", "empty", "nested", "to_", "jiterator", "_ref", "rnn", "resize", "from_", "native_")
+_LEFT_OUT = ("sparse", "empty", "nested", "to_", "jiterator", "_ref", "rnn", "resize", "from_", "native_", "unsafe")
 
 
 @functools.cache

@@ -110,6 +110,25 @@ def test_input_that_no_cotangent_reaches_gets_no_gradient() -> None:
         assert (b.grad is None) == (position == 0)
 
 
+SECOND_DERIVATIVES = [
+    ("slogdet", lambda a: torch.linalg.slogdet(a)[1]),
+    ("det", lambda a: torch.linalg.det(a)),
+    ("logit", lambda a: a.sigmoid().logit().square().sum()),
+    ("mish", lambda a: torch.nn.functional.mish(a).sum()),
+]
+
+
+@parametrize(SECOND_DERIVATIVES)
+def test_second_derivative_follows_factors_of_the_forward(program: Any) -> None:
+    a = x(3, 3, grad=False) + torch.eye(3)
+
+    def second(module: Any) -> Any:
+        return lambda a: module.grad(lambda b: module.grad(program)(b).square().sum())(a)
+
+    for got in (second(thunder)(a), thunder.jit(second(torch.func))(a)):
+        torch.testing.assert_close(got, second(torch.func)(a), rtol=1e-4, atol=1e-4)
+
+
 def test_number_among_tensors() -> None:
     assert_as_eager(lambda a: (torch.isin(1.0, a), a != torch.isin(1.0, a, invert=True)), x(grad=False))
 
