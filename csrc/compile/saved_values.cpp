@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
@@ -140,8 +141,10 @@ void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, cons
   for (const std::size_t i : gradient.differentiable_inputs) {
     program.differentiable_inputs.push_back(static_cast<std::uint32_t>(i));
     const auto* id = backward.outputs[i].get<ir::ValueId>();
-    program.follows.push_back(id == nullptr ? std::vector<bool>() : followed[ir::index_of(*id)]);
-    program.follows.back().resize(cotangent_count);
+    std::vector<bool> follows = id == nullptr ? std::vector<bool>() : followed[ir::index_of(*id)];
+    // What follows from none are zeros that a formula made without looking.
+    if (follows.empty()) follows.resize(cotangent_count, true);
+    program.follows.push_back(std::move(follows));
   }
 }
 

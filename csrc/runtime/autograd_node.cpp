@@ -140,7 +140,7 @@ class CompiledBackward final : public Node {
   }
 
   void drop_unreached(const std::vector<bool>& came, variable_list& gradients) const {
-    if (std::ranges::find(came, false) == came.end()) return;
+    if (program_->follows.empty() || std::ranges::find(came, false) == came.end()) return;
     for (std::size_t k = 0; k < gradients.size(); ++k) {
       bool reached = false;
       for (std::size_t c = 0; c < came.size(); ++c) reached |= came[c] && program_->follows[k][c];

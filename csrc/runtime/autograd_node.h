@@ -46,7 +46,7 @@ struct DifferentiableProgram {
   std::vector<SavedValue> saved;
   std::vector<std::uint32_t> differentiable_inputs;
   /// [k][c]: the gradient of `differentiable_inputs[k]` follows from cotangent c. Where none of these comes, there is
-  /// no gradient, rather than zeros.
+  /// no gradient, rather than zeros. Empty: each follows from all.
   std::vector<std::vector<bool>> follows;
 };
 

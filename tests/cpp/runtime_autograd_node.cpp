@@ -181,7 +181,7 @@ TEST(returned_view_of_an_input_leaves_the_input_alone) {
   CHECK(at::equal(x.grad(), at::ones({3}, at::kDouble)));
 }
 
-TEST(undefined_cotangent_counts_as_zeros) {
+std::shared_ptr<DifferentiableProgram> sine_and_exponential() {
   auto program = std::make_shared<DifferentiableProgram>();
   ProgramBuilder forward;
   forward.add_input(Slot{0});
@@ -197,8 +197,22 @@ TEST(undefined_cotangent_counts_as_zeros) {
   program->backward = backward.build();
   program->outputs.assign(2, {.kind = Output::kDifferentiable, .takes_cotangent = true, .cotangent_strides = {1}});
   program->differentiable_inputs = {0};
+  return program;
+}
+
+TEST(undefined_cotangent_counts_as_zeros) {
+  const at::Tensor x = leaf();
+  run_with_autograd(sine_and_exponential(), {x})[1].sum().backward();
+  CHECK(at::equal(x.grad(), at::ones({3}, at::kDouble)));
+}
+
+TEST(gradient_that_follows_from_no_cotangent_is_undefined) {
+  const auto program = sine_and_exponential();
+  program->follows = {{true, false}};
   const at::Tensor x = leaf();
   run_with_autograd(program, {x})[1].sum().backward();
+  CHECK(!x.grad().defined());
+  run_with_autograd(program, {x})[0].sum().backward();
   CHECK(at::equal(x.grad(), at::ones({3}, at::kDouble)));
 }
 

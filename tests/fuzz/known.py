@@ -19,9 +19,8 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "metadata",
-        r"requires_grad: expected True, got False.*\.(lt|le|gt|ge|eq|ne|less|greater|less_equal|greater_equal|not_equal"
-        r"|logical_\w+|isfinite|sign|heaviside)_\(",
-        "a comparison in place keeps requires_grad in eager; its gradient is zero",
+        r"requires_grad: expected True, got False.*\.\w+_\(",
+        "what is written over by something that needs no gradient keeps requires_grad in eager; its gradient is zero",
     ),
     (
         "error",
@@ -42,6 +41,22 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"this in-place operation cannot be traced; use one that returns its result.*out=",
         "`out=` of functions that make tensors from sizes",
     ),
+    (
+        "internal",
+        r"derivative for aten::\w+ is not implemented",
+        "operators without a derivative fail where they are called, not in backward",
+    ),
+    (
+        "refused",
+        r"got a torch.autograd.Function",
+        "vjp, vmap and jvp of what writes under no_grad to a value that requires grad (cosine_similarity)",
+    ),
+    (
+        "error|refused",
+        r"cannot use C\+\+ torch::autograd::Function with functorch transforms",
+        "forward mode of strides that are restored (as_strided)",
+    ),
+    ("error", r"not implemented for", "kernels without a dtype, for tensors without elements"),
     (
         "internal",
         r"ZeroDivisionError.*group_norm",

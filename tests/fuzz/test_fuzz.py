@@ -10,7 +10,7 @@ from tests.fuzz import runner
 
 _PARTS = 2
 _SEED = int(os.environ.get("THUNDER_FUZZ_SEED", "0"))
-_PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "1000"))
+_PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "600"))
 
 
 @pytest.mark.slow

@@ -92,3 +92,19 @@ def test_backward_that_returns_a_saved_tensor():
         x.grad = None
         thunder.jit(lambda a: KeepsAnswer.apply(a * 2) * 5)(x).sum().backward()
         torch.testing.assert_close(x.grad, 2 * (2 * x).cos().detach())
+
+
+def test_vmap_and_grad_of_a_function_use_its_forward_and_its_backward():
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(thunder.vmap(lambda a: ScaledGradient.apply(a, 1.0))(x), x.sin())
+    gradient = thunder.grad(lambda a: ScaledGradient.apply(a, 1.0).sum())
+    leaf = x.clone().requires_grad_()
+    ScaledGradient.apply(leaf, 1.0).sum().backward()
+    torch.testing.assert_close(gradient(x), leaf.grad)
+    torch.testing.assert_close(thunder.vmap(gradient)(x), leaf.grad)
+
+
+def test_gradient_through_vmap_of_a_function_is_refused():
+    x = torch.randn(3, 4, requires_grad=True)
+    with pytest.raises(NotImplementedError, match=r"got a torch\.autograd\.Function"):
+        thunder.vmap(lambda a: ScaledGradient.apply(a, 1.0))(x)

@@ -13,6 +13,7 @@ from beside_eager import assert_as_eager
 from small_modules import mlp
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import thunder
 
@@ -162,6 +163,19 @@ def test_rematerialized_block_is_as_in_eager() -> None:
 def test_nothing_is_computed_again_without_rematerialization() -> None:
     compiled = assert_as_eager(Block(), torch.randn(2, 3, 16, 16), options={"rematerialize": False})
     assert "# recomputed" not in str(thunder.last_backward_traces(compiled)[-1])
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_saves_its_arguments_only(reentrant: bool) -> None:
+    def part(a: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            a = (a @ a).tanh()
+        return a
+
+    x = torch.randn(16, 16, requires_grad=True)
+    saved = bytes_of(lambda a: checkpoint(part, a, use_reentrant=reentrant).sum(), x)
+    assert saved == 0
+    assert bytes_of(lambda a: part(a).sum(), x) >= 4 * x.nbytes
 
 
 COUNT = 8 * 64  # elements of the tensors below
