@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -236,7 +237,22 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
-  return call_by_name(call->name, call->overload, std::move(call->arguments))[0].toTensor();
+  const auto one = [this](const char* name, const char* overload, std::vector<IValue> arguments) {
+    return call_by_name(name, overload, std::move(arguments))[0].toTensor();
+  };
+  const bool by_positions = std::string_view(call->name) == "aten::as_strided_scatter";
+  if (by_positions && view.parent.requires_grad() && c10::GradMode::is_enabled()) {
+    // PyTorch's derivative of as_strided_scatter keeps what was written over and drops the rest: `where` decides.
+    const at::Tensor zeros = one("aten::zeros_like", "", {view.parent});
+    if (zeros.strides().equals(view.parent.strides())) {
+      call->arguments[0] = zeros;
+      const at::Tensor written = one(call->name, call->overload, call->arguments);
+      call->arguments[1] = one("aten::ones_like", "", {source});
+      const at::Tensor places = one(call->name, call->overload, call->arguments);
+      return one("aten::where", "self", {one("aten::ne", "Scalar", {places, 0}), written, view.parent});
+    }
+  }
+  return one(call->name, call->overload, std::move(call->arguments));
 }
 
 at::Tensor Recorder::refresh(TraceState& state) {

@@ -56,6 +56,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"cannot use C\+\+ torch::autograd::Function with functorch transforms",
         "forward mode of strides that are restored (as_strided)",
     ),
+    (
+        "error",
+        r"view_as_real doesn't work on unresolved conjugated",
+        "ihfft gives lazy conjugates; meta kernels do not",
+    ),
+    ("error", r"Subtraction, the `-` operator, with a bool tensor", "jvp of a derivative that computes with masks"),
     ("error", r"not implemented for", "kernels without a dtype, for tensors without elements"),
     (
         "internal",

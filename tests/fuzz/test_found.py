@@ -64,6 +64,23 @@ def test_write_through_detach_leaves_no_gradient_below() -> None:
     assert_as_eager(program, x())
 
 
+PLACES = [
+    ("diagonal", lambda a: a.fill_diagonal_(0.5)),
+    ("diagonal_by_itself", lambda a: a.as_strided((3,), (5,)).add_(a[:, 0].exp())),
+    ("unfold", lambda a: a.unfold(0, 1, 2).mul_(3)),
+]
+
+
+@parametrize(PLACES)
+def test_gradient_of_what_is_written_at_places_in_memory(program: Any) -> None:
+    def of_a_value(a: torch.Tensor) -> Any:
+        b = a.sin()
+        program(b)
+        return b * 2
+
+    assert_as_eager(of_a_value, x())
+
+
 METADATA = [
     ("dense_dim", lambda a: (a.dense_dim(), a.sparse_dim())),
     ("is_set_to", lambda a: (a.is_set_to(a), a.is_set_to(a[0]))),
