@@ -29,6 +29,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"gradient.*\.(lt|le|gt|ge|eq|ne|less|greater|less_equal|greater_equal|not_equal|logical_\w+)_\(",
         "autograd in eager does not know of writes by operators without a derivative",
     ),
+    ("numbers", r"linalg\.lstsq", "its last bits follow the address of the data, in eager too"),
     ("memory", r".", "results that share memory in eager: lazy conjugates, views of what was written with gradients"),
     ("refused", r"forward AD with aten::copy that does not", "jvp of a write to a tensor that is not contiguous"),
     (
