@@ -19,8 +19,9 @@ build() {
 
 tests() {
   # From elsewhere, so that the installed package is what is tested.
-  cp -r tests /tmp/thunder-tests
-  (cd /tmp && python3 -m pytest -q -n 8 -p no:cacheprovider /tmp/thunder-tests/python "$@")
+  mkdir -p /tmp/thunder-tests
+  cp -r tests docs examples benchmarks /tmp/thunder-tests
+  (cd /tmp/thunder-tests && python3 -m pytest -q -n 8 -p no:cacheprovider tests/python "$@")
 }
 
 bench() { # device, further options
