@@ -202,7 +202,7 @@ const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& repl
     types.push_back(ir::make_type(std::move(type)));
   }
   const tracer::SuspendRecording of_the_program;
-  return replay.backward(types);
+  return replay.backward(types, /*again=*/c10::GradMode::is_enabled());
 }
 
 std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {

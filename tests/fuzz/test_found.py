@@ -145,6 +145,13 @@ def test_second_derivative_follows_factors_of_the_forward(program: Any) -> None:
     for got in (second(thunder)(a), thunder.jit(second(torch.func))(a)):
         torch.testing.assert_close(got, second(torch.func)(a), rtol=1e-4, atol=1e-4)
 
+    def inside(a: torch.Tensor) -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(program(a), a, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), a)[0]
+
+    got = thunder.jit(inside)(a.clone().requires_grad_())
+    torch.testing.assert_close(got, second(torch.func)(a), rtol=1e-4, atol=1e-4)
+
 
 def test_number_among_tensors() -> None:
     assert_as_eager(lambda a: (torch.isin(1.0, a), a != torch.isin(1.0, a, invert=True)), x(grad=False))
