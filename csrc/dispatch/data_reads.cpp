@@ -112,7 +112,6 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   return PyObject_Vectorcall(method.get(), arguments.data(), call.count, call.names);
 }
 
-/// Fills a tensor by an operation that takes the number as a tensor.
 std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
   if (type == &PyType_Type && is_traced_number(argument)) {
     return Py_NewRef(reinterpret_cast<PyObject*>(python_type_of(argument)));

@@ -84,6 +84,7 @@ bool has_true(const NativeCall& call, const char* name) {
   return false;
 }
 
+/// Fills a tensor by an operation that takes the number as a tensor.
 PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t position) {
   PyObject* number = call.arguments[position];
   std::vector<py::Ref> arguments;

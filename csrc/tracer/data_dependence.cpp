@@ -15,6 +15,7 @@
 #include "tracer/operators.h"
 #include "tracer/realizer.h"
 #include "tracer/recorder.h"
+#include "tracer/symbol_call.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -64,19 +65,12 @@ bool has_gradient(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
 
 std::vector<at::Tensor> run_symbol(const ir::Trace& trace, const ir::BoundSymbol& symbol,
                                    std::span<const at::Tensor> inputs) {
-  const bridge::ArgumentWriter writer{
-      [&](ir::ValueId id) {
-        const auto position = std::find(trace.inputs.begin(), trace.inputs.end(), id) - trace.inputs.begin();
-        return IValue(inputs[static_cast<std::size_t>(position)]);
-      },
-      [&](ir::ObjectConstant constant) {
-        return *static_cast<const IValue*>(trace.context()->objects.at(constant.index).owner.get());
-      }};
+  const auto writer = make_writer(*trace.context(), [&](ir::ValueId id) {
+    const auto position = std::find(trace.inputs.begin(), trace.inputs.end(), id) - trace.inputs.begin();
+    return IValue(inputs[static_cast<std::size_t>(position)]);
+  });
   const c10::OperatorHandle& op = handle_of(*symbol.op);
-  torch::jit::Stack stack;
-  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-    stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
-  }
+  torch::jit::Stack stack = arguments_of(symbol, op, writer);
   const c10::AutoGradMode grad_mode(has_gradient(trace, symbol) && c10::GradMode::is_enabled());
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   op.callBoxed(stack);

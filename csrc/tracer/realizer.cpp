@@ -18,6 +18,7 @@
 #include "tracer/operators.h"
 #include "tracer/realize_scope.h"
 #include "tracer/recorder.h"
+#include "tracer/symbol_call.h"
 
 namespace thunder::tracer {
 namespace {
@@ -145,16 +146,9 @@ void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (run_primitive(trace, symbol)) return;
   if (run_by_executor(trace, symbol)) return;
   if (symbol.op->effect) copy_written_statistics(symbol);
-  const bridge::ArgumentWriter writer{
-      [&](ir::ValueId id) { return values_[index_of(id)]; },
-      [&](ir::ObjectConstant constant) {
-        return *static_cast<const IValue*>(trace.context()->objects.at(constant.index).owner.get());
-      }};
+  const auto writer = make_writer(*trace.context(), [&](ir::ValueId id) { return values_[index_of(id)]; });
   const c10::OperatorHandle& op = handle_of(*symbol.op);
-  torch::jit::Stack stack;
-  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-    stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
-  }
+  torch::jit::Stack stack = arguments_of(symbol, op, writer);
   // Composite operations choose kernels, which round differently, by whether gradients are wanted.
   const c10::AutoGradMode gradients(has_gradient(trace, symbol));
   op.callBoxed(stack);

@@ -14,6 +14,7 @@
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/symbol_call.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::transforms {
@@ -129,22 +130,15 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
     inputs_.push_back(recorder_.add_input(source.value(value).type));
     input_values_.push_back(recorder_.value_of(inputs_.back()));
   }
-  bridge::ArgumentWriter writer;
-  writer.value = [&](ir::ValueId id) {
+  const auto writer = tracer::make_writer(*source.context(), [&](ir::ValueId id) {
     return c10::IValue(inputs_[static_cast<std::size_t>(std::find(values.begin(), values.end(), id) - values.begin())]);
-  };
-  writer.object = [&](ir::ObjectConstant object) {
-    return *static_cast<const c10::IValue*>(source.context()->objects[object.index].owner.get());
-  };
+  });
   claimed_ = find_claimed(symbol, source);
   const bool derives_kept = claimed_ && claimed_->rule == nullptr;
   if (derives_kept) require_derivable(symbol, *claimed_);
   const c10::OperatorHandle& op = tracer::handle_of(derives_kept ? *claimed_->derived_from : *symbol.op);
   recorder_.expect_results(op, result_types(symbol, source));
-  torch::jit::Stack stack;
-  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-    stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
-  }
+  torch::jit::Stack stack = tracer::arguments_of(symbol, op, writer);
   const tracer::RecordBottom recording(recorder_);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   rule_call_.arguments = stack;

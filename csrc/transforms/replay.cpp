@@ -14,6 +14,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/symbol_call.h"
 #include "transforms/functorch_layer.h"
 
 namespace thunder::transforms {
@@ -100,9 +101,7 @@ class Replay {
       const c10::impl::ExcludeDispatchKeyGuard aside(c10::DispatchKeySet(
           {DispatchKey::TESTING_ONLY_GenericMode, DispatchKey::Fake, DispatchKey::FuncTorchDynamicLayerFrontMode,
            DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchVmapMode}));
-      for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-        stack.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer_));
-      }
+      stack = tracer::arguments_of(symbol, op, writer_);
     }
     std::optional<c10::AutoGradMode> no_gradients;
     if (grad_mode_ == GradMode::kAsRecorded && is_cut_off(symbol)) no_gradients.emplace(false);
@@ -146,11 +145,8 @@ class Replay {
   GradMode grad_mode_;
   std::vector<IValue> values_;
   ReplayedLocations locations_;
-  bridge::ArgumentWriter writer_{
-      [this](ir::ValueId id) { return values_[index_of(id)]; },
-      [this](ir::ObjectConstant constant) {
-        return *static_cast<const IValue*>(trace_.context()->objects.at(constant.index).owner.get());
-      }};
+  bridge::ArgumentWriter writer_ =
+      tracer::make_writer(*trace_.context(), [this](ir::ValueId id) { return values_[index_of(id)]; });
 };
 
 }  // namespace

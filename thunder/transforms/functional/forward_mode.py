@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from thunder._check import load_extension
 from thunder._jit import jit
-from thunder.transforms.functional.structures import Argnums, Kept, replaced, require_tensors, select, split_aux
+from thunder.transforms.functional.structures import Argnums, differentiated, replaced, require_tensors, select
 
 __all__ = ["jvp", "jvp_of"]
 
@@ -66,11 +66,9 @@ def jvp_of(
 
     def call(stand_ins: list[Any]) -> list[Any]:
         output = func(*replaced(primals, argnums, pytree.tree_unflatten(stand_ins, primal_spec)))
-        output, aux = split_aux(name, output, has_aux)
-        leaves, spec = pytree.tree_flatten(output)
-        require_tensors(name, leaves, "result")
-        recorded.append((spec, len(leaves), Kept(aux)))
-        return [*leaves, *recorded[-1][2].tensors]
+        leaves, spec, aux = differentiated(name, output, has_aux)
+        recorded.append((spec, len(leaves), aux))
+        return [*leaves, *aux.tensors]
 
     trace, captures = _functional.record(name, call, inputs, [None] * len(inputs), False)
     spec, count, aux = recorded[-1]

@@ -13,8 +13,8 @@ from thunder._check import load_extension
 from thunder._jit import jit
 from thunder.transforms.functional.structures import (
     Argnums,
-    Kept,
     compiled,
+    differentiated,
     replaced,
     require_tensors,
     select,
@@ -119,14 +119,12 @@ def vjp_of(
 
     def call(stand_ins: list[Any]) -> list[Any]:
         output = func(*replaced(primals, argnums, pytree.tree_unflatten(stand_ins, primal_spec)))
-        output, aux = split_aux(name, output, has_aux)
-        leaves, spec = pytree.tree_flatten(output)
-        require_tensors(name, leaves, "result")
+        leaves, spec, aux = differentiated(name, output, has_aux)
         for leaf in leaves:
             if not (leaf.is_floating_point() or leaf.is_complex()):
                 raise RuntimeError(f"thunder.{name}: expected floating-point or complex results, got {leaf.dtype}")
-        recorded.append((spec, len(leaves), Kept(aux)))
-        return [*leaves, *recorded[-1][2].tensors]
+        recorded.append((spec, len(leaves), aux))
+        return [*leaves, *aux.tensors]
 
     trace, captures = _functional.record(name, call, inputs, [None] * len(inputs), True)
     output_spec, count, aux = recorded[-1]

@@ -59,6 +59,14 @@ def split_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
     return output
 
 
+def differentiated(name: str, output: Any, has_aux: bool) -> tuple[list[Any], Any, Kept]:
+    """Return the tensors of a function's result that are differentiated, their structure, and anything else."""
+    output, aux = split_aux(name, output, has_aux)
+    leaves, spec = pytree.tree_flatten(output)
+    require_tensors(name, leaves, "result")
+    return leaves, spec, Kept(aux)
+
+
 def require_tensors(name: str, leaves: list[Any], what: str) -> None:
     """Raise RuntimeError unless there are leaves, and all are tensors."""
     if not leaves:
