@@ -33,6 +33,9 @@ function(thunder_layer name)
   add_library(thunder_${name} STATIC ${arg_SOURCES})
   target_include_directories(thunder_${name} PRIVATE "${PROJECT_BINARY_DIR}/include/${name}")
   target_link_libraries(thunder_${name} PRIVATE thunder_options ${arg_LIBRARIES} PUBLIC ${libraries})
+  if(arg_TORCH)
+    thunder_unity(thunder_${name})
+  endif()
   if(arg_TORCH AND arg_PYTHON)
     target_precompile_headers(thunder_${name} REUSE_FROM thunder_precompiled_torch_python)
   elseif(arg_TORCH)
@@ -64,4 +67,15 @@ function(thunder_layer_includes name depends)
     file(MAKE_DIRECTORY "${root}/${parent}")
     file(CREATE_LINK "${PROJECT_SOURCE_DIR}/csrc/${layer_folder}" "${root}/${layer_folder}" SYMBOLIC)
   endforeach()
+endfunction()
+
+# Compiles the sources of a target a few at a time, as one: half of what a source that sees PyTorch's headers costs is
+# what GCC instantiates for their inline functions, whatever the source uses, also from a precompiled header. Names in
+# anonymous namespaces therefore differ within such a layer. THUNDER_UNITY=1 compiles each source by itself.
+function(thunder_unity target)
+  if(THUNDER_UNITY GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${THUNDER_UNITY})
+    # GCC takes sources that a source includes for headers.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
 endfunction()

@@ -21,7 +21,7 @@ if(THUNDER_SANITIZE)
   set(runtime_thread tsan)
   execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=lib${runtime_${THUNDER_SANITIZE}}.so OUTPUT_VARIABLE runtime
                   OUTPUT_STRIP_TRAILING_WHITESPACE)
-  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so OUTPUT_VARIABLE standard_library
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so.6 OUTPUT_VARIABLE standard_library
                   OUTPUT_STRIP_TRAILING_WHITESPACE)
   # To be preloaded where the executable is not ours, as Python is not. The sanitizer intercepts C++ exceptions, so the
   # library that throws them comes along.

@@ -75,7 +75,7 @@ int clear(PyObject* self) {
   return 0;
 }
 
-void destroy(PyObject* self) {
+void destroy_compiled(PyObject* self) {
   PyObject_GC_UnTrack(self);
   CompiledFunction& compiled = as_compiled(self);
   if (compiled.weak_references != nullptr) PyObject_ClearWeakRefs(self);
@@ -178,7 +178,7 @@ PyObject* time_guards(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
 PyObject* get_hits(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_compiled(self).cache->hits()); }
 PyObject* get_misses(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_compiled(self).cache->misses()); }
 
-PyMethodDef methods[] = {
+PyMethodDef compiled_methods[] = {
     {"last_traces", traces<forward>, METH_NOARGS, "Stages of the last computation trace, recorded first."},
     {"last_backward_traces", traces<backward>, METH_NOARGS, "Stages of the last backward trace."},
     {"last_prologue_traces", traces<prologue>, METH_NOARGS, "The last prologue: guards and inputs."},
@@ -194,7 +194,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyGetSetDef attributes[] = {
+PyGetSetDef compiled_attributes[] = {
     {"cache_hits", get_hits, nullptr, "Calls that ran an existing specialization.", nullptr},
     {"cache_misses", get_misses, nullptr, "Calls that were traced and compiled.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -214,7 +214,7 @@ PyTypeObject compiled_function_type = [] {
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
   type.tp_doc = "CompiledFunction(callable, options): what thunder.jit returns for a function.";
   type.tp_new = make;
-  type.tp_dealloc = destroy;
+  type.tp_dealloc = destroy_compiled;
   type.tp_traverse = traverse;
   type.tp_clear = clear;
   type.tp_vectorcall_offset = offsetof(CompiledFunction, vectorcall);
@@ -223,9 +223,9 @@ PyTypeObject compiled_function_type = [] {
   type.tp_weaklistoffset = offsetof(CompiledFunction, weak_references);
   type.tp_descr_get = bind;
   type.tp_repr = represent;
-  type.tp_methods = methods;
+  type.tp_methods = compiled_methods;
   type.tp_members = members;
-  type.tp_getset = attributes;
+  type.tp_getset = compiled_attributes;
   return type;
 }();
 

@@ -2,12 +2,18 @@
 
 #include <Python.h>
 
+#include "interpreter/python_ref.h"
 #include "ir/trace.h"
 
 namespace thunder::dispatch {
 
 /// Thrown where a Python exception is pending. No std::exception, so that nobody takes it for an error of ours.
 struct PendingError {};
+/// A new reference that a function of CPython returned; throws PendingError for null.
+[[nodiscard]] inline py::Ref checked(PyObject* object) {
+  if (object == nullptr) throw PendingError();
+  return py::Ref::steal(object);
+}
 
 /// Turns the C++ exception that is being handled into the pending Python exception: UserError by its kind,
 /// InternalError into `thunder.errors.InternalError`, PyTorch's as PyTorch does it. A Python exception that is pending

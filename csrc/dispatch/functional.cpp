@@ -47,11 +47,6 @@ PyObject* guarded(const Function& function) {
   }
 }
 
-py::Ref checked(PyObject* object) {
-  if (object == nullptr) throw PendingError();
-  return py::Ref::steal(object);
-}
-
 /// The items of a list or tuple, read by `read(item)`.
 template <typename Read>
 auto read_list(PyObject* list, Read&& read) {
@@ -162,7 +157,7 @@ void load_batching_rules() {
   static const bool loaded = [] {
     const tracer::SuspendRecording suspended;
     const py::Ref module = checked(PyImport_ImportModule("torch._functorch.vmap"));
-    checked(PyObject_CallMethod(module.get(), "lazy_load_decompositions", nullptr));
+    const py::Ref ignored = checked(PyObject_CallMethod(module.get(), "lazy_load_decompositions", nullptr));
     return true;
   }();
   static_cast<void>(loaded);
@@ -295,7 +290,7 @@ PyObject* pull_back(PyObject*, PyObject* arguments) {
 
 PyObject* is_tracing_now(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(is_tracing())); }
 
-PyMethodDef functions[] = {
+PyMethodDef transform_functions[] = {
     {"is_tracing", is_tracing_now, METH_NOARGS, "Whether this thread is tracing a jitted function."},
     {"record", record, METH_VARARGS, "record(name, function, inputs, in_dims, differentiate) -> (trace, captures)"},
     {"replay", replay, METH_VARARGS, "replay(trace, inputs) -> outputs"},
@@ -307,8 +302,15 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef functional_module = {
-    PyModuleDef_HEAD_INIT, "thunder._C.functional", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef functional_module = {PyModuleDef_HEAD_INIT,
+                                 "thunder._C.functional",
+                                 nullptr,
+                                 -1,
+                                 transform_functions,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr};
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 namespace thunder::dispatch {
 namespace {
 
-void destroy(PyObject* self) {
+void destroy_number(PyObject* self) {
   TracedNumber& traced = as_traced(self);
   Py_CLEAR(traced.real);
   delete traced.trace;
@@ -147,7 +147,7 @@ PyObject* delegate(PyObject* self, PyObject* arguments) {
   return method ? PyObject_CallObject(method.get(), arguments) : nullptr;
 }
 
-PyMethodDef methods[] = {
+PyMethodDef format_methods[] = {
     {"__format__", delegate<MethodName{"__format__"}>, METH_VARARGS, nullptr},
     {"__round__", delegate<MethodName{"__round__"}>, METH_VARARGS, nullptr},
     {"__trunc__", delegate<MethodName{"__trunc__"}>, METH_VARARGS, nullptr},
@@ -194,14 +194,14 @@ PyTypeObject make_type(const char* name, PyNumberMethods& number_methods) {
   type.tp_basicsize = sizeof(TracedNumber);
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   type.tp_doc = "A number that a traced program took from a tensor.";
-  type.tp_dealloc = destroy;
+  type.tp_dealloc = destroy_number;
   type.tp_as_number = &number_methods;
   type.tp_richcompare = rich_compare;
   type.tp_hash = hash;
   type.tp_repr = unary<PyObject_Repr>;
   type.tp_str = unary<PyObject_Str>;
   type.tp_getattro = get_attribute;
-  type.tp_methods = methods;
+  type.tp_methods = format_methods;
   return type;
 }
 

@@ -11,11 +11,6 @@
 namespace thunder::dispatch {
 namespace {
 
-py::Ref checked(PyObject* object) {
-  if (object == nullptr) throw PendingError();
-  return py::Ref::steal(object);
-}
-
 py::Ref to_object(const ir::Trace& trace) { return checked(make_trace_object(trace)); }
 
 ir::Trace finish(const std::string& name, const char* hook, const py::Ref& result) {

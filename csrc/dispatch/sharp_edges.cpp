@@ -14,13 +14,13 @@ constexpr const char* kValueKept = "gives a value while the function is traced, 
 constexpr const char* kStateKept = "may change or read what only code in C knows, while the function is traced";
 
 // Functions in C: of a module, or of a type in it. Names are separated by spaces; no names: all public ones.
-struct Row {
+struct SharpFunctions {
   const char* module;
   const char* type;  ///< null: functions of the module
   const char* names;
   const char* consequence;
 };
-constexpr Row kRows[] = {
+constexpr SharpFunctions kSharpFunctions[] = {
     {"builtins", nullptr, "print", kNotRepeated},
     {"builtins", nullptr, "input open", kValueKept},
     {"_warnings", nullptr, "warn warn_explicit", kNotRepeated},
@@ -106,7 +106,8 @@ void SharpEdgeWatch::add_methods(const char* module, const char* type, const cha
 
 void SharpEdgeWatch::fill() {
   const interpreter::NativeScope native;
-  for (const Row& row : kRows) add_methods(row.module, row.type == nullptr ? "" : row.type, row.names, row.consequence);
+  for (const SharpFunctions& row : kSharpFunctions)
+    add_methods(row.module, row.type == nullptr ? "" : row.type, row.names, row.consequence);
 }
 
 bool SharpEdgeWatch::report(const Edge& edge) {

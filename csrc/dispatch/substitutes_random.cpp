@@ -85,11 +85,11 @@ py::Ref make_generator(const SubstitutedCall& call) {
   return py::Ref::steal(THPGenerator_Wrap(call_operator("thunder::make_generator", {device}).at(0).toGenerator()));
 }
 
-struct Row {
+struct RandomFunction {
   const char* function;  ///< below `torch`
   Handler handler;
 };
-constexpr Row kRows[] = {
+constexpr RandomFunction kRandomFunctions[] = {
     {"manual_seed", &manual_seed},
     {"random.manual_seed", &manual_seed},
     {"get_rng_state", &get_rng_state},
@@ -113,7 +113,7 @@ int run(Handler handler, const SubstitutedCall& call, PyObject** result) {
 }  // namespace
 
 void add_random_substitutes(interpreter::TrackerOptions& options) {
-  for (const Row& row : kRows) {
+  for (const RandomFunction& row : kRandomFunctions) {
     const py::Ref function = loaded_function("torch", row.function);
     if (!function) continue;
     options.substitute(function.get(), [handler = row.handler](PyObject* const* arguments, std::size_t count,

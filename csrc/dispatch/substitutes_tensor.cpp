@@ -3,11 +3,6 @@
 namespace thunder::dispatch {
 namespace {
 
-py::Ref checked(PyObject* result) {
-  if (result == nullptr) throw PendingError();
-  return py::Ref::steal(result);
-}
-
 py::Ref torch_function(const char* name) {
   const py::Ref module = checked(PyImport_ImportModule("torch"));
   return checked(PyObject_GetAttrString(module.get(), name));

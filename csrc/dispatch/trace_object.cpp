@@ -22,7 +22,7 @@ struct TraceObject {
 TraceObject& as_object(PyObject* self) { return *reinterpret_cast<TraceObject*>(self); }
 const ir::Trace& trace_of(PyObject* self) { return *as_object(self).trace; }
 
-void destroy(PyObject* self) {
+void destroy_trace(PyObject* self) {
   std::destroy_at(&as_object(self).trace);
   Py_TYPE(self)->tp_free(self);
 }
@@ -69,12 +69,12 @@ PyObject* get_context(PyObject* self, PyObject*) {
   return dict.release();
 }
 
-PyMethodDef methods[] = {
+PyMethodDef trace_methods[] = {
     {"context", get_context, METH_NOARGS, "The constants of the printed program by name."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyGetSetDef attributes[] = {
+PyGetSetDef trace_attributes[] = {
     {"name", get_name, nullptr, "Name of the function in the printed program.", nullptr},
     {"history", get_history, nullptr, "What made this trace from the recorded one, oldest first.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
@@ -87,10 +87,10 @@ PyTypeObject trace_type = [] {
   type.tp_basicsize = sizeof(TraceObject);
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   type.tp_doc = "One stage of a compiled program; str() gives its Python text.";
-  type.tp_dealloc = destroy;
+  type.tp_dealloc = destroy_trace;
   type.tp_str = to_text;
-  type.tp_methods = methods;
-  type.tp_getset = attributes;
+  type.tp_methods = trace_methods;
+  type.tp_getset = trace_attributes;
   return type;
 }();
 

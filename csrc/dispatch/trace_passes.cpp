@@ -44,7 +44,7 @@ PyObject* run_pass(PyObject*, PyObject* arguments) {
   }
 }
 
-PyMethodDef functions[] = {
+PyMethodDef pass_functions[] = {
     {"pass_names", pass_names, METH_NOARGS, "pass_names() -> names of the passes that rewrite one trace"},
     {"run_pass", run_pass, METH_VARARGS, "run_pass(trace, name) -> trace"},
     {nullptr, nullptr, 0, nullptr},
@@ -52,6 +52,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int init_trace_passes(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+int init_trace_passes(PyObject* module) { return PyModule_AddFunctions(module, pass_functions); }
 
 }  // namespace thunder::dispatch

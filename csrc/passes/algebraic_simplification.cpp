@@ -57,7 +57,7 @@ ir::ValueId same_branches(ir::BoundSymbol& symbol, const ValueRewriter& rewriter
   return symbol.arguments[1] == symbol.arguments[2] ? like_result(symbol, rewriter, 1) : ir::kNoValue;
 }
 
-ValueRewriter::Rule find_rule(const ir::Operator& op) {
+ValueRewriter::Rule algebraic_rule(const ir::Operator& op) {
   static const std::unordered_map<std::string_view, ValueRewriter::Rule> kRules = {
       {"aten::mul", &times_one},     {"aten::div", &times_one},     {"aten::sub", &minus_zero},
       {"aten::add", &plus_zero},     {"aten::pow", &times_one},     {"aten::neg", &twice},
@@ -75,7 +75,7 @@ ValueRewriter::Rule find_rule(const ir::Operator& op) {
 }  // namespace
 
 ir::Trace simplify_algebra(const ir::Trace& trace, FindOperator find_operator) {
-  return ValueRewriter(trace, kAlgebraicSimplification.name, find_operator).run(&find_rule);
+  return ValueRewriter(trace, kAlgebraicSimplification.name, find_operator).run(&algebraic_rule);
 }
 
 }  // namespace thunder::passes

@@ -8,12 +8,6 @@
 namespace thunder::passes {
 namespace {
 
-constexpr const char* kConstantName = "prims::tensor_constant";
-
-bool is_constant(const ir::BoundSymbol& symbol) {
-  return symbol.op->style == ir::CallStyle::kPrimitive && symbol.op->name == kConstantName;
-}
-
 bool takes_values(const ir::BoundSymbol& symbol) {
   bool any = false;
   for_each_argument(symbol, [&](ir::ValueId) { any = true; });

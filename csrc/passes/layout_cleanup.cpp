@@ -204,7 +204,7 @@ ir::ValueId cast(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
   return ir::kNoValue;
 }
 
-ValueRewriter::Rule find_rule(const ir::Operator& op) {
+ValueRewriter::Rule layout_rule(const ir::Operator& op) {
   static const std::unordered_map<std::string_view, ValueRewriter::Rule> kRules = {
       {"aten::view", &reshape},         {"aten::reshape", &reshape},
       {"aten::_unsafe_view", &reshape}, {"aten::unsqueeze", &reshape},
@@ -230,7 +230,7 @@ bool cast_is_exact(ir::Dtype from, ir::Dtype to) {
 }
 
 ir::Trace clean_up_layout(const ir::Trace& trace, FindOperator find_operator) {
-  return ValueRewriter(trace, kLayoutCleanup.name, find_operator).run(&find_rule);
+  return ValueRewriter(trace, kLayoutCleanup.name, find_operator).run(&layout_rule);
 }
 
 }  // namespace thunder::passes

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,6 @@
 namespace thunder::passes {
 namespace {
 
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-
 class Scheduler {
  public:
   Scheduler(const ir::Trace& trace, bool inputs_die)
@@ -22,8 +19,8 @@ class Scheduler {
         inputs_die_(inputs_die),
         aliases_(trace),
         result_(trace.empty_copy(kForwardMemoryOrder.name)),
-        makers_(trace.value_count(), kNone),
-        first_use_(trace.value_count(), kNone),
+        makers_(trace.value_count(), kNoPlace),
+        first_use_(trace.value_count(), kNoPlace),
         last_use_(trace.value_count(), 0),
         waits_(trace.symbols.size(), false),
         emitted_(trace.symbols.size(), false) {
@@ -35,7 +32,7 @@ class Scheduler {
       for_each_result(trace.symbols[i], [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
     }
     for (const ir::Argument& output : trace.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNone; });
+      ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNoPlace; });
     }
   }
 
@@ -58,7 +55,7 @@ class Scheduler {
     const bool is_constant = symbol.op->style == ir::CallStyle::kPrimitive && !symbol.op->effect;
     if (!is_pure(symbol) && !is_constant) return false;
     bool reads_what_changes = false;
-    std::uint32_t first_use = kNone;
+    std::uint32_t first_use = kNoPlace;
     std::int64_t shortened = 0;
     std::int64_t lengthened = 0;
     for_each_result(symbol, [&](ir::ValueId id) {
@@ -70,14 +67,14 @@ class Scheduler {
       reads_what_changes = reads_what_changes || aliases_.is_written(id);
       const bool dies = last_use_[aliases_.set_of(id)] < first_use && (inputs_die_ || aliases_.is_own_memory(id));
       const std::uint32_t maker = makers_[ir::index_of(id)];
-      const bool comes_later = maker != kNone && waits_[maker];
+      const bool comes_later = maker != kNoPlace && waits_[maker];
       if (dies && !comes_later) lengthened += size_in_bytes(trace_.tensor_type(id));
     });
-    return first_use != kNone && !reads_what_changes && shortened > lengthened;
+    return first_use != kNoPlace && !reads_what_changes && shortened > lengthened;
   }
 
   void emit_maker(ir::ValueId id) {
-    if (makers_[ir::index_of(id)] != kNone) emit(makers_[ir::index_of(id)]);
+    if (makers_[ir::index_of(id)] != kNoPlace) emit(makers_[ir::index_of(id)]);
   }
 
   void emit(std::uint32_t i) {

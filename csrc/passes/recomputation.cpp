@@ -116,10 +116,6 @@ bool is_training_batch_norm(const ir::BoundSymbol& symbol) {
   return symbol.op->name == "aten::native_batch_norm" && training != nullptr && *training;
 }
 
-bool is_constant(const ir::BoundSymbol& symbol) {
-  return symbol.op->style == ir::CallStyle::kPrimitive && symbol.op->name == "prims::tensor_constant";
-}
-
 }  // namespace
 
 bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy) {

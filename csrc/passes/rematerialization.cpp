@@ -1,7 +1,6 @@
 #include "passes/rematerialization.h"
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 namespace thunder::passes {
 namespace {
 
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 /// A result so many times smaller than what it is computed from is saved: reading all that again costs more.
 constexpr std::int64_t kSmall = 4;
 
@@ -26,7 +24,7 @@ class ForwardCut {
       : forward_(forward),
         policy_(options.policy),
         aliases_(forward),
-        makers_(forward.value_count(), kNone),
+        makers_(forward.value_count(), kNoPlace),
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
@@ -48,7 +46,7 @@ class ForwardCut {
   /// The symbol that makes a value again in the backward; null: the value is saved. Of values that the backward needs.
   [[nodiscard]] const ir::BoundSymbol* recomputed_by(ir::ValueId id) const {
     const std::uint32_t maker = makers_[ir::index_of(id)];
-    return maker != kNone && behind_cut_[in(id)] ? &forward_.symbols[maker] : nullptr;
+    return maker != kNoPlace && behind_cut_[in(id)] ? &forward_.symbols[maker] : nullptr;
   }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "ir/trace.h"
@@ -12,6 +13,14 @@ namespace thunder::passes {
   const ir::Operator& op = *symbol.op;
   return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
 }
+
+inline constexpr const char* kConstantName = "prims::tensor_constant";
+[[nodiscard]] inline bool is_constant(const ir::BoundSymbol& symbol) {
+  return symbol.op->style == ir::CallStyle::kPrimitive && symbol.op->name == kConstantName;
+}
+
+/// In tables of the symbols' places in a trace.
+inline constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::max();
 
 template <typename Visitor>
 void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {

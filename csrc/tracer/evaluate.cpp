@@ -201,7 +201,7 @@ c10::Device result_device(const c10::OperatorHandle& op, std::span<const IValue>
   return chosen == nullptr ? c10::Device(c10::kCPU) : chosen->device();
 }
 
-bool is_number(const at::Tensor& tensor) {
+bool is_real_number(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
@@ -273,7 +273,7 @@ class MetaCall {
   at::Tensor to_meta_tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     at::Tensor meta = tensor;
-    if (has_real_numbers_ && is_number(tensor)) {
+    if (has_real_numbers_ && is_real_number(tensor)) {
       // Kernels in Python take the number out of it; its kind is all that the results' types depend on.
       meta = at::detail::empty_cpu({}, tensor.scalar_type());
       std::memset(meta.mutable_data_ptr(), 0, meta.nbytes());
@@ -282,7 +282,7 @@ class MetaCall {
       meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type(), c10::kStrided,
                                             c10::Device(c10::kMeta), std::nullopt);
       if (tensor.storage_offset() != 0) meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
-      if (is_number(tensor)) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+      if (is_real_number(tensor)) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
       storages_[meta.storage().unsafeGetStorageImpl()] = tensor.storage();
     }
     metas_.push_back(meta);
@@ -417,7 +417,7 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     if (op.schema().is_mutable()) call.update_geometry();
     for (const IValue& result : metas) stack.push_back(from_meta_value(call, result, device));
   };
-  if (std::ranges::none_of(tensors, is_number)) return evaluate(false);
+  if (std::ranges::none_of(tensors, is_real_number)) return evaluate(false);
   try {
     evaluate(true);  // kernels in Python take numbers out of tensors
   } catch (const std::exception&) {

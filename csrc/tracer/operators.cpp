@@ -14,15 +14,15 @@
 namespace thunder::tracer {
 namespace {
 
-struct Row {
-  explicit Row(c10::OperatorHandle op) : handle(std::move(op)) {}
+struct OperatorEntry {
+  explicit OperatorEntry(c10::OperatorHandle op) : handle(std::move(op)) {}
   ir::Operator op;
   c10::OperatorHandle handle;
 };
 
 struct Table {
   std::mutex mutex;
-  std::unordered_map<const void*, std::unique_ptr<Row>> rows;
+  std::unordered_map<const void*, std::unique_ptr<OperatorEntry>> rows;
   std::unordered_map<const void*, std::optional<c10::OperatorHandle>> functional;
   std::unordered_map<std::string, std::vector<c10::OperatorHandle>> overloads;
 };
@@ -107,8 +107,8 @@ ir::SchemaValue schema_value(const c10::Argument& argument) {
   return value;
 }
 
-std::unique_ptr<Row> make_row(const c10::OperatorHandle& handle) {
-  auto row = std::make_unique<Row>(handle);
+std::unique_ptr<OperatorEntry> make_row(const c10::OperatorHandle& handle) {
+  auto row = std::make_unique<OperatorEntry>(handle);
   const c10::FunctionSchema& schema = handle.schema();
   ir::Operator& op = row->op;
   op.name = schema.name();
@@ -127,21 +127,21 @@ std::unique_ptr<Row> make_row(const c10::OperatorHandle& handle) {
   return row;
 }
 
-using Arguments = std::vector<const c10::Argument*>;
+using SchemaArguments = std::vector<const c10::Argument*>;
 
 bool is_out(const c10::Argument& argument) {
   return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-Arguments inputs_of(const c10::FunctionSchema& schema) {
-  Arguments result;
+SchemaArguments inputs_of(const c10::FunctionSchema& schema) {
+  SchemaArguments result;
   for (const auto& argument : schema.arguments()) {
     if (!is_out(argument)) result.push_back(&argument);
   }
   return result;
 }
 
-bool same_types(const Arguments& left, const Arguments& right) {
+bool same_types(const SchemaArguments& left, const SchemaArguments& right) {
   if (left.size() != right.size()) return false;
   for (std::size_t i = 0; i < left.size(); ++i) {
     if (left[i]->real_type()->str() != right[i]->real_type()->str()) return false;
@@ -170,7 +170,7 @@ const std::vector<c10::OperatorHandle>& overloads_of(const std::string& name) {
 }
 
 /// The same names and types, perhaps in another order (`polygamma`).
-bool same_names(const Arguments& left, const Arguments& right) {
+bool same_names(const SchemaArguments& left, const SchemaArguments& right) {
   return left.size() == right.size() && std::ranges::all_of(left, [&](const c10::Argument* argument) {
            return std::ranges::any_of(right, [&](const c10::Argument* other) {
              return other->name() == argument->name() && other->real_type()->str() == argument->real_type()->str();
@@ -180,12 +180,12 @@ bool same_names(const Arguments& left, const Arguments& right) {
 
 std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
-  const Arguments inputs = inputs_of(schema);
+  const SchemaArguments inputs = inputs_of(schema);
   std::optional<c10::OperatorHandle> found;
   for (const std::string& name : {functional_name(schema.name()), schema.name() + "_functional"}) {
     for (const c10::OperatorHandle& candidate : overloads_of(name)) {
       const c10::FunctionSchema& other = candidate.schema();
-      const Arguments others = inputs_of(other);
+      const SchemaArguments others = inputs_of(other);
       if (other.is_mutable() || !(same_types(inputs, others) || same_names(inputs, others))) continue;
       if (other.overload_name() == schema.overload_name()) return candidate;
       if (!found) found = candidate;
@@ -198,7 +198,7 @@ std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::Oper
 
 const ir::Operator* operator_for(const c10::OperatorHandle& op) {
   const std::scoped_lock lock(table().mutex);
-  std::unique_ptr<Row>& row = table().rows[key_of(op)];
+  std::unique_ptr<OperatorEntry>& row = table().rows[key_of(op)];
   if (!row) row = make_row(op);
   return &row->op;
 }

@@ -10,14 +10,14 @@ namespace thunder::tracer {
 namespace {
 
 using c10::IValue;
-using Arguments = std::span<const IValue>;
+using Given = std::span<const IValue>;
 
-std::optional<at::Tensor> like_log_probabilities(Arguments arguments) {
+std::optional<at::Tensor> like_log_probabilities(Given arguments) {
   return at::empty_like(arguments[1].toTensor(), at::TensorOptions(), at::MemoryFormat::Contiguous);
 }
 
 /// The kernel checks that the classes are in range. Without a number of classes the shape follows from data.
-std::optional<at::Tensor> one_hot(Arguments arguments) {
+std::optional<at::Tensor> one_hot(Given arguments) {
   const at::Tensor& classes = arguments[0].toTensor();
   const std::int64_t count = arguments[1].toInt();
   if (count < 0 || classes.scalar_type() != at::kLong) return std::nullopt;
@@ -26,20 +26,20 @@ std::optional<at::Tensor> one_hot(Arguments arguments) {
   return at::empty(sizes, classes.options());
 }
 
-std::optional<at::Tensor> like_first(Arguments arguments) { return at::empty_like(arguments[0].toTensor()); }
+std::optional<at::Tensor> like_first(Given arguments) { return at::empty_like(arguments[0].toTensor()); }
 
 /// Of a number among tensors; the meta kernel takes the tensors' shape.
-std::optional<at::Tensor> is_number_in(Arguments arguments) {
+std::optional<at::Tensor> is_number_in(Given arguments) {
   if (arguments[0].isTensor()) return std::nullopt;
   return at::empty({}, arguments[1].toTensor().options().dtype(at::kBool));
 }
 
-struct Row {
+struct ResultRule {
   std::string_view name;
-  std::optional<at::Tensor> (*result)(Arguments arguments);
+  std::optional<at::Tensor> (*result)(Given arguments);
 };
 
-constexpr Row kRows[] = {
+constexpr ResultRule kResultRules[] = {
     {"aten::_ctc_loss_backward", &like_log_probabilities},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
@@ -48,8 +48,8 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::optional<at::Tensor> result_by_rule(const c10::OperatorHandle& op, Arguments arguments) {
-  for (const Row& row : kRows) {
+std::optional<at::Tensor> result_by_rule(const c10::OperatorHandle& op, Given arguments) {
+  for (const ResultRule& row : kResultRules) {
     if (row.name == op.operator_name().name) return row.result(arguments);
   }
   return std::nullopt;

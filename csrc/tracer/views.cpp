@@ -9,7 +9,6 @@
 namespace thunder::tracer {
 namespace {
 
-using Arguments = std::vector<c10::IValue>;
 using Inverse = OperatorCall (*)(const ViewOf& view, const at::Tensor& source);
 
 std::int64_t wrapped(std::int64_t dim, std::int64_t rank) {
@@ -42,7 +41,7 @@ OperatorCall by_select(const ViewOf& view, const at::Tensor& source) {
 }
 
 OperatorCall by_slice(const ViewOf& view, const at::Tensor& source) {
-  const Arguments& given = view.arguments;
+  const std::vector<c10::IValue>& given = view.arguments;
   // The batching rule of slice_scatter takes positions as they are.
   const std::int64_t size = view.parent.size(given[1].toInt());
   const auto position = [size](const c10::IValue& value, std::int64_t otherwise) {
@@ -77,12 +76,12 @@ OperatorCall by_unbind(const ViewOf& view, const at::Tensor& source) {
 }
 
 OperatorCall by_diagonal(const ViewOf& view, const at::Tensor& source) {
-  const Arguments& given = view.arguments;
+  const std::vector<c10::IValue>& given = view.arguments;
   return {"aten::diagonal_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
 }
 
 OperatorCall by_as_strided(const ViewOf& view, const at::Tensor& source) {
-  const Arguments& given = view.arguments;
+  const std::vector<c10::IValue>& given = view.arguments;
   return {"aten::as_strided_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
 }
 
@@ -100,13 +99,13 @@ OperatorCall by_view_as_complex(const ViewOf&, const at::Tensor& source) {
   return {"aten::view_as_real", "", {source}};
 }
 
-struct Row {
+struct InverseView {
   const char* name;
   const char* overload;
   Inverse inverse;
 };
 
-constexpr Row kRows[] = {
+constexpr InverseView kInverseViews[] = {
     {"aten::alias", "", by_identity},
     {"aten::detach", "", by_identity},
     {"aten::lift_fresh", "", by_identity},
@@ -148,7 +147,7 @@ OperatorCall by_geometry(const ViewOf& view, const at::Tensor& shown, const at::
 std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
   at::assert_no_internal_overlap(shown);
   const c10::OperatorName& name = view.op.operator_name();
-  for (const Row& row : kRows) {
+  for (const InverseView& row : kInverseViews) {
     if (name.name == row.name && name.overload_name == row.overload) return row.inverse(view, source);
   }
   const bool same_elements = view.parent.scalar_type() == shown.scalar_type() &&

@@ -10,13 +10,13 @@ namespace {
 
 thread_local const FindClaimed* current = nullptr;
 
-struct Table {
+struct ClaimedTable {
   std::shared_mutex mutex;
   std::unordered_map<const ir::Operator*, ClaimedOperation> derivatives;
 };
 
-Table& table() {
-  static auto* const kTable = new Table;
+ClaimedTable& claimed_table() {
+  static auto* const kTable = new ClaimedTable;
   return *kTable;
 }
 
@@ -29,14 +29,14 @@ std::optional<ClaimedOperation> find_claimed(const ir::BoundSymbol& symbol, cons
   if (current != nullptr) {
     if (auto claimed = (*current)(symbol, trace)) return claimed;
   }
-  Table& known = table();
+  ClaimedTable& known = claimed_table();
   const std::shared_lock lock(known.mutex);
   const auto found = known.derivatives.find(symbol.op);
   return found == known.derivatives.end() ? std::nullopt : std::make_optional(found->second);
 }
 
 void set_derivative(const ir::Operator* op, ClaimedOperation how) {
-  Table& known = table();
+  ClaimedTable& known = claimed_table();
   const std::scoped_lock lock(known.mutex);
   known.derivatives.insert_or_assign(op, std::move(how));
 }

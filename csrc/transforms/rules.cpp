@@ -15,7 +15,7 @@
 namespace thunder::transforms {
 namespace {
 
-struct Table {
+struct RuleTable {
   std::shared_mutex mutex;
   std::list<GradRule> added;  ///< rows keep their address
   std::unordered_map<std::string, std::vector<const GradRule*>> by_operator;
@@ -25,9 +25,9 @@ std::string key_of(std::string_view op, std::string_view overload) {
   return std::string(op) + "." + std::string(overload);
 }
 
-Table& table() {
+RuleTable& rule_table() {
   static auto* const kTable = [] {  // lives as long as the process: recorded calls point to its rows
-    auto* table = new Table;
+    auto* table = new RuleTable;
     for (const std::span<const GradRule> list : rule_lists()) {
       for (const GradRule& rule : list) table->by_operator[key_of(rule.op, rule.overload)].push_back(&rule);
     }
@@ -57,7 +57,7 @@ void RuleCall::give(const at::Tensor& target, at::Tensor gradient) {
 }
 
 const GradRule* find_rule(const c10::OperatorHandle& op, const RuleCall& call) {
-  Table& rules = table();
+  RuleTable& rules = rule_table();
   const std::shared_lock lock(rules.mutex);
   const auto found = rules.by_operator.find(key_of(op.operator_name().name, op.operator_name().overload_name));
   if (found == rules.by_operator.end()) return nullptr;
@@ -68,7 +68,7 @@ const GradRule* find_rule(const c10::OperatorHandle& op, const RuleCall& call) {
 }
 
 std::vector<const GradRule*> all_rules() {
-  Table& rules = table();
+  RuleTable& rules = rule_table();
   const std::shared_lock lock(rules.mutex);
   std::vector<const GradRule*> all;
   for (const auto& [key, rows] : rules.by_operator) all.insert(all.end(), rows.begin(), rows.end());
@@ -77,7 +77,7 @@ std::vector<const GradRule*> all_rules() {
 }
 
 void add_rule(GradRule rule) {
-  Table& rules = table();
+  RuleTable& rules = rule_table();
   const std::scoped_lock lock(rules.mutex);
   const GradRule& row = rules.added.emplace_back(rule);
   auto& rows = rules.by_operator[key_of(row.op, row.overload)];

@@ -22,13 +22,13 @@ void index_fill_backward(RuleCall& call) {
   call.give(call.tensor(3), at::mul(cotangent, places).sum());
 }
 
-constexpr GradRule kRules[] = {
+constexpr GradRule kIndexingRules[] = {
     {"aten::index_fill", "int_Tensor", "sums over a mask; PyTorch reads the places, to count each once", nullptr,
      &index_fill_forward, &index_fill_backward},
 };
 
 }  // namespace
 
-std::span<const GradRule> indexing_rules() { return kRules; }
+std::span<const GradRule> indexing_rules() { return kIndexingRules; }
 
 }  // namespace thunder::transforms

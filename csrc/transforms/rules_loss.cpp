@@ -12,7 +12,7 @@ namespace {
 // product, and models return it), so one number for each row is enough: what was subtracted from it. Both maxima are
 // finite, and the second one is small, so their difference is exact to a rounding.
 
-enum Argument : std::size_t { kInput, kTarget, kWeight, kReduction, kIgnored, kSmoothing };
+enum CrossEntropyArgument : std::size_t { kInput, kTarget, kWeight, kReduction, kIgnored, kSmoothing };
 
 bool cross_entropy_applies(const RuleCall& call) {
   const at::Tensor x = call.tensor(kInput);
@@ -46,13 +46,13 @@ void cross_entropy_backward(RuleCall& call) {
   call.give(x, at::scatter_add(at::mul(probabilities, scale), 1, column, at::neg(scale)));
 }
 
-constexpr GradRule kRules[] = {
+constexpr GradRule kLossRules[] = {
     {"aten::cross_entropy_loss", "", "saves one number for each row instead of all probabilities",
      &cross_entropy_applies, &cross_entropy_forward, &cross_entropy_backward},
 };
 
 }  // namespace
 
-std::span<const GradRule> loss_rules() { return kRules; }
+std::span<const GradRule> loss_rules() { return kLossRules; }
 
 }  // namespace thunder::transforms

@@ -33,13 +33,13 @@ void dropout_backward(RuleCall& call) {
   call.give(call.tensor(0), at::mul(call.cotangent(0), scaled_mask(call, call.saved[0])));
 }
 
-constexpr GradRule kRules[] = {
+constexpr GradRule kNetworkRules[] = {
     {"aten::dropout", "", "saves the mask as booleans instead of scaled, in the input's dtype", &dropout_applies,
      &dropout_forward, &dropout_backward},
 };
 
 }  // namespace
 
-std::span<const GradRule> network_rules() { return kRules; }
+std::span<const GradRule> network_rules() { return kNetworkRules; }
 
 }  // namespace thunder::transforms

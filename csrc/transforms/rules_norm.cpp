@@ -13,58 +13,58 @@ namespace {
 // Where PyTorch has no kernel it differentiates five small operations, and saves the normalized input besides the
 // input itself.
 
-enum Argument : std::size_t { kInput, kShape, kWeight, kEpsilon };
+enum RmsNormArgument : std::size_t { kNormInput, kNormShape, kNormWeight, kNormEpsilon };
 
 bool rms_norm_applies(const RuleCall& call) {
-  const at::Tensor x = call.tensor(kInput);
-  const at::Tensor weight = call.tensor(kWeight);
+  const at::Tensor x = call.tensor(kNormInput);
+  const at::Tensor weight = call.tensor(kNormWeight);
   const bool is_exact = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
   return !x.is_cuda() && is_exact && (!weight.defined() || weight.scalar_type() == x.scalar_type());
 }
 
 double epsilon_of(const RuleCall& call) {
-  if (!call.arguments[kEpsilon].isNone()) return call.arguments[kEpsilon].toDouble();
-  return call.tensor(kInput).scalar_type() == at::kFloat ? std::numeric_limits<float>::epsilon()
-                                                         : std::numeric_limits<double>::epsilon();
+  if (!call.arguments[kNormEpsilon].isNone()) return call.arguments[kNormEpsilon].toDouble();
+  return call.tensor(kNormInput).scalar_type() == at::kFloat ? std::numeric_limits<float>::epsilon()
+                                                             : std::numeric_limits<double>::epsilon();
 }
 
 std::vector<std::int64_t> normalized_dims(const RuleCall& call) {
-  const auto count = static_cast<std::int64_t>(call.arguments[kShape].toIntVector().size());
+  const auto count = static_cast<std::int64_t>(call.arguments[kNormShape].toIntVector().size());
   std::vector<std::int64_t> dims;
-  for (std::int64_t i = 0; i < count; ++i) dims.push_back(call.tensor(kInput).dim() - count + i);
+  for (std::int64_t i = 0; i < count; ++i) dims.push_back(call.tensor(kNormInput).dim() - count + i);
   return dims;
 }
 
 Tensors rms_norm_forward(RuleCall& call) {
-  const at::Tensor x = call.tensor(kInput);
+  const at::Tensor x = call.tensor(kNormInput);
   const at::Tensor mean = at::mean(at::pow(x, 2), normalized_dims(call), /*keepdim=*/true);
   const at::Tensor scale = at::rsqrt(at::add(mean, epsilon_of(call)));
   call.saved = {scale};
   const at::Tensor normalized = at::mul(x, scale);
-  return {call.tensor(kWeight).defined() ? at::mul(normalized, call.tensor(kWeight)) : normalized};
+  return {call.tensor(kNormWeight).defined() ? at::mul(normalized, call.tensor(kNormWeight)) : normalized};
 }
 
 void rms_norm_backward(RuleCall& call) {
   const at::Tensor cotangent = call.cotangent(0);
   if (!cotangent.defined()) return;
-  const at::Tensor x = call.tensor(kInput);
-  const at::Tensor weight = call.tensor(kWeight);
+  const at::Tensor x = call.tensor(kNormInput);
+  const at::Tensor weight = call.tensor(kNormWeight);
   const at::Tensor& scale = call.saved[0];
   const at::Tensor normalized = at::mul(x, scale);
-  if (call.needs_gradient(kWeight)) call.give(weight, at::mul(cotangent, normalized));
-  if (!call.needs_gradient(kInput)) return;
+  if (call.needs_gradient(kNormWeight)) call.give(weight, at::mul(cotangent, normalized));
+  if (!call.needs_gradient(kNormInput)) return;
   const at::Tensor weighted = weight.defined() ? at::mul(cotangent, weight) : cotangent;
   const at::Tensor along = at::mean(at::mul(weighted, normalized), normalized_dims(call), /*keepdim=*/true);
   call.give(x, at::mul(at::sub(weighted, at::mul(normalized, along)), scale));
 }
 
-constexpr GradRule kRules[] = {
+constexpr GradRule kNormRules[] = {
     {"aten::rms_norm", "", "saves the scales of the rows instead of the normalized input", &rms_norm_applies,
      &rms_norm_forward, &rms_norm_backward},
 };
 
 }  // namespace
 
-std::span<const GradRule> norm_rules() { return kRules; }
+std::span<const GradRule> norm_rules() { return kNormRules; }
 
 }  // namespace thunder::transforms

@@ -46,13 +46,13 @@ void cumprod_backward(RuleCall& call) {
   call.give(call.tensor(0), at::where(before, regular, at::where(at_first_zero, at_zero, nothing)));
 }
 
-constexpr GradRule kRules[] = {
+constexpr GradRule kReductionRules[] = {
     {"aten::cumprod", "", "a formula for all data; PyTorch's reads it, to see where the zeros are", nullptr,
      &cumprod_forward, &cumprod_backward},
 };
 
 }  // namespace
 
-std::span<const GradRule> reduction_rules() { return kRules; }
+std::span<const GradRule> reduction_rules() { return kReductionRules; }
 
 }  // namespace thunder::transforms
