@@ -64,6 +64,8 @@ def compile_stats(fn: Any) -> dict[str, Any]:
     """Return the figures of `fn`: counts of calls, hits and misses, and what its last compilation took.
 
     "seconds" are by stage; "passes" holds a `PassRun` for each pass over each trace, in the order in which they ran.
+    "pool_bytes" is the memory of large CPU tensors that compiled programs of the process make: what is "live", what is
+    "cached" for the next ones, and the "peak" of what was live at one time.
     """
     compiled = _compiled(fn)
     return {**compiled.stats(), "passes": [PassRun(*row) for row in compiled.passes()]}

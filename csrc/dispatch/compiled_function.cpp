@@ -14,6 +14,7 @@
 #include "dispatch/trace_passes.h"
 #include "dispatch/traced_number.h"
 #include "interpreter/guard_trace.h"
+#include "runtime/memory_pool.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -147,11 +148,17 @@ PyObject* statistics(PyObject* self, PyObject*) {
       if (!number || PyDict_SetItemString(seconds.get(), name.c_str(), number.get()) < 0) return nullptr;
     }
   }
-  return Py_BuildValue("{sK sK sK sn sn sn sK sO}", "calls", cache.hits() + cache.misses(), "cache_hits", cache.hits(),
-                       "cache_misses", cache.misses(), "specializations", static_cast<Py_ssize_t>(cache.all().size()),
-                       "guards", static_cast<Py_ssize_t>(guards), "shared_guards",
-                       static_cast<Py_ssize_t>(cache.check_count()), "full_guard_passes",
-                       static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get());
+  const runtime::PoolStatistics pool = runtime::pool_statistics();
+  const py::Ref memory =
+      py::Ref::steal(Py_BuildValue("{sn sn sn}", "live", static_cast<Py_ssize_t>(pool.live), "cached",
+                                   static_cast<Py_ssize_t>(pool.cached), "peak", static_cast<Py_ssize_t>(pool.peak)));
+  if (!memory) return nullptr;
+  return Py_BuildValue("{sK sK sK sn sn sn sK sO sO}", "calls", cache.hits() + cache.misses(), "cache_hits",
+                       cache.hits(), "cache_misses", cache.misses(), "specializations",
+                       static_cast<Py_ssize_t>(cache.all().size()), "guards", static_cast<Py_ssize_t>(guards),
+                       "shared_guards", static_cast<Py_ssize_t>(cache.check_count()), "full_guard_passes",
+                       static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get(), "pool_bytes",
+                       memory.get());
 }
 
 using Report = PyObject* (*)(const compile::Compiled&);

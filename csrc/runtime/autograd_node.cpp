@@ -12,6 +12,8 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/memory_pool.h"
+
 namespace thunder::runtime {
 namespace {
 
@@ -75,6 +77,7 @@ class CompiledBackward final : public Node {
     if (std::none_of(cotangents.begin(), cotangents.end(), [](const at::Tensor& t) { return t.defined(); })) {
       return variable_list(num_outputs());
     }
+    const PoolScope pool;
     std::vector<c10::IValue> inputs = saved_values();
     std::vector<bool> came;
     for (const at::Tensor& cotangent : cotangents) came.push_back(cotangent.defined());

@@ -106,6 +106,7 @@ void Program::Impl::run(std::span<Value> inputs, std::span<Value> results) const
                     std::to_string(results.size()) + " outputs, but has " + std::to_string(input_count) + " and " +
                     std::to_string(outputs.size()));
   const c10::impl::ExcludeDispatchKeyGuard below_autograd(kAlreadyTraced);
+  const PoolScope pool;
   FrameLease lease(register_count);
   Frame frame = lease.frame();
   for (std::size_t i = 0; i < inputs.size(); ++i) frame.registers[i] = std::move(inputs[i]);

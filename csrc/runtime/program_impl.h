@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/instruction.h"
+#include "runtime/memory_pool.h"
 #include "runtime/program.h"
 #include "runtime/program_builder.h"
 
@@ -37,6 +38,7 @@ struct Program::Impl {
   std::vector<std::shared_ptr<const void>> states;
   std::vector<Origin> origins;
   std::size_t unboxed_count = 0;
+  PoolUser pool_user;
 
   template <typename Value>
   void run(std::span<Value> inputs, std::span<Value> results) const;
