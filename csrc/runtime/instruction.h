@@ -42,6 +42,7 @@ struct Instruction {
   const void* state = nullptr;
   std::uint32_t releases_end = 0;  ///< ends of this instruction's ranges in the program's tables
   std::uint32_t writes_end = 0;
+  bool is_small = false;  ///< one thread is enough
 };
 
 /// An instruction's function and state before they enter the program.

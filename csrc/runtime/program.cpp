@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "runtime/program_impl.h"
+#include "runtime/thread_width.h"
 
 namespace thunder::runtime {
 namespace {
@@ -71,11 +72,13 @@ void store_output(at::Tensor& output, c10::IValue&& value) {
 
 void Program::Impl::execute(Frame& frame) const {
   std::size_t current = 0;
+  ThreadWidth threads;
   try {
     std::uint32_t release = 0;
     std::uint32_t write = 0;
     for (const std::size_t count = instructions.size(); current < count; ++current) {
       const Instruction& instruction = instructions[current];
+      threads.narrow(instruction.is_small);
       instruction.function(instruction.state, frame);
       for (; write < instruction.writes_end; ++write) bump_version(frame.registers[writes[write]]);
       for (; release < instruction.releases_end; ++release) frame.registers[releases[release]] = c10::IValue();

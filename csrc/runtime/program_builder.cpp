@@ -152,7 +152,7 @@ void ProgramBuilder::put_constants(std::vector<Operand>& operands) const {
 }
 
 void ProgramBuilder::call(const c10::OperatorHandle& op, std::vector<Operand> operands,
-                          std::vector<ResultSlots> results, Location location) {
+                          std::vector<ResultSlots> results, Location location, bool is_small) {
   const c10::FunctionSchema& schema = op.schema();
   THUNDER_CHECK(operands.size() == schema.arguments().size() && results.size() == schema.returns().size(), "runtime",
                 schema.name() + ": the call's arguments and results do not match the schema");
@@ -163,7 +163,8 @@ void ProgramBuilder::call(const c10::OperatorHandle& op, std::vector<Operand> op
             std::move(operands),
             std::move(results),
             {},
-            std::move(location)};
+            std::move(location),
+            is_small};
   put_constants(call.operands);
   follow_aliases(call);
   calls_.push_back(std::move(call));
@@ -236,7 +237,7 @@ Program ProgramBuilder::build() {
     impl.unboxed_count += bound.function != nullptr ? 1 : 0;
     if (bound.function == nullptr) bound = bind_boxed(call, std::move(operands), std::move(results));
     impl.instructions.push_back({bound.function, bound.state.get(), static_cast<std::uint32_t>(impl.releases.size()),
-                                 static_cast<std::uint32_t>(impl.writes.size())});
+                                 static_cast<std::uint32_t>(impl.writes.size()), call.is_small});
     impl.states.push_back(std::move(bound.state));
     impl.origins.push_back({std::move(call.name), std::move(call.location)});
   }

@@ -51,9 +51,10 @@ class ProgramBuilder {
   void add_input(Slot slot);
   /// A slot that has the same value in every run.
   void add_constant(Slot slot, c10::IValue value);
-  /// Calls a dispatcher operator, unboxed where the table in `unboxed_calls.cpp` has its signature.
+  /// Calls a dispatcher operator, unboxed where the table in `unboxed_calls.cpp` has its signature; on one thread where
+  /// it `is_small`.
   void call(const c10::OperatorHandle& op, std::vector<Operand> operands, std::vector<ResultSlots> results,
-            Location location = {});
+            Location location = {}, bool is_small = false);
   /// Calls an executor's kernel. `name` is for error messages.
   void call(std::string name, Kernel kernel, std::shared_ptr<const void> state, std::vector<Operand> operands,
             std::vector<ResultSlots> results, Location location = {});
@@ -70,6 +71,7 @@ class ProgramBuilder {
     std::vector<ResultSlots> results;
     std::vector<Slot> written;  ///< inputs whose memory the call writes to
     Location location;
+    bool is_small = false;
   };
 
  private:

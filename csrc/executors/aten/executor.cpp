@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
+#include "executors/aten/work_estimate.h"
 
 namespace thunder::executors::aten {
 namespace {
@@ -22,7 +23,7 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     operands.push_back(operand_of(symbol.arguments[i], parameters.at(i).real_type(), trace));
   }
-  builder.call(op, std::move(operands), result_slots(symbol), location_of(symbol));
+  builder.call(op, std::move(operands), result_slots(symbol), location_of(symbol), is_small(symbol, trace));
 }
 
 }  // namespace
