@@ -134,11 +134,16 @@ class Replay {
     return found;
   }
 
-  [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& /*symbol*/) {
-    throw UserError(
-        ErrorKind::kNotImplemented,
-        "expected operations of PyTorch in the function that is transformed, got a torch.autograd.Function; "
-        "use torch.func's transform in the place of thunder's");
+  [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& symbol) {
+    const ir::SourceLocation& location = symbol.location;
+    const std::string line =
+        location.file == nullptr ? "" : " (in " + *location.file + ", line " + std::to_string(location.line) + ")";
+    throw UserError(ErrorKind::kNotImplemented,
+                    "vmap: expected operations of PyTorch where a gradient goes through, got a backward of the "
+                    "program's own" +
+                        line +
+                        "; give the torch.autograd.Function a setup_context, and generate_vmap_rule = True or a vmap "
+                        "staticmethod");
   }
 
   const ir::Trace& trace_;
