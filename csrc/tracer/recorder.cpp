@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,7 @@
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
 #include "tracer/trace_tensor.h"
+#include "tracer/views.h"
 
 namespace thunder::tracer {
 namespace {
@@ -25,16 +28,19 @@ c10::OperatorHandle find_handle(const char* name) { return c10::Dispatcher::sing
 /// What is recorded in the place of `op`.
 /// - `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
 ///   `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
+/// - Zeros without memory, as derivatives make them, would be results that nobody can read.
 /// - Trace tensors have no conjugate or negative bit, so that composites which resolve it do nothing: no value of a
 ///   trace may have it.
 const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Level level) {
   static const c10::OperatorHandle kReshape = find_handle("aten::reshape");
   static const c10::OperatorHandle kConjugate = find_handle("aten::_conj_physical");
   static const c10::OperatorHandle kNegative = find_handle("aten::neg");
+  static const c10::OperatorHandle kZeros = find_handle("aten::zeros");
   const c10::OperatorName& name = op.operator_name();
   const bool is_view = level == Level::kBottom && name.name == "aten::view" && name.overload_name.empty();
   if (is_view || name.name == "aten::_reshape_alias") return kReshape;
   if (name.name == "aten::_conj") return kConjugate;
+  if (name.name == "aten::_efficientzerotensor") return kZeros;
   return name.name == "aten::_neg_view" ? kNegative : op;
 }
 
@@ -43,6 +49,17 @@ bool reads_strides(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name == "aten::as_strided" || name == "aten::as_strided_copy" || name == "aten::as_strided_scatter";
 }
+
+/// Whose kernels give lazy conjugates, though their meta kernels do not: what needs plain memory looks out for them.
+bool may_give_conjugate(const ir::Operator& op) {
+  static constexpr std::string_view kNames[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
+                                                "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
+                                                "aten::vdot"};
+  return std::ranges::find(kNames, op.name) != std::end(kNames);
+}
+
+/// Whose kernels lay results out in their own way, though their meta kernels do not say so.
+bool may_give_other_strides(const ir::Operator& op) { return op.name.starts_with("aten::linalg_"); }
 
 /// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
 bool has_other_geometry(const at::Tensor& input, const ir::TensorType& type) {
@@ -206,7 +223,7 @@ void forget_written_value(TraceState& state) {
   if (writes == 0) return;
   std::vector<TraceState*> views;
   for (TraceState* view = &state; view->view; view = trace_impl(view->view->parent)->state().get()) {
-    if (view->view->op.operator_name().name == "aten::detach") return;
+    if (is_detached(*view->view)) return;
     views.push_back(view);
   }
   for (TraceState* view : views) view->writes_seen = writes - 1;
@@ -307,7 +324,9 @@ std::shared_ptr<const ResultTypes> Recorder::infer_without_data(const c10::Opera
 std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                                      const ResultTypes& types, Level level) {
   ir::BoundSymbol symbol;
-  const c10::OperatorHandle& recorded = recorded_operator(op, level);
+  // What a transform comes to arises below the program too.
+  const bool is_of_transform = data_of_input && !adopt;
+  const c10::OperatorHandle& recorded = recorded_operator(op, is_of_transform ? Level::kBottom : level);
   symbol.op = operator_for(recorded);
   symbol.arguments = to_arguments(recorded, arguments.first(recorded.schema().arguments().size()));
   if (locate) symbol.location = locate();
@@ -388,6 +407,14 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   } else if (op.operator_name().name == "aten::_new_zeros_with_same_feature_meta") {
     // A tangent laid out as its primal: a view of zeros, which as_strided may look behind.
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+  } else if (op.operator_name().name == "aten::_efficientzerotensor") {
+    // The tangent of a mask, which formulas subtract from.
+    constexpr std::ptrdiff_t kDtypeFromEnd = 4;
+    IValue& dtype = *(stack.end() - kDtypeFromEnd);
+    if (dtype.isInt() && dtype.toInt() == static_cast<std::int64_t>(at::kBool)) {
+      dtype = static_cast<std::int64_t>(at::kByte);
+    }
+    call_functional(op, stack, level);
   } else {
     call_functional(op, stack, level);
   }
@@ -462,6 +489,14 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   if (reads_strides(op)) lay_out_memory(arguments);
+  const auto any_maker = [&](bool (*may_surprise)(const ir::Operator&)) {
+    return std::ranges::any_of(trace_.symbols, [&](const auto& symbol) { return may_surprise(*symbol.op); });
+  };
+  const std::string& name = op.operator_name().name;
+  if ((name == "aten::view_as_real" && any_maker(may_give_conjugate)) ||
+      (name == "aten::view" && level == Level::kTop && any_maker(may_give_other_strides))) {
+    arguments[0] = with_recorded_strides(arguments[0].toTensor());
+  }
   const auto types = infer_unless_parts_are_recorded(op, arguments, level);
   if (types == nullptr) {
     call_parts(op, stack);

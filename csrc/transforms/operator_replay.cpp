@@ -121,6 +121,17 @@ void require_derivable(const ir::BoundSymbol& symbol, const ClaimedOperation& cl
                                                   "operation that draws random numbers or writes, got none");
 }
 
+std::string message_of(const std::exception& error) {
+  const auto* of_pytorch = dynamic_cast<const c10::Error*>(&error);
+  return of_pytorch == nullptr ? error.what() : of_pytorch->what_without_backtrace();
+}
+
+/// What the nodes say that autograd puts where an operator, or one of its arguments, has no derivative.
+bool says_that_derivative_is_missing(const std::exception& error) {
+  const std::string message = message_of(error);
+  return message.find("derivative for") != std::string::npos && message.find("not implemented") != std::string::npos;
+}
+
 }  // namespace
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
@@ -206,6 +217,22 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_rule(std::vector<at::Tensor
   return gradients;
 }
 
+std::vector<at::Tensor> OperatorReplay::missing_gradients(const std::vector<at::Tensor>& cotangents,
+                                                          const std::string& message) const {
+  static const auto kOperator =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("thunder::no_derivative", "")
+          .typed<at::Tensor(const at::Tensor&, at::IntArrayRef, at::ScalarType, c10::string_view)>();
+  const c10::AutoGradMode no_gradients(false);
+  const auto given = std::ranges::find_if(cotangents, [](const at::Tensor& tensor) { return tensor.defined(); });
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& input : inputs_) {
+    gradients.push_back(input.requires_grad() ? kOperator.call(*given, input.sizes(), input.scalar_type(), message)
+                                              : at::Tensor());
+  }
+  return gradients;
+}
+
 const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types, bool again) {
   THUNDER_CHECK(cotangent_types.size() == results_.size(), "grad", "one cotangent type for each result");
   std::string key;
@@ -252,6 +279,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
   try {
     return tracer::walk_backward(outputs, cotangents, inputs_, again);
   } catch (const std::exception& error) {
+    if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
     if (!tracer::says_data_was_read(error)) throw;
     throw UserError(
         ErrorKind::kNotImplemented,

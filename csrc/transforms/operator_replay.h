@@ -55,6 +55,10 @@ class OperatorReplay {
   [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
                                                               const std::vector<at::Tensor>& cotangents, bool again);
 
+  /// Gradients that raise `message` when they are computed.
+  [[nodiscard]] std::vector<at::Tensor> missing_gradients(const std::vector<at::Tensor>& cotangents,
+                                                          const std::string& message) const;
+
   tracer::Recorder recorder_;
   std::string operator_;  ///< with the line that called it first, for errors
   std::vector<at::Tensor> inputs_;

@@ -58,12 +58,12 @@ def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int) -
         outputs = [result for result in results if isinstance(result, torch.Tensor) and result.grad_fn is not None]
         if outputs:
             torch.autograd.backward(outputs, [weights_like(output) for output in outputs])
+        _see(outcome, "input", [argument.detach() if torch.is_tensor(argument) else argument for argument in arguments])
+        leaves = [argument if torch.is_tensor(argument) and argument.is_leaf else None for argument in arguments]
+        _see(outcome, "gradient", [None if leaf is None else leaf.grad for leaf in leaves])
     except Exception as error:
         outcome.error = error
         return outcome
-    _see(outcome, "input", [argument.detach() if torch.is_tensor(argument) else argument for argument in arguments])
-    gradients = [argument.grad if torch.is_tensor(argument) and argument.is_leaf else None for argument in arguments]
-    _see(outcome, "gradient", gradients)
     outcome.facts["random state"] = int(torch.get_rng_state().sum())
     return outcome
 
