@@ -18,6 +18,7 @@
 #include "bridge/convert.h"
 #include "dispatch/custom_functions.h"
 #include "dispatch/errors.h"
+#include "dispatch/opaque_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/specialization.h"
 #include "dispatch/substitutes.h"
@@ -332,6 +333,7 @@ void add_functional_substitutes(interpreter::TrackerOptions& options) {
 }
 
 int init_functional(PyObject* module) {
+  make_opaque_backwards_in_python();
   py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
   return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -94,6 +95,28 @@ bool shows_detached(const TraceState& state) {
 std::vector<at::Tensor> tensors_in(const IValue& value) { return tensors_of({&value, 1}); }
 
 using Record = std::function<at::Tensor(const char* name, const char* overload, std::vector<IValue> arguments)>;
+
+/// What is recorded as a region may be batched, for which as_strided_scatter has no rule. `parent` is dense.
+at::Tensor copied_to_positions(const Record& one, const OperatorCall& call, const at::Tensor& parent,
+                               const at::Tensor& source) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(parent.dim()));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t dim) { return parent.stride(dim); });
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  const at::Tensor in_order = one("aten::permute", "", {parent, order});
+
+  const std::int64_t offset = call.arguments[4].isInt() ? call.arguments[4].toInt() - parent.storage_offset() : 0;
+  const auto flat = [&](const at::Tensor& tensor) {
+    return one("aten::reshape", "", {tensor, std::vector<std::int64_t>{-1}});
+  };
+  const IValue dtype = static_cast<std::int64_t>(at::kLong);
+  const at::Tensor all = one("aten::arange", "", {parent.numel(), dtype, IValue(), parent.device()});
+  const at::Tensor shown = one("aten::as_strided", "", {all, call.arguments[2], call.arguments[3], offset});
+  const at::Tensor copied = one("aten::index_copy", "", {flat(in_order), std::int64_t{0}, flat(shown), flat(source)});
+  return one("aten::permute", "", {one("aten::reshape", "", {copied, in_order.sizes().vec()}), back});
+}
 
 /// PyTorch's derivative of as_strided_scatter keeps what was written over and drops the rest: `where` decides.
 at::Tensor where_shown(const Record& one, OperatorCall call, const at::Tensor& parent, const at::Tensor& source) {
@@ -350,7 +373,9 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
   }
   at::Tensor result;
   const bool by_positions = std::string_view(call->name) == "aten::as_strided_scatter";
-  if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
+  if (by_positions && adopt && parent.is_non_overlapping_and_dense()) {
+    result = copied_to_positions(one, *call, parent, shown);
+  } else if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
     result = where_shown(one, *call, parent, shown);
   } else {
     result = one(call->name, call->overload, std::move(call->arguments));

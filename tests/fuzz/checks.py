@@ -86,8 +86,9 @@ def _require_same(
 
     def run(widen: bool) -> oracle.Outcome:
         program = oracle.widened(case.program) if widen else case.program
-        arguments = [oracle.widened_argument(a, 0.0 if widen else 1e-6) for a in cloned(case.arguments)]
-        return oracle.observe(theirs(program.function()), arguments, plan.seed)
+        noise = 0.0 if widen else 1e-6
+        arguments = [oracle.widened_argument(a, noise) for a in cloned(case.arguments)]
+        return oracle.observe(theirs(program.function()), arguments, plan.seed, noise)
 
     exact = None if plan.is_random else oracle.Exact(lambda: run(True), lambda: run(False))
     eager = theirs(case.program.function())

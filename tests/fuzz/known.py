@@ -24,6 +24,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"expected an out= of the result's shape where it requires grad|\(aten::resize_\) that would mutate",
         "`out=` that is resized, where gradients are taken",
     ),
+    ("metadata", r"stride: .*(conj|adjoint|\.m?H\b)", "lazy conjugates are laid out as what they show"),
     (
         "memory",
         r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )",

@@ -436,3 +436,18 @@ def test_forward_mode_of_a_normal_fill_is_zero() -> None:
     a = x(grad=False)
     _, tangent = thunder.jvp(lambda a: (a * 1).normal_() * 2, (a,), (a,))
     assert not tangent.any()
+
+
+PLACES_OF_EXAMPLES = [
+    ("fill_diagonal", lambda a: (a * 1).fill_diagonal_(0.5)),
+    ("fill_diagonal_of_strided", lambda a: (a.t() * 1).fill_diagonal_(0.5)),
+    ("as_strided", lambda a: (lambda b: (b.as_strided((2, 2), (4, 1), 1).mul_(a[:2, :2]), b))(a * 2)[1]),
+]
+
+
+@parametrize(PLACES_OF_EXAMPLES)
+def test_vmap_and_jvp_of_what_is_written_at_places_in_memory(program: Any) -> None:
+    a = x(2, 3, 4, grad=False)
+    torch.testing.assert_close(thunder.vmap(program)(a), torch.stack([program(row) for row in a]))
+    expected = torch.func.jvp(program, (a[0],), (a[1],))
+    torch.testing.assert_close(thunder.jvp(program, (a[0],), (a[1],)), expected)
