@@ -32,7 +32,8 @@ bool has_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
 }
 
 at::Tensor restride(const at::Tensor& self, at::IntArrayRef strides) {
-  if (has_strides(self, strides) && !self.is_conj() && !self.is_neg()) return at::alias(self);
+  const bool is_plain = !self.is_conj() && !self.is_neg() && !self._is_zerotensor();
+  if (is_plain && has_strides(self, strides)) return at::alias(self);
   return at::empty_strided(self.sizes(), strides, self.options()).copy_(self);
 }
 
@@ -43,14 +44,14 @@ struct RestrideBackward final : torch::autograd::Node {
 };
 
 /// No `torch::autograd::Function`: functorch's transforms refuse those, and forward mode is not theirs.
-at::Tensor differentiable_restride(const at::Tensor& self, at::IntArrayRef strides) {
+at::Tensor differentiable_restride(c10::DispatchKeySet keys, const at::Tensor& self, at::IntArrayRef strides) {
   static const auto kOperator = c10::Dispatcher::singleton()
                                     .findSchemaOrThrow("thunder::restride", "")
                                     .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
   at::Tensor result;
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    result = kOperator.call(self, strides);
+    result = kOperator.redispatch(keys & c10::after_ADInplaceOrView_keyset, self, strides);
   }
   if (torch::autograd::compute_requires_grad(self)) {
     const auto node = make_node<RestrideBackward>();

@@ -28,19 +28,16 @@ c10::OperatorHandle find_handle(const char* name) { return c10::Dispatcher::sing
 /// What is recorded in the place of `op`.
 /// - `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
 ///   `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
-/// - Zeros without memory, as derivatives make them, would be results that nobody can read.
 /// - Trace tensors have no conjugate or negative bit, so that composites which resolve it do nothing: no value of a
 ///   trace may have it.
 const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Level level) {
   static const c10::OperatorHandle kReshape = find_handle("aten::reshape");
   static const c10::OperatorHandle kConjugate = find_handle("aten::_conj_physical");
   static const c10::OperatorHandle kNegative = find_handle("aten::neg");
-  static const c10::OperatorHandle kZeros = find_handle("aten::zeros");
   const c10::OperatorName& name = op.operator_name();
   const bool is_view = level == Level::kBottom && name.name == "aten::view" && name.overload_name.empty();
   if (is_view || name.name == "aten::_reshape_alias") return kReshape;
   if (name.name == "aten::_conj") return kConjugate;
-  if (name.name == "aten::_efficientzerotensor") return kZeros;
   return name.name == "aten::_neg_view" ? kNegative : op;
 }
 
@@ -60,6 +57,13 @@ bool may_give_conjugate(const ir::Operator& op) {
 
 /// Whose kernels lay results out in their own way, though their meta kernels do not say so.
 bool may_give_other_strides(const ir::Operator& op) { return op.name.starts_with("aten::linalg_"); }
+
+/// `repeat_interleave(self, repeats, dim, output_size)` of what requires grad, without the size.
+bool is_unsized_repetition(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.name == "aten::repeat_interleave" && name.overload_name == "self_Tensor" && arguments[3].isNone() &&
+         arguments[0].toTensor().requires_grad();
+}
 
 /// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
 bool has_other_geometry(const at::Tensor& input, const ir::TensorType& type) {
@@ -488,6 +492,16 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  // In a region the results of a composite are not cut off from what follows them; its derivative wants their size.
+  const bool wants_total =
+      level == Level::kTop && adopt && c10::GradMode::is_enabled() && is_unsized_repetition(op, arguments);
+  if (wants_total) {
+    const at::Tensor& repeats = arguments[1].toTensor();
+    const at::Tensor& self = arguments[0].toTensor();
+    const at::Tensor sum = call_by_name("aten::sum", "", {repeats})[0].toTensor();
+    const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
+    arguments[3] = read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
+  }
   if (reads_strides(op)) lay_out_memory(arguments);
   const auto any_maker = [&](bool (*may_surprise)(const ir::Operator&)) {
     return std::ranges::any_of(trace_.symbols, [&](const auto& symbol) { return may_surprise(*symbol.op); });

@@ -300,7 +300,8 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given
   const at::Tensor expanded = source.sizes().equals(target.sizes())
                                   ? source
                                   : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
-  if (target.is_contiguous() || trace_impl(target)->state()->view || source.requires_grad()) return converted(expanded);
+  const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
+  if (is_plain || trace_impl(target)->state()->view || source.requires_grad()) return converted(expanded);
   if (!adopt) return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
   // What is recorded as a region may be pushed forward, for which `copy` has no formula.
   return call_by_name("thunder::restride", "", {converted(expanded), target.strides().vec()})[0].toTensor();

@@ -82,7 +82,7 @@ class Replay {
       tracer::Recorder* recorder = tracer::recorder_on_top();
       const auto stand_in = [&](ir::ValueId id) { return below_layers(values_[index_of(id)].toTensor()); };
       if (recorder != nullptr) store(symbol.results[0], recorder->repeat_number(symbol, stand_in));
-    } else if (symbol.op->name == "thunder::restride" && tracer::recorder_on_top() != nullptr) {
+    } else if (symbol.op->name == "thunder::restride" && grad_mode_ == GradMode::kAsRecorded) {
       // Who reads strides gets one of its own there; layers of functorch have no rule for it.
       store(symbol.results[0], values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))]);
     } else if (symbol.op->style == ir::CallStyle::kTorchOperator) {

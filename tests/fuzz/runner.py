@@ -150,14 +150,6 @@ def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
     from thunder._minify.shrink import Case, cloned, shrink
 
     _quiet()
-    generated = generate(seed)
-    assert generated is not None
-    case = Case(generated.program, tuple(generated.make_inputs()))
-    plans = checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness)
-    plan = next((plan for plan in plans if plan.check == check), None)
-    if plan is None:
-        connection.send(None)
-        return
 
     def survives(run: Any) -> bool:
         process = os.fork()
@@ -167,6 +159,18 @@ def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
             finally:
                 os._exit(0)
         return not os.WIFSIGNALED(os.waitpid(process, 0)[1])
+
+    if not survives(lambda: generate(seed)):
+        connection.send("eager crashes too")
+        return
+    generated = generate(seed)
+    assert generated is not None
+    case = Case(generated.program, tuple(generated.make_inputs()))
+    plans = checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness)
+    plan = next((plan for plan in plans if plan.check == check), None)
+    if plan is None:
+        connection.send(None)
+        return
 
     def eager_survives(candidate: Case) -> bool:
         eager = candidate.program.function()

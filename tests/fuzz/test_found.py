@@ -376,6 +376,19 @@ def test_forward_mode_does_not_see_writes_that_autograd_does_not_see() -> None:
     torch.testing.assert_close(thunder.jvp(program, (a,), (a.cos(),)), expected)
 
 
+ZERO_TANGENTS = [
+    ("product_with_a_number", lambda a: (a / 0) * 2),
+    ("power_of_a_mask", lambda a: a.float_power(torch.tensor([True, False, True, True]))),
+    ("integer_power", lambda a: a ** torch.tensor([1, 2, 3, 0])),
+]
+
+
+@parametrize(ZERO_TANGENTS)
+def test_a_tangent_of_zero_times_infinity_is_zero(program: Any) -> None:
+    a = x(grad=False)
+    torch.testing.assert_close(thunder.jvp(program, (a,), (a,)), torch.func.jvp(program, (a,), (a,)))
+
+
 def test_zeros_without_memory_do_not_leave_a_trace() -> None:
     a = x(grad=False)
     _, tangent = thunder.jvp(torch.sgn, (a,), (a,))
@@ -451,3 +464,19 @@ def test_vmap_and_jvp_of_what_is_written_at_places_in_memory(program: Any) -> No
     torch.testing.assert_close(thunder.vmap(program)(a), torch.stack([program(row) for row in a]))
     expected = torch.func.jvp(program, (a[0],), (a[1],))
     torch.testing.assert_close(thunder.jvp(program, (a[0],), (a[1],)), expected)
+
+
+REPETITIONS = [
+    ("each", lambda a, n: torch.repeat_interleave(a, n, dim=1)),
+    ("flat", lambda a, n: a.repeat_interleave(n[:1])),
+    ("one_number", lambda a, n: a.repeat_interleave(n[1] + 1, dim=0)),
+]
+
+
+@parametrize(REPETITIONS)
+def test_gradient_of_repetitions_that_are_data(program: Any) -> None:
+    a, n = x(grad=False), torch.tensor([1, 0, 2, 3])
+    f = thunder.grad(lambda a, n: program(a, n).square().sum())
+    for numbers in (n, n.flip(0)):
+        expected = torch.func.grad(lambda a, n=numbers: program(a, n).square().sum())(a)
+        torch.testing.assert_close(f(a, numbers), expected)
