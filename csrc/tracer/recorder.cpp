@@ -233,13 +233,19 @@ void forget_written_value(TraceState& state) {
   for (TraceState* view : views) view->writes_seen = writes - 1;
 }
 
+/// Zeros without memory, as PyTorch's formulas for tangents make them, would be results that nobody can read.
+bool made_of_zeros(const ir::Trace& trace) {
+  return std::ranges::any_of(
+      trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->name == "aten::_efficientzerotensor"; });
+}
+
 }  // namespace
 
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
-  if (!is_constant) return value_of(trace_tensor);
+  if (!is_constant) return value_of(made_of_zeros(trace_) ? with_recorded_strides(trace_tensor) : trace_tensor);
   return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
 }
 

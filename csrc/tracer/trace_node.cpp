@@ -54,7 +54,8 @@ torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list
 }
 
 torch::autograd::variable_list OverwrittenNode::apply(torch::autograd::variable_list&& cotangents) {
-  return {cotangents[0].defined() ? at::zeros_like(cotangents[0]) : at::Tensor()};
+  const at::Tensor zeros = cotangents[0].defined() ? at::zeros_like(cotangents[0]) : at::Tensor();
+  return torch::autograd::variable_list(num_outputs(), zeros);
 }
 
 TraceNode* as_trace_node(torch::autograd::Node* node) { return dynamic_cast<TraceNode*>(node); }

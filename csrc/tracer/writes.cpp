@@ -13,9 +13,11 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
+#include "tracer/node_pointer.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
@@ -67,6 +69,24 @@ bool keeps_shape(const c10::OperatorHandle& op) {
          std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
 }
 
+/// What eager's `detach_` does.
+void forget_history(const at::Tensor& target) {
+  torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(target);
+  if (meta == nullptr) return;
+  meta->set_requires_grad(false, target.unsafeGetTensorImpl());
+  meta->grad_fn_ = nullptr;
+  meta->output_nr_ = 0;
+}
+
+/// Edges to the arguments that require grad, each of which gets a gradient.
+torch::autograd::edge_list edges_to(const std::vector<at::Tensor>& tensors) {
+  torch::autograd::edge_list edges;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.requires_grad()) edges.push_back(gradient_edge(tensor));
+  }
+  return edges;
+}
+
 /// A composite that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -81,6 +101,17 @@ bool lies_as(const at::Tensor& tensor, const at::Tensor& other) {
     if (tensor.size(i) != 1 && tensor.stride(i) != other.stride(i)) return false;
   }
   return true;
+}
+
+std::vector<std::int64_t> dims_in_memory(const at::Tensor& tensor) {
+  std::vector<std::int64_t> dims(static_cast<std::size_t>(tensor.dim()));
+  std::iota(dims.begin(), dims.end(), 0);
+  std::ranges::stable_sort(dims, std::greater(), [&](std::int64_t dim) { return tensor.stride(dim); });
+  return dims;
+}
+
+bool has_order_of(const at::Tensor& tensor, const at::Tensor& other) {
+  return tensor.sizes().equals(other.sizes()) && dims_in_memory(tensor) == dims_in_memory(other);
 }
 
 /// A view of what `detach` gave: a write to it has a gradient that the memory has not.
@@ -99,9 +130,7 @@ using Record = std::function<at::Tensor(const char* name, const char* overload, 
 /// What is recorded as a region may be batched, for which as_strided_scatter has no rule. `parent` is dense.
 at::Tensor copied_to_positions(const Record& one, const OperatorCall& call, const at::Tensor& parent,
                                const at::Tensor& source) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(parent.dim()));
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t dim) { return parent.stride(dim); });
+  const std::vector<std::int64_t> order = dims_in_memory(parent);
   std::vector<std::int64_t> back(order.size());
   for (std::size_t i = 0; i < order.size(); ++i)
     back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
@@ -192,13 +221,21 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
                             : sources[i];
     // What is recorded as a region may be pushed forward.
     const bool may_have_tangent = adopt != nullptr && targets[i].is_floating_point();
+    torch::autograd::edge_list edges = edges_to(tensors_of(arguments));
     const bool is_in_question =
-        !source.requires_grad() && c10::GradMode::is_enabled() && (targets[i].requires_grad() || may_have_tangent);
+        !source.requires_grad() && c10::GradMode::is_enabled() && (!edges.empty() || may_have_tangent);
     const bool is_seen = !is_in_question || autograd_sees_write(op, arguments, target_positions[i]);
     const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
     if (!is_seen && may_have_tangent) source = with_tangent_of(copy_like(targets[i], source), targets[i]);
     const auto version = targets[i].is_inference() ? 0 : targets[i]._version();
     assign(op, targets[i], source, may_resize);
+    const bool is_differentiable = torch::autograd::isDifferentiableType(targets[i].scalar_type());
+    if (is_in_question && is_seen && !edges.empty() && is_differentiable && level_ == Level::kTop && !is_out &&
+        op.operator_name().name != "aten::detach_") {
+      const auto node = make_node<OverwrittenNode>();
+      node->set_next_edges(std::move(edges));
+      torch::autograd::set_history(targets[i], node);
+    }
     if (counts_as_write(op, is_out) || targets[i].is_inference()) continue;
     c10::VariableVersion counter = targets[i].unsafeGetTensorImpl()->version_counter();
     counter.set_version(version);
@@ -262,7 +299,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
     impl->set_state(source_impl->state());
     impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
     if (op.operator_name().name == "aten::detach_") {
-      impl->set_autograd_meta(nullptr);
+      forget_history(target);
     } else if (source.requires_grad()) {
       set_gradient_edge(target, gradient_edge(source));
     }
@@ -288,7 +325,8 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
 
 at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given) {
   const auto converted = [&](const at::Tensor& tensor) {
-    const bool is_alike = !target.is_contiguous() && tensor.strides().equals(target.strides());
+    const bool is_alike =
+        !target.is_contiguous() && tensor.is_non_overlapping_and_dense() && has_order_of(tensor, target);
     const auto format = is_alike ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous;
     return call_by_name("aten::_to_copy", "",
                         {tensor, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
@@ -390,6 +428,7 @@ at::Tensor Recorder::refresh(TraceState& state) {
   if (state.writes_seen == writes) return {};
   state.writes_seen = writes;
   const ViewOf view = *state.view;
+  value_of(view.parent);  // it may require grad from now on
   std::vector<IValue> results = view.arguments;
   call_functional(view.op, results, Level::kTop);
   at::Tensor fresh = tensors_of(results).at(view.result);

@@ -1,32 +1,11 @@
 #include "transforms/jvp.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
-#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
-#include "tracer/recorder.h"
 #include "transforms/functorch_layer.h"
 
 namespace thunder::transforms {
-
-namespace {
-
-/// Zeros without memory, as PyTorch's formulas make them, would be results that nobody can read.
-at::Tensor in_memory(const at::Tensor& tangent) {
-  static const auto kRestride = c10::Dispatcher::singleton()
-                                    .findSchemaOrThrow("thunder::restride", "")
-                                    .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
-  tracer::Recorder* recorder = tracer::recorder_on_top();
-  if (!tangent.defined() || recorder == nullptr) return tangent;
-  const bool may_be_zero = std::ranges::any_of(recorder->trace().symbols, [](const ir::BoundSymbol& symbol) {
-    return symbol.op->name == "aten::_efficientzerotensor";
-  });
-  return may_be_zero ? kRestride.call(tangent, tangent.strides()) : tangent;
-}
-
-}  // namespace
 
 ir::Trace jvp(const ir::Trace& trace, const RecordedInputs& described, const std::vector<bool>& has_tangent) {
   const std::size_t count = trace.inputs.size();
@@ -47,7 +26,7 @@ ir::Trace jvp(const ir::Trace& trace, const RecordedInputs& described, const std
         tangents.push_back(dual.tangent);
       }
     }
-    for (const at::Tensor& tangent : tangents) outputs.push_back(in_memory(tangent));
+    outputs.insert(outputs.end(), tangents.begin(), tangents.end());
     return outputs;
   });
 }

@@ -21,10 +21,16 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "refused|error",
-        r"expected an out= of the result's shape where it requires grad|\(aten::resize_\) that would mutate",
-        "`out=` that is resized, where gradients are taken",
+        r"expected an out= of the result's shape where it requires grad"
+        r"|expected a result of shape .*out=|\(aten::resize_\) that would mutate",
+        "`out=` that is resized, where gradients are taken, or after `t_`",
     ),
     ("metadata", r"stride: .*(conj|adjoint|\.m?H\b)", "lazy conjugates are laid out as what they show"),
+    (
+        "error",
+        r"more than one element of the written-to tensor",
+        "writes to memory that overlaps itself, where eager does not look (`triu_`)",
+    ),
     (
         "memory",
         r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )",

@@ -201,6 +201,8 @@ WITHOUT_GRADIENT = [
     ("row_and_result", lambda a: (lambda row: (row.lt_(0.5), row))((a * 2)[0])),
     ("not_seen_by_autograd", written(lambda b: b.logical_not_())),
     ("row_not_seen_by_autograd", written(lambda b: b[0].logical_and_(b[1]))),
+    ("compared_with_itself", lambda a: (a * 2).lt_(a.exp())),
+    ("compared_with_a_row", lambda a: torch.ones(3, 4).ge_(a[0]) * 3),
     ("view_of_dtype", lambda a: written(lambda b: b.view(torch.float32)[0].fill_(3))(a)[0]),
     ("differentiated_inside", lambda a: torch.autograd.grad(written(lambda b: b.lt_(0.5))(a)[1].sum(), a)),
 ]
@@ -215,6 +217,7 @@ LEAVES = [
     ("logical_xor_", lambda a: (a.logical_xor_(torch.ones(4)), a * 2)[1]),
     ("out", lambda a: (torch.special.chebyshev_polynomial_w(torch.ones(3, 4), 2, out=a), a * 2)[1]),
     ("detach_", lambda a: (a.detach_(), a * 2)[1]),
+    ("detach_of_what_was_read", lambda a: (torch.put(a, torch.tensor(0), a.sum()), a.detach_())[0]),
 ]
 
 
@@ -314,6 +317,8 @@ def test_forward_mode_of_what_restores_strides(program: Any) -> None:
 STRIDES = [
     ("view_of_a_strided_tensor", lambda a: (a.t().split([2, 1])[0].not_equal_(0), a.t()[:2] == a.t()[:2])[1]),
     ("flat_view_of_what_is_written_turned", lambda a: (a.ravel(), a.mT[:, 1:].not_equal_(-1))[0]),
+    ("turned_with_gaps", lambda a: torch.exp2(torch.stack([a, a], -1)[..., 0].t().ne_(1e-3))),
+    ("view_copy", lambda a: torch.view_copy(a[:, :1].expand(3, 4), [12])),
     ("resized_out", lambda a: torch.msort(a.t(), out=torch.empty(1)) * 1),
 ]
 
@@ -466,6 +471,16 @@ def test_vmap_and_jvp_of_what_is_written_at_places_in_memory(program: Any) -> No
     torch.testing.assert_close(thunder.jvp(program, (a[0],), (a[1],)), expected)
 
 
+def test_view_of_a_view_requires_grad_after_a_write_to_what_they_show() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        shown = b[2, -1:, -2]
+        b[2] = a
+        return shown
+
+    assert_as_eager(program, x(4, 4), torch.ones(3, 1, 4, 4))
+    assert_as_eager(lambda a, b: program(a, b * 1), x(4, 4), torch.ones(3, 1, 4, 4))
+
+
 REPETITIONS = [
     ("each", lambda a, n: torch.repeat_interleave(a, n, dim=1)),
     ("flat", lambda a, n: a.repeat_interleave(n[:1])),
@@ -480,3 +495,12 @@ def test_gradient_of_repetitions_that_are_data(program: Any) -> None:
     for numbers in (n, n.flip(0)):
         expected = torch.func.grad(lambda a, n=numbers: program(a, n).square().sum())(a)
         torch.testing.assert_close(f(a, numbers), expected)
+
+
+def test_copy_that_was_asked_for_shares_no_memory_with_a_view_of_its_origin() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b = a.exp()
+        return b.to(copy=True), b[:, 0]
+
+    copy, view = thunder.jit(program)(x(grad=False))
+    assert copy.untyped_storage().data_ptr() != view.untyped_storage().data_ptr()
