@@ -16,7 +16,9 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "dispatch/custom_functions.h"
 #include "dispatch/errors.h"
+#include "dispatch/opaque_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/specialization.h"
 #include "dispatch/substitutes.h"
@@ -115,6 +117,8 @@ PyObject* record(PyObject*, PyObject* arguments) {
   int differentiate;
   if (PyArg_ParseTuple(arguments, "sOOOp", &name, &function, &inputs, &in_dims, &differentiate) == 0) return nullptr;
   return guarded([&] {
+    std::optional<ReplayedPart> part;
+    if (differentiate == 0) part.emplace(name);
     const std::vector<Dim> dims = read_list(in_dims, read_dim);
     const std::vector<at::Tensor> tensors = read_list(inputs, read_tensor);
     tracer::Region region(name, /*captures_require_grad=*/differentiate == 0);
@@ -290,8 +294,11 @@ PyObject* pull_back(PyObject*, PyObject* arguments) {
 
 PyObject* is_tracing_now(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(is_tracing())); }
 
+PyObject* runs_live(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(transforms_are_live())); }
+
 PyMethodDef transform_functions[] = {
     {"is_tracing", is_tracing_now, METH_NOARGS, "Whether this thread is tracing a jitted function."},
+    {"runs_live", runs_live, METH_NOARGS, "Whether vmap, jvp and autocast are to run as PyTorch's."},
     {"record", record, METH_VARARGS, "record(name, function, inputs, in_dims, differentiate) -> (trace, captures)"},
     {"replay", replay, METH_VARARGS, "replay(trace, inputs) -> outputs"},
     {"vmap", vmap, METH_VARARGS, "vmap(trace, inputs, in_dims, out_dims, batch_size, randomness) -> trace"},
@@ -328,6 +335,7 @@ void add_functional_substitutes(interpreter::TrackerOptions& options) {
 }
 
 int init_functional(PyObject* module) {
+  make_opaque_backwards_in_python();
   py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
   return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;
 }

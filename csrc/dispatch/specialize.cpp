@@ -10,6 +10,7 @@
 #include "compile/execution.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/custom_functions.h"
 #include "dispatch/data_reads.h"
 #include "dispatch/errors.h"
 #include "dispatch/flag_reads.h"
@@ -114,12 +115,15 @@ class Capture {
  public:
   using Storages = std::vector<const c10::StorageImpl*>;
 
-  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, Storages shared)
+  /// `live`: see custom_functions.h.
+  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, Storages shared,
+          bool live)
       : callable_(callable),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
         sharp_edges_(how.sharp_edges, locator_),
+        custom_functions_(live, locator_, failed_),
         recorder_("computation", context_),
         hooks_(recorder_),
         backward_(recorder_, hooks_),
@@ -138,6 +142,7 @@ class Capture {
   /// `others` are the paths of the same callable.
   std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
   [[nodiscard]] const Storages& shared_storages() const { return recorder_.shared_storages; }
+  [[nodiscard]] bool wants_live() const { return custom_functions_.wants_live(); }
 
  private:
   interpreter::TrackerOptions make_options();
@@ -150,7 +155,9 @@ class Capture {
   const interpreter::CallArguments& arguments_;
   std::shared_ptr<ir::TraceContext> context_;
   SourceLocator locator_;
+  ir::SourceLocation failed_;  ///< where the last operation that failed was called
   SharpEdgeWatch sharp_edges_;
+  CustomFunctions custom_functions_;
   FlagReads flags_;
   tracer::Recorder recorder_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
@@ -162,7 +169,6 @@ class Capture {
   interpreter::Structure structure_;
   InputWrites writes_;
   std::vector<OutputHistory> histories_;
-  ir::SourceLocation failed_;  ///< where the last operation that failed was called
   py::Ref positional_;
   py::Ref keywords_;
 };
@@ -180,6 +186,7 @@ interpreter::TrackerOptions Capture::make_options() {
   reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);
   gradient_hooks_.add_substitutes(options);
+  custom_functions_.add_substitutes(options);
   sharp_edges_.add_substitutes(options);
   flags_.remember();
   flags_.add_substitutes(options, tracker_);
@@ -330,12 +337,14 @@ std::shared_ptr<const Specialization> specialize(PyObject* callable, const inter
                                                  const compile::Options& options, const TraceOptions& how) {
   try {
     std::vector<const c10::StorageImpl*> shared;
+    bool live = false;
     for (;;) {
-      Capture capture(callable, arguments, how, shared);
+      Capture capture(callable, arguments, how, shared, live);
       auto made = capture.run(others, options);
-      if (capture.shared_storages().size() == shared.size()) return made;
+      if (capture.shared_storages().size() == shared.size() && !capture.wants_live()) return made;
       PyErr_Clear();
       shared = capture.shared_storages();
+      live |= capture.wants_live();
     }
   } catch (...) {
     set_python_error();

@@ -184,7 +184,18 @@ bool only_casts(const ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
          from->layout == to->layout;
 }
 
+/// `to(…, copy=True)`: in memory of its own, though the schema says that it may be a view.
+bool asks_for_copy(const ir::BoundSymbol& symbol) {
+  const auto& parameters = symbol.op->parameters;
+  for (std::size_t i = 0; i < symbol.arguments.size() && i < parameters.size(); ++i) {
+    const auto* value = symbol.arguments[i].get<bool>();
+    if (parameters[i].name == "copy" && value != nullptr) return *value;
+  }
+  return false;
+}
+
 ir::ValueId cast(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
+  if (asks_for_copy(symbol)) return ir::kNoValue;
   if (const ir::ValueId same = unchanged(symbol, rewriter); same != ir::kNoValue) return same;
   if (!only_casts(symbol, rewriter)) return ir::kNoValue;
   const ir::BoundSymbol* maker = rewriter.maker(value_argument(symbol, 0));

@@ -83,10 +83,9 @@ void Recorder::adopt_history(const at::Tensor& target, const at::Tensor& source,
       target.set_requires_grad(true);
     }
   } else if (recorded && level_ == Level::kTop && target.requires_grad()) {
-    // Still differentiable, but what it was computed from gets no gradient any more.
-    ir::BoundSymbol nothing;
-    nothing.op = find_operator("aten::copy_", "");
-    const auto node = make_node<TraceNode>(*this, "CopyBackwards", std::move(nothing));
+    // Still differentiable, but the gradient of what it was computed from is zero.
+    const auto node = make_node<OverwrittenNode>();
+    node->add_next_edge(torch::autograd::impl::gradient_edge(target));
     torch::autograd::set_history(target, node);
   }
 }

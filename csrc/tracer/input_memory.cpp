@@ -142,6 +142,13 @@ void Recorder::add_resize(const InputMemory& memory) {
   symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()), ir::None{}};
   symbol.results.emplace_back(ir::None{});
   symbol.comment = "resized by the program";
+  trace_.add(symbol);
+  if (memory.root.is_contiguous()) return;
+  const auto strides = memory.root.strides();
+  symbol.op = find_operator("aten::as_strided_", "");
+  symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()),
+                      ir::ArgumentList(strides.begin(), strides.end()), ir::None{}};
+  symbol.results = {ir::None{}};
   trace_.add(std::move(symbol));
 }
 

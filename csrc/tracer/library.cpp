@@ -5,11 +5,20 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/alias.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
 #include "bridge/random.h"
+#include "tracer/node_pointer.h"
 
 namespace thunder::tracer {
 namespace {
@@ -23,26 +32,45 @@ bool has_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
 }
 
 at::Tensor restride(const at::Tensor& self, at::IntArrayRef strides) {
-  if (has_strides(self, strides)) return at::alias(self);
+  const bool is_plain = !self.is_conj() && !self.is_neg() && !self._is_zerotensor();
+  if (is_plain && has_strides(self, strides)) return at::alias(self);
   return at::empty_strided(self.sizes(), strides, self.options()).copy_(self);
 }
 
-struct Restride : torch::autograd::Function<Restride> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& self, at::IntArrayRef strides) {
-    static const auto kOperator = c10::Dispatcher::singleton()
-                                      .findSchemaOrThrow("thunder::restride", "")
-                                      .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    return kOperator.call(self, strides);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 const torch::autograd::variable_list& gradients) {
-    return {gradients[0], at::Tensor()};
+struct RestrideBackward final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return std::move(gradients);
   }
 };
 
-at::Tensor differentiable_restride(const at::Tensor& self, at::IntArrayRef strides) {
-  return Restride::apply(self, strides);
+/// No `torch::autograd::Function`: functorch's transforms refuse those, and forward mode is not theirs.
+at::Tensor differentiable_restride(c10::DispatchKeySet keys, const at::Tensor& self, at::IntArrayRef strides) {
+  static const auto kOperator = c10::Dispatcher::singleton()
+                                    .findSchemaOrThrow("thunder::restride", "")
+                                    .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
+  at::Tensor result;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    result = kOperator.redispatch(keys & c10::after_ADInplaceOrView_keyset, self, strides);
+  }
+  if (torch::autograd::compute_requires_grad(self)) {
+    const auto node = make_node<RestrideBackward>();
+    node->set_next_edges(torch::autograd::collect_next_edges(self));
+    torch::autograd::set_history(result, node);
+  }
+  constexpr std::uint64_t kLevel = 0;
+  if (self._fw_grad(kLevel).defined()) result._set_fw_grad(self._fw_grad(kLevel), kLevel, /*is_inplace_op=*/false);
+  return result;
+}
+
+/// The gradient of an operation without a derivative. PyTorch's error comes when a backward reaches it.
+at::Tensor no_derivative(const at::Tensor&, at::IntArrayRef, at::ScalarType, c10::string_view message) {
+  throw std::runtime_error(std::string(message));
+}
+
+at::Tensor no_derivative_meta(const at::Tensor& cotangent, at::IntArrayRef size, at::ScalarType dtype,
+                              c10::string_view) {
+  return at::empty(size, cotangent.options().dtype(dtype));
 }
 
 void manual_seed(std::int64_t seed) { at::manual_seed(static_cast<std::uint64_t>(seed)); }
@@ -83,6 +111,9 @@ void register_library() {
     constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
     define("restride(Tensor(a) self, int[] strides) -> Tensor(a)", dispatch(kAnyBackend, &restride));
     library->impl("restride", dispatch(DispatchKey::Autograd, &differentiable_restride));
+    define("no_derivative(Tensor cotangent, int[] size, ScalarType dtype, str message) -> Tensor",
+           dispatch(kAnyBackend, &no_derivative));
+    library->impl("no_derivative", dispatch(DispatchKey::Meta, &no_derivative_meta));
     define("manual_seed(int seed) -> ()", dispatch(kAnyBackend, &manual_seed));
     define("make_generator(Device device) -> Generator?", dispatch(kAnyBackend, &bridge::make_generator));
     define("seed_generator(Generator? generator, int seed) -> ()", dispatch(kAnyBackend, &seed_generator));

@@ -178,6 +178,12 @@ bool same_names(const SchemaArguments& left, const SchemaArguments& right) {
          });
 }
 
+/// A function that makes a tensor says in options what `out=` says by itself.
+SchemaArguments without_options(SchemaArguments arguments) {
+  std::erase_if(arguments, [](const c10::Argument* argument) { return is_factory_option(argument->name()); });
+  return arguments;
+}
+
 std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const SchemaArguments inputs = inputs_of(schema);
@@ -185,7 +191,8 @@ std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::Oper
   for (const std::string& name : {functional_name(schema.name()), schema.name() + "_functional"}) {
     for (const c10::OperatorHandle& candidate : overloads_of(name)) {
       const c10::FunctionSchema& other = candidate.schema();
-      const SchemaArguments others = inputs_of(other);
+      const bool is_factory = schema.overload_name().ends_with("out") && other.argumentIndexWithName("pin_memory");
+      const SchemaArguments others = is_factory ? without_options(inputs_of(other)) : inputs_of(other);
       if (other.is_mutable() || !(same_types(inputs, others) || same_names(inputs, others))) continue;
       if (other.overload_name() == schema.overload_name()) return candidate;
       if (!found) found = candidate;
@@ -195,6 +202,10 @@ std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::Oper
 }
 
 }  // namespace
+
+bool is_factory_option(std::string_view name) {
+  return name == "dtype" || name == "layout" || name == "device" || name == "pin_memory";
+}
 
 const ir::Operator* operator_for(const c10::OperatorHandle& op) {
   const std::scoped_lock lock(table().mutex);

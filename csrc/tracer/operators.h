@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>
+#include <string_view>
 
 #include "ir/operator.h"
 
@@ -17,8 +18,11 @@ namespace thunder::tracer {
 /// A tensor that the trace carries with it (`prims.tensor_constant(object0)`).
 [[nodiscard]] const ir::Operator* tensor_constant_operator();
 
+/// The argument of a function that makes a tensor (`zeros`), where its `out=` variant has the tensor.
+[[nodiscard]] bool is_factory_option(std::string_view name);
+
 /// The operator that computes what `op` (in-place or `out=`) writes, and returns it instead, behind what `op` returns
-/// besides; nullopt when there is none. Its arguments are those of `op`, without `out` arguments.
+/// besides; nullopt when there is none. Its arguments are those of `op`, without `out` arguments, and factory options.
 [[nodiscard]] std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHandle& op);
 
 }  // namespace thunder::tracer

@@ -8,6 +8,7 @@
 #include "bridge/convert.h"
 #include "bridge/random.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 namespace {
@@ -42,7 +43,31 @@ ResultType describe(const at::Tensor& tensor) {
   return result;
 }
 
+/// A tensor like `tensor`, without data or a place in the trace.
+IValue stand_in_for(const IValue& value) {
+  if (!value.isTensor() || trace_impl(value.toTensor()) == nullptr) return value;
+  ir::TensorType type = bridge::type_of(value.toTensor());
+  at::Tensor tensor = make_trace_tensor(type, std::make_shared<TraceState>());
+  if (type.requires_grad) tensor.set_requires_grad(true);
+  return tensor;
+}
+
 }  // namespace
+
+bool autograd_sees_write(const c10::OperatorHandle& op, std::span<const IValue> arguments, std::size_t written) {
+  const EvaluateOnly nothing_recorded;
+  torch::jit::Stack stack;
+  for (const IValue& argument : arguments) stack.push_back(stand_in_for(argument));
+  try {
+    at::Tensor target = stack[written].toTensor().set_requires_grad(true).clone();
+    const auto node = target.grad_fn();
+    stack[written] = target;
+    op.callBoxed(stack);
+    return target.grad_fn() != node;
+  } catch (const std::exception&) {
+    return true;  // an error that the write itself raises
+  }
+}
 
 ResultTypes infer_by_probe(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const SuspendRecording suspended;

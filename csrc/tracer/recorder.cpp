@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,7 @@
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
 #include "tracer/trace_tensor.h"
+#include "tracer/views.h"
 
 namespace thunder::tracer {
 namespace {
@@ -42,6 +45,24 @@ const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Leve
 bool reads_strides(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name == "aten::as_strided" || name == "aten::as_strided_copy" || name == "aten::as_strided_scatter";
+}
+
+/// Whose kernels give lazy conjugates, though their meta kernels do not: what needs plain memory looks out for them.
+bool may_give_conjugate(const ir::Operator& op) {
+  static constexpr std::string_view kNames[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
+                                                "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
+                                                "aten::vdot"};
+  return std::ranges::find(kNames, op.name) != std::end(kNames);
+}
+
+/// Whose kernels lay results out in their own way, though their meta kernels do not say so.
+bool may_give_other_strides(const ir::Operator& op) { return op.name.starts_with("aten::linalg_"); }
+
+/// `repeat_interleave(self, repeats, dim, output_size)` of what requires grad, without the size.
+bool is_unsized_repetition(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.name == "aten::repeat_interleave" && name.overload_name == "self_Tensor" && arguments[3].isNone() &&
+         arguments[0].toTensor().requires_grad();
 }
 
 /// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
@@ -206,10 +227,16 @@ void forget_written_value(TraceState& state) {
   if (writes == 0) return;
   std::vector<TraceState*> views;
   for (TraceState* view = &state; view->view; view = trace_impl(view->view->parent)->state().get()) {
-    if (view->view->op.operator_name().name == "aten::detach") return;
+    if (is_detached(*view->view)) return;
     views.push_back(view);
   }
   for (TraceState* view : views) view->writes_seen = writes - 1;
+}
+
+/// Zeros without memory, as PyTorch's formulas for tangents make them, would be results that nobody can read.
+bool made_of_zeros(const ir::Trace& trace) {
+  return std::ranges::any_of(
+      trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->name == "aten::_efficientzerotensor"; });
 }
 
 }  // namespace
@@ -218,7 +245,7 @@ ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
-  if (!is_constant) return value_of(trace_tensor);
+  if (!is_constant) return value_of(made_of_zeros(trace_) ? with_recorded_strides(trace_tensor) : trace_tensor);
   return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
 }
 
@@ -307,7 +334,9 @@ std::shared_ptr<const ResultTypes> Recorder::infer_without_data(const c10::Opera
 std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                                      const ResultTypes& types, Level level) {
   ir::BoundSymbol symbol;
-  const c10::OperatorHandle& recorded = recorded_operator(op, level);
+  // What a transform comes to arises below the program too.
+  const bool is_of_transform = data_of_input && !adopt;
+  const c10::OperatorHandle& recorded = recorded_operator(op, is_of_transform ? Level::kBottom : level);
   symbol.op = operator_for(recorded);
   symbol.arguments = to_arguments(recorded, arguments.first(recorded.schema().arguments().size()));
   if (locate) symbol.location = locate();
@@ -388,6 +417,14 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   } else if (op.operator_name().name == "aten::_new_zeros_with_same_feature_meta") {
     // A tangent laid out as its primal: a view of zeros, which as_strided may look behind.
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+  } else if (op.operator_name().name == "aten::_efficientzerotensor") {
+    // The tangent of a mask, which formulas subtract from.
+    constexpr std::ptrdiff_t kDtypeFromEnd = 4;
+    IValue& dtype = *(stack.end() - kDtypeFromEnd);
+    if (dtype.isInt() && dtype.toInt() == static_cast<std::int64_t>(at::kBool)) {
+      dtype = static_cast<std::int64_t>(at::kByte);
+    }
+    call_functional(op, stack, level);
   } else {
     call_functional(op, stack, level);
   }
@@ -461,7 +498,25 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  // In a region the results of a composite are not cut off from what follows them; its derivative wants their size.
+  const bool wants_total =
+      level == Level::kTop && adopt && c10::GradMode::is_enabled() && is_unsized_repetition(op, arguments);
+  if (wants_total) {
+    const at::Tensor& repeats = arguments[1].toTensor();
+    const at::Tensor& self = arguments[0].toTensor();
+    const at::Tensor sum = call_by_name("aten::sum", "", {repeats})[0].toTensor();
+    const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
+    arguments[3] = read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
+  }
   if (reads_strides(op)) lay_out_memory(arguments);
+  const auto any_maker = [&](bool (*may_surprise)(const ir::Operator&)) {
+    return std::ranges::any_of(trace_.symbols, [&](const auto& symbol) { return may_surprise(*symbol.op); });
+  };
+  const std::string& name = op.operator_name().name;
+  if ((name == "aten::view_as_real" && any_maker(may_give_conjugate)) ||
+      (name == "aten::view" && level == Level::kTop && any_maker(may_give_other_strides))) {
+    arguments[0] = with_recorded_strides(arguments[0].toTensor());
+  }
   const auto types = infer_unless_parts_are_recorded(op, arguments, level);
   if (types == nullptr) {
     call_parts(op, stack);

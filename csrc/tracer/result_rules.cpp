@@ -1,5 +1,6 @@
 #include "tracer/result_rules.h"
 
+#include <ATen/InferSize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -34,6 +35,13 @@ std::optional<at::Tensor> is_number_in(Given arguments) {
   return at::empty({}, arguments[1].toTensor().options().dtype(at::kBool));
 }
 
+/// The kernel copies what is no view; the meta kernel wants one.
+std::optional<at::Tensor> view_copy(Given arguments) {
+  if (!arguments[1].isIntList()) return std::nullopt;
+  const at::Tensor& self = arguments[0].toTensor();
+  return at::empty(at::infer_size(arguments[1].toIntVector(), self.numel()), self.options());
+}
+
 struct ResultRule {
   std::string_view name;
   std::optional<at::Tensor> (*result)(Given arguments);
@@ -44,6 +52,7 @@ constexpr ResultRule kResultRules[] = {
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
     {"aten::one_hot", &one_hot},
+    {"aten::view_copy", &view_copy},
 };
 
 }  // namespace

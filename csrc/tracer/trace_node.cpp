@@ -1,5 +1,6 @@
 #include "tracer/trace_node.h"
 
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
@@ -50,6 +51,11 @@ torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list
                   "backward() inside a jitted function reached an input that has a history of its own (" + name_ +
                       "): expected leaves; pass x.detach().requires_grad_(), or call backward() outside, on what the "
                       "function returns");
+}
+
+torch::autograd::variable_list OverwrittenNode::apply(torch::autograd::variable_list&& cotangents) {
+  const at::Tensor zeros = cotangents[0].defined() ? at::zeros_like(cotangents[0]) : at::Tensor();
+  return torch::autograd::variable_list(num_outputs(), zeros);
 }
 
 TraceNode* as_trace_node(torch::autograd::Node* node) { return dynamic_cast<TraceNode*>(node); }

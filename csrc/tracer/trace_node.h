@@ -68,6 +68,13 @@ class OutsideNode final : public torch::autograd::Node {
   std::string name_;
 };
 
+/// What was there before a write of something that needs no gradient.
+class OverwrittenNode final : public torch::autograd::Node {
+ public:
+  [[nodiscard]] std::string name() const override { return "CopyBackwards"; }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
+};
+
 [[nodiscard]] TraceNode* as_trace_node(torch::autograd::Node* node);
 /// Whether the node belongs to the trace: everything else was left by an autograd function of the program.
 [[nodiscard]] bool is_foreign(torch::autograd::Node* node);

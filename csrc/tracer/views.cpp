@@ -144,6 +144,11 @@ OperatorCall by_geometry(const ViewOf& view, const at::Tensor& shown, const at::
 
 }  // namespace
 
+bool is_detached(const ViewOf& view) {
+  const c10::OperatorName& name = view.op.operator_name();
+  return name.name == "aten::detach" || (name.name == "aten::view" && name.overload_name == "dtype");
+}
+
 std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
   at::assert_no_internal_overlap(shown);
   const c10::OperatorName& name = view.op.operator_name();
@@ -153,6 +158,30 @@ std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& 
   const bool same_elements = view.parent.scalar_type() == shown.scalar_type() &&
                              view.parent.is_conj() == shown.is_conj() && view.parent.is_neg() == shown.is_neg();
   return same_elements ? std::make_optional(by_geometry(view, shown, source)) : std::nullopt;
+}
+
+bool to_real_parts(OperatorCall& call) {
+  const std::string_view name = call.name;
+  const std::int64_t rank = call.arguments[0].toTensor().dim();
+  const auto from_the_front = [rank](c10::IValue& dim) { dim = dim.toInt() < 0 ? dim.toInt() + rank : dim.toInt(); };
+  if (name == "aten::select_scatter") {
+    from_the_front(call.arguments[2]);
+  } else if (name == "aten::diagonal_scatter") {
+    from_the_front(call.arguments[3]);
+    from_the_front(call.arguments[4]);
+  } else if (name == "aten::as_strided_scatter") {
+    std::vector<std::int64_t> sizes = call.arguments[2].toIntVector();
+    std::vector<std::int64_t> strides = call.arguments[3].toIntVector();
+    for (std::int64_t& stride : strides) stride *= 2;
+    sizes.push_back(2);
+    strides.push_back(1);
+    call.arguments[2] = std::move(sizes);
+    call.arguments[3] = std::move(strides);
+    if (call.arguments[4].isInt()) call.arguments[4] = call.arguments[4].toInt() * 2;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace thunder::tracer

@@ -1,17 +1,23 @@
 // How a recorder turns writes into new values.
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
+#include "tracer/node_pointer.h"
 #include "tracer/operators.h"
+#include "tracer/probe.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
@@ -37,23 +43,126 @@ bool counts_as_write(const c10::OperatorHandle& op, bool is_out) {
   return is_out || name.ends_with("_") || !name.starts_with("aten::");
 }
 
-/// Arguments of `from`, without those behind its own, in the order of a schema that calls them alike.
-void put_in_order_of(const c10::FunctionSchema& to, const c10::FunctionSchema& from, std::vector<IValue>& arguments) {
+/// What a factory takes besides what its `out=` variant takes: as `out` has it.
+IValue option_for(const std::string& name, const at::Tensor& out) {
+  if (name == "dtype") return static_cast<std::int64_t>(out.scalar_type());
+  return name == "device" ? IValue(out.device()) : IValue();
+}
+
+/// Arguments of `from`, without those behind its own, in the order of a schema that is called with the same.
+void put_in_order_of(const c10::FunctionSchema& to, const c10::FunctionSchema& from, const at::Tensor& out,
+                     std::vector<IValue>& arguments) {
   std::vector<IValue> ordered;
   for (const c10::Argument& parameter : to.arguments()) {
     const auto position = from.argumentIndexWithName(parameter.name());
-    if (!position || static_cast<std::size_t>(*position) >= arguments.size()) return;
-    ordered.push_back(arguments[static_cast<std::size_t>(*position)]);
+    const bool is_given = position && static_cast<std::size_t>(*position) < arguments.size();
+    if (!is_given && !is_factory_option(parameter.name())) return;
+    ordered.push_back(is_given ? arguments[static_cast<std::size_t>(*position)] : option_for(parameter.name(), out));
   }
-  if (ordered.size() == arguments.size()) arguments = std::move(ordered);
+  if (ordered.size() >= arguments.size()) arguments = std::move(ordered);
+}
+
+/// Fill an `out=` of as many elements in its own shape.
+bool keeps_shape(const c10::OperatorHandle& op) {
+  static constexpr std::string_view kNames[] = {"aten::arange", "aten::range", "aten::linspace", "aten::logspace"};
+  return op.operator_name().overload_name.ends_with("out") &&
+         std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
+}
+
+/// What eager's `detach_` does.
+void forget_history(const at::Tensor& target) {
+  torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(target);
+  if (meta == nullptr) return;
+  meta->set_requires_grad(false, target.unsafeGetTensorImpl());
+  meta->grad_fn_ = nullptr;
+  meta->output_nr_ = 0;
+}
+
+/// Edges to the arguments that require grad, each of which gets a gradient.
+torch::autograd::edge_list edges_to(const std::vector<at::Tensor>& tensors) {
+  torch::autograd::edge_list edges;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.requires_grad()) edges.push_back(gradient_edge(tensor));
+  }
+  return edges;
+}
+
+/// A composite that may not write after all (`dropout_` with `train=False`): what it calls knows.
+bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return is_composite && op.operator_name().name.ends_with("_") && arguments[0].isTensor() &&
+         arguments[0].toTensor().requires_grad() && arguments[0].toTensor().is_leaf();
+}
+
+/// Both have their elements at the same places.
+bool lies_as(const at::Tensor& tensor, const at::Tensor& other) {
+  if (tensor.numel() == 0) return true;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) != 1 && tensor.stride(i) != other.stride(i)) return false;
+  }
+  return true;
+}
+
+std::vector<std::int64_t> dims_in_memory(const at::Tensor& tensor) {
+  std::vector<std::int64_t> dims(static_cast<std::size_t>(tensor.dim()));
+  std::iota(dims.begin(), dims.end(), 0);
+  std::ranges::stable_sort(dims, std::greater(), [&](std::int64_t dim) { return tensor.stride(dim); });
+  return dims;
+}
+
+bool has_order_of(const at::Tensor& tensor, const at::Tensor& other) {
+  return tensor.sizes().equals(other.sizes()) && dims_in_memory(tensor) == dims_in_memory(other);
+}
+
+/// A view of what `detach` gave: a write to it has a gradient that the memory has not.
+bool shows_detached(const TraceState& state) {
+  for (const TraceState* view = &state; view->view; view = trace_impl(view->view->parent)->state().get()) {
+    if (is_detached(*view->view)) return true;
+  }
+  return false;
 }
 
 /// The tensors of one argument or result: itself or the elements of a list.
 std::vector<at::Tensor> tensors_in(const IValue& value) { return tensors_of({&value, 1}); }
 
+using Record = std::function<at::Tensor(const char* name, const char* overload, std::vector<IValue> arguments)>;
+
+/// What is recorded as a region may be batched, for which as_strided_scatter has no rule. `parent` is dense.
+at::Tensor copied_to_positions(const Record& one, const OperatorCall& call, const at::Tensor& parent,
+                               const at::Tensor& source) {
+  const std::vector<std::int64_t> order = dims_in_memory(parent);
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  const at::Tensor in_order = one("aten::permute", "", {parent, order});
+
+  const std::int64_t offset = call.arguments[4].isInt() ? call.arguments[4].toInt() - parent.storage_offset() : 0;
+  const auto flat = [&](const at::Tensor& tensor) {
+    return one("aten::reshape", "", {tensor, std::vector<std::int64_t>{-1}});
+  };
+  const IValue dtype = static_cast<std::int64_t>(at::kLong);
+  const at::Tensor all = one("aten::arange", "", {parent.numel(), dtype, IValue(), parent.device()});
+  const at::Tensor shown = one("aten::as_strided", "", {all, call.arguments[2], call.arguments[3], offset});
+  const at::Tensor copied = one("aten::index_copy", "", {flat(in_order), std::int64_t{0}, flat(shown), flat(source)});
+  return one("aten::permute", "", {one("aten::reshape", "", {copied, in_order.sizes().vec()}), back});
+}
+
+/// PyTorch's derivative of as_strided_scatter keeps what was written over and drops the rest: `where` decides.
+at::Tensor where_shown(const Record& one, OperatorCall call, const at::Tensor& parent, const at::Tensor& source) {
+  const at::Tensor zeros = one("aten::zeros_like", "", {parent});
+  if (!zeros.strides().equals(parent.strides())) return one(call.name, call.overload, std::move(call.arguments));
+  call.arguments[0] = zeros;
+  const at::Tensor written = one(call.name, call.overload, call.arguments);
+  call.arguments[1] = one("aten::ones_like", "", {source});
+  const at::Tensor places = one(call.name, call.overload, call.arguments);
+  return one("aten::where", "self", {one("aten::ne", "Scalar", {places, 0}), written, parent});
+}
+
 }  // namespace
 
 void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
+  const auto& parameters = op.schema().arguments();
+  if (is_left_to_parts(op, std::span(stack).last(parameters.size()))) return call_parts(op, stack);
   if (op.operator_name().name == "aten::copy_") {
     const at::Tensor target = stack[stack.size() - 3].toTensor();
     const at::Tensor source = stack[stack.size() - 2].toTensor();
@@ -62,6 +171,10 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     stack.emplace_back(target);
     return;
   }
+  const bool fills_nothing = operator_for(op)->random && stack[stack.size() - parameters.size()].isTensor() &&
+                             stack[stack.size() - parameters.size()].toTensor().numel() == 0 &&
+                             op.operator_name().name.ends_with("_");
+  if (fills_nothing) return torch::jit::drop(stack, parameters.size() - 1);  // whatever the dtype
   if (call_random_fill(op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {
@@ -71,10 +184,10 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     }
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");
   }
-  const auto& parameters = op.schema().arguments();
   const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(parameters.size()), stack.end());
   torch::jit::drop(stack, parameters.size());
   std::vector<at::Tensor> targets;
+  std::vector<std::size_t> target_positions;  // among the arguments
   torch::jit::Stack results;
   bool is_out = false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -82,18 +195,47 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     is_out |= written && parameters[i].kwarg_only();
     if (!written || !parameters[i].kwarg_only()) results.push_back(arguments[i]);
     if (!written) continue;
-    for (at::Tensor& target : tensors_in(arguments[i])) targets.push_back(std::move(target));
+    for (at::Tensor& target : tensors_in(arguments[i])) {
+      targets.push_back(std::move(target));
+      target_positions.push_back(i);
+    }
   }
-  put_in_order_of(functional->schema(), op.schema(), results);
-  call_functional(*functional, results, level);
+  if (operator_for(op)->random && is_out && !targets[0].is_contiguous()) {
+    refuse(op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
+  }
+  put_in_order_of(functional->schema(), op.schema(), targets[0], results);
+  {
+    const bool differentiable = std::ranges::any_of(
+        targets, [](const at::Tensor& target) { return torch::autograd::isDifferentiableType(target.scalar_type()); });
+    const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable);
+    call_functional(*functional, results, level);
+  }
   const auto& returns = op.schema().returns();
   const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_argument)));
   const std::vector<at::Tensor> sources = tensors_of(std::span(results).subspan(fresh));
   if (sources.size() < targets.size()) refuse(op, "this in-place operation cannot be traced");
   const bool may_resize = is_out || op.operator_name().name == "aten::resize_";
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    at::Tensor source = keeps_shape(op) && sources[i].numel() == targets[i].numel()
+                            ? call_by_name("aten::reshape", "", {sources[i], targets[i].sizes().vec()})[0].toTensor()
+                            : sources[i];
+    // What is recorded as a region may be pushed forward.
+    const bool may_have_tangent = adopt != nullptr && targets[i].is_floating_point();
+    torch::autograd::edge_list edges = edges_to(tensors_of(arguments));
+    const bool is_in_question =
+        !source.requires_grad() && c10::GradMode::is_enabled() && (!edges.empty() || may_have_tangent);
+    const bool is_seen = !is_in_question || autograd_sees_write(op, arguments, target_positions[i]);
+    const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
+    if (!is_seen && may_have_tangent) source = with_tangent_of(copy_like(targets[i], source), targets[i]);
     const auto version = targets[i].is_inference() ? 0 : targets[i]._version();
-    assign(op, targets[i], sources[i], may_resize);
+    assign(op, targets[i], source, may_resize);
+    const bool is_differentiable = torch::autograd::isDifferentiableType(targets[i].scalar_type());
+    if (is_in_question && is_seen && !edges.empty() && is_differentiable && level_ == Level::kTop && !is_out &&
+        op.operator_name().name != "aten::detach_") {
+      const auto node = make_node<OverwrittenNode>();
+      node->set_next_edges(std::move(edges));
+      torch::autograd::set_history(targets[i], node);
+    }
     if (counts_as_write(op, is_out) || targets[i].is_inference()) continue;
     c10::VariableVersion counter = targets[i].unsafeGetTensorImpl()->version_counter();
     counter.set_version(version);
@@ -139,7 +281,7 @@ bool Recorder::is_uninitialized(const at::Tensor& tensor) const {
 void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
-  require_writable(target);
+  if (op.operator_name().name != "aten::detach_") require_writable(target);
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
     // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the parent of views.
     const std::shared_ptr<TraceState> before = impl->state();
@@ -157,7 +299,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
     impl->set_state(source_impl->state());
     impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
     if (op.operator_name().name == "aten::detach_") {
-      impl->set_autograd_meta(nullptr);
+      forget_history(target);
     } else if (source.requires_grad()) {
       set_gradient_edge(target, gradient_edge(source));
     }
@@ -167,6 +309,11 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
     if (!may_resize || impl->state()->view) {
       throw UserError(ErrorKind::kRuntime, op.schema().name() + ": expected a result of shape " +
                                                c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
+    }
+    if (target.requires_grad() && is_input(target)) {
+      refuse(op,
+             "expected an out= of the result's shape where it requires grad, got one to be resized; use the "
+             "variant that returns its result");
     }
     impl->set_geometry(source.sizes(), source.strides(), 0);
   }
@@ -178,9 +325,12 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
 
 at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given) {
   const auto converted = [&](const at::Tensor& tensor) {
+    const bool is_alike =
+        !target.is_contiguous() && tensor.is_non_overlapping_and_dense() && has_order_of(tensor, target);
+    const auto format = is_alike ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous;
     return call_by_name("aten::_to_copy", "",
                         {tensor, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
-                         false, static_cast<std::int64_t>(at::MemoryFormat::Contiguous)})[0]
+                         false, static_cast<std::int64_t>(format)})[0]
         .toTensor();
   };
   // A number becomes a tensor first: `expand` takes none.
@@ -188,10 +338,11 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given
   const at::Tensor expanded = source.sizes().equals(target.sizes())
                                   ? source
                                   : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
-  if (!target.is_contiguous() && !trace_impl(target)->state()->view && !source.requires_grad()) {
-    return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
-  }
-  return converted(expanded);
+  const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
+  if (is_plain || trace_impl(target)->state()->view || source.requires_grad()) return converted(expanded);
+  if (!adopt) return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
+  // What is recorded as a region may be pushed forward, for which `copy` has no formula.
+  return call_by_name("thunder::restride", "", {converted(expanded), target.strides().vec()})[0].toTensor();
 }
 
 void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
@@ -202,21 +353,27 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
   const bool is_hidden = !recorded && c10::GradMode::is_enabled();
   if (is_hidden && source.requires_grad()) value = without_grad(value);
   if (!is_hidden) adopt_history(target, source, recorded);
-  if (!recorded && target.requires_grad() && (is_hidden || !source.requires_grad())) {
+  if (level_ == Level::kTop && !recorded && target.requires_grad() && (is_hidden || !source.requires_grad())) {
     value = with_gradient_of(value, before);
   }
   if (state.view) {
     const at::Tensor parent = state.view->parent;
-    const bool detached = state.view->op.operator_name().name == "aten::detach";
+    const bool detached = is_detached(*state.view);
     const at::Tensor scattered = scatter_into_parent(target, source);
     // What is recorded as a region may be pushed forward.
     const bool keeps_tangent = detached && adopt != nullptr && !parent.requires_grad() && parent.is_floating_point();
-    write(parent, keeps_tangent ? with_tangent_of(scattered, parent) : scattered, recorded && !detached);
+    at::Tensor whole = keeps_tangent ? with_tangent_of(scattered, parent) : scattered;
+    if (!trace_impl(parent)->state()->view && !lies_as(whole, parent) && parent.is_non_overlapping_and_dense()) {
+      whole = call_by_name("thunder::restride", "", {whole, parent.strides().vec()})[0].toTensor();
+    }
+    write(parent, whole, recorded && !detached);
   } else {
     if (++state.writes == 1) require_separate_memory(state);
   }
   state.value = value;
   state.writes_seen = root_of(state).writes;
+  // Laid out in another way than the view: it is shown anew when it is next read.
+  if (state.view && !lies_as(source, target) && !shows_detached(state)) --state.writes_seen;
 }
 
 /// `value` with the tangent that `before` may have, by adding `before - detach(before)` where that is a number.
@@ -237,22 +394,32 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
-  const auto one = [this](const char* name, const char* overload, std::vector<IValue> arguments) {
+  const Record one = [this](const char* name, const char* overload, std::vector<IValue> arguments) {
     return call_by_name(name, overload, std::move(arguments))[0].toTensor();
   };
-  const bool by_positions = std::string_view(call->name) == "aten::as_strided_scatter";
-  if (by_positions && view.parent.requires_grad() && c10::GradMode::is_enabled()) {
-    // PyTorch's derivative of as_strided_scatter keeps what was written over and drops the rest: `where` decides.
-    const at::Tensor zeros = one("aten::zeros_like", "", {view.parent});
-    if (zeros.strides().equals(view.parent.strides())) {
-      call->arguments[0] = zeros;
-      const at::Tensor written = one(call->name, call->overload, call->arguments);
-      call->arguments[1] = one("aten::ones_like", "", {source});
-      const at::Tensor places = one(call->name, call->overload, call->arguments);
-      return one("aten::where", "self", {one("aten::ne", "Scalar", {places, 0}), written, view.parent});
-    }
+  at::Tensor parent = view.parent;
+  at::Tensor shown = source;
+  const bool is_differentiable = c10::GradMode::is_enabled() && (parent.requires_grad() || source.requires_grad());
+  const bool is_split = parent.is_complex() && is_differentiable && to_real_parts(*call);
+  if (is_split) {
+    parent = one("aten::view_as_real", "", {parent});
+    shown = one("aten::view_as_real", "", {source});
+    // A diagonal comes last.
+    const bool of_diagonal = std::string_view(call->name) == "aten::diagonal_scatter";
+    if (of_diagonal) shown = one("aten::transpose", "int", {shown, -1, -2});
+    call->arguments[0] = parent;
+    call->arguments[1] = shown;
   }
-  return one(call->name, call->overload, std::move(call->arguments));
+  at::Tensor result;
+  const bool by_positions = std::string_view(call->name) == "aten::as_strided_scatter";
+  if (by_positions && adopt && parent.is_non_overlapping_and_dense()) {
+    result = copied_to_positions(one, *call, parent, shown);
+  } else if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
+    result = where_shown(one, *call, parent, shown);
+  } else {
+    result = one(call->name, call->overload, std::move(call->arguments));
+  }
+  return is_split ? one("aten::view_as_complex", "", {result}) : result;
 }
 
 at::Tensor Recorder::refresh(TraceState& state) {
@@ -261,6 +428,7 @@ at::Tensor Recorder::refresh(TraceState& state) {
   if (state.writes_seen == writes) return {};
   state.writes_seen = writes;
   const ViewOf view = *state.view;
+  value_of(view.parent);  // it may require grad from now on
   std::vector<IValue> results = view.arguments;
   call_functional(view.op, results, Level::kTop);
   at::Tensor fresh = tensors_of(results).at(view.result);

@@ -104,6 +104,8 @@ at::Tensor below_layers(const at::Tensor& tensor) {
   return wrapper == nullptr ? tensor : below_layers(wrapper->value());
 }
 
+bool is_batched(const at::Tensor& tensor) { return functorch::isBatchedTensor(tensor); }
+
 at::Tensor unwrap_dead(const at::Tensor& tensor) { return functorch::unwrapIfDead(tensor); }
 
 }  // namespace thunder::transforms

@@ -61,6 +61,9 @@ class JvpLayer {
 /// The tensor that `tensor` stands for below all layers. Refuses one that differs between examples of a batch.
 [[nodiscard]] at::Tensor below_layers(const at::Tensor& tensor);
 
+/// Whether `tensor` is one example of a batch, in the innermost layer.
+[[nodiscard]] bool is_batched(const at::Tensor& tensor);
+
 /// What a tensor that outlived its `grad` or `jvp` level stands for; any other tensor as it is.
 [[nodiscard]] at::Tensor unwrap_dead(const at::Tensor& tensor);
 

@@ -11,18 +11,20 @@ ir::Trace jvp(const ir::Trace& trace, const RecordedInputs& described, const std
   const std::size_t count = trace.inputs.size();
   THUNDER_CHECK(has_tangent.size() == count, "jvp", "a tangent or none for each input");
   return record(trace, "jvp", described, [&](const std::vector<at::Tensor>& inputs) {
-    const JvpLayer layer;
-    std::vector<at::Tensor> duals;
-    std::size_t next = count;
-    for (std::size_t i = 0; i < count; ++i) {
-      duals.push_back(has_tangent[i] ? layer.enter(inputs[i], inputs[next++]) : inputs[i]);
-    }
-    std::vector<at::Tensor> outputs = replay(trace, duals, GradMode::kAsRecorded);
+    std::vector<at::Tensor> outputs;
     std::vector<at::Tensor> tangents;
-    for (at::Tensor& output : outputs) {
-      JvpLayer::Dual dual = layer.leave(output);
-      output = dual.primal;
-      tangents.push_back(dual.tangent);
+    {
+      const JvpLayer layer;
+      std::vector<at::Tensor> duals;
+      std::size_t next = count;
+      for (std::size_t i = 0; i < count; ++i) {
+        duals.push_back(has_tangent[i] ? layer.enter(inputs[i], inputs[next++]) : inputs[i]);
+      }
+      for (const at::Tensor& output : replay(trace, duals, GradMode::kAsRecorded)) {
+        const JvpLayer::Dual dual = layer.leave(output);
+        outputs.push_back(dual.primal);
+        tangents.push_back(dual.tangent);
+      }
     }
     outputs.insert(outputs.end(), tangents.begin(), tangents.end());
     return outputs;

@@ -1,6 +1,7 @@
 #include "transforms/operator_replay.h"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/add.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -16,6 +17,7 @@
 #include "tracer/operators.h"
 #include "tracer/symbol_call.h"
 #include "tracer/trace_tensor.h"
+#include "transforms/opaque_backward.h"
 
 namespace thunder::transforms {
 namespace {
@@ -121,6 +123,17 @@ void require_derivable(const ir::BoundSymbol& symbol, const ClaimedOperation& cl
                                                   "operation that draws random numbers or writes, got none");
 }
 
+std::string message_of(const std::exception& error) {
+  const auto* of_pytorch = dynamic_cast<const c10::Error*>(&error);
+  return of_pytorch == nullptr ? error.what() : of_pytorch->what_without_backtrace();
+}
+
+/// What the nodes say that autograd puts where an operator, or one of its arguments, has no derivative.
+bool says_that_derivative_is_missing(const std::exception& error) {
+  const std::string message = message_of(error);
+  return message.find("derivative for") != std::string::npos && message.find("not implemented") != std::string::npos;
+}
+
 }  // namespace
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
@@ -137,6 +150,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   const bool derives_kept = claimed_ && claimed_->rule == nullptr;
   if (derives_kept) require_derivable(symbol, *claimed_);
   const c10::OperatorHandle& op = tracer::handle_of(derives_kept ? *claimed_->derived_from : *symbol.op);
+  handle_ = op;
   recorder_.expect_results(op, result_types(symbol, source));
   torch::jit::Stack stack = tracer::arguments_of(symbol, op, writer);
   const tracer::RecordBottom recording(recorder_);
@@ -206,6 +220,53 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_rule(std::vector<at::Tensor
   return gradients;
 }
 
+std::vector<at::Tensor> OperatorReplay::missing_gradients(const std::vector<at::Tensor>& cotangents,
+                                                          const std::string& message) const {
+  static const auto kOperator =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("thunder::no_derivative", "")
+          .typed<at::Tensor(const at::Tensor&, at::IntArrayRef, at::ScalarType, c10::string_view)>();
+  const c10::AutoGradMode no_gradients(false);
+  const auto given = std::ranges::find_if(cotangents, [](const at::Tensor& tensor) { return tensor.defined(); });
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& input : inputs_) {
+    gradients.push_back(input.requires_grad() ? kOperator.call(*given, input.sizes(), input.scalar_type(), message)
+                                              : at::Tensor());
+  }
+  return gradients;
+}
+
+std::vector<at::Tensor> OperatorReplay::gradients_by_whole(const c10::OperatorHandle& whole,
+                                                           const std::vector<at::Tensor>& outputs,
+                                                           const std::vector<at::Tensor>& cotangents) const {
+  const c10::AutoGradMode no_gradients(false);
+  torch::jit::Stack stack = rule_call_.arguments;
+  c10::List<std::optional<at::Tensor>> results;
+  c10::List<std::optional<at::Tensor>> given;
+  for (const at::Tensor& result : results_) {
+    const auto place = std::ranges::find_if(outputs, [&](const at::Tensor& output) { return output.is_same(result); });
+    const bool has_cotangent = place != outputs.end() && cotangents[place - outputs.begin()].defined();
+    results.push_back(result);
+    given.push_back(has_cotangent ? std::make_optional(cotangents[place - outputs.begin()]) : std::nullopt);
+  }
+  c10::List<bool> needs;
+  const std::vector<at::Tensor> tensors = tracer::tensors_of(rule_call_.arguments);
+  for (const at::Tensor& tensor : tensors) needs.push_back(tensor.requires_grad());
+  stack.insert(stack.end(), {results, given, needs});
+  whole.callBoxed(stack);
+  std::vector<at::Tensor> found = stack[0].toTensorVector();
+  std::vector<at::Tensor> gradients(inputs_.size());
+  std::size_t next = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.requires_grad()) continue;
+    const auto place = std::ranges::find_if(inputs_, [&](const at::Tensor& input) { return input.is_same(tensor); });
+    at::Tensor& sum = gradients[static_cast<std::size_t>(place - inputs_.begin())];
+    sum = sum.defined() ? at::add(sum, found[next]) : found[next];
+    ++next;
+  }
+  return gradients;
+}
+
 const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types, bool again) {
   THUNDER_CHECK(cotangent_types.size() == results_.size(), "grad", "one cotangent type for each result");
   std::string key;
@@ -249,10 +310,15 @@ const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::Typ
 
 std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<at::Tensor>& outputs,
                                                               const std::vector<at::Tensor>& cotangents, bool again) {
+  const std::size_t begin = recorder_.trace().symbols.size();
   try {
     return tracer::walk_backward(outputs, cotangents, inputs_, again);
   } catch (const std::exception& error) {
+    std::vector<ir::BoundSymbol>& symbols = recorder_.trace().symbols;
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(begin), symbols.end());
+    if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
     if (!tracer::says_data_was_read(error)) throw;
+    if (const auto whole = find_opaque_backward(*handle_)) return gradients_by_whole(*whole, outputs, cotangents);
     throw UserError(
         ErrorKind::kNotImplemented,
         operator_ +

@@ -55,8 +55,17 @@ class OperatorReplay {
   [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
                                                               const std::vector<at::Tensor>& cotangents, bool again);
 
+  /// Gradients by `whole` (opaque_backward.h).
+  [[nodiscard]] std::vector<at::Tensor> gradients_by_whole(const c10::OperatorHandle& whole,
+                                                           const std::vector<at::Tensor>& outputs,
+                                                           const std::vector<at::Tensor>& cotangents) const;
+  /// Gradients that raise `message` when they are computed.
+  [[nodiscard]] std::vector<at::Tensor> missing_gradients(const std::vector<at::Tensor>& cotangents,
+                                                          const std::string& message) const;
+
   tracer::Recorder recorder_;
   std::string operator_;  ///< with the line that called it first, for errors
+  std::optional<c10::OperatorHandle> handle_;
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> results_;
   std::vector<ir::ValueId> input_values_;

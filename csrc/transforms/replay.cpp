@@ -1,6 +1,7 @@
 #include "transforms/replay.h"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -76,14 +77,12 @@ class Replay {
     } else if (symbol.op == tracer::custom_gradient_operator()) {
       refuse_custom_gradient(symbol);
     } else if (tracer::is_check(*symbol.op)) {
-      const auto value = std::get<ir::ValueId>(symbol.arguments[0].content);
-      tracer::Recorder* recorder = tracer::recorder_on_top();
-      if (recorder != nullptr) recorder->repeat_check(symbol, below_layers(values_[index_of(value)].toTensor()));
+      repeat_check(symbol);
     } else if (symbol.op == tracer::item_operator() || symbol.op == tracer::number_operator()) {
       tracer::Recorder* recorder = tracer::recorder_on_top();
       const auto stand_in = [&](ir::ValueId id) { return below_layers(values_[index_of(id)].toTensor()); };
       if (recorder != nullptr) store(symbol.results[0], recorder->repeat_number(symbol, stand_in));
-    } else if (symbol.op->name == "thunder::restride" && tracer::recorder_on_top() != nullptr) {
+    } else if (symbol.op->name == "thunder::restride" && grad_mode_ == GradMode::kAsRecorded) {
       // Who reads strides gets one of its own there; layers of functorch have no rule for it.
       store(symbol.results[0], values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))]);
     } else if (symbol.op->style == ir::CallStyle::kTorchOperator) {
@@ -93,8 +92,19 @@ class Replay {
     }
   }
 
+  void repeat_check(const ir::BoundSymbol& symbol) const {
+    tracer::Recorder* recorder = tracer::recorder_on_top();
+    if (recorder == nullptr) return;
+    const at::Tensor& tensor = values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))].toTensor();
+    // Of a batch, what the operation came to has been checked, example by example where it has no batching rule.
+    const bool is_known =
+        symbol.op == tracer::check_shape_operator() && is_batched(tensor) &&
+        tensor.sizes().equals(bridge::to_ivalue(symbol.arguments[1], *c10::ListType::ofInts(), writer_).toIntVector());
+    if (!is_known) recorder->repeat_check(symbol, below_layers(tensor));
+  }
+
   void call_operator(const ir::BoundSymbol& symbol) {
-    const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
+    const c10::OperatorHandle& op = operator_to_call(symbol);
     torch::jit::Stack stack;
     {
       // Numbers become tensors here: not the program's.
@@ -103,10 +113,26 @@ class Replay {
            DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchVmapMode}));
       stack = tracer::arguments_of(symbol, op, writer_);
     }
+    static const ir::Operator* const kNormal = tracer::find_operator("aten::normal_functional", "");
+    if (symbol.op == kNormal && grad_mode_ == GradMode::kAsRecorded) return fill_normal(symbol, stack);
     std::optional<c10::AutoGradMode> no_gradients;
     if (grad_mode_ == GradMode::kAsRecorded && is_cut_off(symbol)) no_gradients.emplace(false);
     op.callBoxed(stack);
     for (std::size_t i = 0; i < symbol.results.size() && i < stack.size(); ++i) store(symbol.results[i], stack[i]);
+  }
+
+  /// PyTorch has no batching rule for the functional variant, and no forward mode.
+  void fill_normal(const ir::BoundSymbol& symbol, const torch::jit::Stack& stack) {
+    at::Tensor filled = at::empty_like(stack[0].toTensor());
+    filled.normal_(stack[1].toDouble(), stack[2].toDouble(), stack[3].toOptional<at::Generator>());
+    store(symbol.results[0], filled);
+  }
+
+  /// Layers of functorch lay tensors out in their own way, and not every view of theirs is one.
+  [[nodiscard]] const c10::OperatorHandle& operator_to_call(const ir::BoundSymbol& symbol) const {
+    static const ir::Operator* const kView = tracer::find_operator("aten::view", "");
+    static const ir::Operator* const kReshape = tracer::find_operator("aten::reshape", "");
+    return tracer::handle_of(grad_mode_ == GradMode::kAsRecorded && symbol.op == kView ? *kReshape : *symbol.op);
   }
 
   void store(const ir::Argument& result, const IValue& value) {
@@ -134,11 +160,16 @@ class Replay {
     return found;
   }
 
-  [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& /*symbol*/) {
-    throw UserError(
-        ErrorKind::kNotImplemented,
-        "expected operations of PyTorch in the function that is transformed, got a torch.autograd.Function; "
-        "use torch.func's transform in the place of thunder's");
+  [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& symbol) {
+    const ir::SourceLocation& location = symbol.location;
+    const std::string line =
+        location.file == nullptr ? "" : " (in " + *location.file + ", line " + std::to_string(location.line) + ")";
+    throw UserError(ErrorKind::kNotImplemented,
+                    "vmap: expected operations of PyTorch where a gradient goes through, got a backward of the "
+                    "program's own" +
+                        line +
+                        "; give the torch.autograd.Function a setup_context, and generate_vmap_rule = True or a vmap "
+                        "staticmethod");
   }
 
   const ir::Trace& trace_;

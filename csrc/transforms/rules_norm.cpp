@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <limits>
+#include <optional>
 
 #include "transforms/rule_lists.h"
 
@@ -58,7 +59,31 @@ void rms_norm_backward(RuleCall& call) {
   call.give(x, at::mul(at::sub(weighted, at::mul(normalized, along)), scale));
 }
 
+// --- group norm without elements
+
+bool group_norm_applies(const RuleCall& call) { return call.tensor(kNormInput).numel() == 0; }
+
+Tensors group_norm_forward(RuleCall& call) {
+  enum : std::size_t { kX, kGroups, kScale, kShift, kEps };
+  const auto optional = [&](std::size_t i) {
+    return call.tensor(i).defined() ? std::make_optional(call.tensor(i)) : std::nullopt;
+  };
+  return {at::group_norm(call.tensor(kX), call.arguments[kGroups].toInt(), optional(kScale), optional(kShift),
+                         call.arguments[kEps].toDouble())};
+}
+
+void group_norm_backward(RuleCall& call) {
+  // The scale's is zero times a mean of no numbers, as in PyTorch's kernel.
+  const at::Tensor x = call.tensor(kNormInput);
+  const double of_scale = x.size(0) == 0 || x.size(1) == 0 ? 0.0 : std::numeric_limits<double>::quiet_NaN();
+  if (call.needs_gradient(0)) call.give(x, at::zeros_like(x));
+  if (call.needs_gradient(2)) call.give(call.tensor(2), at::full_like(call.tensor(2), of_scale));
+  if (call.needs_gradient(3)) call.give(call.tensor(3), at::zeros_like(call.tensor(3)));
+}
+
 constexpr GradRule kNormRules[] = {
+    {"aten::group_norm", "", "PyTorch's derivative divides by the number of elements, which is zero",
+     &group_norm_applies, &group_norm_forward, &group_norm_backward},
     {"aten::rms_norm", "", "saves the scales of the rows instead of the normalized input", &rms_norm_applies,
      &rms_norm_forward, &rms_norm_backward},
 };

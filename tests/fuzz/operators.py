@@ -15,7 +15,8 @@ _LEFT_OUT = re.compile(
     r"^(_|empty|unsafe_|new_empty|resize|set_|native_|embedding_bag|embedding_renorm|batch_norm_|q_|qscheme|choose_|get_|"
     r"linalg__|(Generator|Size|device|tensor|as_tensor|wait|range|random|seed|initial_seed|manual_seed|retains_grad|"
     r"broadcast_shapes|element_size|data|from_file|requires_grad_|scalar_tensor|hash_tensor|to_padded_tensor|"
-    r"slice_inverse|is_pinned|pin_memory|is_set_to|grid_sampler_[23]d|max_pool1d_with_indices|norm_except_dim|cpu|nonzero_static|rrelu_with_noise)$)"
+    r"slice_inverse|is_pinned|pin_memory|is_set_to|grid_sampler_[23]d|max_pool1d_with_indices|norm_except_dim|cpu|nonzero_static|"
+    r"rrelu_with_noise|pdist)$)"
     r"|backward|cudnn|miopen|mkl|fbgemm|quant|sparse|nested|cuda|_indices|^indices|^values|lstm|gru|rnn|_cell$"
 )
 

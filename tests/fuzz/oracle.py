@@ -45,8 +45,8 @@ def weights_like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.arange(tensor.numel(), dtype=torch.float64).cos().reshape(tensor.shape).to(tensor.dtype)
 
 
-def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int) -> Outcome:
-    """Call a program once, differentiate what can be, and return what was seen."""
+def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int, noise: float = 0.0) -> Outcome:
+    """Call a program once, differentiate what can be, and return what was seen. `noise`: of the cotangents."""
     torch.manual_seed(seed)
     outcome = Outcome({}, {})
     try:
@@ -57,13 +57,16 @@ def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int) -
         outcome.step = "backward"
         outputs = [result for result in results if isinstance(result, torch.Tensor) and result.grad_fn is not None]
         if outputs:
-            torch.autograd.backward(outputs, [weights_like(output) for output in outputs])
+            weights = [weights_like(output) for output in outputs]
+            if noise:
+                weights = [weight * (1 + noise * torch.rand(weight.shape)).to(weight.dtype) for weight in weights]
+            torch.autograd.backward(outputs, weights)
+        _see(outcome, "input", [argument.detach() if torch.is_tensor(argument) else argument for argument in arguments])
+        leaves = [argument if torch.is_tensor(argument) and argument.is_leaf else None for argument in arguments]
+        _see(outcome, "gradient", [None if leaf is None else leaf.grad for leaf in leaves])
     except Exception as error:
         outcome.error = error
         return outcome
-    _see(outcome, "input", [argument.detach() if torch.is_tensor(argument) else argument for argument in arguments])
-    gradients = [argument.grad if torch.is_tensor(argument) and argument.is_leaf else None for argument in arguments]
-    _see(outcome, "gradient", gradients)
     outcome.facts["random state"] = int(torch.get_rng_state().sum())
     return outcome
 

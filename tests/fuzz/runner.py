@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -74,8 +75,11 @@ class Report:
 # --- one program
 
 
-def check_seed(seed: int, only: str | None = None) -> dict[str, Any]:
-    """Make and check the program of a seed; return what a Report counts, and the failures."""
+def check_seed(seed: int, only: str | None = None, on_made: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Make and check the program of a seed; return what a Report counts, and the failures.
+
+    `on_made` is called when the program has been made, by running it in eager.
+    """
     from tests.fuzz import checks, known
     from tests.fuzz.generator import generate
     from thunder._minify.shrink import Case
@@ -84,6 +88,7 @@ def check_seed(seed: int, only: str | None = None) -> dict[str, Any]:
     generated = generate(seed)
     if generated is None:
         return result
+    on_made()
     result["statements"] = len(generated.program.lines)
     result["operators"] = sorted(
         {name for line in generated.program.lines for name in re.findall(r"\.(\w+)\(", line.text)}
@@ -150,14 +155,6 @@ def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
     from thunder._minify.shrink import Case, cloned, shrink
 
     _quiet()
-    generated = generate(seed)
-    assert generated is not None
-    case = Case(generated.program, tuple(generated.make_inputs()))
-    plans = checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness)
-    plan = next((plan for plan in plans if plan.check == check), None)
-    if plan is None:
-        connection.send(None)
-        return
 
     def survives(run: Any) -> bool:
         process = os.fork()
@@ -167,6 +164,18 @@ def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:
             finally:
                 os._exit(0)
         return not os.WIFSIGNALED(os.waitpid(process, 0)[1])
+
+    if not survives(lambda: generate(seed)):
+        connection.send("eager crashes too")
+        return
+    generated = generate(seed)
+    assert generated is not None
+    case = Case(generated.program, tuple(generated.make_inputs()))
+    plans = checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness)
+    plan = next((plan for plan in plans if plan.check == check), None)
+    if plan is None:
+        connection.send(None)
+        return
 
     def eager_survives(candidate: Case) -> bool:
         eager = candidate.program.function()
@@ -209,7 +218,7 @@ def _work(connection: Connection, stack: str) -> None:
 
 def _serve(connection: Connection) -> None:
     while (seed := connection.recv()) is not None:
-        connection.send(check_seed(seed))
+        connection.send(check_seed(seed, on_made=lambda: connection.send(None)))
 
 
 class _Worker:
@@ -223,9 +232,10 @@ class _Worker:
         theirs.close()
         self.seed: int | None = None
         self.since = 0.0
+        self.is_made = False
 
     def give(self, seed: int) -> None:
-        self.seed, self.since = seed, time.monotonic()
+        self.seed, self.since, self.is_made = seed, time.monotonic(), False
         self.connection.send(seed)
 
     def end(self) -> None:
@@ -267,6 +277,7 @@ def run(programs: int, seed: int, workers: int, seconds: float | None = None, pr
             elif time.monotonic() - worker.since > _SECONDS_PER_PROGRAM:
                 result = _timed_out(worker)
             if result is None:
+                worker.is_made |= worker.connection in ready
                 continue
             busy.remove(worker)
             _count(report, result, operators)
@@ -305,6 +316,8 @@ def _lost(worker: _Worker, kind: str, failures: list[Found]) -> dict[str, Any]:
 
 
 def _timed_out(worker: _Worker) -> dict[str, Any]:
+    if not worker.is_made:  # eager takes that long
+        return {**_lost(worker, "timeout", []), "outcomes": [("any", "skipped")]}
     message = f"nothing after {_SECONDS_PER_PROGRAM} s"
     return _lost(worker, "timeout", [Found(worker.seed or 0, "any", "timeout", message, "", "", "")])
 

@@ -12,7 +12,10 @@ import torch
 from tests.fuzz import inputs
 
 _SAMPLES = 6
-_LEFT_OUT = ("sparse", "empty", "nested", "to_", "jiterator", "_ref", "rnn", "resize", "from_", "native_", "unsafe")
+_LEFT_OUT = (
+    *("sparse", "empty", "nested", "to_", "jiterator", "_ref", "rnn", "resize", "from_", "native_", "unsafe"),
+    *("rrelu", "pdist"),  # uninitialized numbers; crashes in eager
+)
 
 
 @functools.cache

@@ -180,3 +180,327 @@ def test_trace_of_a_copied_number_runs() -> None:
     f = thunder.jit(lambda a: (a * 1).copy_(1.5))
     f(x(grad=False))
     torch.testing.assert_close(thunder.last_traces(f)[0].python_callable()(x(grad=False))[0], torch.full((3, 4), 1.5))
+
+
+def written(write: Any, make: Any = lambda a: a * 2) -> Any:
+    """Return the program that writes to what `make` gives, and returns that and a product of it."""
+
+    def program(a: torch.Tensor, *others: torch.Tensor) -> Any:
+        b = make(a)
+        write(b, *others)
+        return b, b * 3
+
+    return program
+
+
+WITHOUT_GRADIENT = [
+    ("compared", written(lambda b: b.lt_(0.5))),
+    ("copied_number", written(lambda b: b.copy_(torch.tensor(1.0)))),
+    ("copied_tensor", written(lambda b: b.copy_(torch.ones(3, 4)))),
+    ("compared_row", written(lambda b: b[0].lt_(0.5))),
+    ("row_and_result", lambda a: (lambda row: (row.lt_(0.5), row))((a * 2)[0])),
+    ("not_seen_by_autograd", written(lambda b: b.logical_not_())),
+    ("row_not_seen_by_autograd", written(lambda b: b[0].logical_and_(b[1]))),
+    ("compared_with_itself", lambda a: (a * 2).lt_(a.exp())),
+    ("compared_with_a_row", lambda a: torch.ones(3, 4).ge_(a[0]) * 3),
+    ("view_of_dtype", lambda a: written(lambda b: b.view(torch.float32)[0].fill_(3))(a)[0]),
+    ("differentiated_inside", lambda a: torch.autograd.grad(written(lambda b: b.lt_(0.5))(a)[1].sum(), a)),
+]
+
+
+@parametrize(WITHOUT_GRADIENT)
+def test_what_is_written_over_keeps_its_history(program: Any) -> None:
+    assert_as_eager(program, x())
+
+
+LEAVES = [
+    ("logical_xor_", lambda a: (a.logical_xor_(torch.ones(4)), a * 2)[1]),
+    ("out", lambda a: (torch.special.chebyshev_polynomial_w(torch.ones(3, 4), 2, out=a), a * 2)[1]),
+    ("detach_", lambda a: (a.detach_(), a * 2)[1]),
+    ("detach_of_what_was_read", lambda a: (torch.put(a, torch.tensor(0), a.sum()), a.detach_())[0]),
+]
+
+
+@parametrize(LEAVES)
+def test_leaf_written_by_an_operator_that_autograd_does_not_see(program: Any) -> None:
+    assert_as_eager(program, x())
+
+
+WITHOUT_DERIVATIVE = [
+    ("heaviside", lambda a: torch.heaviside(a, torch.ones(4))),
+    ("one_argument", lambda a: torch.special.zeta(a.square() + 2, torch.ones(4)) * 2),
+]
+
+
+@parametrize(WITHOUT_DERIVATIVE)
+def test_operator_without_a_derivative_is_an_error_in_backward(program: Any) -> None:
+    compiled = thunder.jit(program)
+    a = x()
+    torch.testing.assert_close(compiled(a), program(a))
+    messages = []
+    for function in (program, compiled):
+        with pytest.raises(RuntimeError, match="derivative for ") as raised:
+            function(a).sum().backward()
+        messages.append(str(raised.value).split("\n")[0])
+    assert messages[0] in messages[1]
+    assert_as_eager(lambda a: program(a).detach() * a, a)
+
+
+CONJUGATES = [
+    ("ihfft", lambda a: torch.fft.ihfft(a).imag),
+    ("ifft", lambda a: torch.fft.ifft(a).t().imag),
+    ("svd", lambda a: torch.svd(torch.complex(a, a.cos()))[2].imag.abs()),
+]
+
+
+@parametrize(CONJUGATES)
+def test_parts_of_what_kernels_give_as_lazy_conjugates(program: Any) -> None:
+    a = x(grad=False)
+    torch.testing.assert_close(thunder.jit(program)(a), program(a))
+
+
+COMPLEX_VIEWS = [
+    ("select", written(lambda b, c: b[0].copy_(c[0]))),
+    ("select_last", written(lambda b, c: b[:, -1].copy_(c[:, 0]))),
+    ("diagonal", written(lambda b, c: b.diagonal(1, -2, -1).copy_(c[0, :3]))),
+    ("as_strided", written(lambda b, c: b.as_strided((2, 2), (4, 2), 1).copy_(c[:2, :2]))),
+]
+
+
+@parametrize(COMPLEX_VIEWS)
+def test_gradient_of_a_write_through_a_view_of_complex_numbers(program: Any) -> None:
+    a, c = (torch.complex(x(grad=False) + i, x(grad=False).cos()).requires_grad_() for i in range(2))
+    assert_as_eager(program, a, c)
+    assert_as_eager(program, a, c.detach())
+
+
+FACTORIES = [
+    ("zeros", lambda a: torch.zeros(2, out=a)),
+    ("full", lambda a: torch.full((2, 3), 2, out=a)),
+    ("arange", lambda a: torch.arange(3, out=a)),
+    ("eye", lambda a: torch.eye(3, out=a)),
+    ("linspace", lambda a: torch.linspace(0, 1, 12, out=a)),
+    ("rand", lambda a: torch.rand(3, 4, out=a)),
+    ("empty", lambda a: torch.empty(3, 4, out=a).fill_(1)),
+    ("zeros_like", lambda a: torch.zeros_like(a) + torch.ones(3, 4, out=a)),
+]
+
+
+@parametrize(FACTORIES)
+def test_out_of_functions_that_make_tensors(program: Any) -> None:
+    assert_as_eager(program, x(grad=False))
+    assert_as_eager(lambda a: program(a * 1), x(grad=False))
+
+
+def test_group_norm_without_elements() -> None:
+    def program(a: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.group_norm(a, 2, weight, weight)
+
+    assert_as_eager(program, x(2, 4, 0), x(4))
+    assert_as_eager(program, x(0, 4, 3), x(4))
+
+
+FORWARD_MODE = [
+    ("strided_copy", lambda a: torch.zeros(4, 3).t().copy_(a) * 2),
+    ("as_strided", lambda a: (a * 2).as_strided((2, 2), (4, 1), 1).sin()),
+]
+
+
+@parametrize(FORWARD_MODE)
+def test_forward_mode_of_what_restores_strides(program: Any) -> None:
+    a = x(grad=False)
+    expected = torch.func.jvp(program, (a,), (a.cos(),))
+    torch.testing.assert_close(thunder.jvp(program, (a,), (a.cos(),)), expected)
+    torch.testing.assert_close(thunder.jit(lambda a: torch.func.jvp(program, (a,), (a.cos(),)))(a), expected)
+
+
+STRIDES = [
+    ("view_of_a_strided_tensor", lambda a: (a.t().split([2, 1])[0].not_equal_(0), a.t()[:2] == a.t()[:2])[1]),
+    ("flat_view_of_what_is_written_turned", lambda a: (a.ravel(), a.mT[:, 1:].not_equal_(-1))[0]),
+    ("turned_with_gaps", lambda a: torch.exp2(torch.stack([a, a], -1)[..., 0].t().ne_(1e-3))),
+    ("view_copy", lambda a: torch.view_copy(a[:, :1].expand(3, 4), [12])),
+    ("resized_out", lambda a: torch.msort(a.t(), out=torch.empty(1)) * 1),
+]
+
+
+@parametrize(STRIDES)
+def test_strides_of_what_is_written_through_views(program: Any) -> None:
+    assert_as_eager(program, x(grad=False))
+    assert_as_eager(lambda a: program(a * 1), x(grad=False))
+
+
+def test_flat_view_under_vmap_of_what_is_written_turned() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        flat = a.ravel()
+        a.mT[:, 1:].not_equal_(-1)
+        return flat
+
+    a = x(2, 3, 4, grad=False)
+    torch.testing.assert_close(thunder.vmap(program)(a.clone()), torch.stack([program(row.clone()) for row in a]))
+
+
+def test_resized_out_of_the_caller_has_the_strides_of_the_result() -> None:
+    def program(a: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        return torch.msort(a.t(), out=out)
+
+    assert_as_eager(program, x(grad=False), torch.empty(1))
+
+
+def test_integers_that_take_what_requires_grad() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        b[0::2] = a.sum()
+        return b.detach()
+
+    torch.testing.assert_close(thunder.jit(program)(x(), torch.arange(4)), program(x(), torch.arange(4)))
+
+
+NOTHING_WRITTEN = [
+    ("dropout_", lambda a: torch.dropout_(a, 0.5, False) * 2),
+    ("feature_dropout_", lambda a: torch.feature_dropout_(a, 0.5, False) * 2),
+]
+
+
+@parametrize(NOTHING_WRITTEN)
+def test_leaf_given_to_a_composite_that_does_not_write(program: Any) -> None:
+    assert_as_eager(program, x())
+
+
+def test_random_fill_of_integers_without_elements() -> None:
+    assert_as_eager(lambda a: a.log_normal_(2.0, 0.1), torch.empty(0, 3, dtype=torch.int32))
+
+
+def test_forward_mode_does_not_see_writes_that_autograd_does_not_see() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b = a * 2
+        b.logical_not_()
+        b[0].logical_and_(b[1])
+        return b * a
+
+    a = x(grad=False)
+    expected = torch.func.jvp(program, (a,), (a.cos(),))
+    torch.testing.assert_close(thunder.jvp(program, (a,), (a.cos(),)), expected)
+
+
+ZERO_TANGENTS = [
+    ("product_with_a_number", lambda a: (a / 0) * 2),
+    ("power_of_a_mask", lambda a: a.float_power(torch.tensor([True, False, True, True]))),
+    ("integer_power", lambda a: a ** torch.tensor([1, 2, 3, 0])),
+]
+
+
+@parametrize(ZERO_TANGENTS)
+def test_a_tangent_of_zero_times_infinity_is_zero(program: Any) -> None:
+    a = x(grad=False)
+    torch.testing.assert_close(thunder.jvp(program, (a,), (a,)), torch.func.jvp(program, (a,), (a,)))
+
+
+def test_zeros_without_memory_do_not_leave_a_trace() -> None:
+    a = x(grad=False)
+    _, tangent = thunder.jvp(torch.sgn, (a,), (a,))
+    assert tangent.untyped_storage().data_ptr() != 0
+
+
+WRITES_INSIDE = [
+    ("margin_ranking_loss", lambda a: torch.nn.functional.margin_ranking_loss(a, a.cos(), a.sin())),
+    ("std", lambda a: torch.std(a * a.cos())),
+]
+
+
+@parametrize(WRITES_INSIDE)
+def test_second_derivative_of_a_composite_that_writes(program: Any) -> None:
+    def twice(module: Any) -> Any:
+        return module.grad(lambda a: module.grad(lambda b: program(b).square())(a).sum())
+
+    torch.testing.assert_close(twice(thunder)(x(grad=False)), twice(torch.func)(x(grad=False)))
+
+
+def test_forward_mode_of_a_remainder_of_masks() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([True, False, True, True]) % a
+
+    a = x(grad=False)
+    torch.testing.assert_close(thunder.jvp(program, (a,), (a.cos(),)), torch.func.jvp(program, (a,), (a.cos(),)))
+
+
+def test_flat_view_of_what_a_kernel_lays_out_in_its_own_way() -> None:
+    assert_as_eager(lambda a: torch.linalg.eig(a @ a.t())[1].flatten(), x(grad=False))
+
+
+IN_A_LOOP = [
+    ("geqrf", lambda a: torch.geqrf(a)),
+    ("masked_select", lambda a: torch.masked_select(a, torch.tensor([True, False, True, False]))),
+    ("lstsq", lambda a: torch.linalg.lstsq(a, a[:, :1])[0]),
+]
+
+
+@parametrize(IN_A_LOOP)
+def test_vmap_of_an_operator_whose_results_are_known_by_running_it(program: Any) -> None:
+    a = x(2, 3, 4, grad=False)
+    torch.testing.assert_close(thunder.vmap(program)(a), torch.func.vmap(program)(a), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_normal_fill_under_vmap_draws_what_torch_draws(randomness: str) -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        return (a * 1).normal_(1.0, 2.0)
+
+    torch.manual_seed(3)
+    expected = torch.func.vmap(program, randomness=randomness)(x(grad=False))
+    torch.manual_seed(3)
+    torch.testing.assert_close(thunder.vmap(program, randomness=randomness)(x(grad=False)), expected)
+
+
+def test_forward_mode_of_a_normal_fill_is_zero() -> None:
+    a = x(grad=False)
+    _, tangent = thunder.jvp(lambda a: (a * 1).normal_() * 2, (a,), (a,))
+    assert not tangent.any()
+
+
+PLACES_OF_EXAMPLES = [
+    ("fill_diagonal", lambda a: (a * 1).fill_diagonal_(0.5)),
+    ("fill_diagonal_of_strided", lambda a: (a.t() * 1).fill_diagonal_(0.5)),
+    ("as_strided", lambda a: (lambda b: (b.as_strided((2, 2), (4, 1), 1).mul_(a[:2, :2]), b))(a * 2)[1]),
+]
+
+
+@parametrize(PLACES_OF_EXAMPLES)
+def test_vmap_and_jvp_of_what_is_written_at_places_in_memory(program: Any) -> None:
+    a = x(2, 3, 4, grad=False)
+    torch.testing.assert_close(thunder.vmap(program)(a), torch.stack([program(row) for row in a]))
+    expected = torch.func.jvp(program, (a[0],), (a[1],))
+    torch.testing.assert_close(thunder.jvp(program, (a[0],), (a[1],)), expected)
+
+
+def test_view_of_a_view_requires_grad_after_a_write_to_what_they_show() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        shown = b[2, -1:, -2]
+        b[2] = a
+        return shown
+
+    assert_as_eager(program, x(4, 4), torch.ones(3, 1, 4, 4))
+    assert_as_eager(lambda a, b: program(a, b * 1), x(4, 4), torch.ones(3, 1, 4, 4))
+
+
+REPETITIONS = [
+    ("each", lambda a, n: torch.repeat_interleave(a, n, dim=1)),
+    ("flat", lambda a, n: a.repeat_interleave(n[:1])),
+    ("one_number", lambda a, n: a.repeat_interleave(n[1] + 1, dim=0)),
+]
+
+
+@parametrize(REPETITIONS)
+def test_gradient_of_repetitions_that_are_data(program: Any) -> None:
+    a, n = x(grad=False), torch.tensor([1, 0, 2, 3])
+    f = thunder.grad(lambda a, n: program(a, n).square().sum())
+    for numbers in (n, n.flip(0)):
+        expected = torch.func.grad(lambda a, n=numbers: program(a, n).square().sum())(a)
+        torch.testing.assert_close(f(a, numbers), expected)
+
+
+def test_copy_that_was_asked_for_shares_no_memory_with_a_view_of_its_origin() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b = a.exp()
+        return b.to(copy=True), b[:, 0]
+
+    copy, view = thunder.jit(program)(x(grad=False))
+    assert copy.untyped_storage().data_ptr() != view.untyped_storage().data_ptr()

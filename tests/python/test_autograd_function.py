@@ -104,7 +104,133 @@ def test_vmap_and_grad_of_a_function_use_its_forward_and_its_backward():
     torch.testing.assert_close(thunder.vmap(gradient)(x), leaf.grad)
 
 
-def test_gradient_through_vmap_of_a_function_is_refused():
+def test_gradient_through_vmap_of_a_function_without_a_rule_is_refused():
     x = torch.randn(3, 4, requires_grad=True)
-    with pytest.raises(NotImplementedError, match=r"got a torch\.autograd\.Function"):
+    with pytest.raises(NotImplementedError, match=r"generate_vmap_rule = True or a vmap staticmethod"):
         thunder.vmap(lambda a: ScaledGradient.apply(a, 1.0))(x)
+
+
+class Rules(torch.autograd.Function):
+    """The sine; ten times its gradient in reverse mode and seven times in forward mode, so that both show."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos() * 10
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent * ctx.saved_tensors[0].cos() * 7
+
+
+class BatchedOtherwise(torch.autograd.Function):
+    """Its batches are doubled, so that the rule shows."""
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return BatchedOtherwise.apply(x) * 2, in_dims[0]
+
+
+class WithoutForwardMode(BatchedOtherwise):
+    pass
+
+
+def _squares(x):
+    return (Rules.apply(x * 2) ** 2).sum()
+
+
+TRANSFORMED = {
+    "jvp": lambda module, x: module.jvp(lambda a: Rules.apply(a * 2), (x,), (x.cos(),)),
+    "grad": lambda module, x: module.grad(_squares)(x),
+    "vjp": lambda module, x: module.vjp(lambda a: Rules.apply(a * 2), x)[1](x),
+    "vmap": lambda module, x: module.vmap(Rules.apply)(x),
+    "grad_of_vmap": lambda module, x: module.grad(lambda a: (module.vmap(Rules.apply)(a) ** 2).sum())(x),
+    "vmap_of_grad": lambda module, x: module.vmap(module.grad(_squares))(x),
+    "vmap_of_jvp": lambda module, x: module.vmap(lambda a: module.jvp(Rules.apply, (a,), (a.cos(),)))(x),
+    "jvp_of_vmap": lambda module, x: module.jvp(module.vmap(Rules.apply), (x,), (x.cos(),)),
+    "jvp_of_grad": lambda module, x: module.jvp(module.grad(_squares), (x,), (x.cos(),)),
+    "jacrev": lambda module, x: module.jacrev(Rules.apply)(x[0]),
+    "jacfwd": lambda module, x: module.jacfwd(Rules.apply)(x[0]),
+    "hessian": lambda module, x: module.hessian(_squares)(x[0]),
+    "rule": lambda module, x: module.vmap(BatchedOtherwise.apply)(x),
+    "grad_of_rule": lambda module, x: module.grad(lambda a: module.vmap(BatchedOtherwise.apply)(a).sum())(x),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_transforms_call_the_methods_of_a_function(name):
+    program = TRANSFORMED[name]
+    x = torch.randn(3, 4)
+    expected = program(torch.func, x)
+    torch.testing.assert_close(program(thunder, x), expected)
+    torch.testing.assert_close(thunder.jit(lambda a: program(thunder, a))(x), expected)
+    torch.testing.assert_close(thunder.jit(lambda a: program(torch.func, a))(x), expected)
+
+
+def test_gradient_goes_through_vmap_of_a_function_with_a_rule():
+    x = torch.randn(3, 4, requires_grad=True)
+    thunder.vmap(lambda a: Rules.apply(a * 2).sum())(x).sum().backward()
+    torch.testing.assert_close(x.grad, 20 * (2 * x).cos().detach())
+
+
+def test_autocast_of_a_function_uses_its_backward():
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, 5)
+    thunder.autocast(lambda a: ScaledGradient.apply(a, 1.0) @ w)(x).float().sum().backward()
+    expected = x.detach().clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        result = ScaledGradient.apply(expected, 1.0) @ w
+    result.float().sum().backward()
+    torch.testing.assert_close(x.grad, expected.grad)
+
+
+def test_tracing_again_for_a_function_repeats_no_side_effect():
+    seen = []
+
+    def program(x):
+        seen.append(1)
+        return Rules.apply(x)
+
+    x = torch.randn(3)
+    thunder.jvp(program, (x,), (x,))
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("module", [thunder, torch.func])
+def test_forward_mode_of_a_function_without_jvp_is_an_error_with_its_name_and_line(module):
+    x = torch.randn(3)
+    program = thunder.jit(lambda a: module.jvp(lambda b: WithoutForwardMode.apply(b), (a,), (a,)))
+    with pytest.raises(NotImplementedError, match=r"WithoutForwardMode: .* a jvp staticmethod(?s:.*), line \d+"):
+        program(x)
+
+
+@pytest.mark.parametrize("transform", ["jvp of thunder's", "grad of torch.func's"])
+def test_function_whose_forward_takes_ctx_is_refused_with_its_name_and_line(transform):
+    x = torch.randn(3)
+    program = {
+        "jvp of thunder's": lambda a: thunder.jvp(lambda b: ScaledGradient.apply(b, 1.0), (a,), (a,)),
+        "grad of torch.func's": lambda a: torch.func.grad(lambda b: ScaledGradient.apply(b, 1.0).sum())(a),
+    }[transform]
+    with pytest.raises(RuntimeError, match=r"ScaledGradient: expected .* setup_context(?s:.*), line \d+"):
+        thunder.jit(program)(x)

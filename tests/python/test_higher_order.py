@@ -104,7 +104,83 @@ segments.register_autograd(
 )
 
 
-def test_backward_of_an_operator_that_reads_data_is_refused_by_name() -> None:
-    f = thunder.jit(lambda a, ends: segments(a, ends).sum())
+@torch.library.custom_op("thunder_tests::parts", mutates_args=())
+def parts(
+    a: torch.Tensor, lengths: list[int], b: torch.Tensor, *, scale: float = 2.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return a * b * scale, a.sin() + sum(lengths)
+
+
+@parts.register_fake
+def _(a, lengths, b, *, scale=2.0):
+    return torch.empty_like(a), torch.empty_like(a)
+
+
+def _save_parts(ctx, inputs, keyword_only_inputs, output):
+    ctx.save_for_backward(inputs[0], inputs[2], output[1])
+    ctx.scale = keyword_only_inputs["scale"]
+
+
+def _backward_of_parts(ctx, product, sine):
+    a, b, result = ctx.saved_tensors
+    factor = ctx.scale * len(result.tolist())
+    of_b = product * a * factor if ctx.needs_input_grad[2] else None
+    return product * b * factor + sine * a.cos(), None, of_b
+
+
+parts.register_autograd(_backward_of_parts, setup_context=_save_parts)
+
+READS_DATA = {
+    "segments": lambda a, b: segments(a * 2, torch.tensor([1, 2])).sum(),
+    "parts": lambda a, b: sum(part.sum() for part in parts(a.sin(), [1, 2], b.exp(), scale=3.0)),
+    "one_result": lambda a, b: parts(a.sin(), [1, 2], b)[0].square().sum(),
+    "one_argument": lambda a, b: parts(a, [1], b.detach())[1].square().sum(),
+    "twice_the_same": lambda a, b: parts(a, [1], a)[0].sum(),
+    "inside": lambda a, b: torch.autograd.grad(segments(a * 2, torch.tensor([1, 2])).sum(), a)[0].sum() + b.sum(),
+}
+
+
+@pytest.mark.parametrize("name", READS_DATA)
+def test_backward_of_an_operator_that_reads_data_runs_as_a_whole(name: str) -> None:
+    def gradients(function):
+        a, b = (torch.arange(2.0) + i for i in range(2))
+        result = function(a.requires_grad_(), b.requires_grad_())
+        result.backward()
+        return result.detach(), a.grad, b.grad
+
+    f = thunder.jit(READS_DATA[name])
+    for _ in range(2):
+        torch.testing.assert_close(gradients(f), gradients(READS_DATA[name]))
+
+
+def test_backward_that_runs_as_a_whole_is_in_the_backward_trace() -> None:
+    f = thunder.jit(lambda a: segments(a, torch.tensor([1, 2])))
+    f(torch.ones(2, requires_grad=True))
+    assert "thunder_backward.thunder_tests_segments" in str(thunder.last_backward_traces(f)[-1])
+
+
+_library = torch.library.Library("thunder_tests_library", "DEF")
+_library.define("segments(Tensor a, Tensor ends) -> Tensor")
+_library.impl("segments", lambda a, ends: a * 2, "CompositeExplicitAutograd")
+
+
+class _Segments(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, ends):
+        ctx.save_for_backward(ends)
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.thunder_tests_library.segments(a, ends)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient[: ctx.saved_tensors[0].tolist()[-1]] * 2, None
+
+
+_library.impl("segments", _Segments.apply, "Autograd")
+_segments = torch.ops.thunder_tests_library.segments
+
+
+def test_backward_that_nobody_registered_and_that_reads_data_is_refused_by_name() -> None:
+    f = thunder.jit(lambda a, ends: _segments(a, ends).sum())
     with pytest.raises(NotImplementedError, match=r"segments \(called in .*test_higher_order.py.*reads the data"):
         f(torch.ones(4, requires_grad=True), torch.tensor([2, 4]))

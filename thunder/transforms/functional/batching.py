@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from thunder._check import load_extension
-from thunder.transforms.functional.structures import Kept, compiled
+from thunder.transforms.functional.structures import Kept, compiled, runs_as_torch
 
 __all__ = ["vmap"]
 
@@ -47,7 +47,7 @@ def vmap(
     _require_dims("vmap: out_dims", out_dims)
 
     def vmapped(*args: Any, **kwargs: Any) -> Any:
-        if torch._C._are_functorch_transforms_active():
+        if runs_as_torch():
             theirs = torch.func.vmap(func, in_dims, out_dims, randomness, chunk_size=chunk_size)
             return theirs(*args, **kwargs)
         leaves, spec = pytree.tree_flatten(args)

@@ -11,7 +11,14 @@ from torch.utils import _pytree as pytree
 
 from thunder._check import load_extension
 from thunder._jit import jit
-from thunder.transforms.functional.structures import Argnums, differentiated, replaced, require_tensors, select
+from thunder.transforms.functional.structures import (
+    Argnums,
+    differentiated,
+    replaced,
+    require_tensors,
+    runs_as_torch,
+    select,
+)
 
 __all__ = ["jvp", "jvp_of"]
 
@@ -41,10 +48,11 @@ def jvp_of(
     has_aux: bool,
 ) -> Any:
     """Return what `jvp` does; of the arguments `argnums` only, when that is not None. `name` is for messages."""
-    if torch._C._are_functorch_transforms_active():
+    if runs_as_torch():
         from torch._functorch.eager_transforms import _jvp_with_argnums
 
-        return _jvp_with_argnums(func, primals, tangents, argnums, has_aux=has_aux)
+        directions = (tangents,) if isinstance(argnums, int) else tangents
+        return _jvp_with_argnums(func, primals, directions, argnums, has_aux=has_aux)
     if not isinstance(primals, tuple):
         raise TypeError(f"thunder.{name}: expected the primals in a tuple, got {type(primals)}")
     selected = primals if argnums is None else select(primals, argnums)

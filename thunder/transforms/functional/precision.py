@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from thunder._check import load_extension
-from thunder.transforms.functional.structures import Kept, compiled
+from thunder.transforms.functional.structures import Kept, compiled, runs_as_torch
 
 __all__ = ["autocast"]
 
@@ -27,7 +27,6 @@ def autocast(
 
     Raises:
         ValueError: another `dtype` or `device_type`.
-        NotImplementedError: `func` calls a `torch.autograd.Function`.
     """
     if dtype not in (torch.bfloat16, torch.float16):
         raise ValueError(f"thunder.autocast: dtype: expected torch.bfloat16 or torch.float16, got {dtype}")
@@ -36,7 +35,7 @@ def autocast(
     device = torch.device(device_type)
 
     def cast(*args: Any, **kwargs: Any) -> Any:
-        if torch._C._are_functorch_transforms_active():
+        if runs_as_torch():
             with torch.autocast(device_type, dtype):
                 return func(*args, **kwargs)
         arguments = Kept((args, kwargs))

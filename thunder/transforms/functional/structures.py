@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._check import load_extension
 from thunder._jit import jit
+
+_functional = load_extension().functional
 
 Argnums = int | tuple[int, ...]
 
@@ -81,6 +84,11 @@ def require_real(name: str, tree: Any, what: str) -> None:
     for leaf in pytree.tree_leaves(tree):
         if isinstance(leaf, torch.Tensor) and leaf.is_complex():
             raise RuntimeError(f"thunder.{name}: expected real {what}, got {leaf.dtype}")
+
+
+def runs_as_torch() -> bool:
+    """Whether `vmap`, `jvp` and `autocast` are PyTorch's here: below those, or for a `torch.autograd.Function`."""
+    return bool(torch._C._are_functorch_transforms_active() or _functional.runs_live())
 
 
 def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
