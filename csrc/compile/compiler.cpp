@@ -9,6 +9,7 @@
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
 #include "passes/fusion_partition.h"
+#include "tracer/numbers.h"
 
 namespace thunder::compile {
 namespace {
@@ -93,6 +94,14 @@ class CompiledTrace final : public Compiled {
   mutable std::atomic<std::shared_ptr<const runtime::Program>> plain_;
 };
 
+/// A number that Python gets is the one that eager would give, to the bit.
+bool hands_out_numbers(const ir::Trace& trace) {
+  return std::ranges::any_of(trace.outputs, [&](const ir::Argument& output) {
+    const auto* id = output.get<ir::ValueId>();
+    return id != nullptr && tracer::is_number(trace, *id);
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options) {
@@ -102,7 +111,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   compilation.transforms = options.transforms;
   const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;
-  compilation.fuses = options.fuse && runner.is_enabled(passes::kFusionPartition);
+  compilation.fuses = options.fuse && runner.is_enabled(passes::kFusionPartition) && !hands_out_numbers(recorded);
   runner.keep("recorded", recorded, compilation.forward);
   run_pipeline(compilation, runner);
   return std::make_shared<CompiledTrace>(std::move(compilation));

@@ -76,13 +76,20 @@ std::vector<std::vector<bool>> followed_cotangents(const ir::Trace& backward, st
     itself.resize(count);
     itself[c] = true;
   }
-  for (const ir::BoundSymbol& symbol : backward.symbols) {
+  const auto follow = [&](const ir::BoundSymbol& symbol) {
     std::vector<bool> read;
     const auto add = [&](ir::ValueId id) { merge(read, followed[ir::index_of(id)]); };
     for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, add);
     const auto give = [&](ir::ValueId id) { merge(followed[ir::index_of(id)], read); };
     for (const ir::Argument& result : symbol.results) ir::for_each_value(result, give);
     passes::for_each_written(symbol, give);
+  };
+  for (const ir::BoundSymbol& symbol : backward.symbols) {
+    if (symbol.op->style == ir::CallStyle::kBlock) {
+      std::ranges::for_each(symbol.nested, follow);
+    } else {
+      follow(symbol);
+    }
   }
   return followed;
 }

@@ -285,8 +285,13 @@ class Partitioner {
     for (Group& group : groups_) {
       trim_views(group);
       double work = 0;
-      for (const std::uint32_t i : group.symbols) work += roles_[i].work;
+      std::size_t workers = 0;
+      for (const std::uint32_t i : group.symbols) {
+        work += roles_[i].work;
+        workers += roles_[i].work > 0 ? 1 : 0;
+      }
       if (group.symbols.empty() || work < model_.least_work) continue;
+      if (workers == 1 && group.space.count() < model_.least_alone) continue;
       taken.push_back({{group.symbols.begin(), group.symbols.end()}, std::move(group.space)});
     }
     return taken;
@@ -294,9 +299,7 @@ class Partitioner {
 
   /// Views that only lead into a group, or out of it, stay outside.
   void trim_views(Group& group) {
-    const auto in_group = [&](std::uint32_t i) {
-      return i != kNone && std::ranges::binary_search(group.symbols, i);
-    };
+    const auto in_group = [&](std::uint32_t i) { return i != kNone && std::ranges::binary_search(group.symbols, i); };
     for (bool changed = true; changed;) {
       const auto is_edge = [&](std::uint32_t i) {
         if (roles_[i].work != 0) return false;
@@ -317,13 +320,13 @@ class Partitioner {
   const ir::Trace& trace_;
   const FusionModel& model_;
   AliasAnalysis aliases_;
-  std::vector<std::uint32_t> makers_;                 ///< value -> its symbol
-  std::vector<FusionRole::Result> result_kinds_;      ///< by value
-  std::vector<std::vector<std::uint32_t>> readers_;   ///< value -> symbols, ascending
-  std::vector<FusionRole> roles_;                     ///< by symbol
-  std::vector<std::uint32_t> segments_;               ///< by symbol: writes to the caller's memory before it
-  std::vector<std::uint32_t> previous_ordered_;       ///< by symbol that keeps its place among others: the one before
-  std::vector<std::uint32_t> group_of_;               ///< by symbol: named after one of its symbols
+  std::vector<std::uint32_t> makers_;                ///< value -> its symbol
+  std::vector<FusionRole::Result> result_kinds_;     ///< by value
+  std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
+  std::vector<FusionRole> roles_;                    ///< by symbol
+  std::vector<std::uint32_t> segments_;              ///< by symbol: writes to the caller's memory before it
+  std::vector<std::uint32_t> previous_ordered_;      ///< by symbol that keeps its place among others: the one before
+  std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;
   std::vector<bool> is_output_;
   std::vector<std::uint32_t> visited_;  ///< by group: the last search that came by
@@ -455,7 +458,7 @@ class Assembler {
     symbol.arguments = {ir::Argument(executor_), ir::Argument(std::move(reads))};
     symbol.results = {ir::Argument(std::move(gives))};
     symbol.location = trace_.symbols[group.symbols.front()].location;
-    symbol.comment = describe_(symbol, trace_);
+    symbol.comment = describe_(symbol, result_);
     result_.add(std::move(symbol));
     for (const std::uint32_t i : doubled) add_outside(i);
   }
@@ -487,7 +490,7 @@ class Assembler {
   const DescribeFusion& describe_;
   std::vector<FusionGroup> groups_;
   ir::Trace result_;
-  ir::Substitution replaced_;           ///< views, as they are made outside
+  ir::Substitution replaced_;  ///< views, as they are made outside
   std::vector<std::uint32_t> group_of_;
   std::vector<std::uint32_t> makers_;
   std::vector<std::uint32_t> previous_ordered_;
@@ -501,8 +504,8 @@ std::vector<FusionGroup> partition(const ir::Trace& trace, const FusionModel& mo
   return Partitioner(trace, model).run();
 }
 
-ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused,
-               const std::string& executor, const DescribeFusion& describe) {
+ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
+               const DescribeFusion& describe) {
   return Assembler(trace, model, fused, executor, describe).run();
 }
 

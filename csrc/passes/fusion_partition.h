@@ -31,10 +31,11 @@ struct FusionRole {
 /// What fusing is about: which symbols can be fused, and when it pays.
 struct FusionModel {
   std::function<FusionRole(const ir::BoundSymbol& symbol, const ir::Trace& trace)> role;
-  double least_work = 2;           ///< of all symbols of a fusion together
+  double least_work = 2;               ///< of all symbols of a fusion together
+  std::int64_t least_alone = 1 << 14;  ///< elements for which one symbol that works is worth a fusion
   std::int64_t largest_row = 1 << 18;  ///< elements that may have to stay in a cache
   std::size_t most_symbols = 64;
-  std::size_t most_tensors = 24;   ///< read or written
+  std::size_t most_tensors = 24;  ///< read or written
 };
 
 /// Symbols that become one, by their position in the trace, ascending.
@@ -43,9 +44,9 @@ struct FusionGroup {
   IterationSpace space;
 };
 
-/// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols hand to one
-/// another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as does
-/// what touches memory that is written to; nothing moves across a write to memory of the caller.
+/// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols hand to
+/// one another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as
+/// does what touches memory that is written to; nothing moves across a write to memory of the caller.
 [[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const FusionModel& model);
 
 /// The trace with each group in the place of its symbols: one symbol of `fused`, which takes `executor`'s name and the

@@ -9,8 +9,8 @@ std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {
     if (type.sizes[i].hint != 1) order.push_back(i);
   }
-  std::ranges::stable_sort(
-      order, [&](std::size_t a, std::size_t b) { return type.strides[a].hint > type.strides[b].hint; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return type.strides[a].hint > type.strides[b].hint; });
   return order;
 }
 

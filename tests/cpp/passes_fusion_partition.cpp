@@ -19,7 +19,8 @@ const Operator& kSum = add_row("aten::sum.dim(Tensor self, int dim, bool keepdim
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
 const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
 const Operator& kFused = [] -> const Operator& {
-  static const Operator op = parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
+  static const Operator op =
+      parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
   return op;
 }();
 

@@ -13,15 +13,6 @@ import thunder
 Function = Callable[..., torch.Tensor]
 
 
-def fusions(function: Callable) -> list[thunder.trace.BoundSymbol]:
-    traces = [thunder.last_traces(function), thunder.last_backward_traces(function)]
-    return [symbol for each in traces if each for symbol in each[-1].bound_symbols if symbol.name == "prims.fused"]
-
-
-def final_text(function: Callable) -> str:
-    return str(thunder.last_traces(function)[-1])
-
-
 ROWS, COLUMNS = 37, 515
 
 CHAINS: dict[str, Function] = {
@@ -102,9 +93,11 @@ def test_is_as_near_to_the_exact_result_as_eager(name: str, kind: str, dtype: to
     exact = results_of(function, [x.double() for x in inputs], cotangent.to(dtype).double())
     eager = results_of(function, inputs, cotangent.to(dtype))
     ours = results_of(compiled, inputs, cotangent.to(dtype))
-    assert fusions(compiled)
+    assert thunder.fusions(compiled)
     for k, (got, reference, truth) in enumerate(zip(ours, eager, exact, strict=True)):
         assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        if error(reference, truth) > 0.5:
+            continue  # nothing is left of the result in this precision
         allowed = 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps * (1 if dtype == torch.float32 else 0.5)
         assert error(got, truth) <= allowed, f"result {k}"
 
@@ -140,7 +133,10 @@ def test_results_do_not_depend_on_the_number_of_threads(name: str) -> None:
             assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("shape", [(1, 9), (2, 3, 5), (4, 4096), (3, 5000), (2, 70001), (300, 2), (2, 3, 4, 5)], ids=str)
+SHAPES = [(1, 9), (2, 3, 5), (4, 4096), (3, 5000), (2, 70001), (300, 2), (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", ["gelu_tanh", "layer_norm", "softmax", "rms_norm", "log_softmax", "relu_bias"])
 def test_shapes(name: str, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
@@ -181,7 +177,7 @@ def test_channels_last_stays() -> None:
     compiled = thunder.jit(lambda x, y, b: F.gelu(x * y + b) + x)
     got = compiled(x, y, bias)
     expected = F.gelu(x * y + bias) + x
-    assert fusions(compiled)
+    assert thunder.fusions(compiled)
     assert got.stride() == expected.stride()
     torch.testing.assert_close(got, expected)
 
@@ -189,8 +185,8 @@ def test_channels_last_stays() -> None:
 def test_cotangents_of_other_strides_are_read_as_they_are() -> None:
     x = torch.randn(33, 65, requires_grad=True)
     compiled = thunder.jit(lambda x: (x * 2).sin() * x)
-    for make in (lambda g: g, lambda g: g[:1].expand(33, 65), lambda g: g.t().contiguous().t(), lambda g: g[:1, :1].expand(33, 65)):
-        cotangent = make(torch.randn(33, 65))
+    g = torch.randn(33, 65)
+    for cotangent in (g, g[:1].expand(33, 65), g.t().contiguous().t(), g[:1, :1].expand(33, 65)):
         (got,) = torch.autograd.grad(compiled(x), x, cotangent)
         (expected,) = torch.autograd.grad((x * 2).sin() * x, x, cotangent)
         torch.testing.assert_close(got, expected)
@@ -219,14 +215,14 @@ def test_integers_and_bools() -> None:
     for got, expected in zip(compiled(a, b), function(a, b), strict=True):
         assert got.dtype == expected.dtype
         assert torch.equal(got, expected)
-    assert fusions(compiled)
+    assert thunder.fusions(compiled)
 
 
 def test_double_stays_double() -> None:
     x = torch.randn(11, 30, dtype=torch.float64)
     compiled = thunder.jit(lambda x: torch.softmax(x * 2, -1) + x.exp())
     torch.testing.assert_close(compiled(x), torch.softmax(x * 2, -1) + x.exp(), rtol=1e-14, atol=1e-14)
-    assert fusions(compiled)
+    assert thunder.fusions(compiled)
 
 
 def test_several_results_and_values_that_both_sides_read() -> None:
@@ -243,7 +239,10 @@ def test_several_results_and_values_that_both_sides_read() -> None:
 
 def test_dropout_draws_what_eager_draws() -> None:
     x = torch.randn(40, 50)
-    function = lambda x: F.dropout(x * 2, 0.3) + x.exp()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x * 2, 0.3) + x.exp()
+
     compiled = thunder.jit(function)
     torch.manual_seed(3)
     expected = [function(x), function(x)]
@@ -306,13 +305,13 @@ def test_data_that_the_program_looks_at_is_the_same_later() -> None:
 def test_aten_alone_fuses_nothing() -> None:
     compiled = thunder.jit(lambda x: (x * 2).exp() + 1, executors=["aten"])
     compiled(torch.randn(10, 10))
-    assert fusions(compiled) == []
+    assert thunder.fusions(compiled) == []
 
 
 def test_the_pass_can_be_left_out() -> None:
     compiled = thunder.jit(lambda x: (x * 2).exp() + 1, passes=["dead_code_elimination"])
     compiled(torch.randn(10, 10))
-    assert fusions(compiled) == []
+    assert thunder.fusions(compiled) == []
 
 
 def test_a_call_without_gradients_of_a_program_with_them_is_fused_too() -> None:
@@ -321,3 +320,16 @@ def test_a_call_without_gradients_of_a_program_with_them_is_fused_too() -> None:
     compiled(x)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), (x * 2).exp() + 1)
+
+
+def test_fusions_are_reported() -> None:
+    x = torch.randn(8, 16, requires_grad=True)
+    compiled = thunder.jit(lambda x: (x * 2).exp() + 1)
+    compiled(x).sum().backward()
+    forward, backward = thunder.fusions(compiled)
+    assert forward.operations == ("aten.mul.Tensor", "aten.exp.default", "aten.add.Tensor")
+    assert (forward.trace, forward.executor, forward.bytes_read) == ("forward", "cpu", 512)
+    assert forward.file is not None
+    assert forward.file.endswith("test_cpu_fusion.py")
+    assert backward.trace == "backward"
+    assert "3 operations by cpu" in str(forward)

@@ -39,12 +39,11 @@ constexpr double kTranscendental = 4;
 
 template <TileOp op>
 constexpr double work_of() {
-  constexpr TileOp kCostly[] = {TileOp::kExp,          TileOp::kExpm1,        TileOp::kLog,
-                                TileOp::kLog1p,        TileOp::kSin,          TileOp::kCos,
-                                TileOp::kTanh,         TileOp::kErf,          TileOp::kSigmoid,
-                                TileOp::kSilu,         TileOp::kGelu,         TileOp::kGeluTanh,
-                                TileOp::kPower,        TileOp::kGeluBackward, TileOp::kGeluTanhBackward,
-                                TileOp::kSiluBackward, TileOp::kRsqrt};
+  constexpr TileOp kCostly[] = {
+      TileOp::kExp,          TileOp::kExpm1,    TileOp::kLog,   TileOp::kLog1p,        TileOp::kSin,
+      TileOp::kCos,          TileOp::kTanh,     TileOp::kErf,   TileOp::kSigmoid,      TileOp::kSilu,
+      TileOp::kGelu,         TileOp::kGeluTanh, TileOp::kPower, TileOp::kGeluBackward, TileOp::kGeluTanhBackward,
+      TileOp::kSiluBackward, TileOp::kRsqrt};
   for (const TileOp costly : kCostly) {
     if (costly == op) return kTranscendental;
   }
@@ -72,8 +71,7 @@ void lower_unary(Lowering& lowering, const BoundSymbol& symbol) {
 template <TileOp op>
 void lower_binary(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  lowering.set(symbol, 0,
-               lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
+  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
 }
 template <TileOp op>
 constexpr Operation unary() {
@@ -95,12 +93,19 @@ constexpr Operation real_binary() {
 
 bool is_one(const ir::Argument& argument) { return argument == ir::Argument(1) || argument == ir::Argument(1.0); }
 
+/// An operand of a sum. Beside a rounded value of rows that comes from memory it is rounded as well: what is taken from
+/// the largest of its row, which the forward saved, is zero where it is the largest.
+Value addend(Lowering& lowering, const BoundSymbol& symbol, std::size_t i, Lane lane) {
+  return lowering.is_loaded_row(symbol, 1 - i) ? lowering.rounded_argument(symbol, i, lane)
+                                               : lowering.argument(symbol, i, lane);
+}
+
 /// `x + alpha * y`, `x - alpha * y`.
 template <TileOp op>
 void lower_scaled(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  const Value left = lowering.argument(symbol, 0, lane);
-  Value right = lowering.argument(symbol, 1, lane);
+  const Value left = addend(lowering, symbol, 0, lane);
+  Value right = addend(lowering, symbol, 1, lane);
   if (symbol.arguments.size() > 2 && !is_one(symbol.arguments[2])) {
     right = lowering.apply(TileOp::kMultiply, {right, lowering.argument(symbol, 2, lane)});
   }
@@ -132,9 +137,7 @@ constexpr Operation comparison() {
 
 FusionRole bool_role(const BoundSymbol& symbol, const Trace& trace) {
   bool all_bools = true;
-  const auto check = [&](ir::ValueId id) {
-    all_bools = all_bools && trace.tensor_type(id)->dtype == ir::Dtype::kBool;
-  };
+  const auto check = [&](ir::ValueId id) { all_bools = all_bools && trace.tensor_type(id)->dtype == ir::Dtype::kBool; };
   passes::for_each_argument(symbol, check);
   passes::for_each_result(symbol, check);
   for (const ir::Argument& argument : symbol.arguments) {
@@ -188,16 +191,16 @@ void lower_gelu(Lowering& lowering, const BoundSymbol& symbol) {
 void lower_gelu_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const TileOp op = is_tanh(symbol.arguments[2]) ? TileOp::kGeluTanhBackward : TileOp::kGeluBackward;
   const Lane lane = lowering.result_lane(symbol);
-  lowering.set(symbol, 0,
-               lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
+  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
 }
 
 void lower_threshold_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
   const Value passes_on =
       lowering.apply(TileOp::kLessEqual, {lowering.argument(symbol, 1, lane), lowering.argument(symbol, 2, lane)});
-  lowering.set(symbol, 0,
-               lowering.apply(TileOp::kWhere, {passes_on, lowering.number(lane, 0), lowering.argument(symbol, 0, lane)}));
+  lowering.set(
+      symbol, 0,
+      lowering.apply(TileOp::kWhere, {passes_on, lowering.number(lane, 0), lowering.argument(symbol, 0, lane)}));
 }
 
 void lower_leaky_relu(Lowering& lowering, const BoundSymbol& symbol) {
@@ -215,9 +218,10 @@ FusionRole where_role(const BoundSymbol& symbol, const Trace& trace) {
 }
 void lower_where(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  lowering.set(symbol, 0,
-               lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 0, Lane::kBool),
-                                               lowering.argument(symbol, 1, lane), lowering.argument(symbol, 2, lane)}));
+  lowering.set(
+      symbol, 0,
+      lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 0, Lane::kBool), lowering.argument(symbol, 1, lane),
+                                      lowering.argument(symbol, 2, lane)}));
 }
 
 FusionRole masked_fill_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -227,9 +231,10 @@ FusionRole masked_fill_role(const BoundSymbol& symbol, const Trace& trace) {
 }
 void lower_masked_fill(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  lowering.set(symbol, 0,
-               lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 1, Lane::kBool),
-                                               lowering.argument(symbol, 2, lane), lowering.argument(symbol, 0, lane)}));
+  lowering.set(
+      symbol, 0,
+      lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 1, Lane::kBool), lowering.argument(symbol, 2, lane),
+                                      lowering.argument(symbol, 0, lane)}));
 }
 
 template <bool has_minimum, bool has_maximum>
@@ -273,7 +278,7 @@ FusionRole cast_role(const BoundSymbol& symbol, const Trace& trace) {
 void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
   const ir::Dtype to = lowering.result_type(symbol).dtype;
   const ir::Dtype from = lowering.type(symbol, 0)->dtype;
-  const Value value = lowering.argument(symbol, 0, lowering.result_lane(symbol));
+  const Value value = lowering.rounded_argument(symbol, 0, lowering.result_lane(symbol));
   const bool rounds = from != to && (to == ir::Dtype::kBfloat16 || to == ir::Dtype::kFloat16);
   if (rounds) {
     lowering.set_rounded(symbol, value, to);

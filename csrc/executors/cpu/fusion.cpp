@@ -136,6 +136,19 @@ bool Fusion::has_strides(const Plan& plan, const c10::IValue* inputs, std::size_
   return true;
 }
 
+/// Dimensions follow one another in memory as they were traced to: then results lie as they would in eager. Those that
+/// do not move (of what was expanded) fit anywhere.
+bool keeps_order(const at::Tensor& tensor, const std::vector<std::int64_t>& traced) {
+  for (std::size_t i = 0; i < traced.size(); ++i) {
+    for (std::size_t j = 0; j < traced.size(); ++j) {
+      const auto [a, b] = std::pair(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j));
+      const bool counts = tensor.size(a) != 1 && tensor.size(b) != 1 && tensor.stride(a) != 0 && tensor.stride(b) != 0;
+      if (counts && traced[i] > traced[j] && tensor.stride(a) < tensor.stride(b)) return false;
+    }
+  }
+  return true;
+}
+
 const Fusion::Plan& Fusion::plan_for(const c10::IValue* inputs) const {
   if (has_strides(*first_, inputs, inputs_.size())) return *first_;
   const std::scoped_lock lock(mutex_);
@@ -143,8 +156,13 @@ const Fusion::Plan& Fusion::plan_for(const c10::IValue* inputs) const {
     if (has_strides(*plan, inputs, inputs_.size())) return *plan;
   }
   Strides strides;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) strides.push_back(inputs[i].toTensor().strides().vec());
+  bool in_order = true;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    strides.push_back(inputs[i].toTensor().strides().vec());
+    in_order = in_order && keeps_order(inputs[i].toTensor(), inputs_[i].strides);
+  }
   others_.push_back(make_plan(std::move(strides)));
+  if (!in_order) others_.back()->program.reset();
   return *others_.back();
 }
 
@@ -172,7 +190,7 @@ void Fusion::run(std::vector<c10::IValue>& stack) const {
   }
   for (const Tensor& output : outputs_) {
     results.emplace_back(at::detail::empty_strided_generic(output.sizes, output.strides, &result_memory(),
-                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype));
+                                                           c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype));
     arrays.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
   }
   // An index that is out of bounds: PyTorch says so.

@@ -21,8 +21,8 @@ class Fusion {
 
   explicit Fusion(ir::Trace region);
 
-  /// Takes its inputs from the end of the stack and puts its results there. Inputs of other strides than were traced have
-  /// a program of their own; where there is none, PyTorch runs the operations one by one.
+  /// Takes its inputs from the end of the stack and puts its results there. Inputs of other strides than were traced
+  /// have a program of their own; where there is none, PyTorch runs the operations one by one.
   void run(std::vector<c10::IValue>& stack) const;
 
   [[nodiscard]] std::size_t input_count() const { return inputs_.size(); }
@@ -40,8 +40,7 @@ class Fusion {
   };
   struct Plan {
     Strides strides;
-    std::optional<TileProgram> program;  ///< none: no kernels for it
-    Plan* next = nullptr;
+    std::optional<TileProgram> program;  ///< none: PyTorch runs it
   };
 
   [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
@@ -55,7 +54,7 @@ class Fusion {
   std::vector<Tensor> outputs_;
   std::unique_ptr<Plan> first_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<const Plan>> others_;
+  mutable std::vector<std::unique_ptr<Plan>> others_;
   mutable std::once_flag operations_once_;
   mutable runtime::Program operations_;
 };

@@ -100,8 +100,7 @@ bool Lowering::find_domain() {
     }
   }
   const std::size_t count = space_.sizes.size();
-  const std::size_t split =
-      space_.rows == 0 ? count : passes::leading_sizes(space_.sizes, space_.rows).value_or(count);
+  const std::size_t split = space_.rows == 0 ? count : passes::leading_sizes(space_.sizes, space_.rows).value_or(count);
   std::vector<std::int64_t> sizes;
   std::size_t outer_sizes = 0;
   joined_.assign(count, 0);
@@ -186,6 +185,14 @@ Lane Lowering::common_lane(const ir::BoundSymbol& symbol, std::size_t count) con
   return common;
 }
 
+bool Lowering::is_loaded_row(const ir::BoundSymbol& symbol, std::size_t i) {
+  const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
+  if (id == nullptr || made_.contains(index_of(*id))) return false;
+  const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
+  const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
+  return is_narrow && builder_->extent(load(*id, symbol, i)) == Extent::kRow;
+}
+
 bool Lowering::has_argument(const ir::BoundSymbol& symbol, std::size_t i) const {
   return i < symbol.arguments.size() && !symbol.arguments[i].is<ir::None>();
 }
@@ -264,6 +271,10 @@ void Lowering::set_column_sum(const ir::BoundSymbol& symbol, std::size_t result,
 
 std::uint32_t Lowering::set_total(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale,
                                   std::optional<std::uint32_t> divisor) {
+  // One element of what the symbol goes over for each that the sum takes.
+  const bool is_rows = passes::element_count(*trace_.tensor_type(role(symbol).over)) == space_.rows;
+  const bool by_rows = is_rows || role(symbol).by_rows != 0;
+  value = by_rows ? builder_->expand_rows(value) : builder_->expand(value);
   const auto array = array_of(symbol, result);
   const Storage storage = array ? *storage_of(result_type(symbol, result).dtype) : Storage::kFloat;
   return builder_->total(value, array, storage, scale, divisor);

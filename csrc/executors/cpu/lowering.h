@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "executors/cpu_tiles/tile_builder.h"
+#include "executors/tiles/tile_builder.h"
 #include "ir/trace.h"
 #include "passes/fusion_partition.h"
 
@@ -43,6 +43,8 @@ class Lowering {
   [[nodiscard]] Value argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.
   [[nodiscard]] Value rounded_argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane);
+  /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its lane.
+  [[nodiscard]] bool is_loaded_row(const ir::BoundSymbol& symbol, std::size_t i);
   [[nodiscard]] bool has_argument(const ir::BoundSymbol& symbol, std::size_t i) const;
   Value number(Lane lane, double value);
   Value apply(TileOp op, std::initializer_list<Value> arguments);
@@ -57,7 +59,9 @@ class Lowering {
   std::uint32_t set_total(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale,
                           std::optional<std::uint32_t> divisor);
   /// A sum that only divides others.
-  std::uint32_t add_total(Value value) { return builder_->total(value, std::nullopt, Storage::kFloat, 1, std::nullopt); }
+  std::uint32_t add_total(Value value) {
+    return builder_->total(value, std::nullopt, Storage::kFloat, 1, std::nullopt);
+  }
 
  private:
   struct Made {
@@ -82,7 +86,7 @@ class Lowering {
   const ir::Trace& trace_;
   const passes::IterationSpace& space_;
   const Strides& input_strides_;
-  std::vector<passes::FusionRole> roles_;  ///< by nested symbol
+  std::vector<passes::FusionRole> roles_;                     ///< by nested symbol
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
   std::unordered_map<std::uint32_t, Made> made_;

@@ -54,8 +54,7 @@ FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, d
   const ir::TensorType* type = result == ir::kNoValue ? nullptr : trace.tensor_type(result);
   if (type == nullptr || passes::element_count(*type) < 2) return {};
   bool fits = work == 0 || passes::is_dense(*type);
-  passes::for_each_argument(
-      symbol, [&](ir::ValueId id) { fits = fits && broadcasts(*trace.tensor_type(id), *type); });
+  passes::for_each_argument(symbol, [&](ir::ValueId id) { fits = fits && broadcasts(*trace.tensor_type(id), *type); });
   if (!fits) return {};
   return {FusionRole::Kind::kWork, result, 0, {FusionRole::Result::kElements}, 0, work};
 }
@@ -79,6 +78,7 @@ FusionRole reduction_role(const ir::BoundSymbol& symbol, const ir::Trace& trace,
   const ir::TensorType& type = *trace.tensor_type(over);
   const ir::TensorType& result_type = *trace.tensor_type(result);
   const std::size_t rank = type.sizes.size();
+  if (rank == 0) return {};
   std::vector<bool> is_reduced(rank, false);
   const auto* list = dims.get<ir::ArgumentList>();
   if (list == nullptr || list->empty()) is_reduced.assign(rank, true);

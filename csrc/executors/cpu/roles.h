@@ -1,6 +1,6 @@
 #pragma once
 
-#include "executors/cpu_tiles/tile_op.h"
+#include "executors/tiles/tile_op.h"
 #include "ir/trace.h"
 #include "passes/fusion_partition.h"
 

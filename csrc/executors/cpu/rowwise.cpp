@@ -103,8 +103,8 @@ void lower_softmax(Lowering& lowering, const BoundSymbol& symbol) {
 void lower_safe_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
   const Lane lane = lowering.result_lane(symbol);
-  const Value is_masked = lowering.apply(
-      TileOp::kEqual, {parts.largest, lowering.number(lane, -std::numeric_limits<double>::infinity())});
+  const Value is_masked =
+      lowering.apply(TileOp::kEqual, {parts.largest, lowering.number(lane, -std::numeric_limits<double>::infinity())});
   const Value divided = lowering.apply(TileOp::kDivide, {parts.exponentials, parts.sum});
   lowering.set(symbol, 0, lowering.apply(TileOp::kWhere, {is_masked, lowering.number(lane, 0), divided}));
 }
@@ -202,19 +202,17 @@ void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const Value normal = lowering.apply(
       TileOp::kMultiply, {builder.expand(lowering.apply(TileOp::kSubtract, {builder.expand(x), mean})), rstd});
   if (lowering.is_read(symbol, 0)) {
-    Value scaled = cotangent;
+    Value scaled = lowering.apply(TileOp::kMultiply, {cotangent, rstd});
     if (lowering.has_argument(symbol, 5)) {
-      scaled = lowering.apply(TileOp::kMultiply, {cotangent, lowering.argument(symbol, 5, lane)});
+      scaled = lowering.apply(TileOp::kMultiply, {scaled, lowering.argument(symbol, 5, lane)});
     }
     const Value count = lowering.number(lane, static_cast<double>(columns_of(type, lowering.role(symbol).rows)));
-    const Value mean_of_scaled =
-        lowering.apply(TileOp::kDivide, {builder.reduce(ReduceOp::kSum, scaled), count});
+    const Value mean_of_scaled = lowering.apply(TileOp::kDivide, {builder.reduce(ReduceOp::kSum, scaled), count});
     const Value product = lowering.apply(TileOp::kMultiply, {scaled, normal});
-    const Value mean_of_product =
-        lowering.apply(TileOp::kDivide, {builder.reduce(ReduceOp::kSum, product), count});
+    const Value mean_of_product = lowering.apply(TileOp::kDivide, {builder.reduce(ReduceOp::kSum, product), count});
     Value result = lowering.apply(TileOp::kSubtract, {scaled, mean_of_scaled});
     result = lowering.apply(TileOp::kSubtract, {result, lowering.apply(TileOp::kMultiply, {normal, mean_of_product})});
-    lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {result, rstd}));
+    lowering.set(symbol, 0, result);
   }
   if (lowering.is_read(symbol, 1)) {
     lowering.set_column_sum(symbol, 1, lowering.apply(TileOp::kMultiply, {cotangent, normal}), 1);
@@ -247,8 +245,8 @@ void lower_loss(Lowering& lowering, const BoundSymbol& symbol, Value scores) {
   const Value loss = lowering.apply(TileOp::kNegate, {builder.pick(scores, column)});
   const Value counted = lowering.apply(TileOp::kWhere, {counts, loss, lowering.number(lane, 0)});
   const Value one = builder.convert(counts, lane);
-  const std::uint32_t weight = symbol.results.size() > 1 ? lowering.set_total(symbol, 1, one, 1, std::nullopt)
-                                                         : lowering.add_total(one);
+  const std::uint32_t weight =
+      symbol.results.size() > 1 ? lowering.set_total(symbol, 1, one, 1, std::nullopt) : lowering.add_total(one);
   const bool is_mean = symbol.arguments[3] == ir::Argument(kMeanReduction);
   lowering.set_total(symbol, 0, counted, 1, is_mean ? std::make_optional(weight) : std::nullopt);
 }
@@ -288,8 +286,9 @@ void lower_scatter_add(Lowering& lowering, const BoundSymbol& symbol) {
   TileBuilder& builder = lowering.builder();
   const Lane lane = lowering.result_lane(symbol);
   const Value added = builder.expand_rows(lowering.argument(symbol, 3, lane));
-  lowering.set(symbol, 0, builder.scatter_add(builder.expand(lowering.argument(symbol, 0, lane)),
-                                              lowering.argument(symbol, 2, Lane::kInt), added));
+  lowering.set(symbol, 0,
+               builder.scatter_add(builder.expand(lowering.argument(symbol, 0, lane)),
+                                   lowering.argument(symbol, 2, Lane::kInt), added));
 }
 
 }  // namespace

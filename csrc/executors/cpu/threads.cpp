@@ -10,8 +10,8 @@
 namespace thunder::executors::cpu {
 namespace {
 
-/// The entry that compilers call for `#pragma omp parallel`, of the OpenMP that PyTorch has loaded, whatever its file is
-/// called. Zero threads: as many as PyTorch has asked for.
+/// The entry that compilers call for `#pragma omp parallel`, of the OpenMP that PyTorch has loaded, whatever its file
+/// is called. Zero threads: as many as PyTorch has asked for.
 using OpenMpParallel = void (*)(void (*function)(void*), void* data, unsigned threads, unsigned flags);
 
 OpenMpParallel find_openmp() {

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "executors/cpu_tiles/kernels.h"
+#include "executors/tiles/kernels.h"
 
 #define THUNDER_CAPABILITY_NAME "avx2"
 namespace thunder::executors::cpu::capability_avx2 {
-#include "executors/cpu_tiles/kernels_impl.h"
+#include "executors/tiles/kernels_impl.h"
 }

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "executors/cpu_tiles/kernels.h"
+#include "executors/tiles/kernels.h"
 
-#define THUNDER_CAPABILITY_NAME "avx512"
-namespace thunder::executors::cpu::capability_avx512 {
-#include "executors/cpu_tiles/kernels_impl.h"
+#define THUNDER_CAPABILITY_NAME "default"
+namespace thunder::executors::cpu::capability_default {
+#include "executors/tiles/kernels_impl.h"
 }

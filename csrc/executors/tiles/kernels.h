@@ -2,11 +2,12 @@
 
 #include <cstdint>
 
-#include "executors/cpu_tiles/tile_op.h"
+#include "executors/tiles/tile_op.h"
 
 namespace thunder::executors::cpu {
 
-/// Computes `count` elements. An argument is an array, or one element for all (see `scalars`). `out` may be an argument.
+/// Computes `count` elements. An argument is an array, or one element for all (see `scalars`). `out` may be an
+/// argument.
 using ElementKernel = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t count);
 /// Between memory, `stride` elements apart, and a register.
 using TransferKernel = void (*)(void* to, const void* from, std::int64_t stride, std::int64_t count);

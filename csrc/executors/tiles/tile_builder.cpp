@@ -1,4 +1,4 @@
-#include "executors/cpu_tiles/tile_builder.h"
+#include "executors/tiles/tile_builder.h"
 
 #include <algorithm>
 #include <bit>
@@ -271,9 +271,9 @@ struct TileBuilder::Plan {
   std::vector<std::vector<std::uint32_t>> readers;
   TileProgram program;
   std::int32_t phase_count = 1;
-  std::vector<std::uint16_t> register_of;       ///< by node
-  std::vector<std::int32_t> output_array;       ///< by node: the array in whose memory it is computed; -1: none
-  std::vector<bool> lives_on;                   ///< by node: read in a later phase than its own
+  std::vector<std::uint16_t> register_of;  ///< by node
+  std::vector<std::int32_t> output_array;  ///< by node: the array in whose memory it is computed; -1: none
+  std::vector<bool> lives_on;              ///< by node: read in a later phase than its own
   struct FreeSlot {
     std::int64_t offset;
     std::int64_t size;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "executors/cpu_tiles/kernels.h"
+#include "executors/tiles/kernels.h"
 
 namespace thunder::executors::cpu {
 
@@ -45,7 +45,7 @@ struct Instruction {
     kTotal,       ///< adds all elements to totals[index]
   };
   Kind kind = Kind::kElement;
-  Lane lane = Lane::kFloat;  ///< of the arguments
+  Lane lane = Lane::kFloat;        ///< of the arguments
   std::uint8_t row_arguments = 0;  ///< a bit for each argument that is one element for each row, of a kTile result
   std::uint16_t out = 0;
   std::uint16_t out2 = 0;

@@ -55,7 +55,7 @@ inline float erf_of(float x) {
   p = fma_of(p, s, -0.37612635F);
   p = fma_of(p, s, 0.12837917F);
   const float small = fma_of(p, x, x);
-  const float t = a > 4.0F ? 4.0F : a;  // erf(4) rounds to 1
+  const float t = a > 4.0F ? 4.0F : a;                 // erf(4) rounds to 1
   float q = fma_of(-2.1094956e-5F, t, 4.3446146e-4F);  // log(erfc(t)), 0.92 <= t <= 4
   q = fma_of(q, t, -4.1710583e-3F);
   q = fma_of(q, t, 2.5119416e-2F);

@@ -3,7 +3,7 @@
 
 namespace {
 
-#include "executors/cpu_tiles/float_math.h"
+#include "executors/tiles/float_math.h"
 
 using Integer = std::int64_t;
 using Bool = std::uint8_t;
@@ -77,8 +77,7 @@ inline float of_bfloat16(std::uint16_t x) { return of_bits(static_cast<std::int3
 
 THUNDER_UNARY(kCopy, true, return x)
 THUNDER_UNARY(kNegate, THUNDER_NUMBER, if constexpr (THUNDER_INT) return wrapped_subtract(T{0}, x); else return -x)
-THUNDER_UNARY(kAbs, THUNDER_NUMBER,
-              if constexpr (THUNDER_INT) return x < 0 ? wrapped_subtract(T{0}, x) : x;
+THUNDER_UNARY(kAbs, THUNDER_NUMBER, if constexpr (THUNDER_INT) return x < 0 ? wrapped_subtract(T{0}, x) : x;
               else if constexpr (THUNDER_FLOAT) return __builtin_fabsf(x); else return __builtin_fabs(x))
 THUNDER_UNARY(kSign, THUNDER_NUMBER, return static_cast<T>((T{0} < x) - (x < T{0})))
 THUNDER_UNARY(kSquare, THUNDER_NUMBER, return wrapped_multiply(x, x))
@@ -126,11 +125,9 @@ THUNDER_BINARY(kXor, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x ^ y)
 THUNDER_BINARY(kGeluBackward, THUNDER_FLOAT, const float cdf = 0.5F * (1.0F + erf_of(y * 0.707106781F));
                const float pdf = 0.398942280F * exp_of(-0.5F * (y * y)); return x * (cdf + y * pdf))
 THUNDER_BINARY(kGeluTanhBackward, THUNDER_FLOAT, const float t = tanh_of(gelu_argument(y));
-               const float left = 0.5F * (1.0F + t);
-               const float slope = 0.797884561F * (1.0F + 0.134145F * (y * y));
+               const float left = 0.5F * (1.0F + t); const float slope = 0.797884561F * (1.0F + 0.134145F * (y * y));
                return x * (left + 0.5F * y * (1.0F - t * t) * slope))
-THUNDER_BINARY(kSiluBackward, THUNDER_FLOAT, const float s = sigmoid_of(y);
-               return x * (s * (1.0F + y * (1.0F - s))))
+THUNDER_BINARY(kSiluBackward, THUNDER_FLOAT, const float s = sigmoid_of(y); return x * (s * (1.0F + y * (1.0F - s))))
 THUNDER_BINARY(kSigmoidBackward, THUNDER_REAL, return x * (T{1} - y) * y)
 THUNDER_BINARY(kTanhBackward, THUNDER_REAL, return x * (T{1} - y * y))
 
@@ -202,10 +199,11 @@ void convert_loop(void* out, const void* a, const void*, const void*, std::int64
   }
 }
 
-#define THUNDER_VECTOR_FUNCTION(function)                                                                    \
-  template <typename T>                                                                                      \
-  void function##_loop(void* out, const void* a, const void*, const void*, std::int64_t count) {             \
-    map_vectors(static_cast<T*>(out), static_cast<const T*>(a), count, [](auto x, std::int64_t) { return x.function(); }); \
+#define THUNDER_VECTOR_FUNCTION(function)                                                        \
+  template <typename T>                                                                          \
+  void function##_loop(void* out, const void* a, const void*, const void*, std::int64_t count) { \
+    map_vectors(static_cast<T*>(out), static_cast<const T*>(a), count,                           \
+                [](auto x, std::int64_t) { return x.function(); });                              \
   }
 THUNDER_VECTOR_FUNCTION(exp)
 THUNDER_VECTOR_FUNCTION(expm1)
@@ -346,8 +344,10 @@ ElementKernel element(TileOp op, Lane lane, unsigned scalars) {
     THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_CASE)
 #undef THUNDER_CASE
     case TileOp::kPower:
-      if (lane == Lane::kFloat) return scalars == 0 ? &power_loop<float, false> : scalars == 2 ? &power_loop<float, true> : nullptr;
-      if (lane == Lane::kDouble) return scalars == 0 ? &power_loop<double, false> : scalars == 2 ? &power_loop<double, true> : nullptr;
+      if (lane == Lane::kFloat)
+        return scalars == 0 ? &power_loop<float, false> : scalars == 2 ? &power_loop<float, true> : nullptr;
+      if (lane == Lane::kDouble)
+        return scalars == 0 ? &power_loop<double, false> : scalars == 2 ? &power_loop<double, true> : nullptr;
       return nullptr;
     case TileOp::kWhere:
     case TileOp::kMultiplyAdd:

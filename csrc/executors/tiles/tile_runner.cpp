@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "executors/cpu_tiles/tile_program.h"
+#include "executors/tiles/tile_program.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -173,8 +173,8 @@ class Task {
       for (std::int64_t row = 0; row < height_; ++row) {
         const double* moments = accumulator(instruction, row);
         put(instruction.out, row, moments[0]);
-        put(instruction.out2, row, std::max(moments[1], moments[1] != moments[1] ? moments[1] : 0.0) /
-                                       (moments[2] - instruction.correction));
+        put(instruction.out2, row,
+            std::max(moments[1], moments[1] != moments[1] ? moments[1] : 0.0) / (moments[2] - instruction.correction));
       }
     } else if (instruction.kind == Instruction::Kind::kReduce) {
       for (std::int64_t row = 0; row < height_; ++row) {
@@ -332,7 +332,8 @@ class Task {
     }
     const std::int64_t step = size_of(lane_of(access.storage));
     for (std::int64_t row = 0; row < height_; ++row) {
-      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size, 1, 1);
+      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size, 1,
+                           1);
     }
   }
 
@@ -355,8 +356,7 @@ class Task {
 
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
-    char* array =
-        run_.arrays[access.array] + (first_row_ * program_.columns + column_) * size_of(access.storage);
+    char* array = run_.arrays[access.array] + (first_row_ * program_.columns + column_) * size_of(access.storage);
     instruction.transfer(array, at_[instruction.arguments[0]], 1, height_ * width_);
   }
 
@@ -367,10 +367,9 @@ class Task {
 
   void flush_column_sums() {
     for (std::size_t i = 0; i < program_.column_sums.size(); ++i) {
-      double* partial =
-          run_.column_partials +
-          (index_ * static_cast<std::int64_t>(program_.column_sums.size()) + static_cast<std::int64_t>(i)) *
-              program_.columns;
+      double* partial = run_.column_partials + (index_ * static_cast<std::int64_t>(program_.column_sums.size()) +
+                                                static_cast<std::int64_t>(i)) *
+                                                   program_.columns;
       const char* sums = column_sums_ + static_cast<std::int64_t>(i) * program_.columns * 8;
       const bool is_float = program_.column_sums[i].lane == Lane::kFloat;
       for (std::int64_t column = 0; column < program_.columns; ++column) {

@@ -1,4 +1,4 @@
-#include "executors/cpu_tiles/kernels.h"
+#include "executors/tiles/kernels.h"
 
 #include <cstdlib>
 #include <string_view>

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "executors/cpu_tiles/tile_program.h"
+#include "executors/tiles/tile_program.h"
 
 namespace thunder::executors::cpu {
 
