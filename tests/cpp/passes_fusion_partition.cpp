@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
@@ -18,11 +20,7 @@ const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Te
 const Operator& kSum = add_row("aten::sum.dim(Tensor self, int dim, bool keepdim) -> Tensor");
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
 const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
-const Operator& kFused = [] -> const Operator& {
-  static const Operator op =
-      parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
-  return op;
-}();
+const Operator kFused = parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
 
 FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
   using Result = FusionRole::Result;

@@ -256,6 +256,30 @@ void lower_nll_loss(Lowering& lowering, const BoundSymbol& symbol) {
   lower_loss(lowering, symbol, lowering.builder().expand(lowering.argument(symbol, 0, lane)));
 }
 
+FusionRole nll_loss_backward_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* type = argument_type(symbol, trace, 1);
+  const auto* reduction = symbol.arguments[4].get<std::int64_t>();
+  const bool has_weight = !symbol.arguments[3].is<ir::None>();
+  if (!is_float(type) || type->sizes.size() != 2 || has_weight || reduction == nullptr || *reduction == 0) return {};
+  FusionRole role = row_role(symbol, trace, passes::single_result(symbol), 1, 1);
+  role.by_rows = 1U << 2;
+  return role;
+}
+/// Zeros, but for one element of each row that counts.
+void lower_nll_loss_backward(Lowering& lowering, const BoundSymbol& symbol) {
+  TileBuilder& builder = lowering.builder();
+  const Lane lane = lowering.result_lane(symbol);
+  Value share = lowering.apply(TileOp::kNegate, {lowering.argument(symbol, 0, lane)});
+  if (symbol.arguments[4] == ir::Argument(kMeanReduction)) {
+    share = lowering.apply(TileOp::kDivide, {share, lowering.argument(symbol, 6, lane)});
+  }
+  const Value target = lowering.argument(symbol, 2, Lane::kInt);
+  const Value counts = lowering.apply(TileOp::kNotEqual, {target, lowering.argument(symbol, 5, Lane::kInt)});
+  const Value column = lowering.apply(TileOp::kWhere, {counts, target, lowering.number(Lane::kInt, 0)});
+  const Value added = lowering.apply(TileOp::kWhere, {counts, share, lowering.number(lane, 0)});
+  lowering.set(symbol, 0, builder.scatter_add(builder.expand(lowering.number(lane, 0)), column, added));
+}
+
 FusionRole cross_entropy_role(const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType* target = argument_type(symbol, trace, 1);
   const bool has_classes = target != nullptr && target->sizes.size() == 1 && !is_float(target);
@@ -313,6 +337,7 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::rms_norm", {&rms_norm_role, &lower_rms_norm}},
       {"aten::native_layer_norm_backward", {&layer_norm_backward_role, &lower_layer_norm_backward}},
       {"aten::nll_loss_forward", {&nll_loss_role, &lower_nll_loss}},
+      {"aten::nll_loss_backward", {&nll_loss_backward_role, &lower_nll_loss_backward}},
       {"aten::cross_entropy_loss", {&cross_entropy_role, &lower_cross_entropy}},
       {"aten::scatter_add", {&scatter_add_role, &lower_scatter_add}},
   });
