@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from thunder.errors import InternalError, SharpEdgeError, SharpEdgeWarning
     from thunder.inspect import (
         FailedGuard,
+        Fusion,
         Miss,
         Misses,
         cache_hits,
         cache_misses,
         compile_stats,
         explain_misses,
+        fusions,
         last_backward_traces,
         last_epilogue_traces,
         last_prologue_traces,
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "FailedGuard",
+    "Fusion",
     "InternalError",
     "Minified",
     "Miss",
@@ -49,6 +52,7 @@ __all__ = [
     "cache_misses",
     "compile_stats",
     "explain_misses",
+    "fusions",
     "grad",
     "hessian",
     "jacfwd",
@@ -70,6 +74,7 @@ __all__ = [
 # Public name -> module. Loaded when first used: `import thunder` itself needs no torch.
 _ORIGIN = {
     "FailedGuard": "inspect",
+    "Fusion": "inspect",
     "InternalError": "errors",
     "Minified": "_minify",
     "Miss": "inspect",
@@ -84,6 +89,7 @@ _ORIGIN = {
     "cache_misses": "inspect",
     "compile_stats": "inspect",
     "explain_misses": "inspect",
+    "fusions": "inspect",
     "grad": "transforms.functional",
     "hessian": "transforms.functional",
     "jacfwd": "transforms.functional",

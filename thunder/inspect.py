@@ -12,12 +12,14 @@ from thunder.trace import Trace
 
 __all__ = [
     "FailedGuard",
+    "Fusion",
     "Miss",
     "Misses",
     "cache_hits",
     "cache_misses",
     "compile_stats",
     "explain_misses",
+    "fusions",
     "last_backward_traces",
     "last_epilogue_traces",
     "last_prologue_traces",
@@ -88,6 +90,61 @@ class PassRun:
     seconds: float
     symbols_before: int
     symbols_after: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fusion:
+    """Operations that run as one.
+
+    Attributes:
+        trace: "computation", "forward" or "backward".
+        executor: who runs them.
+        operations: their names, in order: "aten.mul.Tensor".
+        bytes_read: of all tensors that come from outside, each once.
+        bytes_written: of all tensors that it gives.
+        file: file of the line that called the first operation; None where it is not known.
+        line: number of that line.
+    """
+
+    trace: str
+    executor: str
+    operations: tuple[str, ...]
+    bytes_read: int
+    bytes_written: int
+    file: str | None
+    line: int
+
+    def __str__(self) -> str:
+        amount = (self.bytes_read + self.bytes_written) / 2**20
+        return f"{self.trace}: {len(self.operations)} operations by {self.executor}, {amount:.3g} MiB: " + ", ".join(
+            self.operations
+        )
+
+
+def fusions(fn: Any) -> list[Fusion]:
+    """Return what runs as one in `fn`, as last compiled, in order: the forward's before the backward's."""
+    found = []
+    for traces in (last_traces(fn), last_backward_traces(fn)):
+        for symbol in traces[-1].bound_symbols if traces else ():
+            if symbol.name != "prims.fused":
+                continue
+            executor, tensors = symbol.args
+            found.append(
+                Fusion(
+                    trace=traces[-1].name,
+                    executor=executor,
+                    operations=tuple(symbol.nested),
+                    bytes_read=_bytes(tensors),
+                    bytes_written=_bytes(symbol.results[0]),
+                    file=symbol.file,
+                    line=symbol.line,
+                )
+            )
+    return found
+
+
+def _bytes(values: list[Any]) -> int:
+    return sum(value.numel() * value.dtype.itemsize for value in values)
 
 
 @dataclasses.dataclass(frozen=True)

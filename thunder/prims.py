@@ -5,6 +5,7 @@ Prologues take a call's arguments apart and check what the trace depends on; the
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import operator
@@ -49,6 +50,7 @@ __all__ = [
     "delete_slot",
     "discard_member",
     "extend",
+    "fused",
     "fusion",
     "get_argument",
     "get_cell",
@@ -342,6 +344,11 @@ def check_shape(value: torch.Tensor, expected: list[int]) -> None:
 def custom_gradient(value: torch.Tensor, reads: list[torch.Tensor], gradient: object) -> torch.Tensor:
     """Return `value`. Transforms take `gradient`, recorded from the program, for its derivative."""
     return value
+
+
+def fused(executor: str, tensors: Sequence[torch.Tensor]) -> contextlib.AbstractContextManager[None]:
+    """Stand above operations that `executor` runs as one, reading `tensors` from outside."""
+    return contextlib.nullcontext()
 
 
 def fusion(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

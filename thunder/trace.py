@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         file: str | None
         line: int
         comment: str
+        nested: list[str]
 
 else:
     BoundSymbol = _trace.BoundSymbol
@@ -119,7 +120,8 @@ class Trace:
         """The operations, in order of execution.
 
         Each has a `name` ("aten.linear.default"), `args`, `kwargs` and `results`, in which values of the trace are
-        `Value`s (with `name`, `shape`, `dtype`, `device`, `requires_grad`), and the `file` and `line` that called it.
+        `Value`s (with `name`, `shape`, `dtype`, `device`, `requires_grad`), and the `file` and `line` that called it. A
+        fusion (`name` is "prims.fused") has the names of its operations in `nested`.
         """
         return BoundSymbols(self._view)
 

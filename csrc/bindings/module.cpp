@@ -7,6 +7,7 @@
 #include "dispatch/compiled_function.h"
 #include "dispatch/errors.h"
 #include "executors/callback/callback_executor.h"
+#include "executors/cpu/fusion.h"
 #include "interpreter/guard_primitives.h"
 #include "interpreter/interpret.h"
 #include "tracer/custom_gradient.h"
@@ -29,7 +30,8 @@ pybind11::dict primitive_rows() {
   operators.insert(operators.end(),
                    {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
                     tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
-                    tracer::tensor_constant_operator(), thunder::executors::callback::fusion_operator()});
+                    tracer::tensor_constant_operator(), thunder::executors::callback::fusion_operator(),
+                    thunder::executors::cpu::fusion_operator()});
   pybind11::dict rows;
   for (const thunder::ir::Operator* op : operators) {
     pybind11::list parameters;

@@ -266,6 +266,14 @@ void define_symbol(python::module_& module) {
       .def_property_readonly("results", &SymbolView::results)
       .def_property_readonly("file", &SymbolView::file)
       .def_property_readonly("line", [](const SymbolView& self) { return self.symbol().location.line; })
+      .def_property_readonly("nested",
+                             [](const SymbolView& self) {
+                               std::vector<std::string> names;
+                               for (const ir::BoundSymbol& nested : self.symbol().nested) {
+                                 names.push_back(executors::callback::printed_name(*nested.op));
+                               }
+                               return names;
+                             })
       .def_property_readonly("comment", [](const SymbolView& self) { return self.symbol().comment; })
       .def("__str__", [](const SymbolView& self) { return ir::print(self.symbol(), self.view->trace()); });
 }

@@ -8,6 +8,8 @@
 #include "compile/execution.h"
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
+#include "passes/fusion_partition.h"
+#include "tracer/numbers.h"
 
 namespace thunder::compile {
 namespace {
@@ -80,6 +82,9 @@ class CompiledTrace final : public Compiled {
     if (known != nullptr) return known;
     ir::Trace trace = compilation_.forward.traces[compilation_.computation_index];
     for (const auto& transform : compilation_.transforms) trace = apply_post_optimization(*transform, trace, {});
+    if (compilation_.fuses) {
+      if (auto fused = run_built_in_fusion_passes(trace, compilation_.executors)) trace = *std::move(fused);
+    }
     const auto made = std::make_shared<const runtime::Program>(lower_directly(trace, compilation_.executors));
     return plain_.compare_exchange_strong(known, made) ? made : known;
   }
@@ -88,6 +93,14 @@ class CompiledTrace final : public Compiled {
   std::atomic<std::shared_ptr<const Programs>> programs_;
   mutable std::atomic<std::shared_ptr<const runtime::Program>> plain_;
 };
+
+/// A number that Python gets is the one that eager would give, to the bit.
+bool hands_out_numbers(const ir::Trace& trace) {
+  return std::ranges::any_of(trace.outputs, [&](const ir::Argument& output) {
+    const auto* id = output.get<ir::ValueId>();
+    return id != nullptr && tracer::is_number(trace, *id);
+  });
+}
 
 }  // namespace
 
@@ -98,6 +111,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   compilation.transforms = options.transforms;
   const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;
+  compilation.fuses = options.fuse && runner.is_enabled(passes::kFusionPartition) && !hands_out_numbers(recorded);
   runner.keep("recorded", recorded, compilation.forward);
   run_pipeline(compilation, runner);
   return std::make_shared<CompiledTrace>(std::move(compilation));

@@ -22,7 +22,8 @@ struct Options {
   std::vector<std::shared_ptr<const TraceTransform>> transforms{};  ///< in the order in which they are applied
   std::vector<std::string> disabled_passes{};  ///< besides those in the environment's THUNDER_DISABLE_PASSES
   bool background = true;
-  bool verify = false;                                         ///< after each pass; debug builds always do
+  bool fuse = true;     ///< false: results are, to the bit, those of the operations one by one
+  bool verify = false;  ///< after each pass; debug builds always do
   passes::Recompute rematerialize = passes::Recompute::kFree;  ///< what backwards compute instead of having it saved
 };
 

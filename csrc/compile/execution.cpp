@@ -99,6 +99,16 @@ class Expansion {
   ir::Substitution values_;  ///< results of expanded symbols
 };
 
+/// The user's executors are made at run time, and may serve what others run.
+std::optional<ir::Trace> run_passes(const ir::Trace& trace, const Executors& executors, bool of_user) {
+  std::optional<ir::Trace> fused;
+  for (const Executor* executor : executors) {
+    if (executor->fuse == nullptr || (executor->serves != nullptr) != of_user) continue;
+    if (auto rewritten = executor->fuse(*executor, fused ? *fused : trace)) fused = std::move(rewritten);
+  }
+  return fused;
+}
+
 bool serves_anything(const Executors& executors) {
   return std::ranges::any_of(executors, [](const Executor* executor) { return executor->serves != nullptr; });
 }
@@ -149,12 +159,11 @@ ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& execu
 }
 
 std::optional<ir::Trace> run_fusion_passes(const ir::Trace& trace, const Executors& executors) {
-  std::optional<ir::Trace> fused;
-  for (const Executor* executor : executors) {
-    if (executor->fuse == nullptr) continue;
-    if (auto rewritten = executor->fuse(*executor, fused ? *fused : trace)) fused = std::move(rewritten);
-  }
-  return fused;
+  return run_passes(trace, executors, /*of_user=*/true);
+}
+
+std::optional<ir::Trace> run_built_in_fusion_passes(const ir::Trace& trace, const Executors& executors) {
+  return run_passes(trace, executors, /*of_user=*/false);
 }
 
 runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors) {

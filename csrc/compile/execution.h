@@ -17,8 +17,10 @@ namespace thunder::compile {
 /// executors behind it.
 [[nodiscard]] ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors);
 
-/// The trace after the fusion passes of the executors, one after another; nullopt: nothing was fused.
+/// The trace after the fusion passes of the user's executors, one after another; nullopt: nothing was fused.
 [[nodiscard]] std::optional<ir::Trace> run_fusion_passes(const ir::Trace& trace, const Executors& executors);
+/// The same, of this build's executors, which need no Python.
+[[nodiscard]] std::optional<ir::Trace> run_built_in_fusion_passes(const ir::Trace& trace, const Executors& executors);
 
 /// All of it: the program of a trace that no pass has seen.
 [[nodiscard]] runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "executors/aten/executor.h"
+#include "executors/cpu/executor.h"
 
 namespace thunder::compile {
 namespace {
@@ -13,7 +14,9 @@ namespace {
 using executors::Executor;
 
 /// Every executor of this build, by priority.
-constexpr const Executor* kBuiltIn[] = {&executors::aten::kExecutor};
+constexpr const Executor* kBuiltIn[] = {&executors::cpu::kExecutor, &executors::aten::kExecutor};
+/// What runs whatever nobody else does.
+constexpr const Executor* kFallback = &executors::aten::kExecutor;
 
 struct Table {
   std::mutex mutex;
@@ -92,6 +95,7 @@ void set_default_executors(Executors chosen) {
 }
 
 Executors with_fallback(Executors chosen) {
+  if (std::ranges::find(chosen, kFallback) != chosen.end()) return chosen;
   for (const Executor* executor : kBuiltIn) {
     if (std::ranges::find(chosen, executor) == chosen.end()) chosen.push_back(executor);
   }

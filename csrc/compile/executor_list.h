@@ -23,7 +23,7 @@ void deregister_executor(std::string_view name);
 [[nodiscard]] Executors default_executors();
 void set_default_executors(Executors executors);
 
-/// `chosen`, then those that run whatever is left.
+/// `chosen`, then this build's own, unless `chosen` says itself who runs whatever is left.
 [[nodiscard]] Executors with_fallback(Executors chosen);
 
 }  // namespace thunder::compile

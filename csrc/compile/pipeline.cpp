@@ -15,6 +15,7 @@
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
+#include "passes/fusion_partition.h"
 #include "passes/in_place.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
@@ -113,6 +114,14 @@ void apply_transforms(Compilation& compilation, const PassRunner& runner) {
   }
 }
 
+void fuse(Compilation& compilation, const PassRunner& runner) {
+  if (!compilation.fuses) return;
+  for_both(compilation, [&](TraceHistory& history, executors::Claims& /*claims*/) {
+    auto fused = run_built_in_fusion_passes(history.last(), compilation.executors);
+    if (fused) runner.keep(passes::kFusionPartition, *std::move(fused), history);
+  });
+}
+
 void claim(Compilation& compilation, const PassRunner& /*runner*/) {
   for_both(compilation, [&](TraceHistory& history, executors::Claims& claims) {
     claims = executors::claim_trace(history.last(), compilation.executors);
@@ -183,6 +192,8 @@ constexpr std::array kSteps{
     Step(JointStep{"transform_for_execution", &rewrite_for_executors, false}),
     // after transform_for_execution: because the user's last word is on what runs.
     Step(JointStep{"transforms", &apply_transforms, false}),
+    // after transforms: because what they look for is operations, not fusions of them.
+    Step(JointStep{passes::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
     // in_place would have overwritten.
     Step(TraceStep{Part::kForward, kForwardMemoryOrder}),

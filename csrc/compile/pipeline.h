@@ -18,6 +18,7 @@ struct Compilation {
   Executors executors;
   std::vector<std::shared_ptr<const TraceTransform>> transforms;
   passes::Recompute rematerialize = passes::Recompute::kNothing;
+  bool fuses = false;     ///< this build's executors fuse
   TraceHistory forward;   ///< first the recorded computation; the forward trace once there is a backward one
   TraceHistory backward;  ///< empty when nothing is differentiated
   std::size_t computation_index = 0;  ///< in `forward.traces`: the computation before it was differentiated

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "passes/alias_analysis.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::compile {
 namespace {
@@ -75,15 +76,33 @@ std::vector<std::vector<bool>> followed_cotangents(const ir::Trace& backward, st
     itself.resize(count);
     itself[c] = true;
   }
-  for (const ir::BoundSymbol& symbol : backward.symbols) {
+  const auto follow = [&](const ir::BoundSymbol& symbol) {
     std::vector<bool> read;
     const auto add = [&](ir::ValueId id) { merge(read, followed[ir::index_of(id)]); };
     for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, add);
     const auto give = [&](ir::ValueId id) { merge(followed[ir::index_of(id)], read); };
     for (const ir::Argument& result : symbol.results) ir::for_each_value(result, give);
     passes::for_each_written(symbol, give);
+  };
+  for (const ir::BoundSymbol& symbol : backward.symbols) {
+    if (symbol.op->style == ir::CallStyle::kBlock) {
+      std::ranges::for_each(symbol.nested, follow);
+    } else {
+      follow(symbol);
+    }
   }
   return followed;
+}
+
+/// Only fusions read it, which look at the strides of what they get.
+bool takes_any_strides(const ir::Trace& trace, ir::ValueId value) {
+  bool takes_any = true;
+  const auto look = [&](ir::ValueId id) { takes_any = takes_any && id != value; };
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    if (symbol.op->style != ir::CallStyle::kBlock) passes::for_each_argument(symbol, look);
+  }
+  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, look);
+  return takes_any;
 }
 
 }  // namespace
@@ -134,7 +153,8 @@ void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, cons
     if (output.kind == Output::kConstant) output.kind = Output::kDifferentiable;
     output.takes_cotangent = true;
     const ir::TensorType* type = backward.tensor_type(backward.inputs[saved_count + i]);
-    if (type != nullptr) output.cotangent_strides = bridge::hints(type->strides);
+    const bool any_will_do = takes_any_strides(backward, backward.inputs[saved_count + i]);
+    if (type != nullptr && !any_will_do) output.cotangent_strides = bridge::hints(type->strides);
   }
   const std::size_t cotangent_count = gradient.differentiable_outputs.size();
   const std::vector<std::vector<bool>> followed = followed_cotangents(backward, cotangent_count);

@@ -9,7 +9,9 @@
 namespace thunder::dispatch {
 namespace {
 
-std::shared_ptr<const CompiledPiece> compile_piece(compile::Piece piece, const compile::Options& options) {
+/// What the program looks at was computed operation by operation while it was traced, and must come out the same.
+std::shared_ptr<const CompiledPiece> compile_piece(compile::Piece piece, compile::Options options) {
+  options.fuse = options.fuse && piece.meeting.check == nullptr;
   std::shared_ptr<compile::Compiled> program;
   if (!piece.is_bare && !piece.trace.symbols.empty()) program = compile::compile(piece.trace, options);
   return std::make_shared<const CompiledPiece>(CompiledPiece{std::move(piece), std::move(program)});

@@ -25,6 +25,7 @@ enum class CallStyle : std::uint8_t {
   kPrimitive,      ///< `prims.check_tensor(x, …)`: a function of `thunder.prims`; a namespace in the name is left out
   kReturn,         ///< `return …`
   kComment,        ///< prints as a comment: runs nothing
+  kBlock,          ///< `with prims.fused("cpu", [x, y]):`, then the nested operations, which make its results
 };
 
 /// A schema row. Rows are made once and live as long as the process: symbols point to them.

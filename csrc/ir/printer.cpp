@@ -33,6 +33,7 @@ class ProgramPrinter {
   void write_header();
   void write_body();
   void write_location(const SourceLocation& location);
+  void write_block(const BoundSymbol& symbol);
   void write_nested(const BoundSymbol& symbol, std::size_t depth);
   void write_deletions(std::span<const ValueId> values);
 
@@ -98,6 +99,15 @@ void ProgramPrinter::write_nested(const BoundSymbol& symbol, std::size_t depth) 
   }
 }
 
+void ProgramPrinter::write_block(const BoundSymbol& symbol) {
+  for (const BoundSymbol& nested : symbol.nested) {
+    writer_.write_text("    ");
+    writer_.write_statement(nested);
+    writer_.write_remarks(nested);
+    writer_.write_text("\n");
+  }
+}
+
 void ProgramPrinter::write_deletions(std::span<const ValueId> values) {
   std::string_view separator = "  del ";
   for (const ValueId id : values) {
@@ -118,7 +128,11 @@ void ProgramPrinter::write_body() {
     writer_.write_statement(symbol);
     writer_.write_remarks(symbol);
     writer_.write_text("\n");
-    if (options_.nested) write_nested(symbol, 2);
+    if (symbol.op->style == CallStyle::kBlock) {
+      write_block(symbol);
+    } else if (options_.nested) {
+      write_nested(symbol, 2);
+    }
     returned = returned || symbol.op->style == CallStyle::kReturn;
     if (options_.deletions && !returned) write_deletions(last_uses.after(i));
   }

@@ -79,7 +79,7 @@ void StatementWriter::write_target(const Argument& result) {
 void StatementWriter::write_callee(const Operator& op) {
   const std::size_t colons = op.name.find("::");
   const std::string_view name = std::string_view(op.name).substr(colons == std::string::npos ? 0 : colons + 2);
-  if (op.style == CallStyle::kPrimitive) {
+  if (op.style == CallStyle::kPrimitive || op.style == CallStyle::kBlock) {
     calls_primitives_ = true;
     text_.append("prims.").append(name);
     return;
@@ -152,6 +152,11 @@ void StatementWriter::write_statement(const BoundSymbol& symbol) {
       text_ += "return ";
       write_tuple(symbol.arguments);
       return;
+    case CallStyle::kBlock:
+      text_ += "with ";
+      write_call(symbol);
+      text_ += ':';
+      return;
     case CallStyle::kTorchOperator:
     case CallStyle::kPrimitive:
       break;
@@ -178,7 +183,8 @@ void StatementWriter::write_type(ValueId id) {
 
 void StatementWriter::write_remarks(const BoundSymbol& symbol) {
   std::string_view separator = "  # ";
-  for (const Argument& result : symbol.results) {
+  const bool is_block = symbol.op != nullptr && symbol.op->style == CallStyle::kBlock;
+  for (const Argument& result : is_block ? ArgumentList() : symbol.results) {
     for_each_value(result, [&](ValueId id) {
       text_ += separator;
       separator = ", ";

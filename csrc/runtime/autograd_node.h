@@ -37,7 +37,7 @@ struct DifferentiableProgram {
     Output kind = Output::kConstant;
     bool takes_cotangent = false;
     std::uint32_t shares_input = SavedValue::kNone;
-    std::vector<std::int64_t> cotangent_strides{};  ///< as recorded: others are copied to these
+    std::vector<std::int64_t> cotangent_strides{};  ///< as recorded: others are copied to these; empty: any do
   };
 
   Program forward;

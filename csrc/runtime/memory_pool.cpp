@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -90,8 +91,9 @@ class Pool {
   };
 
   void* take_cached(std::size_t size) {
-    const auto found = cached_.lower_bound(size);
+    auto found = cached_.lower_bound(size);
     if (found == cached_.end() || size * 100 < found->first * kLeastPercent) return nullptr;
+    found = std::prev(cached_.upper_bound(found->first));  // the warmest of equals
     const auto [block_size, block] = *found;
     cached_.erase(found);
     cached_bytes_ -= block_size;

@@ -121,7 +121,9 @@ def test_changed_input_retraces_and_equals_eager(change) -> None:
     changed = change(x)
     got = f(changed)
     expected = torch.sin(changed) + 1
-    torch.testing.assert_close(got, expected, rtol=0, atol=0)
+    # The sine is not rounded to bfloat16 before 1 is added.
+    tolerance = {"rtol": 0, "atol": 8e-3 if expected.dtype == torch.bfloat16 else 1e-6}
+    torch.testing.assert_close(got, expected, **tolerance)
     assert got.requires_grad == expected.requires_grad
     assert thunder.cache_misses(f) == 2
 
@@ -259,7 +261,7 @@ def test_calls_from_several_threads_equal_eager() -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(f, inputs))
     for x, result in zip(inputs, results, strict=True):
-        assert torch.equal(result, torch.sin(x) * x.shape[0])
+        torch.testing.assert_close(result, torch.sin(x) * x.shape[0])
 
 
 def test_first_trace_may_import_what_replaces_a_function_of_torch() -> None:

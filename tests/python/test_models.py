@@ -146,7 +146,7 @@ def test_hugging_face_model_evaluates_as_eager(name: str) -> None:
         expected, got = module(**inputs), thunder.jit(module)(**inputs)
     assert type(got) is type(expected)
     assert list(got) == list(expected)
-    torch.testing.assert_close(got.logits, expected.logits)
+    torch.testing.assert_close(got.logits, expected.logits, rtol=1e-4, atol=5e-6)  # norms compute in float
 
 
 def litgpt_model(name: str) -> nn.Module:

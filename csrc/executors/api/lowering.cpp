@@ -75,6 +75,18 @@ runtime::Location location_of(const ir::BoundSymbol& symbol) {
   return {*symbol.location.file, symbol.location.line};
 }
 
+void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
+                    bool is_small) {
+  const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
+  const std::vector<c10::Argument>& parameters = op.schema().arguments();
+  std::vector<runtime::Operand> operands;
+  operands.reserve(parameters.size());
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    operands.push_back(operand_of(symbol.arguments[i], parameters.at(i).real_type(), trace));
+  }
+  builder.call(op, std::move(operands), result_slots(symbol), location_of(symbol), is_small);
+}
+
 Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> executors) {
   Claims claims;
   claims.of_symbol.reserve(trace.symbols.size());
@@ -91,21 +103,37 @@ Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> exec
   return claims;
 }
 
-runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
+namespace {
+
+/// `lower(i, builder)` appends the instructions of symbol i.
+template <typename Lower>
+runtime::Program lower_symbols(const ir::Trace& trace, const Lower& lower) {
   runtime::ProgramBuilder builder;
   for (const ir::ValueId input : trace.inputs) builder.add_input(slot_of(input));
-  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+  for (std::size_t i = 0; i < trace.symbols.size(); ++i) lower(i, builder);
+  std::vector<runtime::Operand> outputs;
+  for (const ir::Argument& output : trace.outputs) outputs.push_back(operand_of(output, c10::AnyType::get(), trace));
+  builder.set_outputs(std::move(outputs));
+  return builder.build();
+}
+
+}  // namespace
+
+runtime::Program lower_operators(const ir::Trace& trace) {
+  return lower_symbols(trace, [&](std::size_t i, runtime::ProgramBuilder& builder) {
+    lower_operator(trace.symbols[i], trace, builder);
+  });
+}
+
+runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
+  return lower_symbols(trace, [&](std::size_t i, runtime::ProgramBuilder& builder) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
     if (claims.of_symbol[i] != nullptr) {
       claims.of_symbol[i]->lower(*claims.of_symbol[i], symbol, trace, builder);
     } else {
       lower_primitive(symbol, trace, builder);
     }
-  }
-  std::vector<runtime::Operand> outputs;
-  for (const ir::Argument& output : trace.outputs) outputs.push_back(operand_of(output, c10::AnyType::get(), trace));
-  builder.set_outputs(std::move(outputs));
-  return builder.build();
+  });
 }
 
 runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors) {

@@ -25,6 +25,12 @@ namespace thunder::executors {
 [[nodiscard]] std::vector<runtime::ResultSlots> result_slots(const ir::BoundSymbol& symbol);
 [[nodiscard]] runtime::Location location_of(const ir::BoundSymbol& symbol);
 
+/// A symbol of a dispatcher operator, as a call of it; `is_small` as in ProgramBuilder::call.
+void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
+                    bool is_small = false);
+/// A trace of such symbols alone.
+[[nodiscard]] runtime::Program lower_operators(const ir::Trace& trace);
+
 /// For each symbol the first executor that claims it; null for what runs nothing: comments, `return`, constants.
 /// Throws InternalError for a symbol that nobody claims.
 struct Claims {

@@ -53,7 +53,7 @@ const ir::Operator* fusion_operator() {
 std::string printed_name(const ir::Operator& op) {
   std::string name = op.name;
   if (const std::size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
-  if (op.style == ir::CallStyle::kPrimitive) return name;
+  if (op.style != ir::CallStyle::kTorchOperator) return name;
   return name + "." + (op.overload.empty() ? "default" : op.overload);
 }
 

@@ -1,0 +1,400 @@
+// Operations of elements: how much work they are, and what they are made of.
+#include <string_view>
+#include <unordered_map>
+
+#include "executors/cpu/operations.h"
+#include "executors/cpu/roles.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+using ir::BoundSymbol;
+using ir::Trace;
+using passes::FusionRole;
+using Value = Lowering::Value;
+
+const ir::TensorType& result_of(const BoundSymbol& symbol, const Trace& trace) {
+  return *trace.tensor_type(passes::single_result(symbol));
+}
+
+bool is_float(ir::Dtype dtype) {
+  const auto storage = storage_of(dtype);
+  return storage && *storage >= Storage::kHalf;
+}
+
+/// Arguments that a result's dtype cannot hold, as integers that meet a float number would be, are none of ours.
+bool numbers_fit(const BoundSymbol& symbol, const Trace& trace) {
+  if (is_float(result_of(symbol, trace).dtype)) return true;
+  for (const ir::Argument& argument : symbol.arguments) {
+    if (argument.is<double>() || argument.is<std::complex<double>>()) return false;
+    const auto* id = argument.get<ir::ValueId>();
+    if (id != nullptr && is_float(trace.tensor_type(*id)->dtype)) return false;
+  }
+  return true;
+}
+
+constexpr double kArithmetic = 1;
+constexpr double kTranscendental = 4;
+
+template <TileOp op>
+constexpr double work_of() {
+  constexpr TileOp kCostly[] = {
+      TileOp::kExp,          TileOp::kExpm1,    TileOp::kLog,   TileOp::kLog1p,        TileOp::kSin,
+      TileOp::kCos,          TileOp::kTanh,     TileOp::kErf,   TileOp::kSigmoid,      TileOp::kSilu,
+      TileOp::kGelu,         TileOp::kGeluTanh, TileOp::kPower, TileOp::kGeluBackward, TileOp::kGeluTanhBackward,
+      TileOp::kSiluBackward, TileOp::kRsqrt};
+  for (const TileOp costly : kCostly) {
+    if (costly == op) return kTranscendental;
+  }
+  return kArithmetic;
+}
+
+FusionRole arithmetic_role(const BoundSymbol& symbol, const Trace& trace) {
+  const FusionRole role = element_role(symbol, trace, kArithmetic);
+  return role.kind != FusionRole::Kind::kNone && numbers_fit(symbol, trace) ? role : FusionRole{};
+}
+
+/// A function of real numbers: its result is of a floating-point dtype, and a kernel has it for the lane.
+template <TileOp op>
+FusionRole real_role(const BoundSymbol& symbol, const Trace& trace) {
+  const FusionRole role = element_role(symbol, trace, work_of<op>());
+  if (role.kind == FusionRole::Kind::kNone || !is_float(result_of(symbol, trace).dtype)) return {};
+  const Lane lane = lane_of(*storage_of(result_of(symbol, trace).dtype));
+  return kernels().element(op, lane, 0) == nullptr ? FusionRole{} : role;
+}
+
+template <TileOp op>
+void lower_unary(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lowering.result_lane(symbol))}));
+}
+template <TileOp op>
+void lower_binary(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
+}
+template <TileOp op>
+constexpr Operation unary() {
+  return {&real_role<op>, &lower_unary<op>};
+}
+/// Of integers too.
+template <TileOp op>
+constexpr Operation number_unary() {
+  return {&arithmetic_role, &lower_unary<op>};
+}
+template <TileOp op>
+constexpr Operation binary() {
+  return {&arithmetic_role, &lower_binary<op>};
+}
+template <TileOp op>
+constexpr Operation real_binary() {
+  return {&real_role<op>, &lower_binary<op>};
+}
+
+bool is_one(const ir::Argument& argument) { return argument == ir::Argument(1) || argument == ir::Argument(1.0); }
+
+/// An operand of a sum. Beside a rounded value of rows that comes from memory it is rounded as well: what is taken from
+/// the largest of its row, which the forward saved, is zero where it is the largest.
+Value addend(Lowering& lowering, const BoundSymbol& symbol, std::size_t i, Lane lane) {
+  return lowering.is_loaded_row(symbol, 1 - i) ? lowering.rounded_argument(symbol, i, lane)
+                                               : lowering.argument(symbol, i, lane);
+}
+
+/// `x + alpha * y`, `x - alpha * y`.
+template <TileOp op>
+void lower_scaled(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  const Value left = addend(lowering, symbol, 0, lane);
+  Value right = addend(lowering, symbol, 1, lane);
+  if (symbol.arguments.size() > 2 && !is_one(symbol.arguments[2])) {
+    right = lowering.apply(TileOp::kMultiply, {right, lowering.argument(symbol, 2, lane)});
+  }
+  lowering.set(symbol, 0, lowering.apply(op, {left, right}));
+}
+void lower_reversed_subtraction(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  Value right = lowering.argument(symbol, 0, lane);
+  if (!is_one(symbol.arguments[2])) {
+    right = lowering.apply(TileOp::kMultiply, {right, lowering.argument(symbol, 2, lane)});
+  }
+  lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {lowering.argument(symbol, 1, lane), right}));
+}
+
+/// Bools are compared as bools, everything else where the arguments meet.
+FusionRole comparison_role(const BoundSymbol& symbol, const Trace& trace) {
+  return element_role(symbol, trace, kArithmetic);
+}
+template <TileOp op>
+void lower_comparison(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.common_lane(symbol, 2);
+  const Value left = lowering.rounded_argument(symbol, 0, lane);
+  lowering.set(symbol, 0, lowering.apply(op, {left, lowering.rounded_argument(symbol, 1, lane)}));
+}
+template <TileOp op>
+constexpr Operation comparison() {
+  return {&comparison_role, &lower_comparison<op>};
+}
+
+FusionRole bool_role(const BoundSymbol& symbol, const Trace& trace) {
+  bool all_bools = true;
+  const auto check = [&](ir::ValueId id) { all_bools = all_bools && trace.tensor_type(id)->dtype == ir::Dtype::kBool; };
+  passes::for_each_argument(symbol, check);
+  passes::for_each_result(symbol, check);
+  for (const ir::Argument& argument : symbol.arguments) {
+    all_bools = all_bools && (argument.is<ir::ValueId>() || argument.is<bool>());
+  }
+  return all_bools ? element_role(symbol, trace, kArithmetic) : FusionRole{};
+}
+
+// pow(x, number): the exponents for which a few products do.
+FusionRole power_role(const BoundSymbol& symbol, const Trace& trace) {
+  FusionRole role = element_role(symbol, trace, kArithmetic);
+  if (role.kind == FusionRole::Kind::kNone || !is_float(result_of(symbol, trace).dtype)) return {};
+  const ir::TensorType* base = trace.tensor_type(passes::value_argument(symbol, 0));
+  return base != nullptr && is_float(base->dtype) ? role : FusionRole{};
+}
+void lower_power(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  const Value base = lowering.argument(symbol, 0, lane);
+  const auto* integer = symbol.arguments[1].get<std::int64_t>();
+  const auto* real = symbol.arguments[1].get<double>();
+  const double exponent = integer != nullptr ? static_cast<double>(*integer) : real != nullptr ? *real : 0;
+  const auto square = [&] { return lowering.apply(TileOp::kSquare, {base}); };
+  Value result = base;
+  if (exponent == 2) {
+    result = square();
+  } else if (exponent == 3) {
+    result = lowering.apply(TileOp::kMultiply, {square(), base});
+  } else if (exponent == 0.5) {
+    result = lowering.apply(TileOp::kSqrt, {base});
+  } else if (exponent == -0.5) {
+    result = lowering.apply(TileOp::kRsqrt, {base});
+  } else if (exponent == -1) {
+    result = lowering.apply(TileOp::kReciprocal, {base});
+  } else if (exponent == -2) {
+    result = lowering.apply(TileOp::kReciprocal, {square()});
+  } else if (exponent != 1) {
+    result = lowering.apply(TileOp::kPower, {base, lowering.argument(symbol, 1, lane)});
+  }
+  lowering.set(symbol, 0, result);
+}
+
+FusionRole gelu_role(const BoundSymbol& symbol, const Trace& trace) { return real_role<TileOp::kGelu>(symbol, trace); }
+bool is_tanh(const ir::Argument& approximate) {
+  const auto* text = approximate.get<std::string>();
+  return text != nullptr && *text == "tanh";
+}
+void lower_gelu(Lowering& lowering, const BoundSymbol& symbol) {
+  const TileOp op = is_tanh(symbol.arguments[1]) ? TileOp::kGeluTanh : TileOp::kGelu;
+  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lowering.result_lane(symbol))}));
+}
+void lower_gelu_backward(Lowering& lowering, const BoundSymbol& symbol) {
+  const TileOp op = is_tanh(symbol.arguments[2]) ? TileOp::kGeluTanhBackward : TileOp::kGeluBackward;
+  const Lane lane = lowering.result_lane(symbol);
+  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
+}
+
+void lower_threshold_backward(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  const Value passes_on =
+      lowering.apply(TileOp::kLessEqual, {lowering.argument(symbol, 1, lane), lowering.argument(symbol, 2, lane)});
+  lowering.set(
+      symbol, 0,
+      lowering.apply(TileOp::kWhere, {passes_on, lowering.number(lane, 0), lowering.argument(symbol, 0, lane)}));
+}
+
+void lower_leaky_relu(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  const Value x = lowering.argument(symbol, 0, lane);
+  const Value scaled = lowering.apply(TileOp::kMultiply, {x, lowering.argument(symbol, 1, lane)});
+  const Value positive = lowering.apply(TileOp::kGreater, {x, lowering.number(lane, 0)});
+  lowering.set(symbol, 0, lowering.apply(TileOp::kWhere, {positive, x, scaled}));
+}
+
+FusionRole where_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* condition = trace.tensor_type(passes::value_argument(symbol, 0));
+  if (condition == nullptr || condition->dtype != ir::Dtype::kBool) return {};
+  return element_role(symbol, trace, kArithmetic);
+}
+void lower_where(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  lowering.set(
+      symbol, 0,
+      lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 0, Lane::kBool), lowering.argument(symbol, 1, lane),
+                                      lowering.argument(symbol, 2, lane)}));
+}
+
+FusionRole masked_fill_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* mask = trace.tensor_type(passes::value_argument(symbol, 1));
+  if (mask == nullptr || mask->dtype != ir::Dtype::kBool) return {};
+  return element_role(symbol, trace, kArithmetic);
+}
+void lower_masked_fill(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  lowering.set(
+      symbol, 0,
+      lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 1, Lane::kBool), lowering.argument(symbol, 2, lane),
+                                      lowering.argument(symbol, 0, lane)}));
+}
+
+template <bool has_minimum, bool has_maximum>
+void lower_clamp(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  Value x = lowering.argument(symbol, 0, lane);
+  if (has_minimum && lowering.has_argument(symbol, 1)) {
+    x = lowering.apply(TileOp::kMaximum, {x, lowering.argument(symbol, 1, lane)});
+  }
+  const std::size_t maximum = has_minimum ? 2 : 1;
+  if (has_maximum && lowering.has_argument(symbol, maximum)) {
+    x = lowering.apply(TileOp::kMinimum, {x, lowering.argument(symbol, maximum, lane)});
+  }
+  lowering.set(symbol, 0, x);
+}
+
+/// `self + value * (a op b)`.
+template <TileOp op>
+void lower_add_of(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  Value product = lowering.argument(symbol, 1, lane);
+  if (!is_one(symbol.arguments[3])) {
+    product = lowering.apply(TileOp::kMultiply, {product, lowering.argument(symbol, 3, lane)});
+  }
+  product = lowering.apply(op, {product, lowering.argument(symbol, 2, lane)});
+  lowering.set(symbol, 0, lowering.apply(TileOp::kAdd, {lowering.argument(symbol, 0, lane), product}));
+}
+FusionRole addition_role(const BoundSymbol& symbol, const Trace& trace) {
+  return is_float(result_of(symbol, trace).dtype) ? element_role(symbol, trace, 2 * kArithmetic) : FusionRole{};
+}
+
+// Casts: not to integers, whose values for what they cannot hold are the hardware's own.
+FusionRole cast_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* from = trace.tensor_type(passes::value_argument(symbol, 0));
+  const FusionRole role = element_role(symbol, trace, kArithmetic);
+  if (role.kind == FusionRole::Kind::kNone || from == nullptr) return {};
+  const ir::TensorType& to = result_of(symbol, trace);
+  const bool keeps_order = passes::memory_order(*from) == passes::memory_order(to);
+  return keeps_order && (is_float(to.dtype) || !is_float(from->dtype)) ? role : FusionRole{};
+}
+void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
+  const ir::Dtype to = lowering.result_type(symbol).dtype;
+  const ir::Dtype from = lowering.type(symbol, 0)->dtype;
+  const Value value = lowering.rounded_argument(symbol, 0, lowering.result_lane(symbol));
+  const bool rounds = from != to && (to == ir::Dtype::kBfloat16 || to == ir::Dtype::kFloat16);
+  if (rounds) {
+    lowering.set_rounded(symbol, value, to);
+  } else {
+    lowering.set(symbol, 0, value);
+  }
+}
+
+// Views and constants cost nothing.
+FusionRole expand_role(const BoundSymbol& symbol, const Trace& trace) { return element_role(symbol, trace, 0); }
+void lower_copy(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.argument(symbol, 0, lowering.result_lane(symbol)));
+}
+template <int value>
+void lower_constant(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.number(lowering.result_lane(symbol), value));
+}
+void lower_fill(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.argument(symbol, 1, lowering.result_lane(symbol)));
+}
+
+constexpr Operation kView{&view_role, &lower_copy};
+
+}  // namespace
+
+void add_elementwise(std::unordered_map<std::string_view, Operation>& table) {
+  table.insert({
+      {"aten::neg", number_unary<TileOp::kNegate>()},
+      {"aten::abs", number_unary<TileOp::kAbs>()},
+      {"aten::sign", number_unary<TileOp::kSign>()},
+      {"aten::square", number_unary<TileOp::kSquare>()},
+      {"aten::relu", number_unary<TileOp::kRelu>()},
+      {"aten::reciprocal", unary<TileOp::kReciprocal>()},
+      {"aten::sqrt", unary<TileOp::kSqrt>()},
+      {"aten::rsqrt", unary<TileOp::kRsqrt>()},
+      {"aten::exp", unary<TileOp::kExp>()},
+      {"aten::expm1", unary<TileOp::kExpm1>()},
+      {"aten::log", unary<TileOp::kLog>()},
+      {"aten::log1p", unary<TileOp::kLog1p>()},
+      {"aten::sin", unary<TileOp::kSin>()},
+      {"aten::cos", unary<TileOp::kCos>()},
+      {"aten::tanh", unary<TileOp::kTanh>()},
+      {"aten::erf", unary<TileOp::kErf>()},
+      {"aten::sigmoid", unary<TileOp::kSigmoid>()},
+      {"aten::silu", unary<TileOp::kSilu>()},
+      {"aten::floor", unary<TileOp::kFloor>()},
+      {"aten::ceil", unary<TileOp::kCeil>()},
+      {"aten::trunc", unary<TileOp::kTrunc>()},
+      {"aten::round", unary<TileOp::kRound>()},
+      {"aten::gelu", {&gelu_role, &lower_gelu}},
+      {"aten::gelu_backward", {&real_role<TileOp::kGeluBackward>, &lower_gelu_backward}},
+      {"aten::silu_backward", real_binary<TileOp::kSiluBackward>()},
+      {"aten::sigmoid_backward", real_binary<TileOp::kSigmoidBackward>()},
+      {"aten::tanh_backward", real_binary<TileOp::kTanhBackward>()},
+      {"aten::threshold_backward", {&arithmetic_role, &lower_threshold_backward}},
+      {"aten::leaky_relu", {&real_role<TileOp::kMultiply>, &lower_leaky_relu}},
+      {"aten::add.Tensor", {&arithmetic_role, &lower_scaled<TileOp::kAdd>}},
+      {"aten::add.Scalar", {&arithmetic_role, &lower_scaled<TileOp::kAdd>}},
+      {"aten::sub.Tensor", {&arithmetic_role, &lower_scaled<TileOp::kSubtract>}},
+      {"aten::sub.Scalar", {&arithmetic_role, &lower_scaled<TileOp::kSubtract>}},
+      {"aten::rsub.Tensor", {&arithmetic_role, &lower_reversed_subtraction}},
+      {"aten::rsub.Scalar", {&arithmetic_role, &lower_reversed_subtraction}},
+      {"aten::mul.Tensor", binary<TileOp::kMultiply>()},
+      {"aten::mul.Scalar", binary<TileOp::kMultiply>()},
+      {"aten::div.Tensor", real_binary<TileOp::kDivide>()},
+      {"aten::div.Scalar", real_binary<TileOp::kDivide>()},
+      {"aten::maximum", binary<TileOp::kMaximum>()},
+      {"aten::minimum", binary<TileOp::kMinimum>()},
+      {"aten::clamp", {&arithmetic_role, &lower_clamp<true, true>}},
+      {"aten::clamp_min", {&arithmetic_role, &lower_clamp<true, false>}},
+      {"aten::clamp_max", {&arithmetic_role, &lower_clamp<false, true>}},
+      {"aten::pow.Tensor_Scalar", {&power_role, &lower_power}},
+      {"aten::addcmul", {&addition_role, &lower_add_of<TileOp::kMultiply>}},
+      {"aten::addcdiv", {&addition_role, &lower_add_of<TileOp::kDivide>}},
+      {"aten::eq.Tensor", comparison<TileOp::kEqual>()},
+      {"aten::eq.Scalar", comparison<TileOp::kEqual>()},
+      {"aten::ne.Tensor", comparison<TileOp::kNotEqual>()},
+      {"aten::ne.Scalar", comparison<TileOp::kNotEqual>()},
+      {"aten::lt.Tensor", comparison<TileOp::kLess>()},
+      {"aten::lt.Scalar", comparison<TileOp::kLess>()},
+      {"aten::le.Tensor", comparison<TileOp::kLessEqual>()},
+      {"aten::le.Scalar", comparison<TileOp::kLessEqual>()},
+      {"aten::gt.Tensor", comparison<TileOp::kGreater>()},
+      {"aten::gt.Scalar", comparison<TileOp::kGreater>()},
+      {"aten::ge.Tensor", comparison<TileOp::kGreaterEqual>()},
+      {"aten::ge.Scalar", comparison<TileOp::kGreaterEqual>()},
+      {"aten::logical_not", {&bool_role, &lower_unary<TileOp::kNot>}},
+      {"aten::bitwise_not", {&bool_role, &lower_unary<TileOp::kNot>}},
+      {"aten::logical_and", {&bool_role, &lower_binary<TileOp::kAnd>}},
+      {"aten::logical_or", {&bool_role, &lower_binary<TileOp::kOr>}},
+      {"aten::bitwise_and.Tensor", {&bool_role, &lower_binary<TileOp::kAnd>}},
+      {"aten::bitwise_or.Tensor", {&bool_role, &lower_binary<TileOp::kOr>}},
+      {"aten::__and__.Tensor", {&bool_role, &lower_binary<TileOp::kAnd>}},
+      {"aten::__or__.Tensor", {&bool_role, &lower_binary<TileOp::kOr>}},
+      {"aten::where.self", {&where_role, &lower_where}},
+      {"aten::where.ScalarOther", {&where_role, &lower_where}},
+      {"aten::where.ScalarSelf", {&where_role, &lower_where}},
+      {"aten::masked_fill.Scalar", {&masked_fill_role, &lower_masked_fill}},
+      {"aten::masked_fill.Tensor", {&masked_fill_role, &lower_masked_fill}},
+      {"aten::_to_copy", {&cast_role, &lower_cast}},
+      {"aten::expand", {&expand_role, &lower_copy}},
+      {"aten::empty_like", {&expand_role, &lower_constant<0>}},
+      {"aten::zeros_like", {&expand_role, &lower_constant<0>}},
+      {"aten::ones_like", {&expand_role, &lower_constant<1>}},
+      {"aten::fill.Scalar", {&expand_role, &lower_fill}},
+      {"aten::full_like", {&expand_role, &lower_fill}},
+      {"aten::view", kView},
+      {"aten::reshape", kView},
+      {"aten::_unsafe_view", kView},
+      {"aten::unsqueeze", kView},
+      {"aten::squeeze", kView},
+      {"aten::squeeze.dim", kView},
+      {"aten::squeeze.dims", kView},
+      {"aten::alias", kView},
+      {"aten::detach", kView},
+  });
+}
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,224 @@
+#include "executors/cpu/fusion.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "executors/api/lowering.h"
+#include "executors/cpu/operations.h"
+#include "executors/cpu/threads.h"
+#include "ir/builder.h"
+#include "ir/printer.h"
+#include "ir/substitution.h"
+#include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+/// The symbol alone, in a trace of its own with values numbered from zero.
+ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
+  ir::Trace region("fusion", trace.context());
+  ir::Substitution values(trace.value_count());
+  const auto name = [&](ir::ValueId id, bool is_input) {
+    if (values.find(id) != nullptr) return;
+    values.set(id, is_input ? region.add_input(trace.value(id).type) : region.add_value(trace.value(id).type));
+  };
+  for (const ir::ValueId id : ir::distinct_values(fused.arguments)) name(id, true);
+  for (const ir::BoundSymbol& symbol : fused.nested) {
+    passes::for_each_result(symbol, [&](ir::ValueId id) { name(id, false); });
+  }
+  ir::BoundSymbol copy = fused;
+  values.apply(copy);
+  copy.location = {};
+  copy.comment.clear();
+  for (ir::BoundSymbol& symbol : copy.nested) symbol.comment.clear();
+  for (const ir::ValueId id : ir::flat_results(copy)) region.outputs.emplace_back(id);
+  region.add(std::move(copy));
+  return region;
+}
+
+/// What all symbols of a region go over together.
+std::optional<passes::IterationSpace> space_of_region(const ir::BoundSymbol& fused, const ir::Trace& region) {
+  std::vector<passes::IterationSpace> spaces;
+  for (const ir::BoundSymbol& symbol : fused.nested) {
+    const passes::FusionRole role = role_of(symbol, region);
+    if (role.kind == passes::FusionRole::Kind::kNone) return std::nullopt;
+    passes::IterationSpace space = passes::space_of(*region.tensor_type(role.over));
+    space.rows = role.rows;
+    spaces.push_back(std::move(space));
+  }
+  std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
+  std::optional<passes::IterationSpace> joined = spaces.front();
+  for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = passes::join(*joined, spaces[i]);
+  return joined;
+}
+
+struct Memo {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::weak_ptr<const Fusion>> known;
+};
+Memo& memo() {
+  static auto* const kMemo = new Memo;
+  return *kMemo;
+}
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && tensor.is_cpu() && !tensor.is_neg() &&
+         !tensor._is_zerotensor();
+}
+
+}  // namespace
+
+const ir::Operator* fusion_operator() {
+  static const ir::Operator* const kRow = new ir::Operator(
+      ir::parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", ir::CallStyle::kBlock));
+  return kRow;
+}
+
+std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
+  ir::Trace region = region_of(fused, trace);
+  // Types with their strides stand in no text; those of inputs and outputs do.
+  std::string key = ir::print(region, {.nested = false, .locations = false, .deletions = false});
+  for (std::size_t i = 0; i < region.value_count(); ++i) {
+    const ir::TensorType* type = region.tensor_type(ir::ValueId{static_cast<std::uint32_t>(i)});
+    for (const ir::Dim& stride : type->strides) key += std::to_string(stride.hint) + ",";
+    key += ';';
+  }
+  Memo& table = memo();
+  {
+    const std::scoped_lock lock(table.mutex);
+    if (auto known = table.known[key].lock()) return known;
+  }
+  auto made = std::make_shared<const Fusion>(std::move(region));
+  const std::scoped_lock lock(table.mutex);
+  table.known[key] = made;
+  return made;
+}
+
+Fusion::Fusion(ir::Trace region) : region_(std::move(region)) {
+  const auto describe = [&](ir::ValueId id) {
+    const ir::TensorType& type = *region_.tensor_type(id);
+    return Tensor{bridge::hints(type.sizes), bridge::hints(type.strides), bridge::to_torch(type.dtype)};
+  };
+  Strides strides;
+  for (const ir::ValueId id : region_.inputs) {
+    inputs_.push_back(describe(id));
+    strides.push_back(inputs_.back().strides);
+  }
+  for (const ir::ValueId id : ir::flat_results(region_.symbols[0])) outputs_.push_back(describe(id));
+  first_ = make_plan(std::move(strides));
+}
+
+std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
+  auto plan = std::make_unique<Plan>();
+  if (const auto space = space_of_region(region_.symbols[0], region_)) {
+    plan->program = Lowering::lower(region_.symbols[0], region_, *space, strides);
+  }
+  plan->strides = std::move(strides);
+  return plan;
+}
+
+bool Fusion::has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const at::Tensor& tensor = inputs[i].toTensor();
+    const auto& expected = plan.strides[i];
+    for (std::size_t d = 0; d < expected.size(); ++d) {
+      const auto dim = static_cast<std::int64_t>(d);
+      if (tensor.stride(dim) != expected[d] && tensor.size(dim) != 1) return false;
+    }
+  }
+  return true;
+}
+
+/// Dimensions follow one another in memory as they were traced to: then results lie as they would in eager. Those that
+/// do not move (of what was expanded) fit anywhere.
+bool keeps_order(const at::Tensor& tensor, const std::vector<std::int64_t>& traced) {
+  for (std::size_t i = 0; i < traced.size(); ++i) {
+    for (std::size_t j = 0; j < traced.size(); ++j) {
+      const auto [a, b] = std::pair(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j));
+      const bool counts = tensor.size(a) != 1 && tensor.size(b) != 1 && tensor.stride(a) != 0 && tensor.stride(b) != 0;
+      if (counts && traced[i] > traced[j] && tensor.stride(a) < tensor.stride(b)) return false;
+    }
+  }
+  return true;
+}
+
+const Fusion::Plan& Fusion::plan_for(const c10::IValue* inputs) const {
+  if (has_strides(*first_, inputs, inputs_.size())) return *first_;
+  const std::scoped_lock lock(mutex_);
+  for (const auto& plan : others_) {
+    if (has_strides(*plan, inputs, inputs_.size())) return *plan;
+  }
+  Strides strides;
+  bool in_order = true;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    strides.push_back(inputs[i].toTensor().strides().vec());
+    in_order = in_order && keeps_order(inputs[i].toTensor(), inputs_[i].strides);
+  }
+  others_.push_back(make_plan(std::move(strides)));
+  if (!in_order) others_.back()->program.reset();
+  return *others_.back();
+}
+
+bool Fusion::is_as_traced(const c10::IValue* inputs) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const at::Tensor& tensor = inputs[i].toTensor();
+    if (!is_plain(tensor) || tensor.scalar_type() != inputs_[i].dtype || !tensor.sizes().equals(inputs_[i].sizes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Fusion::run(std::vector<c10::IValue>& stack) const {
+  const c10::IValue* inputs = stack.data() + (stack.size() - inputs_.size());
+  if (!is_as_traced(inputs)) return run_operations(stack);
+  const Plan& plan = plan_for(inputs);
+  if (!plan.program) return run_operations(stack);
+  std::vector<at::Tensor> results;
+  results.reserve(outputs_.size());
+  std::vector<char*> arrays;
+  arrays.reserve(inputs_.size() + outputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    arrays.push_back(static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr())));
+  }
+  for (const Tensor& output : outputs_) {
+    results.emplace_back(at::detail::empty_strided_generic(output.sizes, output.strides, c10::GetCPUAllocator(),
+                                                           c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype));
+    arrays.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
+  }
+  // An index that is out of bounds: PyTorch says so.
+  if (!cpu::run(*plan.program, arrays.data(), &run_tasks)) return run_operations(stack);
+  stack.resize(stack.size() - inputs_.size());
+  for (at::Tensor& result : results) stack.emplace_back(std::move(result));
+}
+
+void Fusion::run_operations(std::vector<c10::IValue>& stack) const {
+  std::call_once(operations_once_, [&] {
+    ir::Trace operations = region_;
+    operations.symbols = region_.symbols[0].nested;
+    operations_ = lower_operators(operations);
+  });
+  std::vector<c10::IValue> inputs(stack.end() - static_cast<std::ptrdiff_t>(inputs_.size()), stack.end());
+  stack.resize(stack.size() - inputs_.size());
+  std::vector<c10::IValue> results(outputs_.size());
+  operations_.run(std::span(inputs), std::span(results));
+  for (c10::IValue& result : results) stack.push_back(std::move(result));
+}
+
+std::int64_t Fusion::bytes_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
+  std::int64_t bytes = 0;
+  for (const ir::ValueId id : ir::distinct_values(fused.arguments)) {
+    bytes += passes::size_in_bytes(trace.tensor_type(id));
+  }
+  for (const ir::ValueId id : ir::flat_results(fused)) bytes += passes::size_in_bytes(trace.tensor_type(id));
+  return bytes;
+}
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "executors/cpu/lowering.h"
+#include "ir/trace.h"
+#include "runtime/program.h"
+
+namespace thunder::executors::cpu {
+
+/// A fused symbol, ready to run. Equal ones of all programs are one object. Thread-safe.
+class Fusion {
+ public:
+  /// The fusion for a symbol of `fusion_operator()`.
+  [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace);
+
+  explicit Fusion(ir::Trace region);
+
+  /// Takes its inputs from the end of the stack and puts its results there. Inputs of other strides than were traced
+  /// have a program of their own; where there is none, PyTorch runs the operations one by one.
+  void run(std::vector<c10::IValue>& stack) const;
+
+  [[nodiscard]] std::size_t input_count() const { return inputs_.size(); }
+  [[nodiscard]] std::size_t output_count() const { return outputs_.size(); }
+  /// Whether tiles run it as it was traced.
+  [[nodiscard]] bool has_program() const { return first_ != nullptr && first_->program.has_value(); }
+  /// Bytes that a run reads and writes, each tensor once.
+  [[nodiscard]] static std::int64_t bytes_of(const ir::BoundSymbol& fused, const ir::Trace& trace);
+
+ private:
+  struct Tensor {
+    std::vector<std::int64_t> sizes;
+    std::vector<std::int64_t> strides;
+    at::ScalarType dtype;
+  };
+  struct Plan {
+    Strides strides;
+    std::optional<TileProgram> program;  ///< none: PyTorch runs it
+  };
+
+  [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
+  [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
+  [[nodiscard]] static bool has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count);
+  [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
+  void run_operations(std::vector<c10::IValue>& stack) const;
+
+  ir::Trace region_;  ///< one symbol, the fused one; its inputs and outputs are the trace's
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::unique_ptr<Plan> first_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Plan>> others_;
+  mutable std::once_flag operations_once_;
+  mutable runtime::Program operations_;
+};
+
+/// `prims.fused("cpu", [tensors])`, a block.
+[[nodiscard]] const ir::Operator* fusion_operator();
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,305 @@
+#include "executors/cpu/lowering.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "executors/cpu/operations.h"
+#include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+
+using passes::FusionRole;
+
+std::optional<Storage> storage_of(ir::Dtype dtype) {
+  switch (dtype) {
+    case ir::Dtype::kBool:
+      return Storage::kBool;
+    case ir::Dtype::kUint8:
+      return Storage::kUint8;
+    case ir::Dtype::kInt8:
+      return Storage::kInt8;
+    case ir::Dtype::kInt16:
+      return Storage::kInt16;
+    case ir::Dtype::kInt32:
+      return Storage::kInt32;
+    case ir::Dtype::kInt64:
+      return Storage::kInt64;
+    case ir::Dtype::kFloat16:
+      return Storage::kHalf;
+    case ir::Dtype::kBfloat16:
+      return Storage::kBfloat16;
+    case ir::Dtype::kFloat32:
+      return Storage::kFloat;
+    case ir::Dtype::kFloat64:
+      return Storage::kDouble;
+    default:
+      return std::nullopt;
+  }
+}
+
+Lowering::Lowering(const ir::BoundSymbol& fused, const ir::Trace& trace, const passes::IterationSpace& space,
+                   const Strides& strides)
+    : fused_(fused), trace_(trace), space_(space), input_strides_(strides) {
+  std::uint32_t array = 0;
+  for (const ir::ValueId id : ir::distinct_values(fused.arguments)) inputs_.emplace(index_of(id), array++);
+  for (const ir::ValueId id : ir::flat_results(fused)) outputs_.emplace(index_of(id), array++);
+  for (const ir::BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace));
+}
+
+std::optional<TileProgram> Lowering::lower(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                           const passes::IterationSpace& space, const Strides& strides) {
+  Lowering lowering(fused, trace, space, strides);
+  if (!lowering.find_domain()) return std::nullopt;
+  try {
+    lowering.lower_symbols();
+  } catch (const Failure&) {
+    return std::nullopt;
+  }
+  lowering.store_results();
+  return lowering.builder_->build();
+}
+
+/// How far apart, in the memory of an input, neighbours along each size of the space are.
+std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const ir::BoundSymbol& reader,
+                                                       std::size_t argument) const {
+  const FusionRole& role = this->role(reader);
+  const ir::TensorType& over = *trace_.tensor_type(role.over);
+  const ir::TensorType& type = *trace_.tensor_type(id);
+  const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
+  const bool by_rows = (role.by_rows >> argument & 1U) != 0;
+  std::vector<std::int64_t> result(space_.sizes.size(), 0);
+  const std::vector<std::size_t> order = passes::memory_order(over);
+  std::size_t first = 0;  // in the space: what the dimension at hand is made of
+  for (const std::size_t dim : order) {
+    std::size_t last = first;
+    for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
+    const std::size_t missing = by_rows ? 0 : over.sizes.size() - type.sizes.size();
+    std::int64_t stride = 0;
+    if (dim >= missing && dim - missing < type.sizes.size() && type.sizes[dim - missing].hint != 1) {
+      stride = strides[dim - missing];
+    }
+    for (std::size_t k = last; k-- > first;) {
+      result[k] = stride;
+      stride *= space_.sizes[k];
+    }
+    first = last;
+  }
+  return result;
+}
+
+/// Joins sizes that every input steps through as through one, and cuts what is left into rows and columns.
+bool Lowering::find_domain() {
+  std::vector<std::vector<std::int64_t>> accesses;
+  for (const ir::BoundSymbol& symbol : fused_.nested) {
+    for (std::size_t a = 0; a < symbol.arguments.size(); ++a) {
+      ir::for_each_value(symbol.arguments[a], [&](ir::ValueId id) {
+        if (inputs_.contains(index_of(id))) accesses.push_back(strides_over_space(id, symbol, a));
+      });
+    }
+  }
+  const std::size_t count = space_.sizes.size();
+  const std::size_t split = space_.rows == 0 ? count : passes::leading_sizes(space_.sizes, space_.rows).value_or(count);
+  std::vector<std::int64_t> sizes;
+  std::size_t outer_sizes = 0;
+  joined_.assign(count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool joins = i > 0 && i != split && std::ranges::all_of(accesses, [&](const auto& strides) {
+                         return strides[i - 1] == strides[i] * space_.sizes[i];
+                       });
+    if (joins) {
+      sizes.back() *= space_.sizes[i];
+    } else {
+      sizes.push_back(space_.sizes[i]);
+    }
+    joined_[i] = sizes.size() - 1;
+    if (i < split) outer_sizes = sizes.size();
+  }
+  if (space_.rows == 0) outer_sizes = sizes.empty() ? 0 : sizes.size() - 1;
+  if (sizes.size() > outer_sizes + 1) return false;
+  outer_count_ = outer_sizes;
+  TileDomain domain;
+  domain.outer.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(outer_sizes));
+  domain.columns = sizes.size() > outer_sizes ? sizes.back() : 1;
+  domain.splits_columns = space_.rows == 0;
+  builder_ = std::make_unique<TileBuilder>(std::move(domain));
+  return true;
+}
+
+Lowering::Value Lowering::load(ir::ValueId id, const ir::BoundSymbol& reader, std::size_t argument) {
+  const std::vector<std::int64_t> strides = strides_over_space(id, reader, argument);
+  Access access;
+  access.array = inputs_.at(index_of(id));
+  access.storage = *storage_of(trace_.tensor_type(id)->dtype);
+  access.outer_strides.assign(outer_count_, 0);
+  for (std::size_t i = 0; i < strides.size(); ++i) {  // the last of those that are joined counts
+    if (joined_[i] < outer_count_) {
+      access.outer_strides[joined_[i]] = strides[i];
+    } else {
+      access.inner_stride = strides[i];
+    }
+  }
+  if (access.inner_stride == 0) access.extent = Extent::kRow;
+  return builder_->load(std::move(access));
+}
+
+const ir::TensorType* Lowering::type(const ir::BoundSymbol& symbol, std::size_t argument) const {
+  const ir::ValueId id = passes::value_argument(symbol, argument);
+  return id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
+}
+
+const ir::TensorType& Lowering::result_type(const ir::BoundSymbol& symbol, std::size_t result) const {
+  return *trace_.tensor_type(std::get<ir::ValueId>(symbol.results.at(result).content));
+}
+
+Lane Lowering::result_lane(const ir::BoundSymbol& symbol, std::size_t result) const {
+  return lane_of(*storage_of(result_type(symbol, result).dtype));
+}
+
+Lane Lowering::common_lane(const ir::BoundSymbol& symbol, std::size_t count) const {
+  const auto rank = [](Lane lane) {
+    return lane == Lane::kBool ? 0 : lane == Lane::kInt ? 1 : lane == Lane::kFloat ? 2 : 3;
+  };
+  Lane common = Lane::kBool;
+  bool has_dimensions = false;
+  for (const bool with_dimensions : {true, false}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      Lane lane = Lane::kBool;
+      if (const ir::TensorType* tensor = type(symbol, i)) {
+        if (tensor->sizes.empty() == with_dimensions) continue;
+        lane = lane_of(*storage_of(tensor->dtype));
+        has_dimensions = has_dimensions || with_dimensions;
+      } else if (with_dimensions) {
+        continue;
+      } else if (symbol.arguments[i].is<double>()) {
+        lane = Lane::kFloat;
+      } else if (symbol.arguments[i].is<std::int64_t>()) {
+        lane = Lane::kInt;
+      }
+      // What has no dimensions gives way within its kind.
+      const bool gives_way = !with_dimensions && has_dimensions && rank(common) >= 2 && rank(lane) >= 2;
+      if (rank(lane) > rank(common) && !gives_way) common = lane;
+    }
+  }
+  return common;
+}
+
+bool Lowering::is_loaded_row(const ir::BoundSymbol& symbol, std::size_t i) {
+  const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
+  if (id == nullptr || made_.contains(index_of(*id))) return false;
+  const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
+  const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
+  return is_narrow && builder_->extent(load(*id, symbol, i)) == Extent::kRow;
+}
+
+bool Lowering::has_argument(const ir::BoundSymbol& symbol, std::size_t i) const {
+  return i < symbol.arguments.size() && !symbol.arguments[i].is<ir::None>();
+}
+
+Lowering::Value Lowering::number(Lane lane, double value) {
+  if (lane == Lane::kInt) return builder_->integer(static_cast<std::int64_t>(value));
+  return builder_->constant(lane, value);
+}
+
+Lowering::Value Lowering::argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane) {
+  const ir::Argument& given = symbol.arguments.at(i);
+  if (const auto* integer = given.get<std::int64_t>()) {
+    return lane == Lane::kInt ? builder_->integer(*integer) : number(lane, static_cast<double>(*integer));
+  }
+  if (const auto* real = given.get<double>()) return number(lane, *real);
+  if (const auto* flag = given.get<bool>()) return number(lane, *flag ? 1 : 0);
+  const auto id = std::get<ir::ValueId>(given.content);
+  const auto found = made_.find(index_of(id));
+  if (found == made_.end()) return builder_->convert(load(id, symbol, i), lane);
+  const Made& made = found->second;
+  return builder_->convert(made.rounding ? rounded(made.value, *made.rounding) : made.value, lane);
+}
+
+Lowering::Value Lowering::rounded(Value value, ir::Dtype dtype) {
+  if (dtype == ir::Dtype::kBfloat16) return apply(TileOp::kToBfloat16, {value});
+  if (dtype == ir::Dtype::kFloat16) return apply(TileOp::kToHalf, {value});
+  return value;
+}
+
+Lowering::Value Lowering::rounded_argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane) {
+  const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
+  const auto made = id == nullptr ? made_.end() : made_.find(index_of(*id));
+  if (made == made_.end()) return argument(symbol, i, lane);
+  return builder_->convert(rounded(made->second.value, trace_.tensor_type(*id)->dtype), lane);
+}
+
+Lowering::Value Lowering::apply(TileOp op, std::initializer_list<Value> arguments) {
+  const std::optional<Value> value = builder_->element(op, std::span(arguments.begin(), arguments.size()));
+  if (!value) throw Failure{};
+  return *value;
+}
+
+bool Lowering::is_read(const ir::BoundSymbol& symbol, std::size_t result) const {
+  return symbol.results.at(result).is<ir::ValueId>();
+}
+
+void Lowering::set(const ir::BoundSymbol& symbol, std::size_t result, Value value) {
+  const auto* id = symbol.results.at(result).get<ir::ValueId>();
+  if (id == nullptr) return;
+  const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
+  value = builder_->convert(value, lane_of(*storage_of(dtype)));
+  // Integers wrap around at the width that they have in memory.
+  if (dtype == ir::Dtype::kInt32) value = apply(TileOp::kToInt32, {value});
+  if (dtype == ir::Dtype::kInt16) value = apply(TileOp::kToInt16, {value});
+  if (dtype == ir::Dtype::kInt8) value = apply(TileOp::kToInt8, {value});
+  if (dtype == ir::Dtype::kUint8) value = apply(TileOp::kToUint8, {value});
+  made_.insert_or_assign(index_of(*id), Made{value, std::nullopt});
+}
+
+void Lowering::set_rounded(const ir::BoundSymbol& symbol, Value value, ir::Dtype dtype) {
+  set(symbol, 0, value);
+  if (const auto* id = symbol.results.at(0).get<ir::ValueId>()) made_.at(index_of(*id)).rounding = dtype;
+}
+
+std::optional<std::uint32_t> Lowering::array_of(const ir::BoundSymbol& symbol, std::size_t result) const {
+  const auto* id = symbol.results.at(result).get<ir::ValueId>();
+  const auto found = id == nullptr ? outputs_.end() : outputs_.find(index_of(*id));
+  return found == outputs_.end() ? std::nullopt : std::make_optional(found->second);
+}
+
+void Lowering::set_column_sum(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale) {
+  const auto array = array_of(symbol, result);
+  if (!array) return;
+  builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale);
+}
+
+std::uint32_t Lowering::set_total(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale,
+                                  std::optional<std::uint32_t> divisor) {
+  // One element of what the symbol goes over for each that the sum takes.
+  const bool is_rows = passes::element_count(*trace_.tensor_type(role(symbol).over)) == space_.rows;
+  const bool by_rows = is_rows || role(symbol).by_rows != 0;
+  value = by_rows ? builder_->expand_rows(value) : builder_->expand(value);
+  const auto array = array_of(symbol, result);
+  const Storage storage = array ? *storage_of(result_type(symbol, result).dtype) : Storage::kFloat;
+  return builder_->total(value, array, storage, scale, divisor);
+}
+
+void Lowering::lower_symbols() {
+  for (const ir::BoundSymbol& symbol : fused_.nested) {
+    const Operation* operation = find_operation(*symbol.op);
+    THUNDER_CHECK(operation != nullptr, "executors/cpu", symbol.op->name + " was fused, but has no lowering");
+    operation->lower(*this, symbol);
+  }
+}
+
+void Lowering::store_results() {
+  for (const ir::ValueId id : ir::flat_results(fused_)) {
+    const auto made = made_.find(index_of(id));
+    if (made == made_.end()) continue;  // a sum
+    const ir::TensorType& type = *trace_.tensor_type(id);
+    Value value = made->second.value;
+    // A value of rows, or a number, as the elements of what is larger.
+    const bool is_rows = space_.rows != 0 && passes::element_count(type) == space_.rows;
+    if (!is_rows) value = builder_->expand(value);
+    if (is_rows && builder_->extent(value) == Extent::kConstant) value = builder_->expand_rows(value);
+    builder_->store(value, outputs_.at(index_of(id)), *storage_of(type.dtype));
+  }
+}
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,53 @@
+#include "executors/cpu/operations.h"
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "executors/cpu/roles.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+
+// One for each area; each adds its rows.
+using Table = std::unordered_map<std::string_view, Operation>;
+void add_elementwise(Table& table);
+void add_rowwise(Table& table);
+
+namespace {
+
+Table make_table() {
+  Table table;
+  add_elementwise(table);
+  add_rowwise(table);
+  return table;
+}
+
+bool is_supported(const ir::TensorType& type) {
+  if (type.device.type != ir::DeviceType::kCpu || type.layout != ir::Layout::kStrided) return false;
+  for (const ir::Dim& size : type.sizes) {
+    if (!size.is_concrete() || size.hint == 0) return false;
+  }
+  return storage_of(type.dtype).has_value();
+}
+
+}  // namespace
+
+const Operation* find_operation(const ir::Operator& op) {
+  static const Table kTable = make_table();
+  const std::string name = op.overload.empty() ? op.name : op.name + "." + op.overload;
+  const auto found = kTable.find(name);
+  return found == kTable.end() ? nullptr : &found->second;
+}
+
+passes::FusionRole role_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const Operation* operation = find_operation(*symbol.op);
+  if (operation == nullptr) return {};
+  bool supported = true;
+  const auto check = [&](ir::ValueId id) { supported = supported && is_supported(*trace.tensor_type(id)); };
+  passes::for_each_argument(symbol, check);
+  passes::for_each_result(symbol, check);
+  return supported ? operation->role(symbol, trace) : passes::FusionRole{};
+}
+
+}  // namespace thunder::executors::cpu

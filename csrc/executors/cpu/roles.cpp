@@ -1,0 +1,128 @@
+#include "executors/cpu/roles.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+using passes::FusionRole;
+
+/// Whether `value` broadcasts to `over`.
+bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
+  if (value.sizes.size() > over.sizes.size()) return false;
+  const std::size_t missing = over.sizes.size() - value.sizes.size();
+  for (std::size_t i = 0; i < value.sizes.size(); ++i) {
+    const std::int64_t size = value.sizes[i].hint;
+    if (size != 1 && size != over.sizes[i + missing].hint) return false;
+  }
+  return true;
+}
+
+/// The dimensions of a result in the order of memory, as those of the tensor that it was reduced from.
+std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir::TensorType& source,
+                                         const std::vector<bool>& is_reduced) {
+  std::vector<std::size_t> order = passes::memory_order(result);
+  if (result.sizes.size() == source.sizes.size()) return order;
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < is_reduced.size(); ++i) {
+    if (!is_reduced[i]) kept.push_back(i);
+  }
+  for (std::size_t& dim : order) dim = dim < kept.size() ? kept[dim] : source.sizes.size();
+  return order;
+}
+
+}  // namespace
+
+std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
+  return static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
+}
+
+bool is_contiguous(const ir::TensorType& type) {
+  std::int64_t step = 1;
+  for (std::size_t i = type.sizes.size(); i-- > 0;) {
+    if (type.sizes[i].hint != 1 && type.strides[i].hint != step) return false;
+    step *= type.sizes[i].hint;
+  }
+  return true;
+}
+
+FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, double work) {
+  const ir::ValueId result = passes::single_result(symbol);
+  const ir::TensorType* type = result == ir::kNoValue ? nullptr : trace.tensor_type(result);
+  if (type == nullptr || passes::element_count(*type) < 2) return {};
+  bool fits = work == 0 || passes::is_dense(*type);
+  passes::for_each_argument(symbol, [&](ir::ValueId id) { fits = fits && broadcasts(*trace.tensor_type(id), *type); });
+  if (!fits) return {};
+  return {FusionRole::Kind::kWork, result, 0, {FusionRole::Result::kElements}, 0, work};
+}
+
+FusionRole view_role(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const ir::ValueId result = passes::single_result(symbol);
+  const ir::ValueId source = passes::value_argument(symbol, 0);
+  if (result == ir::kNoValue || source == ir::kNoValue) return {};
+  const ir::TensorType& type = *trace.tensor_type(result);
+  const ir::TensorType& from = *trace.tensor_type(source);
+  if (!is_contiguous(type) || !is_contiguous(from) || type.dtype != from.dtype) return {};
+  if (passes::element_count(type) != passes::element_count(from) || passes::element_count(type) < 2) return {};
+  return {FusionRole::Kind::kView, result, 0, {FusionRole::Result::kElements}, 0, 0};
+}
+
+FusionRole reduction_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::Argument& dims,
+                          bool rows_only) {
+  const ir::ValueId over = passes::value_argument(symbol, 0);
+  const ir::ValueId result = passes::single_result(symbol);
+  if (over == ir::kNoValue || result == ir::kNoValue) return {};
+  const ir::TensorType& type = *trace.tensor_type(over);
+  const ir::TensorType& result_type = *trace.tensor_type(result);
+  const std::size_t rank = type.sizes.size();
+  if (rank == 0) return {};
+  std::vector<bool> is_reduced(rank, false);
+  const auto* list = dims.get<ir::ArgumentList>();
+  if (list == nullptr || list->empty()) is_reduced.assign(rank, true);
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    is_reduced[wrap_dim(std::get<std::int64_t>((*list)[i].content), rank)] = true;
+  }
+  if (!passes::is_dense(type) || !passes::is_dense(result_type)) return {};
+  const std::vector<std::size_t> order = passes::memory_order(type);
+  if (order.empty()) return {};
+  // In the order of memory: what is reduced comes last (rows), or first (columns), or is everything.
+  const bool last = is_reduced[order.back()];
+  std::size_t split = 0;
+  while (split < order.size() && is_reduced[order[split]] != last) ++split;
+  for (std::size_t i = split; i < order.size(); ++i) {
+    if (is_reduced[order[i]] != last) return {};
+  }
+  std::int64_t leading = 1;
+  for (std::size_t i = 0; i < split; ++i) leading *= type.sizes[order[i]].hint;
+  std::vector<std::size_t> kept(order.begin(), order.end());
+  std::erase_if(kept, [&](std::size_t dim) { return is_reduced[dim]; });
+  if (order_in_source(result_type, type, is_reduced) != kept) return {};
+  FusionRole role{FusionRole::Kind::kWork, over, split == 0 ? 0 : leading, {}, 0, 1};
+  if (!last && split == 0) return {};
+  role.results = {last && split > 0 ? FusionRole::Result::kRows : FusionRole::Result::kEnd};
+  if (rows_only && role.results[0] != FusionRole::Result::kRows) return {};
+  return role;
+}
+
+FusionRole row_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, ir::ValueId over, std::size_t row_dims,
+                    double work) {
+  const ir::TensorType& type = *trace.tensor_type(over);
+  if (!is_contiguous(type) || row_dims > type.sizes.size()) return {};
+  FusionRole role{FusionRole::Kind::kWork, over, 1, {}, 0, work};
+  for (std::size_t i = 0; i + row_dims < type.sizes.size(); ++i) role.rows *= type.sizes[i].hint;
+  const std::int64_t count = passes::element_count(type);
+  if (count < 2 || role.rows < 1 || count / role.rows < 2) return {};
+  bool fits = true;
+  passes::for_each_result(symbol, [&](ir::ValueId id) {
+    const ir::TensorType& result = *trace.tensor_type(id);
+    const std::int64_t elements = passes::element_count(result);
+    fits = fits && is_contiguous(result) && (elements == count || elements == role.rows);
+    role.results.push_back(elements == count ? FusionRole::Result::kElements : FusionRole::Result::kRows);
+  });
+  return fits ? role : FusionRole{};
+}
+
+}  // namespace thunder::executors::cpu

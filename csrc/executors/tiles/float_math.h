@@ -1,0 +1,68 @@
+// Included by each kernels_<capability>.cpp, inside its namespace: scalar code that the compiler turns into vectors.
+// Polynomials are minimax fits (Lawson's iteration over Chebyshev nodes) of the functions named beside them.
+
+#ifdef __FMA__
+inline float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+inline float fma_of(float a, float b, float c) { return a * b + c; }
+#endif
+
+inline std::int32_t bits_of(float x) { return __builtin_bit_cast(std::int32_t, x); }
+inline float of_bits(std::int32_t bits) { return __builtin_bit_cast(float, bits); }
+
+/// exp(x) within 1 ulp, denormal results too: 2^n * exp(r) with |r| <= log(2) / 2.
+inline float exp_of(float x) {
+  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
+  x = x > 89.0F ? 89.0F : x;
+  x = x < -104.0F ? -104.0F : x;
+  const float shifted = fma_of(x, 1.44269504F, kShift);
+  const float n = shifted - kShift;
+  float r = fma_of(n, -0.693145751953125F, x);
+  r = fma_of(n, -1.428606765330187e-06F, r);
+  float p = fma_of(1.9907583e-4F, r, 1.393365e-3F);  // (exp(r) - 1 - r) / r^2
+  p = fma_of(p, r, 8.333286e-3F);
+  p = fma_of(p, r, 4.1666467e-2F);
+  p = fma_of(p, r, 0.16666667F);
+  p = fma_of(p, r, 0.5F);
+  p = fma_of(p, r * r, r) + 1.0F;
+  const std::int32_t exponent = bits_of(shifted) - bits_of(kShift);
+  const std::int32_t half = exponent >> 1;
+  return p * of_bits((half + 127) << 23) * of_bits((exponent - half + 127) << 23);
+}
+
+inline float sigmoid_of(float x) { return 1.0F / (1.0F + exp_of(-x)); }
+
+inline float tanh_of(float x) {
+  const float a = __builtin_fabsf(x);
+  const float s = x * x;
+  float p = fma_of(2.0476084e-3F, s, -8.100101e-3F);  // (tanh(x) / x - 1) / x^2, x^2 <= 0.5
+  p = fma_of(p, s, 2.1684771e-2F);
+  p = fma_of(p, s, -5.394756e-2F);
+  p = fma_of(p, s, 0.13333248F);
+  p = fma_of(p, s, -0.3333333F);
+  const float small = fma_of(p * s, x, x);
+  const float large = __builtin_copysignf(1.0F - 2.0F / (exp_of(2.0F * a) + 1.0F), x);
+  return a < 0.70F ? small : large;
+}
+
+inline float erf_of(float x) {
+  const float a = __builtin_fabsf(x);
+  const float s = x * x;
+  float p = fma_of(8.36231e-5F, s, -8.141481e-4F);  // erf(x) / x - 1, x^2 <= 0.86
+  p = fma_of(p, s, 5.20099e-3F);
+  p = fma_of(p, s, -2.6859414e-2F);
+  p = fma_of(p, s, 0.112836964F);
+  p = fma_of(p, s, -0.37612635F);
+  p = fma_of(p, s, 0.12837917F);
+  const float small = fma_of(p, x, x);
+  const float t = a > 4.0F ? 4.0F : a;                 // erf(4) rounds to 1
+  float q = fma_of(-2.1094956e-5F, t, 4.3446146e-4F);  // log(erfc(t)), 0.92 <= t <= 4
+  q = fma_of(q, t, -4.1710583e-3F);
+  q = fma_of(q, t, 2.5119416e-2F);
+  q = fma_of(q, t, -0.10828007F);
+  q = fma_of(q, t, -0.6333469F);
+  q = fma_of(q, t, -1.1295149F);
+  q = fma_of(q, t, 1.7468312e-4F);
+  const float large = __builtin_copysignf(1.0F - exp_of(q), x);
+  return a >= 0.925F ? large : small;
+}

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "executors/tiles/tile_op.h"
+
+namespace thunder::executors::cpu {
+
+/// Computes `count` elements. An argument is an array, or one element for all (see `scalars`). `out` may be an
+/// argument.
+using ElementKernel = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t count);
+/// Between memory, `stride` elements apart, and a register.
+using TransferKernel = void (*)(void* to, const void* from, std::int64_t stride, std::int64_t count);
+/// Folds `count` elements into an accumulator: a double for float and double, an int64 for integers.
+using ReduceKernel = void (*)(void* accumulator, const void* values, std::int64_t count);
+/// Mean, sum of squared distances from it, and count, as three doubles, joined with those of `count` elements.
+using MomentsKernel = void (*)(double* moments, const void* values, std::int64_t count);
+
+/// The kernels for one kind of processor.
+struct Kernels {
+  const char* name;
+  /// `scalars`: a bit for each argument that is one element for all. Null: there is none.
+  ElementKernel (*element)(TileOp op, Lane lane, unsigned scalars);
+  TransferKernel (*load)(Storage from, bool strided);
+  /// `streams`: past the caches, for what is not read soon.
+  TransferKernel (*store)(Storage to, bool streams);
+  ReduceKernel (*reduce)(ReduceOp op, Lane lane);
+  MomentsKernel (*moments)(Lane lane);
+  /// Adds `count` elements to as many sums of the same lane.
+  void (*add_to)(Lane lane, void* sums, const void* values, std::int64_t count);
+};
+
+/// The fastest kernels that this processor, and ATEN_CPU_CAPABILITY, allow.
+[[nodiscard]] const Kernels& kernels();
+
+namespace capability_default {
+extern const Kernels kKernels;
+}
+namespace capability_avx2 {
+extern const Kernels kKernels;
+}
+namespace capability_avx512 {
+extern const Kernels kKernels;
+}
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "executors/tiles/tile_program.h"
+
+namespace thunder::executors::cpu {
+
+/// The box that a program runs over: `outer` sizes are the rows, the rest of the elements the columns.
+struct TileDomain {
+  std::vector<std::int64_t> outer;
+  std::int64_t columns = 1;
+  bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
+
+  [[nodiscard]] std::int64_t rows() const {
+    std::int64_t count = 1;
+    for (const std::int64_t size : outer) count *= size;
+    return count;
+  }
+};
+
+/// Puts a TileProgram together out of values: orders them into phases, so that each phase needs of earlier ones what
+/// they reduced and rows that stay in scratch memory, and assigns registers.
+class TileBuilder {
+ public:
+  enum class Value : std::uint32_t {};
+
+  explicit TileBuilder(TileDomain domain) : domain_(std::move(domain)) {}
+
+  Value load(Access access);
+  Value constant(Lane lane, double value);
+  Value integer(std::int64_t value);
+  /// One operation; nullopt: no kernel has it for these lanes.
+  std::optional<Value> element(TileOp op, std::span<const Value> arguments);
+  Value convert(Value value, Lane lane);
+  /// A value of rows, or a constant, as a tile.
+  Value expand(Value value);
+  /// A constant as a value of rows.
+  Value expand_rows(Value value);
+  Value reduce(ReduceOp op, Value value);
+  /// Mean and variance of each row; the variance is divided by the columns less `correction`.
+  std::pair<Value, Value> moments(Value value, double correction);
+  Value pick(Value value, Value columns);
+  Value scatter_add(Value value, Value columns, Value added);
+
+  /// Writes a value to an array that lies as the domain, or its rows, do.
+  void store(Value value, std::uint32_t array, Storage storage);
+  void column_sum(Value value, std::uint32_t array, Storage storage, double scale);
+  /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
+  std::uint32_t total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
+                      std::optional<std::uint32_t> divisor);
+
+  [[nodiscard]] Lane lane(Value value) const { return node(value).lane; }
+  [[nodiscard]] Extent extent(Value value) const { return node(value).extent; }
+  [[nodiscard]] const TileDomain& domain() const { return domain_; }
+
+  [[nodiscard]] TileProgram build();
+
+ private:
+  using Kind = Instruction::Kind;
+  static constexpr std::uint32_t kNone = 0xffffffffU;
+
+  struct Node {
+    Kind kind = Kind::kElement;
+    bool is_constant = false;
+    TileOp op = TileOp::kCopy;
+    ReduceOp reduce_op = ReduceOp::kSum;
+    Lane lane = Lane::kFloat;
+    Extent extent = Extent::kTile;
+    std::uint32_t arguments[3] = {kNone, kNone, kNone};
+    std::uint32_t index = kNone;  ///< of an access or a sum
+    std::uint32_t pair = kNone;   ///< the variance of a mean
+    double number = 0;            ///< of a constant; the correction of moments
+    ElementKernel kernel = nullptr;
+    std::int32_t phase = 0;  ///< a tile's; of rows the phase at whose end they are known, -1: before the first
+    friend bool operator==(const Node&, const Node&) = default;
+  };
+  struct Plan;
+
+  [[nodiscard]] const Node& node(Value value) const { return nodes_[static_cast<std::uint32_t>(value)]; }
+  Value add(Node node);
+  Value fold(const Node& made, std::span<const Value> arguments);
+  [[nodiscard]] static double slot_of(const Node& node);
+  [[nodiscard]] bool is_dense(const Access& access) const;
+
+  TileDomain domain_;
+  std::vector<Node> nodes_;
+  std::vector<Access> accesses_;
+  std::vector<Sum> column_sums_;
+  std::vector<Sum> totals_;
+};
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+namespace thunder::executors::cpu {
+
+/// What the elements of a register are computed in: bfloat16 and float16 in float, integers exactly.
+enum class Lane : std::uint8_t { kFloat, kDouble, kInt, kBool };
+inline constexpr int kLaneCount = 4;
+[[nodiscard]] constexpr std::int64_t size_of(Lane lane) {
+  return lane == Lane::kFloat ? 4 : lane == Lane::kBool ? 1 : 8;
+}
+
+/// What elements are in memory.
+enum class Storage : std::uint8_t { kBool, kUint8, kInt8, kInt16, kInt32, kInt64, kHalf, kBfloat16, kFloat, kDouble };
+inline constexpr int kStorageCount = 10;
+[[nodiscard]] constexpr std::int64_t size_of(Storage storage) {
+  constexpr std::int64_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  return kSizes[static_cast<int>(storage)];
+}
+[[nodiscard]] constexpr Lane lane_of(Storage storage) {
+  if (storage == Storage::kBool) return Lane::kBool;
+  if (storage < Storage::kHalf) return Lane::kInt;
+  return storage == Storage::kDouble ? Lane::kDouble : Lane::kFloat;
+}
+
+// clang-format off
+// Of one argument.
+#define THUNDER_FORALL_UNARY_TILE_OPS(_)                                                                    \
+  _(kCopy) _(kNegate) _(kAbs) _(kSign) _(kSquare) _(kReciprocal) _(kSqrt) _(kRsqrt) _(kExp) _(kExpm1)       \
+  _(kLog) _(kLog1p) _(kSin) _(kCos) _(kTanh) _(kErf) _(kSigmoid) _(kSilu) _(kGelu) _(kGeluTanh) _(kRelu)    \
+  _(kFloor) _(kCeil) _(kTrunc) _(kRound) _(kIsNan) _(kNot) _(kToBfloat16) _(kToHalf) _(kToInt8)             \
+  _(kToUint8) _(kToInt16) _(kToInt32)
+
+// Of two; the backward ones take the cotangent first.
+#define THUNDER_FORALL_BINARY_TILE_OPS(_)                                                                   \
+  _(kAdd) _(kSubtract) _(kMultiply) _(kDivide) _(kMaximum) _(kMinimum) _(kPower) _(kEqual) _(kNotEqual)     \
+  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kXor) _(kGeluBackward)               \
+  _(kGeluTanhBackward) _(kSiluBackward) _(kSigmoidBackward) _(kTanhBackward)
+// clang-format on
+
+/// Arithmetic of tiles, element by element. kConvertTo<lane> reads any lane. kWhere: a bool, then two of the lane.
+/// kMultiplyAdd: a * b + c.
+enum class TileOp : std::uint8_t {
+#define THUNDER_ENUMERATOR(name) name,
+  THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_ENUMERATOR) THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_ENUMERATOR)
+#undef THUNDER_ENUMERATOR
+      kWhere,
+  kMultiplyAdd,
+  kConvertToFloat,
+  kConvertToDouble,
+  kConvertToInt,
+  kConvertToBool,
+};
+
+enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
+
+}  // namespace thunder::executors::cpu

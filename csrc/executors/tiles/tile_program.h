@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "executors/tiles/kernels.h"
+
+namespace thunder::executors::cpu {
+
+/// What a register holds of a tile: all elements, one for each row, or one for everything.
+enum class Extent : std::uint8_t { kTile, kRow, kConstant };
+
+/// How the domain (rows x columns) reads or writes an array. Strides are in elements.
+struct Access {
+  std::uint32_t array = 0;
+  Storage storage = Storage::kFloat;
+  std::vector<std::int64_t> outer_strides;  ///< one for each of the program's `outer_sizes`
+  std::int64_t inner_stride = 0;            ///< between columns; 0 with kRow
+  Extent extent = Extent::kTile;
+};
+
+/// Where a register's elements lie while a phase works on a tile.
+struct Binding {
+  enum class Kind : std::uint8_t {
+    kWholeRow,  ///< scratch memory as long as a row
+    kDense,     ///< in an array that lies as the domain does
+    kColumns,   ///< in an array that is the same for all rows
+  };
+  Kind kind = Kind::kWholeRow;
+  std::uint16_t target = 0;
+  std::uint32_t array = 0;
+  std::int64_t element_size = 0;
+};
+
+struct Instruction {
+  enum class Kind : std::uint8_t {
+    kElement,     ///< `element`
+    kLoad,        ///< accesses[index] into `out`
+    kStore,       ///< `arguments[0]` into accesses[index]
+    kReduce,      ///< folds rows of `arguments[0]` into `out`, ready at the end of the phase
+    kMoments,     ///< the same, mean and variance: `out` and `out2`
+    kPick,        ///< for each row the element at the column in `arguments[1]`: `out`, ready at the end of the phase
+    kScatterAdd,  ///< `arguments[0]`, plus `arguments[2]` at the column in `arguments[1]` of each row
+    kColumnSum,   ///< adds rows to column_sums[index]
+    kTotal,       ///< adds all elements to totals[index]
+  };
+  Kind kind = Kind::kElement;
+  Lane lane = Lane::kFloat;        ///< of the arguments
+  std::uint8_t row_arguments = 0;  ///< a bit for each argument that is one element for each row, of a kTile result
+  std::uint16_t out = 0;
+  std::uint16_t out2 = 0;
+  std::uint16_t arguments[3] = {0, 0, 0};
+  std::uint32_t index = 0;
+  std::uint32_t accumulator = 0;  ///< of kReduce and kMoments: place among the doubles of a row
+  double correction = 0;          ///< of kMoments
+  ReduceOp reduce_op = ReduceOp::kSum;
+  ElementKernel element = nullptr;
+  ReduceKernel reduce = nullptr;
+  MomentsKernel moments = nullptr;
+  TransferKernel transfer = nullptr;
+  bool streams = false;
+};
+
+/// Passes over a tile's rows between which reductions of whole rows become known.
+struct Phase {
+  std::vector<Binding> bindings;
+  std::vector<Instruction> tile;  ///< for each stretch of columns
+  std::vector<Instruction> row;   ///< at the end, on what there is one of for each row
+};
+
+struct Register {
+  Lane lane = Lane::kFloat;
+  Extent extent = Extent::kTile;
+  std::int64_t offset = 0;  ///< in scratch memory; in `constants` for kConstant
+};
+
+/// Sums over rows, one for each column, or over everything, times `scale`.
+struct Sum {
+  Lane lane = Lane::kFloat;
+  Storage storage = Storage::kFloat;
+  std::int32_t array = -1;    ///< -1: only a divisor
+  std::int32_t divisor = -1;  ///< of a total: another one
+  double scale = 1;
+};
+
+/// A fusion, ready to run: no allocation but scratch memory, no decision but the tile at hand.
+struct TileProgram {
+  std::vector<std::int64_t> outer_sizes;  ///< the rows, as a box
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t tile_rows = 1;
+  std::int64_t tile_columns = 1;
+  bool splits_columns = false;  ///< stretches of columns have nothing to do with one another
+  std::vector<Register> registers;
+  std::vector<double> constants;
+  std::vector<Access> accesses;
+  std::vector<Instruction> before;  ///< on rows, before the first phase
+  std::vector<Phase> phases;
+  std::vector<Sum> column_sums;
+  std::vector<Sum> totals;
+  std::uint32_t accumulators = 0;
+  std::int64_t scratch_bytes = 0;
+  std::int64_t task_count = 1;  ///< follows from the shape alone: so do all roundings
+  std::int64_t unit_count = 1;  ///< tiles, dealt out to the tasks
+  bool parallel = false;
+};
+
+/// Calls a function for each task below a count, on several threads or one.
+using RunTasks = void (*)(std::int64_t count, bool parallel, void (*task)(void* context, std::int64_t index),
+                          void* context);
+
+/// Runs a program on arrays; `arrays[i]` is the first element of array i. False: a column of kPick or kScatterAdd does
+/// not exist, and what was written is of no use.
+[[nodiscard]] bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks);
+
+}  // namespace thunder::executors::cpu

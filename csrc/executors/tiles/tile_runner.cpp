@@ -1,0 +1,468 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "executors/tiles/tile_program.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+/// Rows that are added in the lane itself before the sum goes to double.
+constexpr std::int64_t kRowsBetweenFlushes = 64;
+
+struct Free {
+  void operator()(char* memory) const { ::operator delete[](memory, std::align_val_t{kAlignment}); }
+};
+using Memory = std::unique_ptr<char[], Free>;
+
+Memory allocate(std::int64_t bytes) {
+  return Memory(static_cast<char*>(
+      ::operator new[](static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), std::align_val_t{kAlignment})));
+}
+
+/// Scratch memory of this thread, kept between runs; a run inside another one has its own.
+class Scratch {
+ public:
+  explicit Scratch(std::int64_t bytes) {
+    if (kept().memory != nullptr && kept().bytes >= bytes) {
+      lent_ = std::move(kept());
+    } else {
+      lent_ = {allocate(bytes), bytes};
+    }
+    kept() = {};
+  }
+  ~Scratch() { kept() = std::move(lent_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] char* data() const { return lent_.memory.get(); }
+
+ private:
+  struct Block {
+    Memory memory;
+    std::int64_t bytes = 0;
+  };
+  static Block& kept() {
+    static thread_local Block block;
+    return block;
+  }
+  Block lent_;
+};
+
+struct Run {
+  const TileProgram& program;
+  char* const* arrays;
+  double* column_partials;  ///< [task][sum][column]
+  double* total_partials;   ///< [task][total]
+  std::atomic<bool> is_out_of_bounds = false;
+};
+
+/// One task: its tiles, one after the other.
+class Task {
+ public:
+  Task(Run& run, std::int64_t index)
+      : run_(run),
+        program_(run.program),
+        index_(index),
+        scratch_(scratch_bytes(run.program)),
+        at_(run.program.registers.size()) {
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      const Register& reg = program_.registers[i];
+      at_[i] = reg.extent == Extent::kConstant
+                   ? reinterpret_cast<char*>(const_cast<double*>(program_.constants.data())) + reg.offset
+                   : scratch_.data() + reg.offset;
+    }
+    accumulators_ = reinterpret_cast<double*>(scratch_.data() + program_.scratch_bytes);
+    column_sums_ = scratch_.data() + program_.scratch_bytes + accumulator_bytes(program_);
+    totals_ = run.total_partials + index * static_cast<std::int64_t>(program_.totals.size());
+    clear_column_sums();
+  }
+
+  void execute() {
+    const std::int64_t begin = program_.unit_count * index_ / program_.task_count;
+    const std::int64_t end = program_.unit_count * (index_ + 1) / program_.task_count;
+    const std::int64_t stretches =
+        program_.splits_columns ? (program_.columns + program_.tile_columns - 1) / program_.tile_columns : 1;
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      first_row_ = unit / stretches * program_.tile_rows;
+      height_ = std::min(program_.tile_rows, program_.rows - first_row_);
+      const std::int64_t first = program_.splits_columns ? unit % stretches * program_.tile_columns : 0;
+      const std::int64_t last =
+          program_.splits_columns ? std::min(first + program_.tile_columns, program_.columns) : program_.columns;
+      run_rows(first, last);
+    }
+    flush_column_sums();
+  }
+
+ private:
+  static std::int64_t accumulator_bytes(const TileProgram& program) {
+    const std::int64_t bytes = std::int64_t{8} * program.accumulators * program.tile_rows;
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  static std::int64_t scratch_bytes(const TileProgram& program) {
+    return program.scratch_bytes + accumulator_bytes(program) +
+           std::int64_t{8} * program.columns * static_cast<std::int64_t>(program.column_sums.size());
+  }
+
+  void run_rows(std::int64_t first, std::int64_t last) {
+    column_ = first;
+    width_ = last - first;
+    for (const Instruction& instruction : program_.before) execute_row(instruction);
+    for (const Phase& phase : program_.phases) {
+      for (const Instruction& instruction : phase.tile) begin(instruction);
+      for (column_ = first; column_ < last; column_ += program_.tile_columns) {
+        width_ = std::min(program_.tile_columns, last - column_);
+        for (const Binding& binding : phase.bindings) bind(binding);
+        for (const Instruction& instruction : phase.tile) execute_tile(instruction);
+      }
+      for (const Instruction& instruction : phase.tile) end(instruction);
+      for (const Instruction& instruction : phase.row) execute_row(instruction);
+    }
+    rows_since_flush_ += height_;
+    if (rows_since_flush_ >= kRowsBetweenFlushes) flush_column_sums();
+  }
+
+  void bind(const Binding& binding) {
+    switch (binding.kind) {
+      case Binding::Kind::kWholeRow:
+        at_[binding.target] =
+            scratch_.data() + program_.registers[binding.target].offset + column_ * binding.element_size;
+        return;
+      case Binding::Kind::kDense:
+        at_[binding.target] =
+            run_.arrays[binding.array] + (first_row_ * program_.columns + column_) * binding.element_size;
+        return;
+      case Binding::Kind::kColumns:
+        at_[binding.target] = run_.arrays[binding.array] + column_ * binding.element_size;
+        return;
+    }
+  }
+
+  double* accumulator(const Instruction& instruction, std::int64_t row) {
+    const std::int64_t size = instruction.kind == Instruction::Kind::kMoments ? 3 : 1;
+    return accumulators_ + instruction.accumulator * program_.tile_rows + row * size;
+  }
+
+  void begin(const Instruction& instruction) {
+    if (instruction.kind == Instruction::Kind::kMoments) {
+      std::fill_n(accumulator(instruction, 0), 3 * height_, 0.0);
+    } else if (instruction.kind == Instruction::Kind::kReduce) {
+      for (std::int64_t row = 0; row < height_; ++row) clear(instruction, accumulator(instruction, row));
+    } else if (instruction.kind == Instruction::Kind::kPick) {
+      std::memset(at_[instruction.out], 0, static_cast<std::size_t>(height_ * size_of(instruction.lane)));
+    }
+  }
+
+  static void clear(const Instruction& instruction, double* accumulator) {
+    const double sign = instruction.reduce_op == ReduceOp::kMax ? -1 : 1;
+    const bool is_sum = instruction.reduce_op == ReduceOp::kSum;
+    if (instruction.lane == Lane::kFloat || instruction.lane == Lane::kDouble) {
+      *accumulator = is_sum ? 0.0 : sign * std::numeric_limits<double>::infinity();
+      return;
+    }
+    using Limits = std::numeric_limits<std::int64_t>;
+    const std::int64_t first = is_sum ? 0 : sign < 0 ? Limits::min() : Limits::max();
+    std::memcpy(accumulator, &first, sizeof(first));
+  }
+
+  void end(const Instruction& instruction) {
+    if (instruction.kind == Instruction::Kind::kMoments) {
+      for (std::int64_t row = 0; row < height_; ++row) {
+        const double* moments = accumulator(instruction, row);
+        put(instruction.out, row, moments[0]);
+        put(instruction.out2, row,
+            std::max(moments[1], moments[1] != moments[1] ? moments[1] : 0.0) / (moments[2] - instruction.correction));
+      }
+    } else if (instruction.kind == Instruction::Kind::kReduce) {
+      for (std::int64_t row = 0; row < height_; ++row) {
+        const double* total = accumulator(instruction, row);
+        if (program_.registers[instruction.out].lane == Lane::kInt) {
+          std::memcpy(at_[instruction.out] + 8 * row, total, 8);
+        } else {
+          put(instruction.out, row, *total);
+        }
+      }
+    }
+  }
+
+  void put(std::uint16_t target, std::int64_t row, double value) {
+    if (program_.registers[target].lane == Lane::kFloat) {
+      reinterpret_cast<float*>(at_[target])[row] = static_cast<float>(value);
+    } else {
+      reinterpret_cast<double*>(at_[target])[row] = value;
+    }
+  }
+
+  void execute_row(const Instruction& instruction) {
+    const auto& in = instruction.arguments;
+    switch (instruction.kind) {
+      case Instruction::Kind::kElement:
+        instruction.element(at_[instruction.out], at_[in[0]], at_[in[1]], at_[in[2]], height_);
+        return;
+      case Instruction::Kind::kLoad:
+        load_rows(instruction);
+        return;
+      case Instruction::Kind::kStore: {
+        const Access& access = program_.accesses[instruction.index];
+        instruction.transfer(run_.arrays[access.array] + first_row_ * size_of(access.storage), at_[in[0]], 1, height_);
+        return;
+      }
+      case Instruction::Kind::kTotal:
+        instruction.reduce(totals_ + instruction.index, at_[in[0]], height_);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void execute_tile(const Instruction& instruction) {
+    const auto& in = instruction.arguments;
+    const std::int64_t size = size_of(instruction.lane);
+    switch (instruction.kind) {
+      case Instruction::Kind::kElement:
+        execute_element(instruction);
+        return;
+      case Instruction::Kind::kLoad:
+        load_tile(instruction);
+        return;
+      case Instruction::Kind::kStore:
+        store_tile(instruction);
+        return;
+      case Instruction::Kind::kReduce:
+        for (std::int64_t row = 0; row < height_; ++row) {
+          instruction.reduce(accumulator(instruction, row), at_[in[0]] + row * width_ * size, width_);
+        }
+        return;
+      case Instruction::Kind::kMoments:
+        for (std::int64_t row = 0; row < height_; ++row) {
+          instruction.moments(accumulator(instruction, row), at_[in[0]] + row * width_ * size, width_);
+        }
+        return;
+      case Instruction::Kind::kPick:
+        for (std::int64_t row = 0; row < height_; ++row) {
+          const std::int64_t column = column_in_tile(in[1], row);
+          if (column < 0 || column >= width_) continue;
+          std::memcpy(at_[instruction.out] + row * size, at_[in[0]] + (row * width_ + column) * size,
+                      static_cast<std::size_t>(size));
+        }
+        return;
+      case Instruction::Kind::kScatterAdd:
+        scatter_add(instruction);
+        return;
+      case Instruction::Kind::kColumnSum: {
+        char* sums = column_sums_ + instruction.index * program_.columns * 8 + column_ * size;
+        for (std::int64_t row = 0; row < height_; ++row) {
+          kernels().add_to(instruction.lane, sums, at_[in[0]] + row * width_ * size, width_);
+        }
+        return;
+      }
+      case Instruction::Kind::kTotal:
+        instruction.reduce(totals_ + instruction.index, at_[in[0]], height_ * width_);
+        return;
+    }
+  }
+
+  void execute_element(const Instruction& instruction) {
+    const auto& in = instruction.arguments;
+    if (instruction.row_arguments == 0) {
+      instruction.element(at_[instruction.out], at_[in[0]], at_[in[1]], at_[in[2]], height_ * width_);
+      return;
+    }
+    char* pointers[3];
+    std::int64_t steps[3];
+    for (int i = 0; i < 3; ++i) {
+      const Register& reg = program_.registers[in[i]];
+      pointers[i] = at_[in[i]];
+      const bool is_row = ((instruction.row_arguments >> i) & 1) != 0;
+      steps[i] = reg.extent == Extent::kConstant ? 0 : size_of(reg.lane) * (is_row ? 1 : width_);
+    }
+    const std::int64_t step = size_of(program_.registers[instruction.out].lane) * width_;
+    for (std::int64_t row = 0; row < height_; ++row) {
+      instruction.element(at_[instruction.out] + row * step, pointers[0] + row * steps[0], pointers[1] + row * steps[1],
+                          pointers[2] + row * steps[2], width_);
+    }
+  }
+
+  [[nodiscard]] std::int64_t column_in_tile(std::uint16_t source, std::int64_t row) {
+    const std::int64_t column = reinterpret_cast<const std::int64_t*>(at_[source])[row];
+    if (column < 0 || column >= program_.columns) run_.is_out_of_bounds = true;
+    return column - column_;
+  }
+
+  void scatter_add(const Instruction& instruction) {
+    const auto& in = instruction.arguments;
+    const std::int64_t size = size_of(instruction.lane);
+    if (at_[instruction.out] != at_[in[0]]) {
+      std::memcpy(at_[instruction.out], at_[in[0]], static_cast<std::size_t>(height_ * width_ * size));
+    }
+    for (std::int64_t row = 0; row < height_; ++row) {
+      const std::int64_t column = column_in_tile(in[1], row);
+      if (column < 0 || column >= width_) continue;
+      const std::int64_t element = row * width_ + column;
+      if (instruction.lane == Lane::kFloat) {
+        reinterpret_cast<float*>(at_[instruction.out])[element] += reinterpret_cast<const float*>(at_[in[2]])[row];
+      } else {
+        reinterpret_cast<double*>(at_[instruction.out])[element] += reinterpret_cast<const double*>(at_[in[2]])[row];
+      }
+    }
+  }
+
+  /// Where the row begins in an array, in elements.
+  [[nodiscard]] std::int64_t row_offset(const Access& access, std::int64_t row) const {
+    if (program_.outer_sizes.size() == 1) return row * access.outer_strides[0];
+    std::int64_t offset = 0;
+    for (std::size_t i = program_.outer_sizes.size(); i-- > 0;) {
+      offset += row % program_.outer_sizes[i] * access.outer_strides[i];
+      row /= program_.outer_sizes[i];
+    }
+    return offset;
+  }
+
+  void load_rows(const Instruction& instruction) {
+    const Access& access = program_.accesses[instruction.index];
+    const std::int64_t size = size_of(access.storage);
+    const char* array = run_.arrays[access.array];
+    if (program_.outer_sizes.size() == 1) {
+      const std::int64_t stride = access.outer_strides[0];
+      instruction.transfer(at_[instruction.out], array + first_row_ * stride * size, stride, height_);
+      return;
+    }
+    const std::int64_t step = size_of(lane_of(access.storage));
+    for (std::int64_t row = 0; row < height_; ++row) {
+      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size, 1,
+                           1);
+    }
+  }
+
+  void load_tile(const Instruction& instruction) {
+    const Access& access = program_.accesses[instruction.index];
+    const std::int64_t size = size_of(access.storage);
+    const std::int64_t step = size_of(lane_of(access.storage)) * width_;
+    const char* array = run_.arrays[access.array] + column_ * access.inner_stride * size;
+    const bool is_dense = program_.outer_sizes.size() == 1 && access.inner_stride == 1 &&
+                          access.outer_strides[0] == program_.columns && width_ == program_.columns;
+    if (is_dense) {
+      instruction.transfer(at_[instruction.out], array + first_row_ * width_ * size, 1, height_ * width_);
+      return;
+    }
+    for (std::int64_t row = 0; row < height_; ++row) {
+      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
+                           access.inner_stride, width_);
+    }
+  }
+
+  void store_tile(const Instruction& instruction) {
+    const Access& access = program_.accesses[instruction.index];
+    char* array = run_.arrays[access.array] + (first_row_ * program_.columns + column_) * size_of(access.storage);
+    instruction.transfer(array, at_[instruction.arguments[0]], 1, height_ * width_);
+  }
+
+  void clear_column_sums() {
+    rows_since_flush_ = 0;
+    std::memset(column_sums_, 0, static_cast<std::size_t>(8 * program_.columns) * program_.column_sums.size());
+  }
+
+  void flush_column_sums() {
+    for (std::size_t i = 0; i < program_.column_sums.size(); ++i) {
+      double* partial = run_.column_partials + (index_ * static_cast<std::int64_t>(program_.column_sums.size()) +
+                                                static_cast<std::int64_t>(i)) *
+                                                   program_.columns;
+      const char* sums = column_sums_ + static_cast<std::int64_t>(i) * program_.columns * 8;
+      const bool is_float = program_.column_sums[i].lane == Lane::kFloat;
+      for (std::int64_t column = 0; column < program_.columns; ++column) {
+        partial[column] += is_float ? static_cast<double>(reinterpret_cast<const float*>(sums)[column])
+                                    : reinterpret_cast<const double*>(sums)[column];
+      }
+    }
+    clear_column_sums();
+  }
+
+  Run& run_;
+  const TileProgram& program_;
+  std::int64_t index_;
+  Scratch scratch_;
+  std::vector<char*> at_;  ///< by register: its elements
+  double* accumulators_ = nullptr;
+  char* column_sums_ = nullptr;
+  double* totals_ = nullptr;
+  std::int64_t first_row_ = 0;
+  std::int64_t height_ = 0;
+  std::int64_t column_ = 0;
+  std::int64_t width_ = 0;
+  std::int64_t rows_since_flush_ = 0;
+};
+
+void write_number(const Sum& sum, char* const* arrays, std::int64_t element, double value) {
+  char* target = arrays[sum.array] + element * size_of(sum.storage);
+  if (sum.lane == Lane::kFloat) {
+    const auto narrow = static_cast<float>(value);
+    kernels().store(sum.storage, false)(target, &narrow, 1, 1);
+  } else {
+    kernels().store(sum.storage, false)(target, &value, 1, 1);
+  }
+}
+
+/// Partial sums are added in the order of the tasks, whoever ran them.
+void combine_columns(const Run& run, std::int64_t block, std::int64_t block_count) {
+  const TileProgram& program = run.program;
+  const auto count = static_cast<std::int64_t>(program.column_sums.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Sum& sum = program.column_sums[static_cast<std::size_t>(i)];
+    const std::int64_t end = program.columns * (block + 1) / block_count;
+    for (std::int64_t column = program.columns * block / block_count; column < end; ++column) {
+      double total = 0;
+      for (std::int64_t task = 0; task < program.task_count; ++task) {
+        total += run.column_partials[(task * count + i) * program.columns + column];
+      }
+      write_number(sum, run.arrays, column, total * sum.scale);
+    }
+  }
+}
+
+void combine_totals(const Run& run) {
+  const TileProgram& program = run.program;
+  std::vector<double> totals(program.totals.size(), 0.0);
+  for (std::int64_t task = 0; task < program.task_count; ++task) {
+    for (std::size_t i = 0; i < totals.size(); ++i) {
+      totals[i] += run.total_partials[task * static_cast<std::int64_t>(totals.size()) + static_cast<std::int64_t>(i)];
+    }
+  }
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    const Sum& sum = program.totals[i];
+    if (sum.array < 0) continue;
+    const double divisor = sum.divisor < 0 ? 1.0 : totals[static_cast<std::size_t>(sum.divisor)];
+    write_number(sum, run.arrays, 0, totals[i] * sum.scale / divisor);
+  }
+}
+
+}  // namespace
+
+bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
+  const std::int64_t column_partials =
+      program.task_count * static_cast<std::int64_t>(program.column_sums.size()) * program.columns;
+  const std::int64_t total_partials = program.task_count * static_cast<std::int64_t>(program.totals.size());
+  Memory partials;
+  if (column_partials + total_partials > 0) {
+    partials = allocate(8 * (column_partials + total_partials));
+    std::memset(partials.get(), 0, static_cast<std::size_t>(8 * (column_partials + total_partials)));
+  }
+  auto* numbers = reinterpret_cast<double*>(partials.get());
+  Run state{program, arrays, numbers, numbers == nullptr ? nullptr : numbers + column_partials};
+  run_tasks(
+      program.task_count, program.parallel,
+      [](void* context, std::int64_t index) { Task(*static_cast<Run*>(context), index).execute(); }, &state);
+  if (!program.column_sums.empty()) {
+    constexpr std::int64_t kBlocks = 8;
+    run_tasks(
+        kBlocks, program.parallel,
+        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kBlocks); },
+        &state);
+  }
+  if (!program.totals.empty()) combine_totals(state);
+  return !state.is_out_of_bounds;
+}
+
+}  // namespace thunder::executors::cpu

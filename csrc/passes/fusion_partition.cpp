@@ -1,0 +1,512 @@
+#include "passes/fusion_partition.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "ir/substitution.h"
+#include "passes/alias_analysis.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+namespace {
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+bool is_ordered(const ir::BoundSymbol& symbol) {
+  return symbol.op->random || symbol.op->mutates || symbol.op->effect || symbol.op->style == ir::CallStyle::kReturn;
+}
+
+/// How the elements of an argument meet those that a symbol goes over.
+enum class Alignment : std::uint8_t { kSame, kRows, kOther };
+
+class Partitioner {
+ public:
+  Partitioner(const ir::Trace& trace, const FusionModel& model)
+      : trace_(trace),
+        model_(model),
+        aliases_(trace),
+        makers_(trace.value_count(), kNone),
+        result_kinds_(trace.value_count()),
+        readers_(trace.value_count()),
+        roles_(trace.symbols.size()),
+        segments_(trace.symbols.size(), 0),
+        previous_ordered_(trace.symbols.size(), kNone),
+        group_of_(trace.symbols.size()),
+        groups_(trace.symbols.size()),
+        is_output_(trace.value_count(), false),
+        visited_(trace.symbols.size(), 0),
+        earliest_start_(trace.symbols.size()) {
+    std::iota(group_of_.begin(), group_of_.end(), 0U);
+    std::iota(earliest_start_.begin(), earliest_start_.end(), 0U);
+    for (const ir::Argument& output : trace.outputs) {
+      ir::for_each_value(output, [&](ir::ValueId id) { is_output_[ir::index_of(id)] = true; });
+    }
+    find_roles();
+  }
+
+  std::vector<FusionGroup> run() {
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      if (roles_[i].kind == FusionRole::Kind::kNone) continue;
+      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+        const std::uint32_t maker = makers_[ir::index_of(id)];
+        if (maker != kNone) try_merge(maker, i);
+      });
+    }
+    for (std::uint32_t id = 0; id < trace_.value_count(); ++id) merge_readers(ir::ValueId{id});
+    return take_groups();
+  }
+
+ private:
+  struct Group {
+    std::vector<std::uint32_t> symbols;
+    IterationSpace space;
+  };
+
+  void find_roles() {
+    std::uint32_t segment = 0;
+    std::uint32_t last_ordered = kNone;
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      const ir::BoundSymbol& symbol = trace_.symbols[i];
+      bool writes_outside = false;
+      for_each_written(symbol, [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
+      if (writes_outside) ++segment;
+      segments_[i] = segment;
+      if (is_ordered(symbol)) previous_ordered_[i] = std::exchange(last_ordered, i);
+      for_each_result(symbol, [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
+      for_each_argument(symbol, [&](ir::ValueId id) {
+        std::vector<std::uint32_t>& readers = readers_[ir::index_of(id)];
+        if (readers.empty() || readers.back() != i) readers.push_back(i);
+      });
+      if (!may_fuse(symbol)) continue;
+      FusionRole role = model_.role(symbol, trace_);
+      if (role.kind == FusionRole::Kind::kNone) continue;
+      const ir::TensorType& over = *trace_.tensor_type(role.over);
+      IterationSpace space = space_of(over);
+      space.rows = role.rows;
+      if (space.count() == 0 || (space.rows != 0 && space.count() / space.rows > model_.largest_row)) continue;
+      std::size_t k = 0;
+      for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
+      groups_[i] = {{i}, std::move(space)};
+      roles_[i] = std::move(role);
+    }
+  }
+
+  [[nodiscard]] bool may_fuse(const ir::BoundSymbol& symbol) const {
+    if (!is_pure(symbol)) return false;
+    bool stays = true;
+    const auto check = [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); };
+    for_each_argument(symbol, check);
+    for_each_result(symbol, check);
+    return stays;
+  }
+
+  [[nodiscard]] static std::int64_t size_at(const ir::TensorType& type, std::size_t dim, std::size_t rank) {
+    const std::size_t missing = rank - type.sizes.size();
+    return dim < missing ? 1 : type.sizes[dim - missing].hint;
+  }
+
+  [[nodiscard]] Alignment align(const ir::TensorType& value, std::uint32_t reader, std::uint32_t argument) const {
+    const FusionRole& role = roles_[reader];
+    const ir::TensorType& over = *trace_.tensor_type(role.over);
+    const std::int64_t count = element_count(value);
+    if (role.kind == FusionRole::Kind::kView) return Alignment::kSame;
+    if ((role.by_rows >> argument & 1U) != 0) return count == role.rows ? Alignment::kRows : Alignment::kOther;
+    if (value.sizes.size() > over.sizes.size()) return Alignment::kOther;
+    const std::vector<std::size_t> order = memory_order(over);
+    std::int64_t product = 1;
+    std::size_t leading = 0;
+    for (; leading < order.size(); ++leading) {
+      if (size_at(value, order[leading], over.sizes.size()) != over.sizes[order[leading]].hint) break;
+      product *= over.sizes[order[leading]].hint;
+    }
+    if (product != count) return Alignment::kOther;
+    // The same order of dimensions in memory.
+    std::vector<std::size_t> own;
+    for (const std::size_t dim : memory_order(value)) own.push_back(dim + over.sizes.size() - value.sizes.size());
+    if (!std::ranges::equal(own, std::span(order).first(leading)) && is_dense(value)) return Alignment::kOther;
+    return leading == order.size() ? Alignment::kSame : Alignment::kRows;
+  }
+
+  /// Whether what `maker` gives can be handed to `reader` inside a fusion over `space`.
+  [[nodiscard]] bool may_hand_over(std::uint32_t maker, std::uint32_t reader, const IterationSpace& space) const {
+    bool possible = true;
+    const ir::BoundSymbol& symbol = trace_.symbols[reader];
+    for (std::uint32_t a = 0; a < symbol.arguments.size(); ++a) {
+      ir::for_each_value(symbol.arguments[a], [&](ir::ValueId id) {
+        if (makers_[ir::index_of(id)] != maker) return;
+        if (result_kinds_[ir::index_of(id)] == FusionRole::Result::kEnd) {
+          possible = false;
+          return;
+        }
+        const ir::TensorType& type = *trace_.tensor_type(id);
+        switch (align(type, reader, a)) {
+          case Alignment::kSame:
+            return;
+          case Alignment::kRows:
+            possible = possible && space.rows == element_count(type);
+            return;
+          case Alignment::kOther:
+            possible = false;
+            return;
+        }
+      });
+    }
+    return possible;
+  }
+
+  void try_merge(std::uint32_t left, std::uint32_t right) {
+    const std::uint32_t a = group_of_[left];
+    const std::uint32_t b = group_of_[right];
+    if (a == b || segments_[left] != segments_[right]) return;
+    if (roles_[left].kind == FusionRole::Kind::kNone || roles_[right].kind == FusionRole::Kind::kNone) return;
+    if (groups_[a].symbols.size() + groups_[b].symbols.size() > model_.most_symbols) return;
+    const auto space = join(groups_[a].space, groups_[b].space);
+    if (!space || (space->rows != 0 && space->count() / space->rows > model_.largest_row)) return;
+    if (!may_exchange(a, b, *space) || !may_exchange(b, a, *space)) return;
+    if (tensor_count(a, b) > model_.most_tensors) return;
+    if (reaches(a, b) || reaches(b, a)) return;
+    std::vector<std::uint32_t> symbols;
+    std::ranges::merge(groups_[a].symbols, groups_[b].symbols, std::back_inserter(symbols));
+    for (const std::uint32_t i : groups_[b].symbols) group_of_[i] = a;
+    for (std::uint32_t i = symbols.front(); i <= symbols.back(); ++i) {
+      earliest_start_[i] = std::min(earliest_start_[i], symbols.front());
+    }
+    groups_[a] = {std::move(symbols), *space};
+    groups_[b] = {};
+  }
+
+  [[nodiscard]] bool may_exchange(std::uint32_t from, std::uint32_t to, const IterationSpace& space) const {
+    for (const std::uint32_t maker : groups_[from].symbols) {
+      bool possible = true;
+      for_each_result(trace_.symbols[maker], [&](ir::ValueId id) {
+        for (const std::uint32_t reader : readers_[ir::index_of(id)]) {
+          if (group_of_[reader] == to) possible = possible && may_hand_over(maker, reader, space);
+        }
+      });
+      if (!possible) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::size_t tensor_count(std::uint32_t a, std::uint32_t b) const {
+    std::vector<std::uint32_t> seen;
+    std::size_t count = 0;
+    const auto is_inside = [&](std::uint32_t i) { return i != kNone && (group_of_[i] == a || group_of_[i] == b); };
+    for (const std::uint32_t g : {a, b}) {
+      for (const std::uint32_t i : groups_[g].symbols) {
+        for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+          if (is_inside(makers_[ir::index_of(id)])) return;
+          if (std::ranges::find(seen, ir::index_of(id)) == seen.end()) seen.push_back(ir::index_of(id));
+        });
+        for_each_result(trace_.symbols[i], [&](ir::ValueId id) {
+          const auto& readers = readers_[ir::index_of(id)];
+          count += is_output_[ir::index_of(id)] || !std::ranges::all_of(readers, is_inside) ? 1 : 0;
+        });
+      }
+    }
+    return count + seen.size();
+  }
+
+  /// Whether something outside of both lies on a way from group `from` to group `to`.
+  bool reaches(std::uint32_t from, std::uint32_t to) {
+    ++visit_;
+    earliest_ = earliest_start_[groups_[from].symbols.front()];
+    for (const std::uint32_t i : groups_[to].symbols) {
+      if (reaches_above(i, from, to)) return true;
+    }
+    return false;
+  }
+
+  /// Whether a symbol outside that `i` depends on depends on group `from`.
+  bool reaches_above(std::uint32_t i, std::uint32_t from, std::uint32_t to) {
+    bool found = false;
+    const auto follow = [&](std::uint32_t maker) {
+      if (found || maker == kNone) return;
+      const std::uint32_t group = group_of_[maker];
+      if (group == from || group == to) return;
+      found = depends_on(maker, from);
+    };
+    follow(previous_ordered_[i]);
+    for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { follow(makers_[ir::index_of(id)]); });
+    return found;
+  }
+
+  bool depends_on(std::uint32_t start, std::uint32_t target) {
+    std::vector<std::uint32_t> pending{start};
+    while (!pending.empty()) {
+      const std::uint32_t i = pending.back();
+      pending.pop_back();
+      const std::uint32_t group = group_of_[i];
+      if (group == target) return true;
+      if (visited_[group] == visit_) continue;
+      visited_[group] = visit_;
+      const auto& members = groups_[group].symbols;
+      const std::uint32_t last = members.empty() ? i : members.back();
+      if (last < earliest_) continue;
+      const auto push = [&](std::uint32_t maker) {
+        if (maker != kNone) pending.push_back(maker);
+      };
+      const auto push_needs = [&](std::uint32_t member) {
+        push(previous_ordered_[member]);
+        for_each_argument(trace_.symbols[member], [&](ir::ValueId id) { push(makers_[ir::index_of(id)]); });
+      };
+      if (members.empty()) {
+        push_needs(i);
+      } else {
+        std::ranges::for_each(members, push_needs);
+      }
+    }
+    return false;
+  }
+
+  /// Groups that read all of a value, not far from one another, read it once.
+  void merge_readers(ir::ValueId id) {
+    constexpr std::size_t kNear = 4;
+    constexpr std::uint32_t kNearby = 200;
+    const ir::TensorType* type = trace_.tensor_type(id);
+    if (type == nullptr) return;
+    const std::int64_t count = element_count(*type);
+    std::vector<std::uint32_t> readers;
+    for (const std::uint32_t i : readers_[ir::index_of(id)]) {
+      const bool reads_all = roles_[i].kind != FusionRole::Kind::kNone && groups_[group_of_[i]].space.count() == count;
+      if (reads_all) readers.push_back(i);
+    }
+    for (std::size_t k = 1; k < readers.size(); ++k) {
+      for (std::size_t other = k < kNear ? 0 : k - kNear; other < k; ++other) {
+        if (readers[k] - readers[other] <= kNearby) try_merge(readers[other], readers[k]);
+      }
+    }
+  }
+
+  std::vector<FusionGroup> take_groups() {
+    std::vector<FusionGroup> taken;
+    for (Group& group : groups_) {
+      trim_views(group);
+      double work = 0;
+      std::size_t workers = 0;
+      for (const std::uint32_t i : group.symbols) {
+        work += roles_[i].work;
+        workers += roles_[i].work > 0 ? 1 : 0;
+      }
+      if (group.symbols.empty() || work < model_.least_work) continue;
+      if (workers == 1 && group.space.count() < model_.least_alone) continue;
+      taken.push_back({{group.symbols.begin(), group.symbols.end()}, std::move(group.space)});
+    }
+    return taken;
+  }
+
+  /// Views that only lead into a group, or out of it, stay outside.
+  void trim_views(Group& group) {
+    const auto in_group = [&](std::uint32_t i) { return i != kNone && std::ranges::binary_search(group.symbols, i); };
+    for (bool changed = true; changed;) {
+      const auto is_edge = [&](std::uint32_t i) {
+        if (roles_[i].work != 0) return false;
+        bool reads_inside = false;
+        for_each_argument(trace_.symbols[i],
+                          [&](ir::ValueId id) { reads_inside |= in_group(makers_[ir::index_of(id)]); });
+        const auto& readers = readers_[ir::index_of(single_result(trace_.symbols[i]))];
+        const bool read_inside = std::ranges::any_of(readers, in_group);
+        const bool is_linear = roles_[i].kind == FusionRole::Kind::kView;
+        return !read_inside || (is_linear && !reads_inside);
+      };
+      const auto edge = std::ranges::find_if(group.symbols, is_edge);
+      changed = edge != group.symbols.end();
+      if (changed) group.symbols.erase(edge);
+    }
+  }
+
+  const ir::Trace& trace_;
+  const FusionModel& model_;
+  AliasAnalysis aliases_;
+  std::vector<std::uint32_t> makers_;                ///< value -> its symbol
+  std::vector<FusionRole::Result> result_kinds_;     ///< by value
+  std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
+  std::vector<FusionRole> roles_;                    ///< by symbol
+  std::vector<std::uint32_t> segments_;              ///< by symbol: writes to the caller's memory before it
+  std::vector<std::uint32_t> previous_ordered_;      ///< by symbol that keeps its place among others: the one before
+  std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
+  std::vector<Group> groups_;
+  std::vector<bool> is_output_;
+  std::vector<std::uint32_t> visited_;  ///< by group: the last search that came by
+  std::uint32_t visit_ = 0;
+  std::vector<std::uint32_t> earliest_start_;  ///< by position: where the first of the groups begins that reach it
+  std::uint32_t earliest_ = 0;
+};
+
+/// Puts groups in their places.
+class Assembler {
+ public:
+  Assembler(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
+            const DescribeFusion& describe)
+      : trace_(trace),
+        model_(model),
+        fused_(fused),
+        executor_(executor),
+        describe_(describe),
+        groups_(partition(trace, model)),
+        result_(trace.empty_copy(kFusionPartition)),
+        replaced_(trace.value_count()),
+        group_of_(trace.symbols.size(), kNone),
+        makers_(trace.value_count(), kNone),
+        previous_ordered_(trace.symbols.size(), kNone),
+        emitted_(trace.symbols.size(), false) {
+    for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+      for (const std::size_t i : groups_[g].symbols) group_of_[i] = g;
+    }
+    std::uint32_t last_ordered = kNone;
+    for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
+      if (is_ordered(trace.symbols[i])) previous_ordered_[i] = std::exchange(last_ordered, i);
+      for_each_result(trace.symbols[i], [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
+    }
+    find_what_others_read();
+  }
+
+  ir::Trace run() {
+    // A group comes when its last symbol's turn is, or when somebody before that reads what it gives.
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      const bool waits = group_of_[i] != kNone && groups_[group_of_[i]].symbols.back() != i;
+      if (!waits) emit(i);
+    }
+    replaced_.apply(result_.outputs);
+    return std::move(result_);
+  }
+
+ private:
+  void find_what_others_read() {
+    read_outside_.assign(trace_.value_count(), false);
+    for (const ir::Argument& output : trace_.outputs) {
+      ir::for_each_value(output, [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
+    }
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+        const std::uint32_t maker = makers_[ir::index_of(id)];
+        if (maker == kNone || group_of_[maker] == kNone || group_of_[maker] == group_of_[i]) return;
+        read_outside_[ir::index_of(id)] = true;
+      });
+    }
+    // A view that others read is made again outside: so what it is a view of is read there.
+    for (std::uint32_t i = static_cast<std::uint32_t>(trace_.symbols.size()); i-- > 0;) {
+      if (!is_doubled(i)) continue;
+      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
+    }
+  }
+
+  [[nodiscard]] bool is_doubled(std::uint32_t i) const {
+    if (group_of_[i] == kNone || trace_.symbols[i].results.size() != 1) return false;
+    const ir::ValueId result = single_result(trace_.symbols[i]);
+    return result != ir::kNoValue && read_outside_[ir::index_of(result)] &&
+           model_.role(trace_.symbols[i], trace_).work == 0;
+  }
+
+  void emit(std::uint32_t i) {
+    if (emitted_[i]) return;
+    if (group_of_[i] != kNone) {
+      emit_group(group_of_[i]);
+      return;
+    }
+    emitted_[i] = true;
+    if (previous_ordered_[i] != kNone) emit(previous_ordered_[i]);
+    for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { emit_maker(id); });
+    ir::BoundSymbol symbol = trace_.symbols[i];
+    replaced_.apply(symbol.arguments);
+    result_.add(std::move(symbol));
+  }
+
+  void emit_maker(ir::ValueId id) {
+    if (makers_[ir::index_of(id)] != kNone) emit(makers_[ir::index_of(id)]);
+  }
+
+  void emit_group(std::uint32_t g) {
+    const FusionGroup& group = groups_[g];
+    for (const std::size_t i : group.symbols) emitted_[i] = true;
+    ir::BoundSymbol symbol;
+    symbol.op = fused_;
+    ir::ArgumentList reads;
+    ir::ArgumentList gives;
+    for (const std::size_t i : group.symbols) {
+      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+        const std::uint32_t maker = makers_[ir::index_of(id)];
+        if (maker == kNone || group_of_[maker] != g) emit_maker(id);
+      });
+    }
+    std::vector<std::uint32_t> doubled;
+    for (const std::size_t position : group.symbols) {
+      const auto i = static_cast<std::uint32_t>(position);
+      ir::BoundSymbol nested = trace_.symbols[i];
+      nested.nested.clear();
+      for (ir::Argument& argument : nested.arguments) {
+        ir::for_each_value(std::as_const(argument), [&](ir::ValueId id) {
+          const std::uint32_t maker = makers_[ir::index_of(id)];
+          if (maker != kNone && group_of_[maker] == g) return;
+          ir::Argument read(id);
+          replaced_.apply(read);
+          if (std::ranges::find(reads, read) == reads.end()) reads.push_back(read);
+        });
+        apply_outside(argument, g);
+      }
+      if (is_doubled(i)) {
+        doubled.push_back(i);
+      } else {
+        for_each_result(nested, [&](ir::ValueId id) {
+          if (read_outside_[ir::index_of(id)]) gives.emplace_back(id);
+        });
+      }
+      symbol.nested.push_back(std::move(nested));
+    }
+    symbol.arguments = {ir::Argument(executor_), ir::Argument(std::move(reads))};
+    symbol.results = {ir::Argument(std::move(gives))};
+    symbol.location = trace_.symbols[group.symbols.front()].location;
+    symbol.comment = describe_(symbol, result_);
+    result_.add(std::move(symbol));
+    for (const std::uint32_t i : doubled) add_outside(i);
+  }
+
+  /// Values from outside of group `g` are those that stand there.
+  void apply_outside(ir::Argument& argument, std::uint32_t g) const {
+    ir::for_each_value(argument, [&](ir::ValueId& id) {
+      const std::uint32_t maker = makers_[ir::index_of(id)];
+      if (maker != kNone && group_of_[maker] == g) return;
+      if (const ir::Argument* value = replaced_.find(id)) id = std::get<ir::ValueId>(value->content);
+    });
+  }
+
+  void add_outside(std::uint32_t i) {
+    ir::BoundSymbol copy = trace_.symbols[i];
+    copy.nested.clear();
+    replaced_.apply(copy.arguments);
+    const ir::ValueId inside = single_result(copy);
+    const ir::ValueId outside = result_.add_value(trace_.value(inside).type, trace_.value(inside).name);
+    copy.results = {ir::Argument(outside)};
+    replaced_.set(inside, outside);
+    result_.add(std::move(copy));
+  }
+
+  const ir::Trace& trace_;
+  const FusionModel& model_;
+  const ir::Operator* fused_;
+  const std::string& executor_;
+  const DescribeFusion& describe_;
+  std::vector<FusionGroup> groups_;
+  ir::Trace result_;
+  ir::Substitution replaced_;  ///< views, as they are made outside
+  std::vector<std::uint32_t> group_of_;
+  std::vector<std::uint32_t> makers_;
+  std::vector<std::uint32_t> previous_ordered_;
+  std::vector<bool> emitted_;
+  std::vector<bool> read_outside_;  ///< values of groups that something outside of the group reads
+};
+
+}  // namespace
+
+std::vector<FusionGroup> partition(const ir::Trace& trace, const FusionModel& model) {
+  return Partitioner(trace, model).run();
+}
+
+ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
+               const DescribeFusion& describe) {
+  return Assembler(trace, model, fused, executor, describe).run();
+}
+
+}  // namespace thunder::passes

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/trace.h"
+#include "passes/iteration_space.h"
+
+namespace thunder::passes {
+
+/// What a symbol is to whoever fuses.
+struct FusionRole {
+  enum class Kind : std::uint8_t {
+    kNone,  ///< stays as it is
+    kWork,  ///< reads its arguments as they broadcast to the value whose elements it goes over
+    kView,  ///< gives the elements of its argument, in their order, under other sizes: nothing to do
+  };
+  /// What there is of a result: an element each, one for a row, or something known only when all rows are done.
+  enum class Result : std::uint8_t { kElements, kRows, kEnd };
+
+  Kind kind = Kind::kNone;
+  ir::ValueId over = ir::kNoValue;  ///< the value whose elements it goes over
+  std::int64_t rows = 0;            ///< of that value, where it reduces; 0: it does not
+  std::vector<Result> results;      ///< lists flattened
+  std::uint32_t by_rows = 0;        ///< a bit for each argument that has one element for a row, from the first dim on
+  double work = 1;                  ///< per element; an addition is 1, a view 0
+};
+
+/// What fusing is about: which symbols can be fused, and when it pays.
+struct FusionModel {
+  std::function<FusionRole(const ir::BoundSymbol& symbol, const ir::Trace& trace)> role;
+  double least_work = 2;               ///< of all symbols of a fusion together
+  std::int64_t least_alone = 1 << 14;  ///< elements for which one symbol that works is worth a fusion
+  std::int64_t largest_row = 1 << 18;  ///< elements that may have to stay in a cache
+  std::size_t most_symbols = 64;
+  std::size_t most_tensors = 24;  ///< read or written
+};
+
+/// Symbols that become one, by their position in the trace, ascending.
+struct FusionGroup {
+  std::vector<std::size_t> symbols;
+  IterationSpace space;
+};
+
+/// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols hand to
+/// one another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as
+/// does what touches memory that is written to; nothing moves across a write to memory of the caller.
+[[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const FusionModel& model);
+
+/// The trace with each group in the place of its symbols: one symbol of `fused`, which takes `executor`'s name and the
+/// list of what it reads, and gives the list of what others read of it. Views that others read are made a second time,
+/// outside. `describe` gives the comment.
+using DescribeFusion = std::function<std::string(const ir::BoundSymbol& fused, const ir::Trace& trace)>;
+[[nodiscard]] ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused,
+                             const std::string& executor, const DescribeFusion& describe);
+
+inline constexpr const char* kFusionPartition = "fusion_partition";
+
+}  // namespace thunder::passes

@@ -1,0 +1,173 @@
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "check.h"
+#include "executors/tiles/tile_builder.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+void one_after_the_other(std::int64_t count, bool, void (*task)(void*, std::int64_t), void* context) {
+  for (std::int64_t i = 0; i < count; ++i) task(context, i);
+}
+void the_last_first(std::int64_t count, bool, void (*task)(void*, std::int64_t), void* context) {
+  while (count > 0) task(context, --count);
+}
+
+Access dense(std::uint32_t array, std::int64_t columns) {
+  return {array, Storage::kFloat, {columns}, 1, Extent::kTile};
+}
+Access row(std::uint32_t array) { return {array, Storage::kFloat, {1}, 0, Extent::kRow}; }
+
+std::vector<float> numbers(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = std::sin(static_cast<float>(i) * 0.37F) * 3;
+  return values;
+}
+template <typename T>
+char* bytes(std::vector<T>& values) {
+  return reinterpret_cast<char*>(values.data());
+}
+
+TileBuilder::Value apply(TileBuilder& builder, TileOp op, std::vector<TileBuilder::Value> arguments) {
+  return builder.element(op, arguments).value();
+}
+
+/// exp(x - max) / sum, in three phases.
+void softmax(TileBuilder& builder, std::int64_t columns) {
+  const auto x = builder.load(dense(0, columns));
+  const auto shifted = apply(builder, TileOp::kSubtract, {x, builder.reduce(ReduceOp::kMax, x)});
+  const auto exponentials = apply(builder, TileOp::kExp, {shifted});
+  const auto sum = builder.reduce(ReduceOp::kSum, exponentials);
+  builder.store(apply(builder, TileOp::kDivide, {exponentials, sum}), 1, Storage::kFloat);
+}
+
+}  // namespace
+
+TEST(rows_shorter_and_longer_than_a_tile) {
+  for (const std::int64_t columns : {3, 64, 1000, 2048, 5001}) {
+    const std::int64_t rows = 7;
+    TileBuilder builder({{rows}, columns, false});
+    softmax(builder, columns);
+    const TileProgram program = builder.build();
+    CHECK_EQ(program.phases.size(), std::size_t{3});
+    std::vector<float> x = numbers(static_cast<std::size_t>(rows * columns));
+    std::vector<float> y(x.size(), -1);
+    char* arrays[] = {bytes(x), bytes(y)};
+    CHECK(run(program, arrays, &one_after_the_other));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(static_cast<double>(x[r * columns + c]));
+      for (std::int64_t c = 0; c < columns; ++c) {
+        CHECK(std::abs(y[r * columns + c] - std::exp(static_cast<double>(x[r * columns + c])) / sum) < 1e-6);
+      }
+    }
+  }
+}
+
+TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
+  const std::int64_t rows = 501;
+  const std::int64_t columns = 130;
+  TileBuilder builder({{rows}, columns, false});
+  const auto x = builder.load(dense(0, columns));
+  builder.column_sum(x, 1, Storage::kFloat, 1);
+  const std::uint32_t sum = builder.total(x, std::nullopt, Storage::kFloat, 1, std::nullopt);
+  builder.total(apply(builder, TileOp::kSquare, {x}), 2, Storage::kFloat, 1, sum);
+  const TileProgram program = builder.build();
+  CHECK(program.task_count > 1);
+  std::vector<float> values = numbers(static_cast<std::size_t>(rows * columns));
+  std::vector<std::vector<float>> results;
+  for (const RunTasks run_tasks : {&one_after_the_other, &the_last_first}) {
+    std::vector<float> sums(static_cast<std::size_t>(columns));
+    std::vector<float> quotient(1);
+    char* arrays[] = {bytes(values), bytes(sums), bytes(quotient)};
+    CHECK(run(program, arrays, run_tasks));
+    sums.push_back(quotient[0]);
+    results.push_back(std::move(sums));
+  }
+  CHECK(results[0] == results[1]);
+  double total = 0;
+  double squares = 0;
+  for (const float value : values) total += value, squares += static_cast<double>(value) * value;
+  CHECK(std::abs(results[0].back() - squares / total) < 1e-4 * std::abs(squares / total));
+}
+
+TEST(strides_and_rows_of_inputs) {
+  const std::int64_t rows = 6;
+  const std::int64_t columns = 10;
+  TileBuilder builder({{2, 3}, columns, true});
+  const auto transposed = builder.load({0, Storage::kFloat, {3, 1}, 6, Extent::kTile});
+  const auto bias = builder.load({1, Storage::kFloat, {0, 0}, 1, Extent::kTile});
+  const auto scale = builder.load({2, Storage::kFloat, {0, 1}, 0, Extent::kRow});
+  const auto sum = apply(builder, TileOp::kAdd, {apply(builder, TileOp::kMultiply, {transposed, scale}), bias});
+  builder.store(sum, 3, Storage::kFloat);
+  const TileProgram program = builder.build();
+  std::vector<float> x = numbers(60);
+  std::vector<float> b = numbers(10);
+  std::vector<float> s = {2, 3, 5};
+  std::vector<float> y(60);
+  char* arrays[] = {bytes(x), bytes(b), bytes(s), bytes(y)};
+  CHECK(run(program, arrays, &one_after_the_other));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) CHECK_EQ(y[r * columns + c], x[r + 6 * c] * s[r % 3] + b[c]);
+  }
+}
+
+TEST(a_column_that_does_not_exist_is_told) {
+  TileBuilder builder({{4}, 10, false});
+  const auto x = builder.load(dense(0, 10));
+  const auto at = builder.load({1, Storage::kInt64, {1}, 0, Extent::kRow});
+  builder.store(builder.pick(x, at), 2, Storage::kFloat);
+  const TileProgram program = builder.build();
+  std::vector<float> values = numbers(40);
+  std::vector<std::int64_t> columns = {1, 9, 0, 4};
+  std::vector<float> picked(4);
+  char* arrays[] = {bytes(values), bytes(columns), bytes(picked)};
+  CHECK(run(program, arrays, &one_after_the_other));
+  for (std::size_t r = 0; r < 4; ++r) CHECK_EQ(picked[r], values[10 * r + static_cast<std::size_t>(columns[r])]);
+  columns[2] = 10;
+  CHECK(!run(program, arrays, &one_after_the_other));
+}
+
+TEST(equal_operations_are_one_and_constants_are_folded) {
+  TileBuilder builder({{4}, 10, true});
+  const auto x = builder.load(dense(0, 10));
+  CHECK(apply(builder, TileOp::kExp, {x}) == apply(builder, TileOp::kExp, {x}));
+  const auto two = builder.constant(Lane::kFloat, 2);
+  const auto four = apply(builder, TileOp::kMultiply, {two, two});
+  CHECK(four == builder.constant(Lane::kFloat, 4));
+}
+
+TEST(registers_that_die_are_used_again) {
+  TileBuilder builder({{64}, 64, true});
+  auto value = builder.load({0, Storage::kBfloat16, {64}, 1, Extent::kTile});
+  for (int i = 0; i < 20; ++i) value = apply(builder, TileOp::kExp, {value});
+  builder.store(value, 1, Storage::kBfloat16);
+  CHECK(builder.build().scratch_bytes <= 2 * 2048 * 4);
+}
+
+TEST(rows_of_rows) {
+  TileBuilder builder({{5}, 100, false});
+  const auto x = builder.load(dense(0, 100));
+  const auto [mean, variance] = builder.moments(apply(builder, TileOp::kAdd, {x, builder.load(row(1))}), 1);
+  builder.store(mean, 2, Storage::kFloat);
+  builder.store(variance, 3, Storage::kFloat);
+  const TileProgram program = builder.build();
+  std::vector<float> values = numbers(500);
+  std::vector<float> added = {1, 2, 3, 4, 5};
+  std::vector<float> means(5);
+  std::vector<float> variances(5);
+  char* arrays[] = {bytes(values), bytes(added), bytes(means), bytes(variances)};
+  CHECK(run(program, arrays, &one_after_the_other));
+  for (std::size_t r = 0; r < 5; ++r) {
+    double sum = 0;
+    for (std::size_t c = 0; c < 100; ++c) sum += values[100 * r + c];
+    CHECK(std::abs(means[r] - (sum / 100 + added[r])) < 1e-5);
+    double squares = 0;
+    for (std::size_t c = 0; c < 100; ++c) squares += std::pow(values[100 * r + c] - sum / 100, 2);
+    CHECK(std::abs(variances[r] - squares / 99) < 1e-4);
+  }
+}
+
+}  // namespace thunder::executors::cpu

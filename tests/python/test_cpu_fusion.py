@@ -1,0 +1,335 @@
+"""Fusions on the CPU: the same results as eager, from fewer passes over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import thunder
+
+Function = Callable[..., torch.Tensor]
+
+
+ROWS, COLUMNS = 37, 515
+
+CHAINS: dict[str, Function] = {
+    "gelu_tanh": lambda x, y, w: (F.gelu(x * y + 1.0, approximate="tanh") * torch.sigmoid(y) - x).square(),
+    "gelu": lambda x, y, w: F.gelu(x + y) * w,
+    "rms_norm": lambda x, y, w: (x + y) * torch.rsqrt((x + y).pow(2).mean(-1, keepdim=True) + 1e-6) * w,
+    "layer_norm": lambda x, y, w: F.gelu(F.layer_norm(x + y, (x.shape[-1],), w, w)),
+    "layer_norm_of_rows": lambda x, y, w: F.layer_norm(x * y, (x.shape[-1],)) + y,
+    "swiglu": lambda x, y, w: F.silu(x) * y,
+    "softmax": lambda x, y, w: torch.softmax(x * 0.5 + y, -1) * w,
+    "log_softmax": lambda x, y, w: torch.log_softmax(x * w, -1) + y,
+    "cross_entropy": lambda x, y, w: F.cross_entropy(x * w + y, torch.arange(x.shape[0]) % x.shape[1]),
+    "ignored_targets": lambda x, y, w: F.cross_entropy(
+        x * w + y, torch.where(torch.arange(x.shape[0]) % 3 == 0, -100, 1)
+    ),
+    "variance": lambda x, y, w: (x - x.mean(-1, keepdim=True)) * y,
+    "amax": lambda x, y, w: (x * y - (x * y).amax(-1, keepdim=True)).exp(),
+    "relu_bias": lambda x, y, w: torch.relu(x + w) * y,
+    "where": lambda x, y, w: torch.where(x > y, x * w, y - 1.0),
+    "masked_fill": lambda x, y, w: (x * y).masked_fill(y < 0, -1.0).tanh(),
+    "clamp": lambda x, y, w: (x.clamp(-0.5, 0.5) * y).clamp_min(0.1),
+    "leaky_relu": lambda x, y, w: F.leaky_relu(x * y, 0.1) + w,
+    "powers": lambda x, y, w: (x.abs() + 1).pow(3) * (y.abs() + 1).pow(-0.5) + w.pow(2),
+    "logarithms": lambda x, y, w: torch.log1p(x.abs()) + torch.expm1(y * 0.1) + torch.log(w.abs() + 1),
+    "sines": lambda x, y, w: x.sin() * y.cos() + w,
+    "total": lambda x, y, w: (x * y + w).sum(),
+    "mean": lambda x, y, w: (x * y + w).square().mean(),
+    "column_sum": lambda x, y, w: (x * y).sum(0) + w,
+    "addcmul": lambda x, y, w: torch.addcmul(x, y, w, value=0.5) - x,
+    "lower_precision": lambda x, y, w: ((x * y).to(torch.bfloat16).float() - x.float()) * y.float(),
+}
+
+INPUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "normal": lambda x: x,
+    "large": lambda x: x * 50,
+    "tiny": lambda x: x * 1e-6,
+    "denormal": lambda x: x * 1e-40,
+    "all_equal": lambda x: torch.full_like(x, 0.7),
+}
+
+
+def make_inputs(kind: str, dtype: torch.dtype, rows: int = ROWS, columns: int = COLUMNS) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    shapes = ((rows, columns), (rows, columns), (columns,))
+    return [INPUTS[kind](torch.randn(shape)).to(dtype).requires_grad_() for shape in shapes]
+
+
+def results_of(function: Function, inputs: list[torch.Tensor], cotangent: torch.Tensor | None) -> list[torch.Tensor]:
+    """The result and the gradients of the inputs that have one."""
+    copies = [x.detach().clone().requires_grad_() for x in inputs]
+    result = function(*copies)
+    if cotangent is None:
+        result.sum().backward()
+    else:
+        result.backward(cotangent.to(result.dtype))
+    return [result.detach(), *(x.grad for x in copies if x.grad is not None)]
+
+
+def error(got: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest error, in units of the result's own size; infinities and NaNs must be where they are."""
+    got = got.double()
+    same = (got == exact) | (got.isnan() & exact.isnan())
+    scale = exact[exact.isfinite()].abs().max().item() if exact.isfinite().any() else 1.0
+    difference = torch.where(same, 0.0, (got - exact).abs())
+    return (difference / max(scale, torch.finfo(torch.float32).tiny)).nan_to_num(float("inf")).max().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("name", CHAINS)
+def test_is_as_near_to_the_exact_result_as_eager(name: str, kind: str, dtype: torch.dtype) -> None:
+    if kind == "denormal" and dtype != torch.float32:
+        pytest.skip("rounds to zero")
+    function = CHAINS[name]
+    inputs = make_inputs(kind, dtype)
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(function(*inputs).shape)
+    exact = results_of(function, [x.double() for x in inputs], cotangent.to(dtype).double())
+    eager = results_of(function, inputs, cotangent.to(dtype))
+    ours = results_of(compiled, inputs, cotangent.to(dtype))
+    assert thunder.fusions(compiled)
+    for k, (got, reference, truth) in enumerate(zip(ours, eager, exact, strict=True)):
+        assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        if error(reference, truth) > 0.5:
+            continue  # nothing is left of the result in this precision
+        allowed = 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps * (1 if dtype == torch.float32 else 0.5)
+        assert error(got, truth) <= allowed, f"result {k}"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 3e38, 1e-44])
+@pytest.mark.parametrize("name", CHAINS)
+def test_special_values_are_those_of_eager(name: str, value: float) -> None:
+    inputs = make_inputs("normal", torch.float32, 5, 40)
+    with torch.no_grad():
+        inputs[0][1, 3] = value
+        inputs[1][2, 5] = value
+    function = CHAINS[name]
+    eager = results_of(function, inputs, torch.ones_like(function(*inputs)))
+    ours = results_of(thunder.jit(function), inputs, torch.ones_like(function(*inputs)))
+    for got, expected in zip(ours, eager, strict=True):
+        torch.testing.assert_close(got, expected, equal_nan=True, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_results_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    inputs = make_inputs("normal", torch.float32, 257, 700)
+    compiled = thunder.jit(CHAINS[name])
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 8):
+            torch.set_num_threads(count)
+            results.append(results_of(compiled, inputs, None))
+    finally:
+        torch.set_num_threads(threads)
+    for others in results[1:]:
+        for one, other in zip(results[0], others, strict=True):
+            assert torch.equal(one, other)
+
+
+SHAPES = [(1, 9), (2, 3, 5), (4, 4096), (3, 5000), (2, 70001), (300, 2), (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["gelu_tanh", "layer_norm", "softmax", "rms_norm", "log_softmax", "relu_bias"])
+def test_shapes(name: str, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(s, requires_grad=True) for s in (shape, shape, shape[-1:])]
+    function = CHAINS[name]
+    eager = results_of(function, inputs, None)
+    ours = results_of(thunder.jit(function), inputs, None)
+    for got, expected in zip(ours, eager, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda x: x.transpose(-1, -2).contiguous().transpose(-1, -2),
+    "sliced": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "every_other": lambda x: torch.repeat_interleave(x, 2, -1)[..., ::2],
+    "expanded": lambda x: x[..., :1].expand(x.shape),
+    "rows_expanded": lambda x: x[:1].expand(x.shape),
+    "unaligned": lambda x: torch.cat([torch.zeros(1), x.flatten()])[1:].view(x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["gelu_tanh", "softmax", "relu_bias", "column_sum", "layer_norm"])
+def test_layouts_of_inputs(name: str, layout: str) -> None:
+    function = CHAINS[name]
+    x, y, w = (each.detach() for each in make_inputs("normal", torch.float32, 12, 33))
+    x = LAYOUTS[layout](x)
+    with torch.no_grad():
+        expected = function(x, y, w)
+        got = thunder.jit(function)(x, y, w)
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_channels_last_stays() -> None:
+    x, y = (torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last) for _ in range(2))
+    bias = torch.randn(8, 1, 1)
+    compiled = thunder.jit(lambda x, y, b: F.gelu(x * y + b) + x)
+    got = compiled(x, y, bias)
+    expected = F.gelu(x * y + bias) + x
+    assert thunder.fusions(compiled)
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got, expected)
+
+
+def test_cotangents_of_other_strides_are_read_as_they_are() -> None:
+    x = torch.randn(33, 65, requires_grad=True)
+    compiled = thunder.jit(lambda x: (x * 2).sin() * x)
+    g = torch.randn(33, 65)
+    for cotangent in (g, g[:1].expand(33, 65), g.t().contiguous().t(), g[:1, :1].expand(33, 65)):
+        (got,) = torch.autograd.grad(compiled(x), x, cotangent)
+        (expected,) = torch.autograd.grad((x * 2).sin() * x, x, cotangent)
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_printed_trace_runs(name: str) -> None:
+    inputs = [x.detach() for x in make_inputs("normal", torch.float32, 6, 20)]
+    compiled = thunder.jit(CHAINS[name])
+    result = compiled(*inputs)
+    trace = thunder.last_traces(compiled)[-1]
+    assert "with prims.fused(" in str(trace)
+    again = trace.python_callable()(*inputs)[0]
+    torch.testing.assert_close(again, result, rtol=1e-5, atol=1e-5)
+
+
+def test_integers_and_bools() -> None:
+    a = torch.tensor([2**31 - 1, -5, 7, 0], dtype=torch.int32)
+    b = torch.tensor([1, 3, -2, 9], dtype=torch.int32)
+
+    def function(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wrapped = a + b
+        return wrapped, wrapped < a, (wrapped < a) & (b > 0), -wrapped * 3, torch.where(a > b, a, b)
+
+    compiled = thunder.jit(function)
+    for got, expected in zip(compiled(a, b), function(a, b), strict=True):
+        assert got.dtype == expected.dtype
+        assert torch.equal(got, expected)
+    assert thunder.fusions(compiled)
+
+
+def test_double_stays_double() -> None:
+    x = torch.randn(11, 30, dtype=torch.float64)
+    compiled = thunder.jit(lambda x: torch.softmax(x * 2, -1) + x.exp())
+    torch.testing.assert_close(compiled(x), torch.softmax(x * 2, -1) + x.exp(), rtol=1e-14, atol=1e-14)
+    assert thunder.fusions(compiled)
+
+
+def test_several_results_and_values_that_both_sides_read() -> None:
+    x, y = torch.randn(20, 30), torch.randn(30, 20)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a = x.exp() + 1
+        b = a @ y
+        return a, (b * 2).tanh(), a * 3, a.view(-1)
+
+    for got, expected in zip(thunder.jit(function)(x, y), function(x, y), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_dropout_draws_what_eager_draws() -> None:
+    x = torch.randn(40, 50)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x * 2, 0.3) + x.exp()
+
+    compiled = thunder.jit(function)
+    torch.manual_seed(3)
+    expected = [function(x), function(x)]
+    torch.manual_seed(3)
+    for each in expected:
+        torch.testing.assert_close(compiled(x), each)
+
+
+def test_writes_of_the_program_stay_in_order() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        before = x.exp() * y
+        x.add_(1)
+        y.mul_(x)
+        return before + (x * y).sin()
+
+    x, y = torch.randn(9, 12), torch.randn(9, 12)
+    expected_x, expected_y = x.clone(), y.clone()
+    expected = function(expected_x, expected_y)
+    got = thunder.jit(function)(x, y)
+    torch.testing.assert_close((got, x, y), (expected, expected_x, expected_y))
+
+
+def test_results_have_memory_of_their_own() -> None:
+    compiled = thunder.jit(lambda x: (x * 2 + 1).tanh())
+    x = torch.randn(600, 1000)
+    first = compiled(x)
+    kept = first.clone()
+    second = compiled(x + 1)
+    assert first.data_ptr() != second.data_ptr()
+    assert torch.equal(first, kept)
+
+
+def test_memory_of_results_is_used_again() -> None:
+    compiled = thunder.jit(lambda x: (x * 2 + 1).tanh())
+    x = torch.randn(600, 1000)
+    address = compiled(x).data_ptr()
+    assert compiled(x).data_ptr() == address
+
+
+def test_targets_out_of_bounds_raise_what_eager_raises() -> None:
+    x = torch.randn(4, 10)
+    compiled = thunder.jit(lambda x, t: F.cross_entropy(x * 2, t))
+    good, bad = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 30, 4])
+    compiled(x, good)
+    with pytest.raises(IndexError, match="out of bounds"):
+        compiled(x, bad)
+
+
+def test_data_that_the_program_looks_at_is_the_same_later() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        scale = (x.exp() * 1.7).tanh().mean().item()
+        return (x * scale).sin() * 2 if scale > 0 else x
+
+    x = torch.randn(30, 77)
+    compiled = thunder.jit(function)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_aten_alone_fuses_nothing() -> None:
+    compiled = thunder.jit(lambda x: (x * 2).exp() + 1, executors=["aten"])
+    compiled(torch.randn(10, 10))
+    assert thunder.fusions(compiled) == []
+
+
+def test_the_pass_can_be_left_out() -> None:
+    compiled = thunder.jit(lambda x: (x * 2).exp() + 1, passes=["dead_code_elimination"])
+    compiled(torch.randn(10, 10))
+    assert thunder.fusions(compiled) == []
+
+
+def test_a_call_without_gradients_of_a_program_with_them_is_fused_too() -> None:
+    x = torch.randn(10, 10, requires_grad=True)
+    compiled = thunder.jit(lambda x: (x * 2).exp() + 1)
+    compiled(x)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), (x * 2).exp() + 1)
+
+
+def test_fusions_are_reported() -> None:
+    x = torch.randn(8, 16, requires_grad=True)
+    compiled = thunder.jit(lambda x: (x * 2).exp() + 1)
+    compiled(x).sum().backward()
+    forward, backward = thunder.fusions(compiled)
+    assert forward.operations == ("aten.mul.Tensor", "aten.exp.default", "aten.add.Tensor")
+    assert (forward.trace, forward.executor, forward.bytes_read) == ("forward", "cpu", 512)
+    assert forward.file is not None
+    assert forward.file.endswith("test_cpu_fusion.py")
+    assert backward.trace == "backward"
+    assert "3 operations by cpu" in str(forward)
