@@ -84,9 +84,7 @@ void Recorder::adopt_history(const at::Tensor& target, const at::Tensor& source,
     }
   } else if (recorded && level_ == Level::kTop && target.requires_grad()) {
     // Still differentiable, but the gradient of what it was computed from is zero.
-    const auto node = make_node<OverwrittenNode>();
-    node->add_next_edge(torch::autograd::impl::gradient_edge(target));
-    torch::autograd::set_history(target, node);
+    overwrite_history(target, edges_to({target}));
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
@@ -56,6 +58,29 @@ torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list
 torch::autograd::variable_list OverwrittenNode::apply(torch::autograd::variable_list&& cotangents) {
   const at::Tensor zeros = cotangents[0].defined() ? at::zeros_like(cotangents[0]) : at::Tensor();
   return torch::autograd::variable_list(num_outputs(), zeros);
+}
+
+void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges) {
+  if (!torch::autograd::isDifferentiableType(target.scalar_type()) || edges.empty()) return;
+  const auto node = make_node<OverwrittenNode>();
+  node->set_next_edges(std::move(edges));
+  torch::autograd::set_history(target, node);
+}
+
+void forget_history(const at::Tensor& target) {
+  torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(target);
+  if (meta == nullptr) return;
+  meta->set_requires_grad(false, target.unsafeGetTensorImpl());
+  meta->grad_fn_ = nullptr;
+  meta->output_nr_ = 0;
+}
+
+torch::autograd::edge_list edges_to(const std::vector<at::Tensor>& tensors) {
+  torch::autograd::edge_list edges;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+  }
+  return edges;
 }
 
 TraceNode* as_trace_node(torch::autograd::Node* node) { return dynamic_cast<TraceNode*>(node); }

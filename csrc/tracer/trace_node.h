@@ -75,6 +75,13 @@ class OverwrittenNode final : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
 };
 
+/// `target` was written over with what needs no gradient: where the edges lead, gradients are zero.
+void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges);
+/// What eager's `detach_` does.
+void forget_history(const at::Tensor& target);
+/// Edges to those that require grad.
+[[nodiscard]] torch::autograd::edge_list edges_to(const std::vector<at::Tensor>& tensors);
+
 [[nodiscard]] TraceNode* as_trace_node(torch::autograd::Node* node);
 /// Whether the node belongs to the trace: everything else was left by an autograd function of the program.
 [[nodiscard]] bool is_foreign(torch::autograd::Node* node);

@@ -6,17 +6,16 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
-#include "tracer/node_pointer.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
+#include "tracer/scatters.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
@@ -69,49 +68,11 @@ bool keeps_shape(const c10::OperatorHandle& op) {
          std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
 }
 
-/// What eager's `detach_` does.
-void forget_history(const at::Tensor& target) {
-  torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(target);
-  if (meta == nullptr) return;
-  meta->set_requires_grad(false, target.unsafeGetTensorImpl());
-  meta->grad_fn_ = nullptr;
-  meta->output_nr_ = 0;
-}
-
-/// Edges to the arguments that require grad, each of which gets a gradient.
-torch::autograd::edge_list edges_to(const std::vector<at::Tensor>& tensors) {
-  torch::autograd::edge_list edges;
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.requires_grad()) edges.push_back(gradient_edge(tensor));
-  }
-  return edges;
-}
-
 /// A composite that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   return is_composite && op.operator_name().name.ends_with("_") && arguments[0].isTensor() &&
          arguments[0].toTensor().requires_grad() && arguments[0].toTensor().is_leaf();
-}
-
-/// Both have their elements at the same places.
-bool lies_as(const at::Tensor& tensor, const at::Tensor& other) {
-  if (tensor.numel() == 0) return true;
-  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
-    if (tensor.size(i) != 1 && tensor.stride(i) != other.stride(i)) return false;
-  }
-  return true;
-}
-
-std::vector<std::int64_t> dims_in_memory(const at::Tensor& tensor) {
-  std::vector<std::int64_t> dims(static_cast<std::size_t>(tensor.dim()));
-  std::iota(dims.begin(), dims.end(), 0);
-  std::ranges::stable_sort(dims, std::greater(), [&](std::int64_t dim) { return tensor.stride(dim); });
-  return dims;
-}
-
-bool has_order_of(const at::Tensor& tensor, const at::Tensor& other) {
-  return tensor.sizes().equals(other.sizes()) && dims_in_memory(tensor) == dims_in_memory(other);
 }
 
 /// A view of what `detach` gave: a write to it has a gradient that the memory has not.
@@ -124,39 +85,6 @@ bool shows_detached(const TraceState& state) {
 
 /// The tensors of one argument or result: itself or the elements of a list.
 std::vector<at::Tensor> tensors_in(const IValue& value) { return tensors_of({&value, 1}); }
-
-using Record = std::function<at::Tensor(const char* name, const char* overload, std::vector<IValue> arguments)>;
-
-/// What is recorded as a region may be batched, for which as_strided_scatter has no rule. `parent` is dense.
-at::Tensor copied_to_positions(const Record& one, const OperatorCall& call, const at::Tensor& parent,
-                               const at::Tensor& source) {
-  const std::vector<std::int64_t> order = dims_in_memory(parent);
-  std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i)
-    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  const at::Tensor in_order = one("aten::permute", "", {parent, order});
-
-  const std::int64_t offset = call.arguments[4].isInt() ? call.arguments[4].toInt() - parent.storage_offset() : 0;
-  const auto flat = [&](const at::Tensor& tensor) {
-    return one("aten::reshape", "", {tensor, std::vector<std::int64_t>{-1}});
-  };
-  const IValue dtype = static_cast<std::int64_t>(at::kLong);
-  const at::Tensor all = one("aten::arange", "", {parent.numel(), dtype, IValue(), parent.device()});
-  const at::Tensor shown = one("aten::as_strided", "", {all, call.arguments[2], call.arguments[3], offset});
-  const at::Tensor copied = one("aten::index_copy", "", {flat(in_order), std::int64_t{0}, flat(shown), flat(source)});
-  return one("aten::permute", "", {one("aten::reshape", "", {copied, in_order.sizes().vec()}), back});
-}
-
-/// PyTorch's derivative of as_strided_scatter keeps what was written over and drops the rest: `where` decides.
-at::Tensor where_shown(const Record& one, OperatorCall call, const at::Tensor& parent, const at::Tensor& source) {
-  const at::Tensor zeros = one("aten::zeros_like", "", {parent});
-  if (!zeros.strides().equals(parent.strides())) return one(call.name, call.overload, std::move(call.arguments));
-  call.arguments[0] = zeros;
-  const at::Tensor written = one(call.name, call.overload, call.arguments);
-  call.arguments[1] = one("aten::ones_like", "", {source});
-  const at::Tensor places = one(call.name, call.overload, call.arguments);
-  return one("aten::where", "self", {one("aten::ne", "Scalar", {places, 0}), written, parent});
-}
 
 }  // namespace
 
@@ -229,13 +157,8 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     if (!is_seen && may_have_tangent) source = with_tangent_of(copy_like(targets[i], source), targets[i]);
     const auto version = targets[i].is_inference() ? 0 : targets[i]._version();
     assign(op, targets[i], source, may_resize);
-    const bool is_differentiable = torch::autograd::isDifferentiableType(targets[i].scalar_type());
-    if (is_in_question && is_seen && !edges.empty() && is_differentiable && level_ == Level::kTop && !is_out &&
-        op.operator_name().name != "aten::detach_") {
-      const auto node = make_node<OverwrittenNode>();
-      node->set_next_edges(std::move(edges));
-      torch::autograd::set_history(targets[i], node);
-    }
+    const bool is_overwritten = is_in_question && is_seen && level_ == Level::kTop && !is_out;
+    if (is_overwritten && op.operator_name().name != "aten::detach_") overwrite_history(targets[i], std::move(edges));
     if (counts_as_write(op, is_out) || targets[i].is_inference()) continue;
     c10::VariableVersion counter = targets[i].unsafeGetTensorImpl()->version_counter();
     counter.set_version(version);
@@ -394,7 +317,7 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
-  const Record one = [this](const char* name, const char* overload, std::vector<IValue> arguments) {
+  const RecordCall one = [this](const char* name, const char* overload, std::vector<IValue> arguments) {
     return call_by_name(name, overload, std::move(arguments))[0].toTensor();
   };
   at::Tensor parent = view.parent;
