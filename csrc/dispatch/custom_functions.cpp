@@ -38,7 +38,7 @@ bool below_torch_func() {
 bool is_batching(const std::string& transform) { return transform == "vmap"; }
 bool is_casting(const std::string& transform) { return transform == "autocast"; }
 
-std::string name_of(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type)->tp_name; }
+std::string class_name_of(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type)->tp_name; }
 
 }  // namespace
 
@@ -63,7 +63,7 @@ int CustomFunctions::apply(PyObject* const* arguments, std::size_t count) {
       replayed_parts, [](const std::string& transform) { return !is_batching(transform) && !is_casting(transform); });
   const bool has_context = overrides(type, "setup_context");
   if (!has_context && (below_torch_func() || in_forward_mode)) {
-    refuse(PyExc_RuntimeError, name_of(type) +
+    refuse(PyExc_RuntimeError, class_name_of(type) +
                                    ": expected a torch.autograd.Function with a setup_context staticmethod below "
                                    "torch.func's transforms and thunder.jvp, got one whose forward takes ctx; split it "
                                    "into forward(*inputs) and setup_context(ctx, inputs, output)");
