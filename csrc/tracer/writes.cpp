@@ -68,11 +68,13 @@ bool keeps_shape(const c10::OperatorHandle& op) {
          std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
 }
 
-/// A composite that may not write after all (`dropout_` with `train=False`): what it calls knows.
+/// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return is_composite && op.operator_name().name.ends_with("_") && arguments[0].isTensor() &&
-         arguments[0].toTensor().requires_grad() && arguments[0].toTensor().is_leaf();
+  if (!is_composite || !op.operator_name().name.ends_with("_") || !arguments[0].isTensor()) return false;
+  at::Tensor root = arguments[0].toTensor();
+  while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
+  return root.requires_grad() && root.is_leaf();
 }
 
 /// A view of what `detach` gave: a write to it has a gradient that the memory has not.

@@ -46,7 +46,29 @@ void cumprod_backward(RuleCall& call) {
   call.give(call.tensor(0), at::where(before, regular, at::where(at_first_zero, at_zero, nothing)));
 }
 
+// --- the largest and the smallest of all
+//
+// The cotangent is shared by all elements that are the result. PyTorch reads whether that is NaN, or else multiplies by
+// the mask, which makes NaN of a cotangent that is not finite.
+
+Tensors max_forward(RuleCall& call) { return call.saved = {at::max(call.tensor(0))}; }
+Tensors min_forward(RuleCall& call) { return call.saved = {at::min(call.tensor(0))}; }
+
+void extremum_backward(RuleCall& call) {
+  const at::Tensor cotangent = call.cotangent(0);
+  if (!cotangent.defined()) return;
+  const at::Tensor x = call.tensor(0);
+  const at::Tensor& result = call.saved[0];
+  const at::Tensor both_nan = at::logical_and(at::isnan(x), at::isnan(result));
+  const at::Tensor is_result = at::logical_or(at::eq(x, result), both_nan);
+  call.give(x, at::where(is_result, at::div(cotangent, at::sum(is_result)), 0));
+}
+
+constexpr char kMasked[] = "chooses by a mask; PyTorch reads data, or multiplies by the mask";
+
 constexpr GradRule kReductionRules[] = {
+    {"aten::max", "", kMasked, nullptr, &max_forward, &extremum_backward},
+    {"aten::min", "", kMasked, nullptr, &min_forward, &extremum_backward},
     {"aten::cumprod", "", "a formula for all data; PyTorch's reads it, to see where the zeros are", nullptr,
      &cumprod_forward, &cumprod_backward},
 };

@@ -32,6 +32,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "writes to memory that overlaps itself, where eager does not look (`triu_`)",
     ),
     (
+        "numbers",
+        r"gradient \d+: at .* got nan.*(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|\w\[)",
+        "a piece's result that no cotangent reaches counts as zeros, and zero times infinity is NaN",
+    ),
+    (
         "memory",
         r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )",
         "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients",

@@ -356,6 +356,7 @@ def test_integers_that_take_what_requires_grad() -> None:
 
 NOTHING_WRITTEN = [
     ("dropout_", lambda a: torch.dropout_(a, 0.5, False) * 2),
+    ("dropout_of_a_view", lambda a: torch.dropout_(a[:2], 0.5, False) * 2),
     ("feature_dropout_", lambda a: torch.feature_dropout_(a, 0.5, False) * 2),
 ]
 
@@ -504,3 +505,16 @@ def test_copy_that_was_asked_for_shares_no_memory_with_a_view_of_its_origin() ->
 
     copy, view = thunder.jit(program)(x(grad=False))
     assert copy.untyped_storage().data_ptr() != view.untyped_storage().data_ptr()
+
+
+EXTREMA = [
+    ("max", lambda a: a.max() * float("inf")),
+    ("min", lambda a: torch.min(a).log()),
+    ("max_of_nan", lambda a: torch.max(a * torch.tensor([1.0, 1.0, float("nan"), 1.0])).exp()),
+    ("equal", lambda a: a.round().max() * 2 + a.round().min()),
+]
+
+
+@parametrize(EXTREMA)
+def test_gradient_of_an_extremum_of_all(program: Any) -> None:
+    assert_as_eager(program, x())
