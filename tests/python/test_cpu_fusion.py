@@ -171,6 +171,17 @@ def test_layouts_of_inputs(name: str, layout: str) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(5, 1, 7), (1, 6, 7), (5, 6, 1), (1, 6, 1), (7,), (5, 1, 1), ()], ids=str)
+def test_broadcast_along_any_dimension(shape: tuple[int, ...]) -> None:
+    x, mask, bias = torch.randn(5, 6, 7), torch.rand(shape) > 0.5, torch.randn(shape)
+
+    def function(x: torch.Tensor, mask: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        wide = mask.expand(5, 6, 7)
+        return torch.softmax(torch.where(wide, x, -1.0) * bias + bias.expand(5, 6, 7), -1) + x.masked_fill(mask, 0)
+
+    torch.testing.assert_close(thunder.jit(function)(x, mask, bias), function(x, mask, bias))
+
+
 def test_channels_last_stays() -> None:
     x, y = (torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last) for _ in range(2))
     bias = torch.randn(8, 1, 1)

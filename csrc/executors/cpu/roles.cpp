@@ -53,7 +53,9 @@ FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, d
   const ir::ValueId result = passes::single_result(symbol);
   const ir::TensorType* type = result == ir::kNoValue ? nullptr : trace.tensor_type(result);
   if (type == nullptr || passes::element_count(*type) < 2) return {};
-  bool fits = work == 0 || passes::is_dense(*type);
+  // What is expanded has no order in memory of its own: its dimensions must follow one another as they are written.
+  const bool is_ordered = std::ranges::is_sorted(passes::memory_order(*type));
+  bool fits = passes::is_dense(*type) || (work == 0 && is_ordered);
   passes::for_each_argument(symbol, [&](ir::ValueId id) { fits = fits && broadcasts(*trace.tensor_type(id), *type); });
   if (!fits) return {};
   return {FusionRole::Kind::kWork, result, 0, {FusionRole::Result::kElements}, 0, work};
