@@ -3,6 +3,7 @@
 #include <ATen/InferSize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
 
 #include <string_view>
 #include <vector>
@@ -42,6 +43,18 @@ std::optional<at::Tensor> view_copy(Given arguments) {
   return at::empty(at::infer_size(arguments[1].toIntVector(), self.numel()), self.options());
 }
 
+/// A condition of bytes, which kernels still take and the meta kernel refuses.
+std::optional<at::Tensor> where_of_bytes(Given arguments) {
+  if (arguments.size() != 3 || arguments[0].toTensor().scalar_type() != at::kByte) return std::nullopt;
+  const at::Tensor condition = arguments[0].toTensor().to(at::kBool);
+  const IValue& left = arguments[1];
+  const IValue& right = arguments[2];
+  if (left.isTensor() && right.isTensor()) return at::where(condition, left.toTensor(), right.toTensor());
+  if (left.isTensor()) return at::where(condition, left.toTensor(), right.toScalar());
+  if (right.isTensor()) return at::where(condition, left.toScalar(), right.toTensor());
+  return at::where(condition, left.toScalar(), right.toScalar());
+}
+
 struct ResultRule {
   std::string_view name;
   std::optional<at::Tensor> (*result)(Given arguments);
@@ -53,6 +66,7 @@ constexpr ResultRule kResultRules[] = {
     {"aten::isin", &is_number_in},
     {"aten::one_hot", &one_hot},
     {"aten::view_copy", &view_copy},
+    {"aten::where", &where_of_bytes},
 };
 
 }  // namespace

@@ -518,3 +518,18 @@ EXTREMA = [
 @parametrize(EXTREMA)
 def test_gradient_of_an_extremum_of_all(program: Any) -> None:
     assert_as_eager(program, x())
+
+
+NUMBERS_OF_ANOTHER_DTYPE = [
+    ("clamp", lambda a: (a.clamp(-1), a.clamp(-1) + 0)),
+    ("clamp_both", lambda a: a.clamp(-3, 300) * 2 - 1),
+    ("arithmetic", lambda a: (a * -1 + 3) * 2),
+    ("where", lambda a: torch.where(a, -1, 3)),
+    ("where_of_tensors", lambda a: torch.where(a, a * 2, a + 1)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:where received a uint8 condition")
+@parametrize(NUMBERS_OF_ANOTHER_DTYPE)
+def test_bytes(program: Any) -> None:
+    assert_as_eager(program, torch.arange(6, dtype=torch.uint8))

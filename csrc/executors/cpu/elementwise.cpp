@@ -23,11 +23,22 @@ bool is_float(ir::Dtype dtype) {
   return storage && *storage >= Storage::kHalf;
 }
 
+bool holds(ir::Dtype dtype, std::int64_t number) {
+  const int bits = dtype == ir::Dtype::kBool ? 1 : static_cast<int>(8 * ir::size_of(dtype));
+  if (bits == 64) return true;
+  const bool is_signed = dtype != ir::Dtype::kBool && dtype != ir::Dtype::kUint8;
+  const std::int64_t end = std::int64_t{1} << static_cast<unsigned>(is_signed ? bits - 1 : bits);
+  return number < end && number >= (is_signed ? -end : 0);
+}
+
 /// Arguments that a result's dtype cannot hold, as integers that meet a float number would be, are none of ours.
 bool numbers_fit(const BoundSymbol& symbol, const Trace& trace) {
-  if (is_float(result_of(symbol, trace).dtype)) return true;
+  const ir::Dtype dtype = result_of(symbol, trace).dtype;
+  if (is_float(dtype)) return true;
   for (const ir::Argument& argument : symbol.arguments) {
     if (argument.is<double>() || argument.is<std::complex<double>>()) return false;
+    const auto* number = argument.get<std::int64_t>();
+    if (number != nullptr && !holds(dtype, *number)) return false;
     const auto* id = argument.get<ir::ValueId>();
     if (id != nullptr && is_float(trace.tensor_type(*id)->dtype)) return false;
   }
