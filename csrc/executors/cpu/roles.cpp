@@ -23,7 +23,8 @@ bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
 
 /// As many elements in another order of memory: a tile of it is gathered from everywhere, which is PyTorch's to do.
 bool is_transposed(const ir::TensorType& value, const ir::TensorType& over) {
-  return value.sizes == over.sizes && passes::is_dense(value) && passes::memory_order(value) != passes::memory_order(over);
+  return value.sizes == over.sizes && passes::is_dense(value) &&
+         passes::memory_order(value) != passes::memory_order(over);
 }
 
 /// The dimensions of a result in the order of memory, as those of the tensor that it was reduced from.
