@@ -50,11 +50,10 @@ constexpr double kTranscendental = 4;
 
 template <TileOp op>
 constexpr double work_of() {
-  constexpr TileOp kCostly[] = {
-      TileOp::kExp,          TileOp::kExpm1,    TileOp::kLog,   TileOp::kLog1p,        TileOp::kSin,
-      TileOp::kCos,          TileOp::kTanh,     TileOp::kErf,   TileOp::kSigmoid,      TileOp::kSilu,
-      TileOp::kGelu,         TileOp::kGeluTanh, TileOp::kPower, TileOp::kGeluBackward, TileOp::kGeluTanhBackward,
-      TileOp::kSiluBackward, TileOp::kRsqrt};
+  constexpr TileOp kCostly[] = {TileOp::kExp,     TileOp::kExpm1,     TileOp::kLog,        TileOp::kLog1p,
+                                TileOp::kSin,     TileOp::kCos,       TileOp::kTanh,       TileOp::kErf,
+                                TileOp::kSigmoid, TileOp::kNormalCdf, TileOp::kTanhOfGelu, TileOp::kPower,
+                                TileOp::kRsqrt};
   for (const TileOp costly : kCostly) {
     if (costly == op) return kTranscendental;
   }
@@ -190,19 +189,36 @@ void lower_power(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, result);
 }
 
-FusionRole gelu_role(const BoundSymbol& symbol, const Trace& trace) { return real_role<TileOp::kGelu>(symbol, trace); }
 bool is_tanh(const ir::Argument& approximate) {
   const auto* text = approximate.get<std::string>();
   return text != nullptr && *text == "tanh";
 }
 void lower_gelu(Lowering& lowering, const BoundSymbol& symbol) {
-  const TileOp op = is_tanh(symbol.arguments[1]) ? TileOp::kGeluTanh : TileOp::kGelu;
-  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lowering.result_lane(symbol))}));
+  const Value x = lowering.argument(symbol, 0, lowering.result_lane(symbol));
+  if (is_tanh(symbol.arguments[1])) {
+    lowering.set(symbol, 0, lowering.apply(TileOp::kGeluOfTanh, {x, lowering.apply(TileOp::kTanhOfGelu, {x})}));
+  } else {
+    lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {x, lowering.apply(TileOp::kNormalCdf, {x})}));
+  }
 }
 void lower_gelu_backward(Lowering& lowering, const BoundSymbol& symbol) {
-  const TileOp op = is_tanh(symbol.arguments[2]) ? TileOp::kGeluTanhBackward : TileOp::kGeluBackward;
   const Lane lane = lowering.result_lane(symbol);
-  lowering.set(symbol, 0, lowering.apply(op, {lowering.argument(symbol, 0, lane), lowering.argument(symbol, 1, lane)}));
+  const Value x = lowering.argument(symbol, 1, lane);
+  const bool with_tanh = is_tanh(symbol.arguments[2]);
+  const Value known = lowering.apply(with_tanh ? TileOp::kTanhOfGelu : TileOp::kNormalCdf, {x});
+  const Value slope = lowering.apply(with_tanh ? TileOp::kGeluTanhSlope : TileOp::kGeluSlope, {x, known});
+  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {lowering.argument(symbol, 0, lane), slope}));
+}
+
+void lower_silu(Lowering& lowering, const BoundSymbol& symbol) {
+  const Value x = lowering.argument(symbol, 0, lowering.result_lane(symbol));
+  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {x, lowering.apply(TileOp::kSigmoid, {x})}));
+}
+void lower_silu_backward(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  const Value x = lowering.argument(symbol, 1, lane);
+  const Value slope = lowering.apply(TileOp::kSiluSlope, {x, lowering.apply(TileOp::kSigmoid, {x})});
+  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {lowering.argument(symbol, 0, lane), slope}));
 }
 
 void lower_threshold_backward(Lowering& lowering, const BoundSymbol& symbol) {
@@ -334,14 +350,14 @@ void add_elementwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::tanh", unary<TileOp::kTanh>()},
       {"aten::erf", unary<TileOp::kErf>()},
       {"aten::sigmoid", unary<TileOp::kSigmoid>()},
-      {"aten::silu", unary<TileOp::kSilu>()},
+      {"aten::silu", {&real_role<TileOp::kSigmoid>, &lower_silu}},
       {"aten::floor", unary<TileOp::kFloor>()},
       {"aten::ceil", unary<TileOp::kCeil>()},
       {"aten::trunc", unary<TileOp::kTrunc>()},
       {"aten::round", unary<TileOp::kRound>()},
-      {"aten::gelu", {&gelu_role, &lower_gelu}},
-      {"aten::gelu_backward", {&real_role<TileOp::kGeluBackward>, &lower_gelu_backward}},
-      {"aten::silu_backward", real_binary<TileOp::kSiluBackward>()},
+      {"aten::gelu", {&real_role<TileOp::kNormalCdf>, &lower_gelu}},
+      {"aten::gelu_backward", {&real_role<TileOp::kNormalCdf>, &lower_gelu_backward}},
+      {"aten::silu_backward", {&real_role<TileOp::kSigmoid>, &lower_silu_backward}},
       {"aten::sigmoid_backward", real_binary<TileOp::kSigmoidBackward>()},
       {"aten::tanh_backward", real_binary<TileOp::kTanhBackward>()},
       {"aten::threshold_backward", {&arithmetic_role, &lower_threshold_backward}},

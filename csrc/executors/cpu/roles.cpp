@@ -21,6 +21,12 @@ bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   return true;
 }
 
+/// As many elements in another order of memory: a tile of it is gathered from everywhere, which is PyTorch's to do.
+bool is_transposed(const ir::TensorType& value, const ir::TensorType& over) {
+  return value.sizes == over.sizes && passes::is_dense(value) &&
+         passes::memory_order(value) != passes::memory_order(over);
+}
+
 /// The dimensions of a result in the order of memory, as those of the tensor that it was reduced from.
 std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir::TensorType& source,
                                          const std::vector<bool>& is_reduced) {
@@ -56,7 +62,10 @@ FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, d
   // What is expanded has no order in memory of its own: its dimensions must follow one another as they are written.
   const bool is_ordered = std::ranges::is_sorted(passes::memory_order(*type));
   bool fits = passes::is_dense(*type) || (work == 0 && is_ordered);
-  passes::for_each_argument(symbol, [&](ir::ValueId id) { fits = fits && broadcasts(*trace.tensor_type(id), *type); });
+  passes::for_each_argument(symbol, [&](ir::ValueId id) {
+    const ir::TensorType& argument = *trace.tensor_type(id);
+    fits = fits && broadcasts(argument, *type) && !is_transposed(argument, *type);
+  });
   if (!fits) return {};
   return {FusionRole::Kind::kWork, result, 0, {FusionRole::Result::kElements}, 0, work};
 }

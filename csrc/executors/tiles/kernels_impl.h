@@ -88,10 +88,9 @@ THUNDER_UNARY(kExp, THUNDER_FLOAT, return exp_of(x))
 THUNDER_UNARY(kTanh, THUNDER_FLOAT, return tanh_of(x))
 THUNDER_UNARY(kErf, THUNDER_FLOAT, return erf_of(x))
 THUNDER_UNARY(kSigmoid, THUNDER_FLOAT, return sigmoid_of(x))
-THUNDER_UNARY(kSilu, THUNDER_FLOAT, return x / (1.0F + exp_of(-x)))
-THUNDER_UNARY(kGelu, THUNDER_FLOAT, return x * 0.5F * (1.0F + erf_of(x * 0.707106781F)))
+THUNDER_UNARY(kNormalCdf, THUNDER_FLOAT, return 0.5F * (1.0F + erf_of(x * 0.707106781F)))
 inline float gelu_argument(float x) { return 0.797884561F * (x + 0.044715F * (x * x * x)); }
-THUNDER_UNARY(kGeluTanh, THUNDER_FLOAT, return 0.5F * x * (1.0F + tanh_of(gelu_argument(x))))
+THUNDER_UNARY(kTanhOfGelu, THUNDER_FLOAT, return tanh_of(gelu_argument(x)))
 THUNDER_UNARY(kRelu, THUNDER_NUMBER, return x < T{0} ? T{0} : x)
 THUNDER_UNARY(kFloor, THUNDER_FLOAT, return __builtin_floorf(x))
 THUNDER_UNARY(kCeil, THUNDER_FLOAT, return __builtin_ceilf(x))
@@ -122,12 +121,11 @@ THUNDER_BINARY(kGreaterEqual, true, return static_cast<Bool>(x >= y))
 THUNDER_BINARY(kAnd, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x & y))
 THUNDER_BINARY(kOr, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x | y))
 THUNDER_BINARY(kXor, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x ^ y))
-THUNDER_BINARY(kGeluBackward, THUNDER_FLOAT, const float cdf = 0.5F * (1.0F + erf_of(y * 0.707106781F));
-               const float pdf = 0.398942280F * exp_of(-0.5F * (y * y)); return x * (cdf + y * pdf))
-THUNDER_BINARY(kGeluTanhBackward, THUNDER_FLOAT, const float t = tanh_of(gelu_argument(y));
-               const float left = 0.5F * (1.0F + t); const float slope = 0.797884561F * (1.0F + 0.134145F * (y * y));
-               return x * (left + 0.5F * y * (1.0F - t * t) * slope))
-THUNDER_BINARY(kSiluBackward, THUNDER_FLOAT, const float s = sigmoid_of(y); return x * (s * (1.0F + y * (1.0F - s))))
+THUNDER_BINARY(kGeluSlope, THUNDER_FLOAT, return y + x * (0.398942280F * exp_of(-0.5F * (x * x))))
+THUNDER_BINARY(kGeluOfTanh, THUNDER_FLOAT, return 0.5F * x * (1.0F + y))
+THUNDER_BINARY(kGeluTanhSlope, THUNDER_FLOAT, const float inner = 0.797884561F * (1.0F + 0.134145F * (x * x));
+               return 0.5F * (1.0F + y) + 0.5F * x * (1.0F - y * y) * inner)
+THUNDER_BINARY(kSiluSlope, THUNDER_FLOAT, return y * (1.0F + x * (1.0F - y)))
 THUNDER_BINARY(kSigmoidBackward, THUNDER_REAL, return x * (T{1} - y) * y)
 THUNDER_BINARY(kTanhBackward, THUNDER_REAL, return x * (T{1} - y * y))
 

@@ -28,15 +28,17 @@ inline constexpr int kStorageCount = 10;
 // Of one argument.
 #define THUNDER_FORALL_UNARY_TILE_OPS(_)                                                                    \
   _(kCopy) _(kNegate) _(kAbs) _(kSign) _(kSquare) _(kReciprocal) _(kSqrt) _(kRsqrt) _(kExp) _(kExpm1)       \
-  _(kLog) _(kLog1p) _(kSin) _(kCos) _(kTanh) _(kErf) _(kSigmoid) _(kSilu) _(kGelu) _(kGeluTanh) _(kRelu)    \
+  _(kLog) _(kLog1p) _(kSin) _(kCos) _(kTanh) _(kErf) _(kSigmoid) _(kNormalCdf) _(kTanhOfGelu) _(kRelu)     \
   _(kFloor) _(kCeil) _(kTrunc) _(kRound) _(kIsNan) _(kNot) _(kToBfloat16) _(kToHalf) _(kToInt8)             \
   _(kToUint8) _(kToInt16) _(kToInt32)
 
-// Of two; the backward ones take the cotangent first.
+// Of two; the backward ones take the cotangent first. What a function and its derivative both need is an operation of
+// its own, made once: the distribution function of gelu (kNormalCdf), the hyperbolic tangent of its approximation. The
+// slopes, and kGeluOfTanh, take x and that.
 #define THUNDER_FORALL_BINARY_TILE_OPS(_)                                                                   \
   _(kAdd) _(kSubtract) _(kMultiply) _(kDivide) _(kMaximum) _(kMinimum) _(kPower) _(kEqual) _(kNotEqual)     \
-  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kXor) _(kGeluBackward)               \
-  _(kGeluTanhBackward) _(kSiluBackward) _(kSigmoidBackward) _(kTanhBackward)
+  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kXor) _(kGeluSlope) _(kGeluOfTanh)   \
+  _(kGeluTanhSlope) _(kSiluSlope) _(kSigmoidBackward) _(kTanhBackward)
 // clang-format on
 
 /// Arithmetic of tiles, element by element. kConvertTo<lane> reads any lane. kWhere: a bool, then two of the lane.
