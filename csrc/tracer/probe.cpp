@@ -65,7 +65,7 @@ bool autograd_sees_write(const c10::OperatorHandle& op, std::span<const IValue> 
     op.callBoxed(stack);
     return target.grad_fn() != node;
   } catch (const std::exception&) {
-    return true;  // an error that the write itself raises
+    return arguments[written].toTensor().requires_grad();  // an error that the write itself raises
   }
 }
 

@@ -1,6 +1,6 @@
 #include "tracer/trace_node.h"
 
-#include <ATen/ops/zeros_like.h>
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -56,8 +56,14 @@ torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list
 }
 
 torch::autograd::variable_list OverwrittenNode::apply(torch::autograd::variable_list&& cotangents) {
-  const at::Tensor zeros = cotangents[0].defined() ? at::zeros_like(cotangents[0]) : at::Tensor();
-  return torch::autograd::variable_list(num_outputs(), zeros);
+  torch::autograd::variable_list gradients(num_outputs());
+  for (std::size_t i = 0; cotangents[0].defined() && i < gradients.size(); ++i) {
+    const torch::autograd::Edge& edge = next_edge(i);
+    if (!edge.is_valid()) continue;
+    const auto& input = edge.function->input_metadata(edge.input_nr);
+    gradients[i] = cotangents[0].new_zeros(C10_AS_INTARRAYREF_SLOW(input.shape_as_dim_vector()), input.options());
+  }
+  return gradients;
 }
 
 void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges) {

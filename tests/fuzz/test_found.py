@@ -533,3 +533,11 @@ NUMBERS_OF_ANOTHER_DTYPE = [
 @parametrize(NUMBERS_OF_ANOTHER_DTYPE)
 def test_bytes(program: Any) -> None:
     assert_as_eager(program, torch.arange(6, dtype=torch.uint8))
+
+
+def test_write_beside_arguments_of_other_shapes_that_require_grad() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Any:
+        return torch._native_batch_norm_legit(a, b, b, mean, variance, True, 0.1, 1e-5)
+
+    assert_as_eager(program, x(3, 4, 2), x(4), torch.zeros(4), torch.ones(4))
+    assert_as_eager(lambda a, b: (a * 1).lt_(b) * 2, x(3, 4), x(4))
