@@ -164,7 +164,7 @@ bool to_real_parts(OperatorCall& call) {
   const std::string_view name = call.name;
   const std::int64_t rank = call.arguments[0].toTensor().dim();
   const auto from_the_front = [rank](c10::IValue& dim) { dim = dim.toInt() < 0 ? dim.toInt() + rank : dim.toInt(); };
-  if (name == "aten::select_scatter") {
+  if (name == "aten::select_scatter" || name == "aten::slice_scatter") {
     from_the_front(call.arguments[2]);
   } else if (name == "aten::diagonal_scatter") {
     from_the_front(call.arguments[3]);

@@ -541,3 +541,13 @@ def test_write_beside_arguments_of_other_shapes_that_require_grad() -> None:
 
     assert_as_eager(program, x(3, 4, 2), x(4), torch.zeros(4), torch.ones(4))
     assert_as_eager(lambda a, b: (a * 1).lt_(b) * 2, x(3, 4), x(4))
+
+
+def test_write_to_a_slice_of_complex_numbers_that_require_grad() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b = a * a
+        b[:-1] = 0.5 - 2j
+        b[:, 1:3:2] = b[:, :1] * 2
+        return b
+
+    assert_as_eager(program, x(3, 4).detach().to(torch.complex64).requires_grad_())
