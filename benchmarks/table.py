@@ -13,7 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = "<!-- measured: begin -->", "<!-- measured: end -->"
-QUANTITY = {"calls": "time of a call", "capture": "first step", "step": "time of a step", "memory": "peak memory"}
+QUANTITY = {
+    "calls": "time of a call",
+    "capture": "first step",
+    "fusions": "time of a chain, with backward",
+    "step": "time of a step",
+    "memory": "peak memory",
+}
 
 
 def table_lines() -> list[str]:
@@ -25,6 +31,8 @@ def table_lines() -> list[str]:
             continue
         ratios: dict[str, dict[str, float]] = {}
         for row in document["rows"]:
+            if row.get("kind", "training") != "training":
+                continue
             ratios.setdefault(row["name"], {})[row["compiler"]] = row.get("ratio", float("nan"))
         for name, of in ratios.items():
             cells = [f"{of[compiler]:.2f}" if compiler in of else "–" for compiler in ("inductor", "thunder")]

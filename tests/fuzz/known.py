@@ -36,6 +36,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"gradient \d+: at .* got nan.*(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|\w\[)",
         "a piece's result that no cotangent reaches counts as zeros, and zero times infinity is NaN",
     ),
+    ("error|text", r"[Nn]amed tensors are|with named tensors", "`flatten` with a name makes a named tensor"),
+    ("metadata", r"stride: .*(tri[lu]_|out=)", "strides of a resized `out=`, and of a transposed result written in place"),
+    ("error|internal", r"setStorage: sizes.*fft", "PyTorch 2.11: strides of `fft` over several dimensions"),
     (
         "memory",
         r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )",
