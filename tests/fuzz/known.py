@@ -37,7 +37,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a piece's result that no cotangent reaches counts as zeros, and zero times infinity is NaN",
     ),
     ("error|text", r"[Nn]amed tensors are|with named tensors", "`flatten` with a name makes a named tensor"),
-    ("metadata", r"stride: .*(tri[lu]_|out=)", "strides of a resized `out=`, and of a transposed result written in place"),
+    ("metadata", r"stride: .*(tri[lu]_|out=)", "strides of a resized `out=`, or of a transposed result"),
     ("error|internal", r"setStorage: sizes.*fft", "PyTorch 2.11: strides of `fft` over several dimensions"),
     (
         "memory",
