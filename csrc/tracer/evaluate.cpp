@@ -415,7 +415,9 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     torch::jit::Stack metas = call.make_stack(op, arguments);
     run_meta_kernel(op, metas);
     if (op.schema().is_mutable()) call.update_geometry();
-    for (const IValue& result : metas) stack.push_back(from_meta_value(call, result, device));
+    for (const IValue& result : metas) {
+      stack.push_back(laid_out_by_rule(op, arguments, from_meta_value(call, result, device)));
+    }
   };
   if (std::ranges::none_of(tensors, is_real_number)) return evaluate(false);
   try {

@@ -47,8 +47,8 @@ class ReplayedLocations {
 
 class Replay {
  public:
-  Replay(const ir::Trace& trace, GradMode grad_mode)
-      : trace_(trace), grad_mode_(grad_mode), values_(trace.value_count()) {}
+  Replay(const ir::Trace& trace, GradMode grad_mode, const AdaptCall& adapt)
+      : trace_(trace), grad_mode_(grad_mode), adapt_(adapt), values_(trace.value_count()) {}
 
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) {
     THUNDER_CHECK(inputs.size() == trace_.inputs.size(), "replay",
@@ -113,6 +113,7 @@ class Replay {
            DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchVmapMode}));
       stack = tracer::arguments_of(symbol, op, writer_);
     }
+    if (adapt_) adapt_(symbol, stack);
     static const ir::Operator* const kNormal = tracer::find_operator("aten::normal_functional", "");
     if (symbol.op == kNormal && grad_mode_ == GradMode::kAsRecorded) return fill_normal(symbol, stack);
     std::optional<c10::AutoGradMode> no_gradients;
@@ -174,6 +175,7 @@ class Replay {
 
   const ir::Trace& trace_;
   GradMode grad_mode_;
+  const AdaptCall& adapt_;
   std::vector<IValue> values_;
   ReplayedLocations locations_;
   bridge::ArgumentWriter writer_ =
@@ -182,8 +184,9 @@ class Replay {
 
 }  // namespace
 
-std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs, GradMode grad_mode) {
-  return Replay(trace, grad_mode).run(inputs);
+std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs, GradMode grad_mode,
+                               const AdaptCall& adapt) {
+  return Replay(trace, grad_mode, adapt).run(inputs);
 }
 
 ir::Trace record(const ir::Trace& origin, const std::string& step, const RecordedInputs& described,
