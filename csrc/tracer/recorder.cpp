@@ -12,6 +12,7 @@
 #include "bridge/convert.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
@@ -179,21 +180,8 @@ at::Tensor Recorder::replace_real_tensor(const at::Tensor& tensor) {
 }
 
 void Recorder::replace_real_tensors(std::span<IValue> arguments) {
-  for (IValue& argument : arguments) {
-    if (argument.isTensor()) {
-      argument = replace_real_tensor(argument.toTensor());
-    } else if (argument.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const IValue& element : argument.toListRef()) list.push_back(replace_real_tensor(element.toTensor()));
-      argument = std::move(list);
-    } else if (argument.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const IValue& element : argument.toListRef()) {
-        list.push_back(element.isNone() ? std::nullopt : std::make_optional(replace_real_tensor(element.toTensor())));
-      }
-      argument = std::move(list);
-    }
-  }
+  const auto replace = [this](const at::Tensor& tensor) { return replace_real_tensor(tensor); };
+  for (IValue& argument : arguments) argument = map_tensors(argument, replace);
 }
 
 ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {

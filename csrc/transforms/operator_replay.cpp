@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/location.h"
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
@@ -94,9 +95,7 @@ std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> v
 }
 
 std::string describe(const ir::BoundSymbol& symbol) {
-  const ir::SourceLocation& location = symbol.location;
-  if (location.file == nullptr) return symbol.op->name;
-  return symbol.op->name + " (called in " + *location.file + ", line " + std::to_string(location.line) + ")";
+  return symbol.op->name + ir::describe_line(symbol.location, " (called in ", ")");
 }
 
 /// The types of a symbol's results, for operators whose shapes follow from data.
