@@ -196,6 +196,11 @@ class Recorder {
   bool call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   [[nodiscard]] bool is_uninitialized(const at::Tensor& tensor) const;
   std::vector<c10::IValue> record(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+  struct MutableCall;
+  std::vector<c10::IValue> call_counterpart(const MutableCall& call, const c10::OperatorHandle& functional,
+                                            Level level);
+  /// Gives a target of a call what the counterpart computed for it.
+  void assign_result(const MutableCall& call, std::size_t target, at::Tensor result);
                                   const ResultTypes& types, Level level);
   ir::ArgumentList to_arguments(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
