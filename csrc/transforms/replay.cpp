@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/location.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
@@ -162,13 +163,10 @@ class Replay {
   }
 
   [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& symbol) {
-    const ir::SourceLocation& location = symbol.location;
-    const std::string line =
-        location.file == nullptr ? "" : " (in " + *location.file + ", line " + std::to_string(location.line) + ")";
     throw UserError(ErrorKind::kNotImplemented,
                     "vmap: expected operations of PyTorch where a gradient goes through, got a backward of the "
                     "program's own" +
-                        line +
+                        ir::describe_line(symbol.location, " (in ", ")") +
                         "; give the torch.autograd.Function a setup_context, and generate_vmap_rule = True or a vmap "
                         "staticmethod");
   }
