@@ -1,6 +1,6 @@
 #include "transforms/channels_last.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/MemoryFormat.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tracer/operators.h"
+#include "transforms/batch_norm.h"
 #include "transforms/replay.h"
 
 namespace thunder::transforms {
@@ -22,6 +23,7 @@ bool is_one_of(const ir::BoundSymbol& symbol, std::initializer_list<std::string_
   return std::ranges::find(names, symbol.op->name) != names.end();
 }
 
+/// What a convolution of images goes over; null for all other symbols.
 const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (!is_one_of(symbol, {"aten::conv2d", "aten::convolution", "aten::_convolution"})) return nullptr;
   const auto* id = symbol.arguments[0].get<ir::ValueId>();
@@ -30,61 +32,77 @@ const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& sy
   return ir::is_floating_point(type->dtype) ? type : nullptr;
 }
 
-std::vector<std::int64_t> numbers(const ir::Dims& dims) {
-  std::vector<std::int64_t> result;
-  for (const ir::Dim& dim : dims) result.push_back(dim.hint);
-  return result;
-}
-
-/// Whether the trace can be recorded again, and how many elements convolutions find in another layout.
 bool is_candidate(const ir::Trace& trace) {
   std::int64_t elements = 0;
   for (const ir::BoundSymbol& symbol : trace.symbols) {
-    const bool is_plain = symbol.op->style == ir::CallStyle::kTorchOperator ||
-                          symbol.op == tracer::tensor_constant_operator();
-    if (!is_plain) return false;
+    const bool can_repeat =
+        symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tracer::tensor_constant_operator();
+    if (!can_repeat) return false;
     const ir::TensorType* image = image_of(trace, symbol);
     if (image == nullptr) continue;
-    const std::vector<std::int64_t> sizes = numbers(image->sizes);
-    if (c10::is_channels_last_strides_2d(sizes, numbers(image->strides))) continue;
-    elements += sizes[0] * sizes[1] * sizes[2] * sizes[3];
+    std::int64_t count = 1;
+    for (const ir::Dim& size : image->sizes) count *= size.hint;
+    elements += count;
   }
   return elements >= kSmall;
 }
 
-/// What a replay calls operations with.
+/// How the operations of a replay are called.
 class ChannelsLast {
  public:
   explicit ChannelsLast(const ir::Trace& trace) : trace_(trace) {}
 
-  void adapt(const ir::BoundSymbol& symbol, torch::jit::Stack& stack) {
+  bool adapt(const ir::BoundSymbol& symbol, torch::jit::Stack& stack) {
     if (image_of(trace_, symbol) != nullptr) {
-      ++convolutions_;
-      const at::Tensor image = stack[0].toTensor();
-      const at::Tensor copy = image.contiguous(at::MemoryFormat::ChannelsLast);
-      copies_ += copy.is_same(image) ? 0 : 1;
-      stack[0] = copy;
+      take_channels_last(stack);
+    } else if (is_one_of(symbol, {"aten::batch_norm"})) {
+      return call_batch_norm(stack);
     } else if (symbol.op->random || is_one_of(symbol, {"aten::as_strided", "aten::as_strided_scatter"})) {
+      // These follow the order of memory, not that of indices.
       for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
         const auto* id = symbol.arguments[i].get<ir::ValueId>();
         if (id != nullptr && stack[i].isTensor()) stack[i] = as_recorded(stack[i].toTensor(), *id);
       }
     }
+    return false;
   }
 
   /// The tensor with the strides that its value has in the trace.
   [[nodiscard]] at::Tensor as_recorded(const at::Tensor& tensor, ir::ValueId id) const {
     const ir::TensorType* type = trace_.tensor_type(id);
-    if (type == nullptr || tensor.strides().equals(numbers(type->strides))) return tensor;
+    if (type == nullptr) return tensor;
+    std::vector<std::int64_t> strides;
+    for (const ir::Dim& stride : type->strides) strides.push_back(stride.hint);
+    if (tensor.strides().equals(strides)) return tensor;
     static const auto kRestride = c10::Dispatcher::singleton()
                                       .findSchemaOrThrow("thunder::restride", "")
                                       .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
-    return kRestride.call(tensor, numbers(type->strides));
+    return kRestride.call(tensor, strides);
   }
 
   [[nodiscard]] bool pays() const { return convolutions_ >= 2 * copies_; }
 
  private:
+  void take_channels_last(torch::jit::Stack& stack) {
+    const at::Tensor image = stack[0].toTensor();
+    const at::Tensor copy = image.contiguous(at::MemoryFormat::ChannelsLast);
+    ++convolutions_;
+    if (!copy.is_same(image)) ++copies_;
+    stack[0] = copy;
+  }
+
+  static bool call_batch_norm(torch::jit::Stack& stack) {
+    BatchNorm norm(stack);
+    if (!norm.has_columns()) return false;
+    if (norm.is_training()) {
+      norm.update_running_statistics();
+      return false;
+    }
+    if (!norm.has_running_statistics()) return false;
+    stack = {norm.evaluated()};
+    return true;
+  }
+
   const ir::Trace& trace_;
   std::size_t convolutions_ = 0;
   std::size_t copies_ = 0;
@@ -97,10 +115,9 @@ std::optional<ir::Trace> channels_last(const ir::Trace& trace) {
   RecordedInputs described;
   for (const ir::ValueId input : trace.inputs) described.types.push_back(trace.value(input).type);
   ChannelsLast layout(trace);
+  const AdaptCall adapt = [&](const auto& symbol, auto& stack) { return layout.adapt(symbol, stack); };
   ir::Trace result = record(trace, kChannelsLast, described, [&](const std::vector<at::Tensor>& inputs) {
-    std::vector<at::Tensor> outputs = replay(trace, inputs, GradMode::kAsRecorded, [&](const auto& symbol, auto& stack) {
-      layout.adapt(symbol, stack);
-    });
+    std::vector<at::Tensor> outputs = replay(trace, inputs, GradMode::kAsRecorded, adapt);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i].defined()) outputs[i] = layout.as_recorded(outputs[i], *trace.outputs[i].get<ir::ValueId>());
     }

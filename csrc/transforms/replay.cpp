@@ -114,12 +114,11 @@ class Replay {
            DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchVmapMode}));
       stack = tracer::arguments_of(symbol, op, writer_);
     }
-    if (adapt_) adapt_(symbol, stack);
     static const ir::Operator* const kNormal = tracer::find_operator("aten::normal_functional", "");
     if (symbol.op == kNormal && grad_mode_ == GradMode::kAsRecorded) return fill_normal(symbol, stack);
     std::optional<c10::AutoGradMode> no_gradients;
     if (grad_mode_ == GradMode::kAsRecorded && is_cut_off(symbol)) no_gradients.emplace(false);
-    op.callBoxed(stack);
+    if (!adapt_ || !adapt_(symbol, stack)) op.callBoxed(stack);
     for (std::size_t i = 0; i < symbol.results.size() && i < stack.size(); ++i) store(symbol.results[i], stack[i]);
   }
 

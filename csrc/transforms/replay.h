@@ -18,8 +18,9 @@ enum class GradMode : std::uint8_t {
   kAsRecorded,  ///< also off where the trace was recorded with gradients off
 };
 
-/// Changes what an operation of a replay is called with.
-using AdaptCall = std::function<void(const ir::BoundSymbol& symbol, torch::jit::Stack& arguments)>;
+/// Changes what an operation of a replay is called with; or makes the call itself, puts the results in the place of the
+/// arguments, and returns true.
+using AdaptCall = std::function<bool(const ir::BoundSymbol& symbol, torch::jit::Stack& stack)>;
 
 /// Calls the operations of `trace` through the dispatcher, on tensors of any kind: real ones, trace tensors of a
 /// recorder that is active (which then records them, with the locations of `trace`), tensors of a functorch layer.
