@@ -30,7 +30,6 @@ from transformers import masking_utils
 import thunder
 
 Inputs = dict[str, torch.Tensor]
-NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
 
 
 def language(name: str, batch: int, length: int, **sizes: Any) -> tuple[nn.Module, Inputs]:
@@ -58,7 +57,7 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
     ),
     "bert full": lambda: language("bert", 16, 512),
     "gpt2 tiny": lambda: language(
-        "gpt2", 2, 32, n_layer=2, n_embd=64, n_head=4, vocab_size=512, use_cache=False, **NO_DROPOUT
+        "gpt2", 2, 32, n_layer=2, n_embd=64, n_head=4, vocab_size=512, use_cache=False
     ),
     "gpt2 full": lambda: language("gpt2", 8, 1024, use_cache=False),
     "llama tiny": lambda: language(

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "passes/random_draws.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
@@ -131,6 +132,7 @@ ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, FindOperator find_oper
   ir::BoundSymbol copy = symbol;
   copy.nested.clear();
   copy.comment = "recomputed";
+  if (gives_generator_state(symbol)) return drawn_again(copy, find_operator);
   if (!is_training_batch_norm(symbol)) return copy;
   copy.op = find_operator("aten::_native_batch_norm_legit", "no_stats");
   const ir::ArgumentList& all = symbol.arguments;

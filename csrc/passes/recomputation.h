@@ -8,8 +8,10 @@ namespace thunder::passes {
 /// What a backward may compute again instead of having it saved.
 enum class Recompute : std::uint8_t {
   kNothing,
-  kFree,    ///< views and constants: what costs no pass over data
-  kMemory,  ///< also pointwise operations, casts, norms, softmax and gathers; never products, convolutions, attention
+  kFree,  ///< views and constants: what costs no pass over data
+  /// Also pointwise operations, casts, norms, softmax, gathers and random masks; never products, convolutions,
+  /// attention.
+  kMemory,
 };
 
 /// Whether `symbol` may run again in a backward, with the same results.

@@ -8,6 +8,7 @@
 #include "ir/substitution.h"
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
+#include "passes/random_draws.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
@@ -74,6 +75,7 @@ class ForwardCut {
 
   void add_symbol(std::uint32_t position) {
     const ir::BoundSymbol& symbol = forward_.symbols[position];
+    if (gives_generator_state(symbol)) return add_draw(symbol);
     const bool again = may_recompute(symbol, policy_) && reads_what_stays(position);
     const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";
     std::int64_t read = 0;
@@ -86,6 +88,15 @@ class ForwardCut {
       for_each_argument(symbol,
                         [&](ir::ValueId argument) { flow_.add_edge(out(argument), in(id), MaxFlow::kInfinite); });
     });
+  }
+
+  /// What was drawn is drawn again from the generator's state.
+  void add_draw(const ir::BoundSymbol& symbol) {
+    const ir::ValueId drawn = *symbol.results[0].get<ir::ValueId>();
+    const ir::ValueId state = *symbol.results[1].get<ir::ValueId>();
+    add_value(state);
+    flow_.add_edge(in(drawn), out(drawn), size_in_bytes(forward_.tensor_type(drawn)));
+    flow_.add_edge(out(state), in(drawn), MaxFlow::kInfinite);
   }
 
   /// Tensors, and nothing that is written to afterwards.
@@ -123,13 +134,15 @@ class Rewriter {
         result_(backward.empty_copy(kRematerialization)),
         in_backward_(forward.value_count(), ir::kNoValue),
         replaced_(backward.value_count()),
-        saved_before_(forward.outputs.size() - options.output_count) {}
+        saved_before_(forward.outputs.size() - options.output_count),
+        is_saved_(forward.value_count(), false) {}
 
-  std::pair<ir::Trace, ir::Trace> run(const ir::Trace& backward) {
+  /// `plain` is the forward whose draws do not give states.
+  std::pair<ir::Trace, ir::Trace> run(const ir::Trace& plain, const ir::Trace& backward) {
     std::vector<ir::ValueId> forward_of(backward.value_count(), ir::kNoValue);
     for (std::size_t i = 0; i < saved_before_; ++i) {
       const auto* id = forward_.outputs[options_.output_count + i].get<ir::ValueId>();
-      if (id == nullptr) return {forward_, backward};
+      if (id == nullptr) return {plain, backward};
       forward_of[ir::index_of(backward.inputs[i])] = *id;
       if (cut_.recomputed_by(*id) == nullptr && in_backward_[ir::index_of(*id)] == ir::kNoValue) {
         in_backward_[ir::index_of(*id)] = backward.inputs[i];
@@ -149,6 +162,10 @@ class Rewriter {
 
     ir::Trace new_forward = forward_.empty_copy(kRematerialization);
     new_forward.symbols = forward_.symbols;
+    for (std::size_t i = 0; i < plain.symbols.size(); ++i) {
+      ir::BoundSymbol& symbol = new_forward.symbols[i];
+      if (gives_generator_state(symbol) && !is_saved(*symbol.results[1].get<ir::ValueId>())) symbol = plain.symbols[i];
+    }
     new_forward.outputs.resize(options_.output_count);
     result_.inputs.clear();
     for (const ir::ValueId id : saved_) {
@@ -168,6 +185,7 @@ class Rewriter {
     if (maker == nullptr) {
       if (value == ir::kNoValue) value = add_value(id);
       if (!is_saved(id)) saved_.push_back(id);
+      is_saved_[ir::index_of(id)] = true;
       return value;
     }
     if (value != ir::kNoValue) return value;
@@ -189,12 +207,7 @@ class Rewriter {
 
   ir::ValueId add_value(ir::ValueId id) { return result_.add_value(forward_.value(id).type, forward_.value(id).name); }
 
-  bool is_saved(ir::ValueId id) {
-    if (is_saved_.empty()) is_saved_.assign(forward_.value_count(), false);
-    const bool before = is_saved_[ir::index_of(id)];
-    is_saved_[ir::index_of(id)] = true;
-    return before;
-  }
+  [[nodiscard]] bool is_saved(ir::ValueId id) const { return is_saved_[ir::index_of(id)]; }
 
   const ir::Trace& forward_;
   ForwardCut cut_;
@@ -212,7 +225,10 @@ class Rewriter {
 
 std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
                                               const RematerializationOptions& options, FindOperator find_operator) {
-  return Rewriter(forward, backward, options, find_operator).run(backward);
+  if (options.policy != Recompute::kMemory)
+    return Rewriter(forward, backward, options, find_operator).run(forward, backward);
+  const ir::Trace with_states = with_generator_states(forward, find_operator);
+  return Rewriter(with_states, backward, options, find_operator).run(forward, backward);
 }
 
 }  // namespace thunder::passes

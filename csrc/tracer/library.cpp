@@ -17,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include "bridge/bernoulli.h"
 #include "bridge/random.h"
 #include "tracer/node_pointer.h"
 
@@ -120,6 +121,14 @@ void register_library() {
     define("generator_state(Generator? generator) -> Tensor", dispatch(kAnyBackend, &generator_state));
     define("set_generator_state(Generator? generator, Tensor state) -> ()",
            dispatch(kAnyBackend, &set_generator_state));
+    define(
+        "bernoulli_with_state(int[] size, int[] stride, ScalarType dtype, Device device, float p, "
+        "Generator? generator=None) -> (Tensor, Tensor)",
+        dispatch(kAnyBackend, &bridge::bernoulli_with_state));
+    define(
+        "bernoulli_from_state(Tensor state, int[] size, int[] stride, ScalarType dtype, Device device, float p) -> "
+        "Tensor",
+        dispatch(kAnyBackend, &bridge::bernoulli_from_state));
     return library;
   }();
   static_cast<void>(kLibrary);

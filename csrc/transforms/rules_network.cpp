@@ -9,8 +9,8 @@ namespace {
 // --- dropout
 //
 // PyTorch saves the scaled mask in the input's dtype. The mask drawn as booleans takes the same random numbers and a
-// quarter of the memory; scaling it again costs the backward a pass over it. Drawing it again from a saved generator
-// state would cost ten times that (11 ms against 1 ms for 1.5 M elements on the CPU).
+// quarter of the memory; scaling it again costs the backward a pass over it. Rematerialization draws the mask again
+// from the generator's state instead of saving it (`passes/random_draws.h`).
 
 bool dropout_applies(const RuleCall& call) {
   const at::Tensor x = call.tensor(0);
@@ -34,8 +34,9 @@ void dropout_backward(RuleCall& call) {
 }
 
 constexpr GradRule kNetworkRules[] = {
-    {"aten::dropout", "", "saves the mask as booleans instead of scaled, in the input's dtype", &dropout_applies,
-     &dropout_forward, &dropout_backward},
+    {"aten::dropout", "",
+     "saves the generator's state, or the mask as booleans, instead of the scaled mask in the input's dtype",
+     &dropout_applies, &dropout_forward, &dropout_backward},
 };
 
 }  // namespace

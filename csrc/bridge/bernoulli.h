@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace thunder::bridge {
+
+/// A dense tensor of zeros and ones, each one with the probability `p`, as `bernoulli_` draws it from `generator`
+/// (none: the device's default one), and the state of the generator before, for `bernoulli_from_state`. No other thread
+/// draws in between.
+[[nodiscard]] std::tuple<at::Tensor, at::Tensor> bernoulli_with_state(at::IntArrayRef size, at::IntArrayRef stride,
+                                                                      at::ScalarType dtype, c10::Device device,
+                                                                      double p,
+                                                                      const std::optional<at::Generator>& generator);
+
+/// The tensor that was drawn at that state. No generator of the program's is touched.
+[[nodiscard]] at::Tensor bernoulli_from_state(const at::Tensor& state, at::IntArrayRef size, at::IntArrayRef stride,
+                                              at::ScalarType dtype, c10::Device device, double p);
+
+}  // namespace thunder::bridge
