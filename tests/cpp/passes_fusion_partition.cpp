@@ -151,6 +151,16 @@ TEST(random_operations_keep_their_order) {
   CHECK(fused.symbols[1].results == ArgumentList{second});
 }
 
+TEST(what_the_last_write_gave_is_read_inside) {
+  Example e;
+  const ValueId memory = e.mm(e.x, e.y);
+  const ValueId early = e.exp(memory);
+  const ValueId written = add_call(e.trace, kCopy, {memory, e.x}, e.matrix);
+  const ValueId late = e.exp(written);
+  e.trace.outputs = {e.mul(late, e.y), early};
+  CHECK((e.groups() == Groups{{3, 4}}));
+}
+
 TEST(a_view_that_others_read_is_made_again_outside) {
   Example e;
   const TypePtr flat = tensor_type(Dtype::kFloat32, {64});
