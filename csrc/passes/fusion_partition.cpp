@@ -101,14 +101,13 @@ class Partitioner {
     if (!is_pure(symbol)) return false;
     bool stays = true;
     for_each_argument(symbol, [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && is_final(id); });
-    for_each_result(symbol, [&](ir::ValueId id) {
-      stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id);
-    });
+    for_each_result(symbol,
+                    [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); });
     return stays;
   }
 
-  /// Nothing writes to the memory once the value is there: the value is what the last write to memory of the trace's own
-  /// gave, or nothing ever writes.
+  /// Nothing writes to the memory once the value is there: the value is what the last write to memory of the trace's
+  /// own gave, or nothing ever writes.
   [[nodiscard]] bool is_final(ir::ValueId id) const {
     if (!aliases_.is_written(id)) return true;
     return aliases_.is_own_memory(id) && makers_[ir::index_of(id)] == last_writers_[aliases_.set_of(id)];

@@ -173,8 +173,8 @@ bool draws_as_eager() {
 }  // namespace
 
 bool fill_bernoulli(const at::Tensor& tensor, double p, const std::optional<at::Generator>& generator) {
-  const bool is_plain = tensor.is_cpu() && tensor.layout() == at::kStrided && !tensor.is_neg() &&
-                        tensor.is_non_overlapping_and_dense();
+  const bool is_plain =
+      tensor.is_cpu() && tensor.layout() == at::kStrided && !tensor.is_neg() && tensor.is_non_overlapping_and_dense();
   if (!is_plain || !draws_as_eager()) return false;
   return draw(tensor, p,
               *at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator()));

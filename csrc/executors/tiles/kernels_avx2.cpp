@@ -10,7 +10,5 @@
 
 #define THUNDER_CAPABILITY_NAME "avx2"
 namespace thunder::executors::cpu::capability_avx2 {
-#include "executors/tiles/twister_impl.h"
-
 #include "executors/tiles/kernels_impl.h"
 }

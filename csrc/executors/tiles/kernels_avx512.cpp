@@ -10,7 +10,5 @@
 
 #define THUNDER_CAPABILITY_NAME "avx512"
 namespace thunder::executors::cpu::capability_avx512 {
-#include "executors/tiles/twister_impl.h"
-
 #include "executors/tiles/kernels_impl.h"
 }

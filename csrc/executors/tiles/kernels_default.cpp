@@ -10,7 +10,5 @@
 
 #define THUNDER_CAPABILITY_NAME "default"
 namespace thunder::executors::cpu::capability_default {
-#include "executors/tiles/twister_impl.h"
-
 #include "executors/tiles/kernels_impl.h"
 }

@@ -600,4 +600,7 @@ void add_to(Lane lane, void* sums, const void* values, std::int64_t count) {
 
 }  // namespace
 
-const Kernels kKernels{THUNDER_CAPABILITY_NAME, &element, &load, &store, &reduce, &moments, &add_to, &twist, &bernoulli};
+#include "executors/tiles/twister_impl.h"
+
+const Kernels kKernels{
+    THUNDER_CAPABILITY_NAME, &element, &load, &store, &reduce, &moments, &add_to, &twist, &bernoulli};
