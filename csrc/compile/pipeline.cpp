@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
 #include "passes/algebraic_simplification.h"
+#include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
@@ -57,9 +60,23 @@ void fold_constants(Compilation& compilation, const PassRunner& runner) {
   runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator), compilation.forward);
 }
 
+bool outputs_share_memory(const ir::Trace& trace) {
+  const passes::AliasAnalysis aliases(trace);
+  std::set<std::uint32_t> sets;
+  bool share = false;
+  for (const ir::Argument& output : trace.outputs) {
+    ir::for_each_value(output, [&](ir::ValueId id) {
+      share = share || (aliases.is_own_memory(id) && !sets.insert(aliases.set_of(id)).second);
+    });
+  }
+  return share;
+}
+
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
-  if (compilation.hands_out_numbers) return;
-  auto trace = transforms::channels_last(compilation.forward.last());
+  const ir::Trace& computation = compilation.forward.last();
+  // What is laid out again is a copy.
+  if (compilation.hands_out_numbers || outputs_share_memory(computation)) return;
+  auto trace = transforms::channels_last(computation);
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward);
 }
 
