@@ -31,11 +31,6 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"more than one element of the written-to tensor",
         "writes to memory that overlaps itself, where eager does not look (`triu_`)",
     ),
-    (
-        "numbers",
-        r"gradient \d+: at .* got nan.*(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|\w\[)",
-        "a piece's result that no cotangent reaches counts as zeros, and zero times infinity is NaN",
-    ),
     ("error|text", r"[Nn]amed tensors are|with named tensors", "`flatten` with a name makes a named tensor"),
     ("metadata", r"stride: .*(tri[lu]_|out=)", "strides of a resized `out=`, or of a transposed result"),
     ("error|internal", r"setStorage: sizes.*fft", "PyTorch 2.11: strides of `fft` over several dimensions"),

@@ -70,9 +70,11 @@ def test_training_step(momentum: float | None) -> None:
             results, _step(module, module, _images()), _step(exact, exact, _images().double()), strict=True
         ):
             _close(got, expected, truth)
-    assert _took_part(call)
     for got, expected in zip(jitted.buffers(), module.buffers(), strict=True):
         torch.testing.assert_close(got, expected)
+    if momentum is None:  # Python reads how many batches there were
+        return
+    assert _took_part(call)
     printed = str(thunder.last_traces(call)[-1])
     assert "native_batch_norm" not in printed and "prims.fused" in printed
 
