@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -198,7 +199,12 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   std::size_t next = 0;
   torch::jit::Stack stack;
   for (const IValue& argument : arguments) stack.push_back(with_real_tensors(argument, reals, next));
-  op.callBoxed(stack);
+  {
+    const c10::AutoGradMode gradients(requires_grad);
+    op.callBoxed(stack);
+  }
+  const std::vector<at::Tensor> results = tensors_of(stack);
+  const bool is_known = std::ranges::any_of(results, [](const at::Tensor& result) { return result.requires_grad(); });
   ResultTypes types;
   for (const IValue& result : stack) {
     if (!result.isTensor() && !result.isTensorList()) {
@@ -209,7 +215,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
     ResultTypes::Result& described = types.results.emplace_back();
     described.is_list = result.isTensorList();
     for (const at::Tensor& tensor : tensors_of({&result, 1})) {
-      described.tensors.push_back(describe(tensor, requires_grad));
+      described.tensors.push_back(describe(tensor, is_known ? tensor.requires_grad() : requires_grad));
     }
   }
   return types;

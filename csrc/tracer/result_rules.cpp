@@ -36,6 +36,17 @@ std::optional<at::Tensor> is_number_in(Given arguments) {
   return at::empty({}, arguments[1].toTensor().options().dtype(at::kBool));
 }
 
+/// Between complex numbers in tensors; the meta kernel takes them for real ones. The last four arguments are factory
+/// options.
+std::optional<at::Tensor> range_between(Given arguments) {
+  constexpr std::size_t kOptions = 4;
+  const IValue& dtype = arguments[arguments.size() - kOptions];
+  const auto is_complex = [](const IValue& end) { return end.isTensor() && end.toTensor().is_complex(); };
+  if (!dtype.isNone() || (!is_complex(arguments[0]) && !is_complex(arguments[1]))) return std::nullopt;
+  const at::Tensor& like = (is_complex(arguments[0]) ? arguments[0] : arguments[1]).toTensor();
+  return at::empty({arguments[2].toInt()}, like.options().dtype(c10::toComplexType(at::typeMetaToScalarType(at::get_default_dtype()))));
+}
+
 /// The kernel copies what is no view; the meta kernel wants one.
 std::optional<at::Tensor> view_copy(Given arguments) {
   if (!arguments[1].isIntList()) return std::nullopt;
@@ -64,6 +75,8 @@ constexpr ResultRule kResultRules[] = {
     {"aten::_ctc_loss_backward", &like_log_probabilities},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
+    {"aten::linspace", &range_between},
+    {"aten::logspace", &range_between},
     {"aten::one_hot", &one_hot},
     {"aten::view_copy", &view_copy},
     {"aten::where", &where_of_bytes},
