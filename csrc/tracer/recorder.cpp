@@ -453,7 +453,8 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
     root = at::Tensor(view->parent);
   }
   const ir::ValueId value = trace_impl(root)->state()->value;
-  const bool is_returned = std::ranges::any_of(memories_, [&](const InputMemory& memory) { return memory.value == value; });
+  const bool is_returned =
+      std::ranges::any_of(memories_, [&](const InputMemory& memory) { return memory.value == value; });
   // What was written begins with its first element, until it is copied to the input.
   const std::int64_t moved = writes == 0 || is_returned ? 0 : root.storage_offset();
   IValue& offset = arguments.back();

@@ -44,7 +44,15 @@ std::optional<at::Tensor> range_between(Given arguments) {
   const auto is_complex = [](const IValue& end) { return end.isTensor() && end.toTensor().is_complex(); };
   if (!dtype.isNone() || (!is_complex(arguments[0]) && !is_complex(arguments[1]))) return std::nullopt;
   const at::Tensor& like = (is_complex(arguments[0]) ? arguments[0] : arguments[1]).toTensor();
-  return at::empty({arguments[2].toInt()}, like.options().dtype(c10::toComplexType(at::typeMetaToScalarType(at::get_default_dtype()))));
+  return at::empty({arguments[2].toInt()},
+                   like.options().dtype(c10::toComplexType(at::typeMetaToScalarType(at::get_default_dtype()))));
+}
+
+/// The meta kernel lays it out as the one for CUDA does.
+std::optional<at::Tensor> nonzero_static(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!self.device().is_cpu()) return std::nullopt;
+  return at::empty({arguments[1].toInt(), self.dim()}, self.options().dtype(at::kLong));
 }
 
 /// The kernel copies what is no view; the meta kernel wants one.
@@ -77,6 +85,7 @@ constexpr ResultRule kResultRules[] = {
     {"aten::isin", &is_number_in},
     {"aten::linspace", &range_between},
     {"aten::logspace", &range_between},
+    {"aten::nonzero_static", &nonzero_static},
     {"aten::one_hot", &one_hot},
     {"aten::view_copy", &view_copy},
     {"aten::where", &where_of_bytes},

@@ -59,6 +59,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|allclose|nll_loss|combinations|\w\[)",
         "in pieces, an operation without a derivative is differentiated though no gradient reaches it",
     ),
+    (
+        "error",
+        r"expected a floating-point or complex dtype, but got dtype=torch\.\w*(int|bool).*randn?_like",
+        "empty tensors of random integers, which eager makes",
+    ),
     ("error", r"aten::copy_\) that would mutate.*torch\.cov\(", "`cov` with weights under `jvp`"),
     ("numbers", r"(\b\w+)\.(mul|multiply)_\(\1\)", "eager's tangent of `x.mul_(x)`, which reads what it writes to"),
     ("error|internal", r"setStorage: sizes.*fft", "PyTorch 2.11: strides of `fft` over several dimensions"),

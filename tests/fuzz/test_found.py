@@ -617,7 +617,7 @@ def test_out_of_other_shape_that_requires_grad_is_refused_for_results_without_a_
     def program(a: torch.Tensor, b: torch.Tensor) -> Any:
         return torch.logical_or(a, a, out=b * 2)
 
-    with pytest.raises(NotImplementedError, match="logical_or.*resized"):
+    with pytest.raises(NotImplementedError, match=r"logical_or.*resized"):
         thunder.jit(program)(torch.ones(1, 1), torch.ones(2, requires_grad=True))
 
 
@@ -633,3 +633,12 @@ def test_tangent_of_a_derivative_that_is_copied_into_other_strides() -> None:
     f, inner = torch.func, (lambda t: t.copysign(0.5).sum())
     expected = f.jvp(f.grad(inner), (a,), (a,))
     torch.testing.assert_close(thunder.jvp(thunder.grad(inner), (a,), (a,)), expected)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_layout_of_a_given_number_of_positions(count: int) -> None:
+    def program(a: torch.Tensor) -> Any:
+        positions = torch.nonzero_static(a, size=count)
+        return positions, positions.stride(), torch.nonzero_static(a.sum(), size=count).view(torch.float32)
+
+    assert_as_eager(program, x(2, 3))
