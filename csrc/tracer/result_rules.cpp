@@ -1,8 +1,10 @@
 #include "tracer/result_rules.h"
 
 #include <ATen/InferSize.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/where.h>
 
 #include <string_view>
@@ -48,6 +50,17 @@ std::optional<at::Tensor> range_between(Given arguments) {
                    like.options().dtype(c10::toComplexType(at::typeMetaToScalarType(at::get_default_dtype()))));
 }
 
+/// Laid out as comparisons are; the meta kernel follows the first argument, of whatever shape.
+std::optional<at::Tensor> like_comparison(Given arguments) {
+  return at::eq(arguments[0].toTensor(), arguments[1].toTensor());
+}
+
+/// Likewise.
+std::optional<at::Tensor> like_quotient(Given arguments) {
+  if (!arguments[1].isTensor()) return std::nullopt;
+  return at::div(arguments[0].toTensor(), arguments[1].toTensor(), "floor");
+}
+
 /// The meta kernel lays it out as the one for CUDA does.
 std::optional<at::Tensor> nonzero_static(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
@@ -81,10 +94,14 @@ struct ResultRule {
 
 constexpr ResultRule kResultRules[] = {
     {"aten::_ctc_loss_backward", &like_log_probabilities},
+    {"aten::floor_divide", &like_quotient},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
     {"aten::linspace", &range_between},
     {"aten::logspace", &range_between},
+    {"aten::logical_and", &like_comparison},
+    {"aten::logical_or", &like_comparison},
+    {"aten::logical_xor", &like_comparison},
     {"aten::nonzero_static", &nonzero_static},
     {"aten::one_hot", &one_hot},
     {"aten::view_copy", &view_copy},

@@ -69,6 +69,19 @@ bool keeps_shape(const c10::OperatorHandle& op) {
          std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
 }
 
+/// `normal_` and its like, and `zero_`: nothing of the target is left. Their functional variants have no derivative, or
+/// not for all dtypes.
+bool fills(const c10::OperatorHandle& op) {
+  if (op.operator_name().name == "aten::zero_") return true;
+  const auto& parameters = op.schema().arguments();
+  const auto is_tensor = [](const c10::Argument& parameter) {
+    return parameter.type()->isSubtypeOf(*c10::TensorType::get());
+  };
+  return operator_for(op)->random && op.operator_name().name.ends_with("_") &&
+         std::ranges::count_if(parameters, is_tensor) == 1 &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 /// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -138,7 +151,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   {
     const bool differentiable = std::ranges::any_of(
         targets, [](const at::Tensor& target) { return torch::autograd::isDifferentiableType(target.scalar_type()); });
-    const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable);
+    const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable && !fills(op));
     call_functional(*functional, results, level);
   }
   const auto& returns = op.schema().returns();

@@ -16,8 +16,8 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("refused", r"expected a dense \(strided\) tensor.*(sparse\w*=True|embedding)", "sparse gradients"),
     (
         "error",
-        r"(nan_to_num|uniform) does not support automatic differentiation for outputs with complex dtype",
-        "`nan_to_num_` and `uniform_` of complex numbers: their derivative is that of the variant that eager refuses",
+        r"nan_to_num does not support automatic differentiation for outputs with complex dtype",
+        "`nan_to_num_` of complex numbers: its derivative is that of the variant that eager refuses",
     ),
     (
         "refused|error",
@@ -59,6 +59,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|allclose|nll_loss|combinations|\w\[)",
         "in pieces, an operation without a derivative is differentiated though no gradient reaches it",
     ),
+    ("error", r"self\.stride\(-?\d+\) must be .* to view", "writes through `view(dtype)` of an empty tensor"),
     (
         "error",
         r"expected a floating-point or complex dtype, but got dtype=torch\.\w*(int|bool).*randn?_like",
@@ -69,8 +70,10 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("error|internal", r"setStorage: sizes.*fft", "PyTorch 2.11: strides of `fft` over several dimensions"),
     (
         "memory",
-        r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )",
-        "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients",
+        r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )"
+        r"|(torch\.where\(\w+\)|nonzero).*(\w_\(|\] .?= )",
+        "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients "
+        "or of what `where(x)` gives",
     ),
 )
 

@@ -642,3 +642,34 @@ def test_layout_of_a_given_number_of_positions(count: int) -> None:
         return positions, positions.stride(), torch.nonzero_static(a.sum(), size=count).view(torch.float32)
 
     assert_as_eager(program, x(2, 3))
+
+
+FILLS = [
+    ("zero_of_complex_numbers", lambda a: (a.to(torch.complex64) * 1j).zero_().abs() + a),
+    ("normal", lambda a: (a * 2).normal_(0.1)),
+    ("uniform", lambda a: (a * 2).uniform_() * a),
+    ("uniform_of_complex_numbers", lambda a: (a.to(torch.complex64) * 1j).uniform_().abs() + a),
+    ("bernoulli_of_a_part", lambda a: ((b := a * 2)[0].bernoulli_(0.5), b)[1]),
+]
+
+
+@parametrize(FILLS)
+def test_fill_of_what_requires_grad(program: Any) -> None:
+    assert_as_eager(program, x())
+
+
+LAID_OUT_AS_THE_SECOND = [
+    ("logical_or", lambda a, b: torch.logical_or(b, a)),
+    ("logical_and", lambda a, b: torch.logical_and(b, a)),
+    ("logical_xor", lambda a, b: torch.logical_xor(b, a)),
+    ("floor_divide", lambda a, b: torch.floor_divide(b, a)),
+]
+
+
+@parametrize(LAID_OUT_AS_THE_SECOND)
+def test_result_is_laid_out_as_an_argument_of_more_dimensions(program: Any) -> None:
+    def seen(a: torch.Tensor, b: torch.Tensor) -> Any:
+        result = program(a, b)
+        return result, result.stride(), result.ravel()
+
+    assert_as_eager(seen, torch.ones(2, 2, 3).mT, torch.tensor([1, 2]))
