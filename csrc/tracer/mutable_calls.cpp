@@ -56,9 +56,23 @@ void put_in_order_of(const c10::FunctionSchema& to, const c10::FunctionSchema& f
 
 /// Fill an `out=` of as many elements in its own shape.
 bool keeps_shape(const c10::OperatorHandle& op) {
-  static constexpr std::string_view kNames[] = {"aten::arange", "aten::range", "aten::linspace", "aten::logspace"};
+  static constexpr std::string_view kNames[] = {"aten::arange",   "aten::range",       "aten::linspace",
+                                                "aten::logspace", "aten::fft_fftfreq", "aten::fft_rfftfreq"};
   return op.operator_name().overload_name.ends_with("out") &&
          std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
+}
+
+/// `normal_` and its like, and `zero_`: nothing of the target is left. Their functional variants have no derivative, or
+/// not for all dtypes.
+bool fills(const c10::OperatorHandle& op) {
+  if (op.operator_name().name == "aten::zero_") return true;
+  const auto& parameters = op.schema().arguments();
+  const auto is_tensor = [](const c10::Argument& parameter) {
+    return parameter.type()->isSubtypeOf(*c10::TensorType::get());
+  };
+  return operator_for(op)->random && op.operator_name().name.ends_with("_") &&
+         std::ranges::count_if(parameters, is_tensor) == 1 &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
 /// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
@@ -159,7 +173,7 @@ std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c1
   const bool differentiable = std::ranges::any_of(call.targets, [](const at::Tensor& target) {
     return torch::autograd::isDifferentiableType(target.scalar_type());
   });
-  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable);
+  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable && !fills(call.op));
   call_functional(functional, stack, level);
   return stack;
 }

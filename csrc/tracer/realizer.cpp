@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -182,7 +183,12 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   torch::jit::Stack stack;
   const auto real_for = [&](const at::Tensor& tensor) { return tensor.defined() ? reals[next++] : tensor; };
   for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, real_for));
-  op.callBoxed(stack);
+  {
+    const c10::AutoGradMode gradients(requires_grad);
+    op.callBoxed(stack);
+  }
+  const std::vector<at::Tensor> results = tensors_of(stack);
+  const bool is_known = std::ranges::any_of(results, [](const at::Tensor& result) { return result.requires_grad(); });
   ResultTypes types;
   for (const IValue& result : stack) {
     if (!result.isTensor() && !result.isTensorList()) {
@@ -193,7 +199,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
     ResultTypes::Result& described = types.results.emplace_back();
     described.is_list = result.isTensorList();
     for (const at::Tensor& tensor : tensors_of({&result, 1})) {
-      described.tensors.push_back(describe(tensor, requires_grad));
+      described.tensors.push_back(describe(tensor, is_known ? tensor.requires_grad() : requires_grad));
     }
   }
   return types;

@@ -464,8 +464,11 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
     if (writes != 0) trace_impl(root)->state()->writes_seen = writes - 1;
     root = at::Tensor(view->parent);
   }
-  const std::int64_t moved =
-      writes == 0 ? 0 : root.storage_offset();  // what was written to begins at its first element
+  const ir::ValueId value = trace_impl(root)->state()->value;
+  const bool is_returned =
+      std::ranges::any_of(memories_, [&](const InputMemory& memory) { return memory.value == value; });
+  // What was written begins with its first element, until it is copied to the input.
+  const std::int64_t moved = writes == 0 || is_returned ? 0 : root.storage_offset();
   IValue& offset = arguments.back();
   if (moved != 0 && offset.isInt()) {
     if (offset.toInt() < moved) {
@@ -520,6 +523,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
     arguments[3] = read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
   }
+  const IValue last = arguments.empty() ? IValue() : arguments.back();
   if (reads_strides(op)) lay_out_memory(arguments);
   const std::string& name = op.operator_name().name;
   const bool minds_strides = name == "aten::view" && level == Level::kTop;
@@ -540,6 +544,8 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   std::vector<IValue> results = record(op, arguments, *types, level);
   if (types->from_data) check_shapes(results);
+  // Shown anew, or written to, it is laid out again.
+  if (name == "aten::as_strided") trace_impl(results[0].toTensor())->state()->view->arguments.back() = last;
   for (IValue& result : results) stack.push_back(std::move(result));
 }
 

@@ -2,8 +2,10 @@
 
 #include <ATen/InferSize.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/where.h>
 
 #include <string_view>
@@ -37,6 +39,36 @@ std::optional<at::Tensor> is_number_in(Given arguments) {
   return at::empty({}, arguments[1].toTensor().options().dtype(at::kBool));
 }
 
+/// Between complex numbers in tensors; the meta kernel takes them for real ones. The last four arguments are factory
+/// options.
+std::optional<at::Tensor> range_between(Given arguments) {
+  constexpr std::size_t kOptions = 4;
+  const IValue& dtype = arguments[arguments.size() - kOptions];
+  const auto is_complex = [](const IValue& end) { return end.isTensor() && end.toTensor().is_complex(); };
+  if (!dtype.isNone() || (!is_complex(arguments[0]) && !is_complex(arguments[1]))) return std::nullopt;
+  const at::Tensor& like = (is_complex(arguments[0]) ? arguments[0] : arguments[1]).toTensor();
+  return at::empty({arguments[2].toInt()},
+                   like.options().dtype(c10::toComplexType(at::typeMetaToScalarType(at::get_default_dtype()))));
+}
+
+/// Laid out as comparisons are; the meta kernel follows the first argument, of whatever shape.
+std::optional<at::Tensor> like_comparison(Given arguments) {
+  return at::eq(arguments[0].toTensor(), arguments[1].toTensor());
+}
+
+/// Likewise.
+std::optional<at::Tensor> like_quotient(Given arguments) {
+  if (!arguments[1].isTensor()) return std::nullopt;
+  return at::div(arguments[0].toTensor(), arguments[1].toTensor(), "floor");
+}
+
+/// The meta kernel lays it out as the one for CUDA does.
+std::optional<at::Tensor> nonzero_static(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!self.device().is_cpu()) return std::nullopt;
+  return at::empty({arguments[1].toInt(), self.dim()}, self.options().dtype(at::kLong));
+}
+
 /// The kernel copies what is no view; the meta kernel wants one.
 std::optional<at::Tensor> view_copy(Given arguments) {
   if (!arguments[1].isIntList()) return std::nullopt;
@@ -63,8 +95,15 @@ struct ResultRule {
 
 constexpr ResultRule kResultRules[] = {
     {"aten::_ctc_loss_backward", &like_log_probabilities},
+    {"aten::floor_divide", &like_quotient},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
+    {"aten::linspace", &range_between},
+    {"aten::logspace", &range_between},
+    {"aten::logical_and", &like_comparison},
+    {"aten::logical_or", &like_comparison},
+    {"aten::logical_xor", &like_comparison},
+    {"aten::nonzero_static", &nonzero_static},
     {"aten::one_hot", &one_hot},
     {"aten::view_copy", &view_copy},
     {"aten::where", &where_of_bytes},

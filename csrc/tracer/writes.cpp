@@ -69,7 +69,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
       throw UserError(ErrorKind::kRuntime, op.schema().name() + ": expected a result of shape " +
                                                c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
     }
-    if (target.requires_grad() && is_input(target)) {
+    if (target.requires_grad() && (is_input(target) || !source.requires_grad())) {
       refuse(op,
              "expected an out= of the result's shape where it requires grad, got one to be resized; use the "
              "variant that returns its result");
@@ -99,8 +99,7 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given
                                   : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
   const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
   if (is_plain || trace_impl(target)->state()->view || source.requires_grad()) return converted(expanded);
-  if (!adopt) return call_by_name("aten::copy", "", {target, expanded})[0].toTensor();  // keeps the target's strides
-  // What is recorded as a region may be pushed forward, for which `copy` has no formula.
+  // As `copy` does, for which there is no formula to push tangents forward.
   return call_by_name("thunder::restride", "", {converted(expanded), target.strides().vec()})[0].toTensor();
 }
 

@@ -270,6 +270,7 @@ def _is_plain(value: Any) -> bool:
     if not isinstance(value, torch.Tensor):
         return True
     plain = type(value) is torch.Tensor and value.layout == torch.strided and not value.is_quantized
+    plain = plain and min(value.shape, default=0) >= 0  # as `as_strided` with a negative size gives
     return plain and value.numel() <= _MAX_ELEMENTS and value.dim() <= 6
 
 

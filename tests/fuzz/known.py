@@ -22,7 +22,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "refused|error",
         r"expected an out= of the result's shape where it requires grad"
-        r"|expected a result of shape .*out=|\(aten::resize_\) that would mutate",
+        r"|expected a result of shape .*out=|The expanded size of the tensor.*out=|\(aten::resize_\) that would mutate",
         "`out=` that is resized, where gradients are taken, or after `t_`",
     ),
     ("metadata", r"stride: .*(conj|adjoint|\.m?H\b)", "lazy conjugates are laid out as what they show"),
@@ -33,18 +33,57 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     ("error|text", r"[Nn]amed tensors are|with named tensors", "`flatten` with a name makes a named tensor"),
     ("metadata", r"stride: .*(tri[lu]_|out=)", "strides of a resized `out=`, or of a transposed result"),
+    (
+        "metadata",
+        r"stride: .*requires_grad_.*\.(logical_\w+|eq|ne|lt|le|gt|ge|less|greater)_\(",
+        "strides of a leaf that requires grad, after a write without a derivative through a view",
+    ),
+    (
+        "metadata",
+        r"requires_grad: expected True, got False.*\.(logical_\w+|eq|ne|lt|le|gt|ge|less|greater)_\(",
+        "what was written without a derivative requires no grad where the program is cut in pieces",
+    ),
+    (
+        "metadata",
+        r"gradient \d+ \w+: expected \S+, got nothing.*(\] = |copy_\()",
+        "what is overwritten whole has no gradient; eager gives zeros",
+    ),
+    (
+        "error",
+        r"(derivative for aten::\w+|the derivative for '.*') is (currently )?not implemented.*"
+        r"(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|allclose|nll_loss|combinations|\w\[)",
+        "in pieces, an operation without a derivative is differentiated though no gradient reaches it",
+    ),
+    ("error", r"self\.stride\(-?\d+\) must be .* to view", "writes through `view(dtype)` of an empty tensor"),
+    (
+        "error",
+        r"expected a floating-point or complex dtype, but got dtype=torch\.\w*(int|bool).*randn?_like",
+        "empty tensors of random integers, which eager makes",
+    ),
+    ("error", r"aten::copy_\) that would mutate.*torch\.cov\(", "`cov` with weights under `jvp`"),
+    ("numbers", r"(\b\w+)\.(mul|multiply)_\(\1\)", "eager's tangent of `x.mul_(x)`, which reads what it writes to"),
     ("error|internal", r"setStorage: sizes.*fft", "PyTorch 2.11: strides of `fft` over several dimensions"),
     (
         "memory",
-        r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )",
-        "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients",
+        r"conj|fft\.ih?fft|out=|adjoint|\.m?H\b|requires_grad_.*(\w_\(|\w .?= )"
+        r"|(torch\.where\(\w+\)|nonzero).*(\w_\(|\] .?= )",
+        "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients "
+        "or of what `where(x)` gives",
     ),
 )
+
+
+def _shares_less(message: str) -> bool:
+    """Return whether what shares memory with another tensor does so in eager, too."""
+    expected, got = (list(map(int, numbers.split(","))) for numbers in re.findall(r"\[([^\]]*)\]", message)[:2])
+    return all(expected[i] == expected[first] for i, first in enumerate(got) if first >= 0)
 
 
 def reason(found: Any) -> str:
     """Return why a failure is known, or an empty text."""
     text = f"{found.message}\n{found.arguments}\n{found.program}"
+    if found.kind == "memory" and not _shares_less(found.message):
+        return ""
     for kind, pattern, why in _KNOWN:
         if re.fullmatch(kind, found.kind) and re.search(pattern, text, re.DOTALL):
             return why

@@ -145,7 +145,8 @@ def found_in(case: Any, plan: Any, kind: str, message: str) -> Found:
 def _text(value: Any) -> str:
     from thunder._minify.script import expression
 
-    return expression(value) or f"{value.dtype} {tuple(value.shape)} with strides {value.stride()}"
+    text = expression(value) or f"{value.dtype} {tuple(value.shape)} with strides {value.stride()}"
+    return text + ("" if text.endswith("requires_grad_()") or not value.requires_grad else ", requires_grad_()")
 
 
 def _shrunk_crash(seed: int, check: str, connection: Connection) -> None:

@@ -551,3 +551,125 @@ def test_write_to_a_slice_of_complex_numbers_that_require_grad() -> None:
         return b
 
     assert_as_eager(program, x(3, 4).detach().to(torch.complex64).requires_grad_())
+
+
+def strided_twice(a: torch.Tensor) -> Any:
+    a.mul_(2)
+    shown = a.as_strided((2,), (5,), a.storage_offset())
+    a.add_(1)
+    shown.mul_(3)
+    a.add_(shown.sum())
+    return shown
+
+
+def strided_before(a: torch.Tensor) -> Any:
+    shown = a.as_strided((2,), (5,), a.storage_offset())
+    a.mul_(2)
+    shown.add_(1)
+    return shown
+
+
+WRITES_TO_WHAT_BEGINS_LATER = [
+    ("diagonal", lambda a: (a.copysign_(2.0).fill_diagonal_(1), None)[1]),
+    ("diagonal_of_transposed", lambda a: (a.add_(1).t().fill_diagonal_(3), a.mul_(2))[1]),
+    ("strided", lambda a: (a.mul_(2), a.as_strided((2,), (5,), a.storage_offset()))[1]),
+    ("strided_twice", strided_twice),
+    ("strided_before", strided_before),
+]
+
+
+@parametrize(WRITES_TO_WHAT_BEGINS_LATER)
+def test_as_strided_of_what_was_written_and_begins_later_in_its_memory(program: Any) -> None:
+    memory = torch.randn(5, 4)
+    expected, ours = memory.clone(), memory.clone()
+    result, got = program(expected[1:3, 1:3]), thunder.jit(program)(ours[1:3, 1:3])
+    torch.testing.assert_close(got, result)
+    torch.testing.assert_close(ours, expected)
+
+
+def test_results_without_a_derivative_require_no_grad_where_data_was_read() -> None:
+    def program(a: torch.Tensor) -> Any:
+        _, _, rank, values = torch.linalg.lstsq(a, a, driver="gelsy")
+        return a[...], values[...], rank, a.requires_grad, values.requires_grad
+
+    assert_as_eager(program, x(1, 1))
+
+
+RANGES_OF_COMPLEX_NUMBERS = [
+    ("logspace", lambda a: torch.logspace(-1, a, 3, 0.5)),
+    ("logspace_of_nothing", lambda a: torch.logspace(a, 2, 0)),
+    ("linspace", lambda a: torch.linspace(a, a * 2, 4)),
+    ("linspace_of_both", lambda a: torch.linspace(torch.tensor(1.0, dtype=torch.float64), a, 4)),
+]
+
+
+@parametrize(RANGES_OF_COMPLEX_NUMBERS)
+def test_range_between_complex_numbers_in_tensors(program: Any) -> None:
+    def seen(a: torch.Tensor) -> Any:
+        result = program(a)
+        return result, result.dtype
+
+    assert_as_eager(seen, torch.tensor(1 + 2j, dtype=torch.complex64))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_out_of_other_shape_that_requires_grad_is_refused_for_results_without_a_derivative() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return torch.logical_or(a, a, out=b * 2)
+
+    with pytest.raises(NotImplementedError, match=r"logical_or.*resized"):
+        thunder.jit(program)(torch.ones(1, 1), torch.ones(2, requires_grad=True))
+
+
+def test_frequencies_in_an_out_of_another_shape() -> None:
+    def program(a: torch.Tensor) -> Any:
+        return torch.fft.fftfreq(4, out=a)
+
+    assert_as_eager(program, torch.ones(4, 1))
+
+
+def test_tangent_of_a_derivative_that_is_copied_into_other_strides() -> None:
+    a = torch.randn(1, 2, 3).mT.contiguous().mT.half()
+    f, inner = torch.func, (lambda t: t.copysign(0.5).sum())
+    expected = f.jvp(f.grad(inner), (a,), (a,))
+    torch.testing.assert_close(thunder.jvp(thunder.grad(inner), (a,), (a,)), expected)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_layout_of_a_given_number_of_positions(count: int) -> None:
+    def program(a: torch.Tensor) -> Any:
+        positions = torch.nonzero_static(a, size=count)
+        return positions, positions.stride(), torch.nonzero_static(a.sum(), size=count).view(torch.float32)
+
+    assert_as_eager(program, x(2, 3))
+
+
+FILLS = [
+    ("zero_of_complex_numbers", lambda a: (a.to(torch.complex64) * 1j).zero_().abs() + a),
+    ("normal", lambda a: (a * 2).normal_(0.1)),
+    ("uniform", lambda a: (a * 2).uniform_() * a),
+    ("uniform_of_complex_numbers", lambda a: (a.to(torch.complex64) * 1j).uniform_().abs() + a),
+    ("bernoulli_of_a_part", lambda a: ((b := a * 2)[0].bernoulli_(0.5), b)[1]),
+]
+
+
+@parametrize(FILLS)
+def test_fill_of_what_requires_grad(program: Any) -> None:
+    assert_as_eager(program, x())
+
+
+LAID_OUT_AS_THE_SECOND = [
+    ("logical_or", lambda a, b: torch.logical_or(b, a)),
+    ("logical_and", lambda a, b: torch.logical_and(b, a)),
+    ("logical_xor", lambda a, b: torch.logical_xor(b, a)),
+    ("floor_divide", lambda a, b: torch.floor_divide(b, a)),
+]
+
+
+@parametrize(LAID_OUT_AS_THE_SECOND)
+def test_result_is_laid_out_as_an_argument_of_more_dimensions(program: Any) -> None:
+    def seen(a: torch.Tensor, b: torch.Tensor) -> Any:
+        result = program(a, b)
+        return result, result.stride(), result.ravel()
+
+    assert_as_eager(seen, torch.ones(2, 2, 3).mT, torch.tensor([1, 2]))

@@ -1,4 +1,4 @@
-"""A fixed number of random programs. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
+"""Random programs for five minutes of two cores. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import pytest
 
 from tests.fuzz import runner
 
-_PARTS = 2
+_PARTS = 10  # which the workers of pytest share among them
 _SEED = int(os.environ.get("THUNDER_FUZZ_SEED", "0"))
-_PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "600"))
+_PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "7000"))
+_SECONDS = float(os.environ.get("THUNDER_FUZZ_SECONDS", "600"))  # of one core, on all parts together
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_random_programs(part: int) -> None:
-    share = _PROGRAMS // _PARTS
-    report = runner.run(share, _SEED + part * share, workers=1)
+    first, end = (_PROGRAMS * number // _PARTS for number in (part, part + 1))
+    report = runner.run(end - first, _SEED + first, workers=1, seconds=_SECONDS / _PARTS)
     print(report)
-    assert report.programs == share
-    assert report.outcomes["call"]["passed"] > share // 2
+    assert report.programs == end - first or report.seconds > _SECONDS / _PARTS
+    assert report.outcomes["call"]["passed"] > report.programs // 2
     unknown = [str(found) for found in report.failures if not found.known]
     assert not unknown, "\n\n".join(unknown)
 
