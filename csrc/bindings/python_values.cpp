@@ -12,6 +12,7 @@
 #include "dispatch/errors.h"
 #include "dispatch/python_tensor.h"
 #include "interpreter/shared_object.h"
+#include "ir/location.h"
 #include "tracer/data_dependence.h"
 
 namespace thunder::bindings {
@@ -105,6 +106,25 @@ python::handle function_in(const std::shared_ptr<const void>& owner) {
   return static_cast<PyObject*>(const_cast<void*>(owner.get()));
 }
 
+namespace {
+
+/// A call with the arguments that are not at their defaults at the end: `count` of them, of which the call gives
+/// those for which `is_keyword` is true by name.
+template <typename IsKeyword, typename IsDefault, typename Name, typename Show>
+PythonCall make_call(std::size_t given, const IsKeyword& is_keyword, const IsDefault& is_default, const Name& name,
+                     const Show& show) {
+  std::size_t count = given;
+  while (count > 0 && (is_keyword(count - 1) || is_default(count - 1))) --count;
+  PythonCall call{python::tuple(count), python::dict()};
+  for (std::size_t i = 0; i < count; ++i) call.positional[i] = show(i);
+  for (std::size_t i = count; i < given; ++i) {
+    if (is_keyword(i) && !is_default(i)) call.keywords[name(i).c_str()] = show(i);
+  }
+  return call;
+}
+
+}  // namespace
+
 PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ShowValue& show, NumberForm form) {
   const auto& parameters = symbol.op->parameters;
   const auto equals_default = [&](std::size_t i) {
@@ -119,17 +139,8 @@ PythonCall call_of(const ir::BoundSymbol& symbol, const ir::Trace& trace, const 
     }
     return to_python(symbol.arguments[i], trace, show);
   };
-  std::size_t count = symbol.arguments.size();
-  while (count > 0 && (is_keyword(count - 1) || equals_default(count - 1))) --count;
-  PythonCall call{python::tuple(count), python::dict()};
-  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-    if (i < count) {
-      call.positional[i] = show_argument(i);
-    } else if (is_keyword(i) && !equals_default(i)) {
-      call.keywords[parameters[i].name.c_str()] = show_argument(i);
-    }
-  }
-  return call;
+  const auto name = [&](std::size_t i) { return parameters[i].name; };
+  return make_call(symbol.arguments.size(), is_keyword, equals_default, name, show_argument);
 }
 
 PythonCall call_of(const c10::OperatorHandle& op, std::span<const IValue> arguments, NumberForm form) {
@@ -139,20 +150,10 @@ PythonCall call_of(const c10::OperatorHandle& op, std::span<const IValue> argume
     if (form == NumberForm::kTensor && arguments[i].isTensor()) return python::cast(arguments[i].toTensor());
     return value_to_python(arguments[i], *parameters[i].real_type());
   };
-  std::size_t count = arguments.size();
-  while (count > 0 && (parameters[count - 1].kwarg_only() || is_default(parameters[count - 1], arguments[count - 1]))) {
-    --count;
-  }
-  PythonCall call{python::tuple(count), python::dict()};
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const c10::Argument& parameter = parameters[i];
-    if (i < count) {
-      call.positional[i] = show(i);
-    } else if (parameter.kwarg_only() && !is_default(parameter, arguments[i])) {
-      call.keywords[parameter.name().c_str()] = show(i);
-    }
-  }
-  return call;
+  return make_call(
+      arguments.size(), [&](std::size_t i) { return parameters[i].kwarg_only(); },
+      [&](std::size_t i) { return is_default(parameters[i], arguments[i]); },
+      [&](std::size_t i) { return parameters[i].name(); }, show);
 }
 
 python::object to_python(const ir::Argument& argument, const ir::Trace& trace, const ShowValue& show) {
@@ -224,8 +225,7 @@ void add_context(const std::string& context) {
 void throw_pending() { throw dispatch::PendingError(); }
 
 std::string describe_location(const ir::SourceLocation& location) {
-  if (location.file == nullptr) return {};
-  return "\n  called in " + *location.file + ", line " + std::to_string(location.line);
+  return ir::describe_line(location, "\n  called in ");
 }
 
 }  // namespace thunder::bindings

@@ -111,7 +111,9 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   compilation.transforms = options.transforms;
   const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;
-  compilation.fuses = options.fuse && runner.is_enabled(passes::kFusionPartition) && !hands_out_numbers(recorded);
+  compilation.hands_out_numbers = hands_out_numbers(recorded);
+  compilation.fuses =
+      options.fuse && runner.is_enabled(passes::kFusionPartition) && !compilation.hands_out_numbers;
   runner.keep("recorded", recorded, compilation.forward);
   run_pipeline(compilation, runner);
   return std::make_shared<CompiledTrace>(std::move(compilation));

@@ -20,6 +20,7 @@
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
 #include "passes/rematerialization.h"
+#include "transforms/channels_last.h"
 
 namespace thunder::compile {
 namespace {
@@ -54,6 +55,12 @@ void fold_constants(Compilation& compilation, const PassRunner& runner) {
     return objects;
   };
   runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator), compilation.forward);
+}
+
+void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
+  if (compilation.hands_out_numbers) return;
+  auto trace = transforms::channels_last(compilation.forward.last());
+  if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward);
 }
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
@@ -164,7 +171,10 @@ constexpr std::array kSteps{
     Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
     // after constant_folding: because what only constants needed is dead.
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
-    // after dead_code_elimination: because what is dead would be differentiated, and saved.
+    // after dead_code_elimination: because what is dead would be recorded again.
+    Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
+    // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what is
+    // dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate, false}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.

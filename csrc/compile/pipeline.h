@@ -18,7 +18,8 @@ struct Compilation {
   Executors executors;
   std::vector<std::shared_ptr<const TraceTransform>> transforms;
   passes::Recompute rematerialize = passes::Recompute::kNothing;
-  bool fuses = false;     ///< this build's executors fuse
+  bool hands_out_numbers = false;  ///< to Python, which are those that eager gives, to the bit
+  bool fuses = false;              ///< this build's executors fuse
   TraceHistory forward;   ///< first the recorded computation; the forward trace once there is a backward one
   TraceHistory backward;  ///< empty when nothing is differentiated
   std::size_t computation_index = 0;  ///< in `forward.traces`: the computation before it was differentiated

@@ -15,12 +15,13 @@ namespace {
 
 constexpr std::uint32_t kNone = runtime::SavedValue::kNone;
 
-std::unordered_set<ir::ValueId> values_read(const ir::Trace& trace) {
+/// What the symbols read that `reads` is true for, and what the trace returns.
+template <typename Predicate>
+std::unordered_set<ir::ValueId> values_read(const ir::Trace& trace, Predicate reads) {
   std::unordered_set<ir::ValueId> read;
   const auto add = [&](ir::ValueId id) { read.insert(id); };
   for (const ir::BoundSymbol& symbol : trace.symbols) {
-    if (symbol.op->style == ir::CallStyle::kComment) continue;
-    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, add);
+    if (reads(symbol.op->style)) passes::for_each_argument(symbol, add);
   }
   for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, add);
   return read;
@@ -79,9 +80,9 @@ std::vector<std::vector<bool>> followed_cotangents(const ir::Trace& backward, st
   const auto follow = [&](const ir::BoundSymbol& symbol) {
     std::vector<bool> read;
     const auto add = [&](ir::ValueId id) { merge(read, followed[ir::index_of(id)]); };
-    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, add);
+    passes::for_each_argument(symbol, add);
     const auto give = [&](ir::ValueId id) { merge(followed[ir::index_of(id)], read); };
-    for (const ir::Argument& result : symbol.results) ir::for_each_value(result, give);
+    passes::for_each_result(symbol, give);
     passes::for_each_written(symbol, give);
   };
   for (const ir::BoundSymbol& symbol : backward.symbols) {
@@ -94,22 +95,11 @@ std::vector<std::vector<bool>> followed_cotangents(const ir::Trace& backward, st
   return followed;
 }
 
-/// Only fusions read it, which look at the strides of what they get.
-bool takes_any_strides(const ir::Trace& trace, ir::ValueId value) {
-  bool takes_any = true;
-  const auto look = [&](ir::ValueId id) { takes_any = takes_any && id != value; };
-  for (const ir::BoundSymbol& symbol : trace.symbols) {
-    if (symbol.op->style != ir::CallStyle::kBlock) passes::for_each_argument(symbol, look);
-  }
-  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, look);
-  return takes_any;
-}
-
 }  // namespace
 
 std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward, const ir::Trace& backward,
                                                          std::size_t output_count) {
-  const std::unordered_set<ir::ValueId> read = values_read(backward);
+  const auto read = values_read(backward, [](ir::CallStyle style) { return style != ir::CallStyle::kComment; });
   ir::Trace new_forward = forward;
   ir::Trace new_backward = backward;
   const std::size_t saved_count = forward.outputs.size() - output_count;
@@ -148,13 +138,16 @@ void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, cons
   }
   THUNDER_CHECK(std::ranges::is_sorted(gradient.differentiable_outputs), "compile/saved_values",
                 "differentiable outputs are not in order");
+  // Fusions look at the strides of what they get.
+  const auto minds_strides = values_read(backward, [](ir::CallStyle style) { return style != ir::CallStyle::kBlock; });
   for (std::size_t i = 0; i < gradient.differentiable_outputs.size(); ++i) {
     auto& output = program.outputs[gradient.differentiable_outputs[i]];
     if (output.kind == Output::kConstant) output.kind = Output::kDifferentiable;
     output.takes_cotangent = true;
     const ir::TensorType* type = backward.tensor_type(backward.inputs[saved_count + i]);
-    const bool any_will_do = takes_any_strides(backward, backward.inputs[saved_count + i]);
-    if (type != nullptr && !any_will_do) output.cotangent_strides = bridge::hints(type->strides);
+    if (type != nullptr && minds_strides.contains(backward.inputs[saved_count + i])) {
+      output.cotangent_strides = bridge::hints(type->strides);
+    }
   }
   const std::size_t cotangent_count = gradient.differentiable_outputs.size();
   const std::vector<std::vector<bool>> followed = followed_cotangents(backward, cotangent_count);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "interpreter/python_ref.h"
+#include "ir/location.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -70,8 +71,8 @@ void add_location(const ir::SourceLocation& location) {
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (location.file != nullptr && is_raised_by_operations(type) && passed_line(traceback, location)) {
-    const std::string message = text_of(value) + "\n  in " + *location.file + ", line " +
-                                std::to_string(location.line) + ":\n    " + source_line(location);
+    const std::string message =
+        text_of(value) + ir::describe_line(location, "\n  in ", ":\n    ") + source_line(location);
     const py::Ref arguments = py::Ref::steal(Py_BuildValue("(s)", message.c_str()));
     if (!arguments || PyObject_SetAttrString(value, "args", arguments.get()) < 0) PyErr_Clear();
   }

@@ -1,38 +1,29 @@
 #include "passes/fusion_partition.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
-#include "ir/substitution.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
 
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-
-bool is_ordered(const ir::BoundSymbol& symbol) {
-  return symbol.op->random || symbol.op->mutates || symbol.op->effect || symbol.op->style == ir::CallStyle::kReturn;
-}
-
 /// How the elements of an argument meet those that a symbol goes over.
 enum class Alignment : std::uint8_t { kSame, kRows, kOther };
 
 class Partitioner {
  public:
-  Partitioner(const ir::Trace& trace, const FusionModel& model)
+  Partitioner(const ir::Trace& trace, const SymbolOrder& order, const FusionModel& model)
       : trace_(trace),
+        order_(order),
         model_(model),
         aliases_(trace),
-        makers_(trace.value_count(), kNone),
         result_kinds_(trace.value_count()),
         readers_(trace.value_count()),
         roles_(trace.symbols.size()),
         segments_(trace.symbols.size(), 0),
-        previous_ordered_(trace.symbols.size(), kNone),
         group_of_(trace.symbols.size()),
         groups_(trace.symbols.size()),
         is_output_(trace.value_count(), false),
@@ -50,8 +41,8 @@ class Partitioner {
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       if (roles_[i].kind == FusionRole::Kind::kNone) continue;
       for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
-        const std::uint32_t maker = makers_[ir::index_of(id)];
-        if (maker != kNone) try_merge(maker, i);
+        const std::uint32_t maker = order_.maker(id);
+        if (maker != kNoPlace) try_merge(maker, i);
       });
     }
     for (std::uint32_t id = 0; id < trace_.value_count(); ++id) merge_readers(ir::ValueId{id});
@@ -66,15 +57,12 @@ class Partitioner {
 
   void find_roles() {
     std::uint32_t segment = 0;
-    std::uint32_t last_ordered = kNone;
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const ir::BoundSymbol& symbol = trace_.symbols[i];
       bool writes_outside = false;
       for_each_written(symbol, [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
       if (writes_outside) ++segment;
       segments_[i] = segment;
-      if (is_ordered(symbol)) previous_ordered_[i] = std::exchange(last_ordered, i);
-      for_each_result(symbol, [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
       for_each_argument(symbol, [&](ir::ValueId id) {
         std::vector<std::uint32_t>& readers = readers_[ir::index_of(id)];
         if (readers.empty() || readers.back() != i) readers.push_back(i);
@@ -135,7 +123,7 @@ class Partitioner {
     const ir::BoundSymbol& symbol = trace_.symbols[reader];
     for (std::uint32_t a = 0; a < symbol.arguments.size(); ++a) {
       ir::for_each_value(symbol.arguments[a], [&](ir::ValueId id) {
-        if (makers_[ir::index_of(id)] != maker) return;
+        if (order_.maker(id) != maker) return;
         if (result_kinds_[ir::index_of(id)] == FusionRole::Result::kEnd) {
           possible = false;
           return;
@@ -193,11 +181,11 @@ class Partitioner {
   [[nodiscard]] std::size_t tensor_count(std::uint32_t a, std::uint32_t b) const {
     std::vector<std::uint32_t> seen;
     std::size_t count = 0;
-    const auto is_inside = [&](std::uint32_t i) { return i != kNone && (group_of_[i] == a || group_of_[i] == b); };
+    const auto is_inside = [&](std::uint32_t i) { return i != kNoPlace && (group_of_[i] == a || group_of_[i] == b); };
     for (const std::uint32_t g : {a, b}) {
       for (const std::uint32_t i : groups_[g].symbols) {
         for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
-          if (is_inside(makers_[ir::index_of(id)])) return;
+          if (is_inside(order_.maker(id))) return;
           if (std::ranges::find(seen, ir::index_of(id)) == seen.end()) seen.push_back(ir::index_of(id));
         });
         for_each_result(trace_.symbols[i], [&](ir::ValueId id) {
@@ -222,14 +210,10 @@ class Partitioner {
   /// Whether a symbol outside that `i` depends on depends on group `from`.
   bool reaches_above(std::uint32_t i, std::uint32_t from, std::uint32_t to) {
     bool found = false;
-    const auto follow = [&](std::uint32_t maker) {
-      if (found || maker == kNone) return;
-      const std::uint32_t group = group_of_[maker];
-      if (group == from || group == to) return;
-      found = depends_on(maker, from);
-    };
-    follow(previous_ordered_[i]);
-    for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { follow(makers_[ir::index_of(id)]); });
+    order_.for_each_before(i, [&](std::uint32_t before) {
+      const std::uint32_t group = group_of_[before];
+      if (!found && group != from && group != to) found = depends_on(before, from);
+    });
     return found;
   }
 
@@ -245,12 +229,8 @@ class Partitioner {
       const auto& members = groups_[group].symbols;
       const std::uint32_t last = members.empty() ? i : members.back();
       if (last < earliest_) continue;
-      const auto push = [&](std::uint32_t maker) {
-        if (maker != kNone) pending.push_back(maker);
-      };
       const auto push_needs = [&](std::uint32_t member) {
-        push(previous_ordered_[member]);
-        for_each_argument(trace_.symbols[member], [&](ir::ValueId id) { push(makers_[ir::index_of(id)]); });
+        order_.for_each_before(member, [&](std::uint32_t before) { pending.push_back(before); });
       };
       if (members.empty()) {
         push_needs(i);
@@ -299,13 +279,14 @@ class Partitioner {
 
   /// Views that only lead into a group, or out of it, stay outside.
   void trim_views(Group& group) {
-    const auto in_group = [&](std::uint32_t i) { return i != kNone && std::ranges::binary_search(group.symbols, i); };
+    const auto in_group = [&](std::uint32_t i) {
+      return i != kNoPlace && std::ranges::binary_search(group.symbols, i);
+    };
     for (bool changed = true; changed;) {
       const auto is_edge = [&](std::uint32_t i) {
         if (roles_[i].work != 0) return false;
         bool reads_inside = false;
-        for_each_argument(trace_.symbols[i],
-                          [&](ir::ValueId id) { reads_inside |= in_group(makers_[ir::index_of(id)]); });
+        for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { reads_inside |= in_group(order_.maker(id)); });
         const auto& readers = readers_[ir::index_of(single_result(trace_.symbols[i]))];
         const bool read_inside = std::ranges::any_of(readers, in_group);
         const bool is_linear = roles_[i].kind == FusionRole::Kind::kView;
@@ -318,14 +299,13 @@ class Partitioner {
   }
 
   const ir::Trace& trace_;
+  const SymbolOrder& order_;
   const FusionModel& model_;
   AliasAnalysis aliases_;
-  std::vector<std::uint32_t> makers_;                ///< value -> its symbol
   std::vector<FusionRole::Result> result_kinds_;     ///< by value
   std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
   std::vector<FusionRole> roles_;                    ///< by symbol
   std::vector<std::uint32_t> segments_;              ///< by symbol: writes to the caller's memory before it
-  std::vector<std::uint32_t> previous_ordered_;      ///< by symbol that keeps its place among others: the one before
   std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;
   std::vector<bool> is_output_;
@@ -335,178 +315,10 @@ class Partitioner {
   std::uint32_t earliest_ = 0;
 };
 
-/// Puts groups in their places.
-class Assembler {
- public:
-  Assembler(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
-            const DescribeFusion& describe)
-      : trace_(trace),
-        model_(model),
-        fused_(fused),
-        executor_(executor),
-        describe_(describe),
-        groups_(partition(trace, model)),
-        result_(trace.empty_copy(kFusionPartition)),
-        replaced_(trace.value_count()),
-        group_of_(trace.symbols.size(), kNone),
-        makers_(trace.value_count(), kNone),
-        previous_ordered_(trace.symbols.size(), kNone),
-        emitted_(trace.symbols.size(), false) {
-    for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-      for (const std::size_t i : groups_[g].symbols) group_of_[i] = g;
-    }
-    std::uint32_t last_ordered = kNone;
-    for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
-      if (is_ordered(trace.symbols[i])) previous_ordered_[i] = std::exchange(last_ordered, i);
-      for_each_result(trace.symbols[i], [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
-    }
-    find_what_others_read();
-  }
-
-  ir::Trace run() {
-    // A group comes when its last symbol's turn is, or when somebody before that reads what it gives.
-    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      const bool waits = group_of_[i] != kNone && groups_[group_of_[i]].symbols.back() != i;
-      if (!waits) emit(i);
-    }
-    replaced_.apply(result_.outputs);
-    return std::move(result_);
-  }
-
- private:
-  void find_what_others_read() {
-    read_outside_.assign(trace_.value_count(), false);
-    for (const ir::Argument& output : trace_.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
-    }
-    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
-        const std::uint32_t maker = makers_[ir::index_of(id)];
-        if (maker == kNone || group_of_[maker] == kNone || group_of_[maker] == group_of_[i]) return;
-        read_outside_[ir::index_of(id)] = true;
-      });
-    }
-    // A view that others read is made again outside: so what it is a view of is read there.
-    for (std::uint32_t i = static_cast<std::uint32_t>(trace_.symbols.size()); i-- > 0;) {
-      if (!is_doubled(i)) continue;
-      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
-    }
-  }
-
-  [[nodiscard]] bool is_doubled(std::uint32_t i) const {
-    if (group_of_[i] == kNone || trace_.symbols[i].results.size() != 1) return false;
-    const ir::ValueId result = single_result(trace_.symbols[i]);
-    return result != ir::kNoValue && read_outside_[ir::index_of(result)] &&
-           model_.role(trace_.symbols[i], trace_).work == 0;
-  }
-
-  void emit(std::uint32_t i) {
-    if (emitted_[i]) return;
-    if (group_of_[i] != kNone) {
-      emit_group(group_of_[i]);
-      return;
-    }
-    emitted_[i] = true;
-    if (previous_ordered_[i] != kNone) emit(previous_ordered_[i]);
-    for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { emit_maker(id); });
-    ir::BoundSymbol symbol = trace_.symbols[i];
-    replaced_.apply(symbol.arguments);
-    result_.add(std::move(symbol));
-  }
-
-  void emit_maker(ir::ValueId id) {
-    if (makers_[ir::index_of(id)] != kNone) emit(makers_[ir::index_of(id)]);
-  }
-
-  void emit_group(std::uint32_t g) {
-    const FusionGroup& group = groups_[g];
-    for (const std::size_t i : group.symbols) emitted_[i] = true;
-    ir::BoundSymbol symbol;
-    symbol.op = fused_;
-    ir::ArgumentList reads;
-    ir::ArgumentList gives;
-    for (const std::size_t i : group.symbols) {
-      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
-        const std::uint32_t maker = makers_[ir::index_of(id)];
-        if (maker == kNone || group_of_[maker] != g) emit_maker(id);
-      });
-    }
-    std::vector<std::uint32_t> doubled;
-    for (const std::size_t position : group.symbols) {
-      const auto i = static_cast<std::uint32_t>(position);
-      ir::BoundSymbol nested = trace_.symbols[i];
-      nested.nested.clear();
-      for (ir::Argument& argument : nested.arguments) {
-        ir::for_each_value(std::as_const(argument), [&](ir::ValueId id) {
-          const std::uint32_t maker = makers_[ir::index_of(id)];
-          if (maker != kNone && group_of_[maker] == g) return;
-          ir::Argument read(id);
-          replaced_.apply(read);
-          if (std::ranges::find(reads, read) == reads.end()) reads.push_back(read);
-        });
-        apply_outside(argument, g);
-      }
-      if (is_doubled(i)) {
-        doubled.push_back(i);
-      } else {
-        for_each_result(nested, [&](ir::ValueId id) {
-          if (read_outside_[ir::index_of(id)]) gives.emplace_back(id);
-        });
-      }
-      symbol.nested.push_back(std::move(nested));
-    }
-    symbol.arguments = {ir::Argument(executor_), ir::Argument(std::move(reads))};
-    symbol.results = {ir::Argument(std::move(gives))};
-    symbol.location = trace_.symbols[group.symbols.front()].location;
-    symbol.comment = describe_(symbol, result_);
-    result_.add(std::move(symbol));
-    for (const std::uint32_t i : doubled) add_outside(i);
-  }
-
-  /// Values from outside of group `g` are those that stand there.
-  void apply_outside(ir::Argument& argument, std::uint32_t g) const {
-    ir::for_each_value(argument, [&](ir::ValueId& id) {
-      const std::uint32_t maker = makers_[ir::index_of(id)];
-      if (maker != kNone && group_of_[maker] == g) return;
-      if (const ir::Argument* value = replaced_.find(id)) id = std::get<ir::ValueId>(value->content);
-    });
-  }
-
-  void add_outside(std::uint32_t i) {
-    ir::BoundSymbol copy = trace_.symbols[i];
-    copy.nested.clear();
-    replaced_.apply(copy.arguments);
-    const ir::ValueId inside = single_result(copy);
-    const ir::ValueId outside = result_.add_value(trace_.value(inside).type, trace_.value(inside).name);
-    copy.results = {ir::Argument(outside)};
-    replaced_.set(inside, outside);
-    result_.add(std::move(copy));
-  }
-
-  const ir::Trace& trace_;
-  const FusionModel& model_;
-  const ir::Operator* fused_;
-  const std::string& executor_;
-  const DescribeFusion& describe_;
-  std::vector<FusionGroup> groups_;
-  ir::Trace result_;
-  ir::Substitution replaced_;  ///< views, as they are made outside
-  std::vector<std::uint32_t> group_of_;
-  std::vector<std::uint32_t> makers_;
-  std::vector<std::uint32_t> previous_ordered_;
-  std::vector<bool> emitted_;
-  std::vector<bool> read_outside_;  ///< values of groups that something outside of the group reads
-};
-
 }  // namespace
 
-std::vector<FusionGroup> partition(const ir::Trace& trace, const FusionModel& model) {
-  return Partitioner(trace, model).run();
-}
-
-ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
-               const DescribeFusion& describe) {
-  return Assembler(trace, model, fused, executor, describe).run();
+std::vector<FusionGroup> partition(const ir::Trace& trace, const SymbolOrder& order, const FusionModel& model) {
+  return Partitioner(trace, order, model).run();
 }
 
 }  // namespace thunder::passes

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "ir/trace.h"
 #include "passes/iteration_space.h"
+#include "passes/symbol_order.h"
 
 namespace thunder::passes {
 
@@ -47,14 +47,8 @@ struct FusionGroup {
 /// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols hand to
 /// one another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as
 /// does what touches memory that is written to; nothing moves across a write to memory of the caller.
-[[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const FusionModel& model);
-
-/// The trace with each group in the place of its symbols: one symbol of `fused`, which takes `executor`'s name and the
-/// list of what it reads, and gives the list of what others read of it. Views that others read are made a second time,
-/// outside. `describe` gives the comment.
-using DescribeFusion = std::function<std::string(const ir::BoundSymbol& fused, const ir::Trace& trace)>;
-[[nodiscard]] ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused,
-                             const std::string& executor, const DescribeFusion& describe);
+[[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const SymbolOrder& order,
+                                                 const FusionModel& model);
 
 inline constexpr const char* kFusionPartition = "fusion_partition";
 

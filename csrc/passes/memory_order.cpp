@@ -19,7 +19,7 @@ class Scheduler {
         inputs_die_(inputs_die),
         aliases_(trace),
         result_(trace.empty_copy(kForwardMemoryOrder.name)),
-        makers_(trace.value_count(), kNoPlace),
+        makers_(makers_of(trace)),
         first_use_(trace.value_count(), kNoPlace),
         last_use_(trace.value_count(), 0),
         waits_(trace.symbols.size(), false),
@@ -29,7 +29,6 @@ class Scheduler {
         last_use_[aliases_.set_of(id)] = i;
         first_use_[ir::index_of(id)] = std::min(first_use_[ir::index_of(id)], i);
       });
-      for_each_result(trace.symbols[i], [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
     }
     for (const ir::Argument& output : trace.outputs) {
       ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNoPlace; });

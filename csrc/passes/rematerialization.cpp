@@ -25,12 +25,11 @@ class ForwardCut {
       : forward_(forward),
         policy_(options.policy),
         aliases_(forward),
-        makers_(forward.value_count(), kNoPlace),
+        makers_(makers_of(forward)),
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
-      for_each_result(forward.symbols[i], [&](ir::ValueId id) { makers_[ir::index_of(id)] = i; });
       for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
     }
     const std::span saved = std::span(forward.outputs).subspan(options.output_count);

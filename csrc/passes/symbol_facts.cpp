@@ -2,9 +2,16 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace thunder::passes {
+
+std::vector<std::uint32_t> makers_of(const ir::Trace& trace) {
+  std::vector<std::uint32_t> makers(trace.value_count(), kNoPlace);
+  for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
+    for_each_result(trace.symbols[i], [&](ir::ValueId id) { makers[ir::index_of(id)] = i; });
+  }
+  return makers;
+}
 
 bool is_dense(const ir::TensorType& type) {
   std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // (stride, size)

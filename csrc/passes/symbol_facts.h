@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
+#include <vector>
 
 #include "ir/trace.h"
 
@@ -21,6 +21,8 @@ inline constexpr const char* kConstantName = "prims::tensor_constant";
 
 /// In tables of the symbols' places in a trace.
 inline constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::max();
+/// For each value the place of the symbol that gives it; kNoPlace: an input.
+[[nodiscard]] std::vector<std::uint32_t> makers_of(const ir::Trace& trace);
 
 template <typename Visitor>
 void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {

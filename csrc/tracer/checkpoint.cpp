@@ -84,7 +84,7 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   }
   recorder_.settle();
   std::erase(recorder_.marks_, &end);
-  gradient->symbols = cut(trace, end);
+  gradient->symbols = recorder_.cut(end);
   recompute(*gradient, end);
   gradient->reads = free_values(*gradient);
   trace_impl(result)->state()->value = recorder_.add_custom_gradient(value, std::move(gradient));

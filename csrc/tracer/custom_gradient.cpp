@@ -51,16 +51,6 @@ std::vector<ir::ValueId> free_values(const CustomGradient& gradient) {
   return result;
 }
 
-std::vector<ir::BoundSymbol> cut(ir::Trace& trace, std::size_t begin) {
-  const auto first = trace.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
-  const auto middle = std::stable_partition(first, trace.symbols.end(), [](const ir::BoundSymbol& symbol) {
-    return symbol.op == tensor_constant_operator();
-  });
-  std::vector<ir::BoundSymbol> symbols(std::make_move_iterator(middle), std::make_move_iterator(trace.symbols.end()));
-  trace.symbols.erase(middle, trace.symbols.end());
-  return symbols;
-}
-
 const ir::Operator* custom_gradient_operator() {
   static const ir::Operator* const kRow = new ir::Operator(ir::parse_operator(
       "prims::custom_gradient(Tensor value, Tensor[] reads, object gradient) -> Tensor", ir::CallStyle::kPrimitive));
@@ -110,7 +100,7 @@ void Recorder::adopt_gradient(const at::Tensor& tensor) {
     gradient->gradients.push_back(value_of(gradients[i]));
   }
   marks_.pop_back();
-  gradient->symbols = cut(trace_, begin);
+  gradient->symbols = cut(begin);
   gradient->reads = free_values(*gradient);
 
   // The tensor keeps its history, for gradients that are taken inside; the trace has it from here on too.
@@ -147,7 +137,7 @@ ir::ValueId Recorder::add_custom_gradient(ir::ValueId value, std::shared_ptr<Cus
   const ir::ValueId result = trace_.add_value(ir::make_type(std::move(type)));
   ir::BoundSymbol symbol = make_custom_gradient(value, result, std::move(gradient));
   if (locate) symbol.location = locate();
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
   return result;
 }
 
@@ -196,7 +186,7 @@ void Recorder::record_hook(torch::autograd::FunctionPreHook& hook, const std::ve
     gradient->cotangent = value_of(cotangents[i]);
     gradient->gradients = {value_of(replace_real_tensor(gradients[i]))};
   }
-  gradient->symbols = cut(trace_, begin);
+  gradient->symbols = cut(begin);
   gradient->reads = free_values(*gradient);
   // Constants need nothing.
   const auto constants = trace_.symbols.begin() + static_cast<std::ptrdiff_t>(begin);

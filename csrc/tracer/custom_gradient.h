@@ -21,8 +21,6 @@ struct CustomGradient {
 
 /// The values that a gradient uses but does not make, in order, without its cotangent.
 [[nodiscard]] std::vector<ir::ValueId> free_values(const CustomGradient& gradient);
-/// Takes the symbols from `begin` on out of the trace. Constants stay: the program may use them again.
-[[nodiscard]] std::vector<ir::BoundSymbol> cut(ir::Trace& trace, std::size_t begin);
 
 [[nodiscard]] const ir::Operator* custom_gradient_operator();
 [[nodiscard]] const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);

@@ -167,7 +167,7 @@ void Recorder::add_check(const ir::Operator* op, ir::ValueId value, ir::Argument
   symbol.op = op;
   symbol.arguments = {ir::Argument(value), std::move(expected)};
   if (locate) symbol.location = locate();
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
 }
 
 c10::Scalar Recorder::read_number(const at::Tensor& tensor) {

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/map_tensors.h"
 #include "tracer/meta_kernel.h"
 #include "tracer/result_rules.h"
 #include "tracer/trace_tensor.h"
@@ -221,7 +222,7 @@ class MetaCall {
       } else if (name == "generator" || name == "pin_memory") {
         stack.emplace_back();
       } else {
-        stack.push_back(to_meta(arguments[i]));
+        stack.push_back(map_tensors(arguments[i], [&](const at::Tensor& tensor) { return to_meta(tensor); }));
       }
     }
     return stack;
@@ -253,24 +254,7 @@ class MetaCall {
   }
 
  private:
-  IValue to_meta(const IValue& value) {
-    if (value.isTensor()) return to_meta_tensor(value.toTensor());
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const IValue& element : value.toListRef()) list.push_back(to_meta_tensor(element.toTensor()));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const IValue& element : value.toListRef()) {
-        list.push_back(element.isNone() ? std::nullopt : std::make_optional(to_meta_tensor(element.toTensor())));
-      }
-      return list;
-    }
-    return value;
-  }
-
-  at::Tensor to_meta_tensor(const at::Tensor& tensor) {
+  at::Tensor to_meta(const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     at::Tensor meta = tensor;
     if (has_real_numbers_ && is_real_number(tensor)) {
@@ -317,14 +301,6 @@ void run_meta_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   } catch (const c10::NotImplementedError&) {
     refuse_data_dependent(op);
   }
-}
-
-IValue from_meta_value(MetaCall& call, const IValue& value, c10::Device device) {
-  if (value.isTensor()) return call.from_meta(value.toTensor(), device);
-  if (!value.isTensorList()) return value;
-  c10::List<at::Tensor> list;
-  for (const IValue& element : value.toListRef()) list.push_back(call.from_meta(element.toTensor(), device));
-  return list;
 }
 
 void run_backend_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack,
@@ -415,7 +391,8 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     torch::jit::Stack metas = call.make_stack(op, arguments);
     run_meta_kernel(op, metas);
     if (op.schema().is_mutable()) call.update_geometry();
-    for (const IValue& result : metas) stack.push_back(from_meta_value(call, result, device));
+    const auto from_meta = [&](const at::Tensor& meta) { return call.from_meta(meta, device); };
+    for (const IValue& result : metas) stack.push_back(laid_out_by_rule(op, arguments, map_tensors(result, from_meta)));
   };
   if (std::ranges::none_of(tensors, is_real_number)) return evaluate(false);
   try {

@@ -12,7 +12,7 @@ void Recorder::call_making_generator(const c10::OperatorHandle& op, torch::jit::
   if (locate) symbol.location = locate();
   const ir::ValueId value = trace_.add_value(ir::make_type(ir::ObjectType{"torch.Generator"}), "generator");
   symbol.results.emplace_back(value);
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
   const SuspendRecording suspended;
   op.callBoxed(stack);
   generators_.emplace_back(stack.back().toGenerator(), value);

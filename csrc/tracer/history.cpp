@@ -119,7 +119,7 @@ void Recorder::mark_leaf(const at::Tensor& tensor) {
   if (locate) symbol.location = locate();
   state.value = trace_.add_value(ir::make_type(std::move(type)));
   symbol.results.emplace_back(state.value);
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
 }
 
 ir::ValueId Recorder::without_grad(ir::ValueId value) {
@@ -133,7 +133,7 @@ ir::ValueId Recorder::without_grad(ir::ValueId value) {
   if (locate) symbol.location = locate();
   const ir::ValueId result = trace_.add_value(ir::make_type(std::move(type)));
   symbol.results.emplace_back(result);
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
   return place->second = result;
 }
 
@@ -144,6 +144,7 @@ void Recorder::replace(ir::ValueId result, std::vector<ir::BoundSymbol> symbols)
 void Recorder::settle() {
   if (replacements_.empty()) return;
   std::vector<ir::BoundSymbol> old = std::exchange(trace_.symbols, {});
+  surprises_.reset();
   std::vector<std::size_t> shifts(marks_.size());
   for (std::size_t i = 0; i < old.size(); ++i) {
     for (std::size_t m = 0; m < marks_.size(); ++m) {

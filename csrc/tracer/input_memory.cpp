@@ -50,7 +50,7 @@ std::size_t Recorder::add_storage(const at::Tensor& real, ir::ValueId input) {
   symbol.arguments = {ir::Argument(input), ir::ArgumentList{count}, ir::ArgumentList{1}, ir::Argument(0)};
   symbol.results.emplace_back(state_of(base).value);
   symbol.comment = "inputs share this memory";
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
   memories_.push_back({base, state_of(base).value, storage_of(real)});
   return memories_.size() - 1;
 }
@@ -142,14 +142,14 @@ void Recorder::add_resize(const InputMemory& memory) {
   symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()), ir::None{}};
   symbol.results.emplace_back(ir::None{});
   symbol.comment = "resized by the program";
-  trace_.add(symbol);
+  add(symbol);
   if (memory.root.is_contiguous()) return;
   const auto strides = memory.root.strides();
   symbol.op = find_operator("aten::as_strided_", "");
   symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()),
                       ir::ArgumentList(strides.begin(), strides.end()), ir::None{}};
   symbol.results = {ir::None{}};
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
 }
 
 void Recorder::copy_written_inputs() {
@@ -164,7 +164,7 @@ void Recorder::copy_written_inputs() {
     symbol.arguments = {ir::Argument(memory.value), ir::Argument(value), ir::Argument(false)};
     symbol.results.emplace_back(ir::None{});
     symbol.comment = "written by the program";
-    trace_.add(std::move(symbol));
+    add(std::move(symbol));
   }
 }
 

@@ -54,7 +54,7 @@ Number Recorder::add_number(const ir::Operator* op, ir::ArgumentList arguments, 
   if (locate) symbol.location = locate();
   const ir::ValueId id = trace_.add_value(ir::make_type(bridge::kind_of(value)));
   symbol.results.emplace_back(id);
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
   numbers_[index_of(id)].value = value;
   return {id, value};
 }

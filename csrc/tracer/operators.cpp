@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
 
@@ -234,6 +235,10 @@ std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHan
   auto [entry, is_new] = table().functional.try_emplace(key_of(op));
   if (is_new) entry->second = search_functional_counterpart(op);
   return entry->second;
+}
+
+void refuse(const c10::OperatorHandle& op, const std::string& reason) {
+  throw UserError(ErrorKind::kNotImplemented, op.schema().name() + ": " + reason);
 }
 
 }  // namespace thunder::tracer

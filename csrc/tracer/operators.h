@@ -25,4 +25,7 @@ namespace thunder::tracer {
 /// besides; nullopt when there is none. Its arguments are those of `op`, without `out` arguments, and factory options.
 [[nodiscard]] std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHandle& op);
 
+/// Throws a UserError (not implemented) that names the operator.
+[[noreturn]] void refuse(const c10::OperatorHandle& op, const std::string& reason);
+
 }  // namespace thunder::tracer

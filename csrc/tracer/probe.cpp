@@ -7,6 +7,7 @@
 
 #include "bridge/convert.h"
 #include "bridge/random.h"
+#include "tracer/map_tensors.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 
@@ -18,23 +19,6 @@ using c10::IValue;
 at::Tensor zeros_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options()).zero_();
-}
-
-IValue with_zeros(const IValue& value) {
-  if (value.isTensor()) return zeros_of(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const IValue& element : value.toListRef()) list.push_back(zeros_of(element.toTensor()));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const IValue& element : value.toListRef()) {
-      list.push_back(element.isNone() ? std::nullopt : std::make_optional(zeros_of(element.toTensor())));
-    }
-    return list;
-  }
-  return value;
 }
 
 ResultType describe(const at::Tensor& tensor) {
@@ -74,7 +58,7 @@ ResultTypes infer_by_probe(const c10::OperatorHandle& op, std::span<const IValue
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const at::Tensor random = bridge::random_state();
   torch::jit::Stack stack;
-  for (const IValue& argument : arguments) stack.push_back(with_zeros(argument));
+  for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, &zeros_of));
   op.callBoxed(stack);
   bridge::set_random_state(random);
   ResultTypes types;

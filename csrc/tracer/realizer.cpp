@@ -15,6 +15,7 @@
 #include "ir/symbol_values.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
+#include "tracer/map_tensors.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
 #include "tracer/realize_scope.h"
@@ -50,24 +51,6 @@ class RandomScope {
   std::optional<at::Tensor>& state_;
   at::Tensor outside_;
 };
-
-IValue with_real_tensors(const IValue& value, std::span<const at::Tensor> reals, std::size_t& next) {
-  if (value.isTensor()) return value.toTensor().defined() ? IValue(reals[next++]) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (std::size_t i = 0; i < value.toListRef().size(); ++i) list.push_back(reals[next++]);
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const IValue& element : value.toListRef()) {
-      const bool present = !element.isNone() && element.toTensor().defined();
-      list.push_back(present ? std::make_optional(reals[next++]) : std::nullopt);
-    }
-    return list;
-  }
-  return value;
-}
 
 ResultType describe(const at::Tensor& real, bool requires_grad) {
   ir::TensorType type = bridge::type_of(real);
@@ -198,7 +181,8 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   for (ir::ValueId value : values) reals.push_back(values_[index_of(value)].toTensor());
   std::size_t next = 0;
   torch::jit::Stack stack;
-  for (const IValue& argument : arguments) stack.push_back(with_real_tensors(argument, reals, next));
+  const auto real_for = [&](const at::Tensor& tensor) { return tensor.defined() ? reals[next++] : tensor; };
+  for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, real_for));
   {
     const c10::AutoGradMode gradients(requires_grad);
     op.callBoxed(stack);

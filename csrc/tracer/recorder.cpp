@@ -12,6 +12,7 @@
 #include "bridge/convert.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
@@ -47,16 +48,22 @@ bool reads_strides(const c10::OperatorHandle& op) {
   return name == "aten::as_strided" || name == "aten::as_strided_copy" || name == "aten::as_strided_scatter";
 }
 
-/// Whose kernels give lazy conjugates, though their meta kernels do not: what needs plain memory looks out for them.
-bool may_give_conjugate(const ir::Operator& op) {
-  static constexpr std::string_view kNames[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
-                                                "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
-                                                "aten::vdot"};
-  return std::ranges::find(kNames, op.name) != std::end(kNames);
-}
+/// What operators give that their meta kernels do not say.
+enum Surprise : std::uint8_t {
+  kLazyConjugate = 1,  ///< what needs plain memory looks out for it
+  kOtherStrides = 2,
+  kNoMemory = 4,  ///< zeros, as PyTorch's formulas for tangents make them, would be results that nobody can read
+};
 
-/// Whose kernels lay results out in their own way, though their meta kernels do not say so.
-bool may_give_other_strides(const ir::Operator& op) { return op.name.starts_with("aten::linalg_"); }
+std::uint8_t surprises_of(const ir::Operator& op) {
+  static constexpr std::string_view kConjugating[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
+                                                      "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
+                                                      "aten::vdot"};
+  std::uint8_t surprises = op.name.starts_with("aten::linalg_") ? kOtherStrides : 0;
+  if (std::ranges::find(kConjugating, op.name) != std::end(kConjugating)) surprises |= kLazyConjugate;
+  if (op.name == "aten::_efficientzerotensor") surprises |= kNoMemory;
+  return surprises;
+}
 
 /// `repeat_interleave(self, repeats, dim, output_size)` of what requires grad, without the size.
 bool is_unsized_repetition(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
@@ -143,6 +150,30 @@ at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   return tensor;
 }
 
+ir::BoundSymbol& Recorder::add(ir::BoundSymbol symbol) {
+  if (surprises_) *surprises_ |= surprises_of(*symbol.op);
+  return trace_.add(std::move(symbol));
+}
+
+std::vector<ir::BoundSymbol> Recorder::cut(std::size_t begin) {
+  surprises_.reset();
+  const auto first = trace_.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto middle = std::stable_partition(first, trace_.symbols.end(), [](const ir::BoundSymbol& symbol) {
+    return symbol.op == tensor_constant_operator();
+  });
+  std::vector<ir::BoundSymbol> symbols(std::make_move_iterator(middle), std::make_move_iterator(trace_.symbols.end()));
+  trace_.symbols.erase(middle, trace_.symbols.end());
+  return symbols;
+}
+
+std::uint8_t Recorder::surprises() {
+  if (!surprises_) {
+    surprises_ = 0;
+    for (const ir::BoundSymbol& symbol : trace_.symbols) *surprises_ |= surprises_of(*symbol.op);
+  }
+  return *surprises_;
+}
+
 std::optional<at::Tensor> Recorder::find_input(const at::Tensor& real) const {
   const auto found = inputs_by_real_.find(real.unsafeGetTensorImpl());
   return found == inputs_by_real_.end() ? std::nullopt : std::make_optional(found->second);
@@ -157,7 +188,7 @@ at::Tensor Recorder::add_constant(const at::Tensor& real) {
   symbol.op = tensor_constant_operator();
   symbol.arguments.emplace_back(object);
   symbol.results.emplace_back(trace_impl(tensor)->state()->value);
-  trace_.add(std::move(symbol));
+  add(std::move(symbol));
   constants_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
   real_constants_.push_back(real);
   return tensor;
@@ -179,21 +210,8 @@ at::Tensor Recorder::replace_real_tensor(const at::Tensor& tensor) {
 }
 
 void Recorder::replace_real_tensors(std::span<IValue> arguments) {
-  for (IValue& argument : arguments) {
-    if (argument.isTensor()) {
-      argument = replace_real_tensor(argument.toTensor());
-    } else if (argument.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const IValue& element : argument.toListRef()) list.push_back(replace_real_tensor(element.toTensor()));
-      argument = std::move(list);
-    } else if (argument.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const IValue& element : argument.toListRef()) {
-        list.push_back(element.isNone() ? std::nullopt : std::make_optional(replace_real_tensor(element.toTensor())));
-      }
-      argument = std::move(list);
-    }
-  }
+  const auto replace = [this](const at::Tensor& tensor) { return replace_real_tensor(tensor); };
+  for (IValue& argument : arguments) argument = map_tensors(argument, replace);
 }
 
 ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
@@ -233,20 +251,14 @@ void forget_written_value(TraceState& state) {
   for (TraceState* view : views) view->writes_seen = writes - 1;
 }
 
-/// Zeros without memory, as PyTorch's formulas for tangents make them, would be results that nobody can read.
-bool made_of_zeros(const ir::Trace& trace) {
-  return std::ranges::any_of(
-      trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->name == "aten::_efficientzerotensor"; });
-}
-
 }  // namespace
 
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
-  if (!is_constant) return value_of(made_of_zeros(trace_) ? with_recorded_strides(trace_tensor) : trace_tensor);
-  return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
+  if (is_constant) return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
+  return value_of((surprises() & kNoMemory) != 0 ? with_recorded_strides(trace_tensor) : trace_tensor);
 }
 
 bool Recorder::is_written(const at::Tensor& trace_tensor) const {
@@ -397,7 +409,7 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
       symbol.results.push_back(std::move(value));
     }
   }
-  const ir::BoundSymbol& added = trace_.add(std::move(symbol));
+  const ir::BoundSymbol& added = add(std::move(symbol));
   if (grad_fn != nullptr) attach_node(added, tensors, made, *grad_fn);
   return results;
 }
@@ -513,12 +525,10 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   const IValue last = arguments.empty() ? IValue() : arguments.back();
   if (reads_strides(op)) lay_out_memory(arguments);
-  const auto any_maker = [&](bool (*may_surprise)(const ir::Operator&)) {
-    return std::ranges::any_of(trace_.symbols, [&](const auto& symbol) { return may_surprise(*symbol.op); });
-  };
   const std::string& name = op.operator_name().name;
-  if ((name == "aten::view_as_real" && any_maker(may_give_conjugate)) ||
-      (name == "aten::view" && level == Level::kTop && any_maker(may_give_other_strides))) {
+  const bool minds_strides = name == "aten::view" && level == Level::kTop;
+  const int minded = name == "aten::view_as_real" ? kLazyConjugate : minds_strides ? kOtherStrides : 0;
+  if (minded != 0 && (surprises() & minded) != 0) {
     arguments[0] = with_recorded_strides(arguments[0].toTensor());
   }
   const auto types = infer_unless_parts_are_recorded(op, arguments, level);
@@ -554,10 +564,11 @@ ir::Trace Recorder::finish(ir::ArgumentList outputs) {
   copy_written_inputs();
   for (std::size_t i = 0; i < inputs_.size() && level_ == Level::kTop; ++i) {
     if (has_other_geometry(inputs_[i], *trace_.tensor_type(trace_.inputs[i]))) {
-      trace_.add(set_geometry(trace_.inputs[i], inputs_[i]));
+      add(set_geometry(trace_.inputs[i], inputs_[i]));
     }
   }
   trace_.outputs = std::move(outputs);
+  surprises_ = 0;
   return std::exchange(trace_, ir::Trace(trace_.name(), trace_.context()));
 }
 

@@ -143,6 +143,10 @@ class Recorder {
   /// The trace so far, with these outputs and the writes to inputs; the recorder is empty afterwards.
   [[nodiscard]] ir::Trace finish(ir::ArgumentList outputs);
   [[nodiscard]] ir::Trace& trace() { return trace_; }
+  /// Adds a symbol to the trace as it is.
+  ir::BoundSymbol& add(ir::BoundSymbol symbol);
+  /// Takes the symbols from `begin` on out of the trace. Constants stay: the program may use them again.
+  [[nodiscard]] std::vector<ir::BoundSymbol> cut(std::size_t begin);
 
  private:
   friend class CheckpointRegion;
@@ -192,6 +196,11 @@ class Recorder {
   /// the trace holds for these.
   void call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  struct MutableCall;
+  std::vector<c10::IValue> call_counterpart(const MutableCall& call, const c10::OperatorHandle& functional,
+                                            Level level);
+  /// Gives a target of a call what the counterpart computed for it.
+  void assign_result(const MutableCall& call, std::size_t target, at::Tensor result);
   /// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.
   bool call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   [[nodiscard]] bool is_uninitialized(const at::Tensor& tensor) const;
@@ -223,6 +232,8 @@ class Recorder {
   void check_shapes(std::span<const c10::IValue> results);
 
   [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
+  /// What operators in the trace give that their meta kernels do not say: bits of `Surprise` (recorder.cpp).
+  [[nodiscard]] std::uint8_t surprises();
 
   // The memory behind the inputs (input_memory.cpp)
   struct InputMemory {
@@ -253,6 +264,7 @@ class Recorder {
   LiveTensors live_;
   ir::Trace trace_;
   Level level_;
+  std::optional<std::uint8_t> surprises_ = 0;  ///< none: to be found in the trace
   std::vector<at::Tensor> real_inputs_;
   std::vector<at::Tensor> inputs_;
   std::vector<InputMemory> memories_;

@@ -1,6 +1,7 @@
 #include "tracer/result_rules.h"
 
 #include <ATen/InferSize.h>
+#include <ATen/native/ConvUtils.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -115,6 +116,14 @@ std::optional<at::Tensor> result_by_rule(const c10::OperatorHandle& op, Given ar
     if (row.name == op.operator_name().name) return row.result(arguments);
   }
   return std::nullopt;
+}
+
+IValue laid_out_by_rule(const c10::OperatorHandle& op, Given arguments, IValue result) {
+  if (op.operator_name().name != "aten::convolution" && op.operator_name().name != "aten::_convolution") return result;
+  const at::Tensor& image = arguments[0].toTensor();
+  const bool is_of_images = image.is_cpu() && image.dim() == 4;
+  if (!is_of_images || !at::native::mkldnn_conv_use_channels_last(image, arguments[1].toTensor())) return result;
+  return at::empty_like(result.toTensor(), at::TensorOptions(), at::MemoryFormat::ChannelsLast);
 }
 
 }  // namespace thunder::tracer

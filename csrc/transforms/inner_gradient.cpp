@@ -226,7 +226,7 @@ std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vect
     }
     for (const ir::BoundSymbol& symbol : half.symbols) connect(symbol, edges);
   }
-  for (ir::BoundSymbol& symbol : half.symbols) recorder_.trace().add(std::move(symbol));
+  for (ir::BoundSymbol& symbol : half.symbols) recorder_.add(std::move(symbol));
   std::vector<at::Tensor> gradients;
   for (const ir::ValueId value : half.gradients) {
     if (value == ir::kNoValue) {

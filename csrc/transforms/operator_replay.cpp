@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/location.h"
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
@@ -94,9 +95,7 @@ std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> v
 }
 
 std::string describe(const ir::BoundSymbol& symbol) {
-  const ir::SourceLocation& location = symbol.location;
-  if (location.file == nullptr) return symbol.op->name;
-  return symbol.op->name + " (called in " + *location.file + ", line " + std::to_string(location.line) + ")";
+  return symbol.op->name + ir::describe_line(symbol.location, " (called in ", ")");
 }
 
 /// The types of a symbol's results, for operators whose shapes follow from data.
@@ -190,7 +189,7 @@ void OperatorReplay::keep_operation(const ir::BoundSymbol& symbol, std::span<con
       derived = id;
     });
   }
-  recorder_.trace().add(std::move(kept));
+  recorder_.add(std::move(kept));
 }
 
 void OperatorReplay::append_results(std::span<const c10::IValue> results) {
@@ -314,8 +313,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
   try {
     return tracer::walk_backward(outputs, cotangents, inputs_, again);
   } catch (const std::exception& error) {
-    std::vector<ir::BoundSymbol>& symbols = recorder_.trace().symbols;
-    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(begin), symbols.end());
+    static_cast<void>(recorder_.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
     if (!tracer::says_data_was_read(error)) throw;
     if (const auto whole = find_opaque_backward(*handle_)) return gradients_by_whole(*whole, outputs, cotangents);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/location.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
@@ -47,8 +48,8 @@ class ReplayedLocations {
 
 class Replay {
  public:
-  Replay(const ir::Trace& trace, GradMode grad_mode)
-      : trace_(trace), grad_mode_(grad_mode), values_(trace.value_count()) {}
+  Replay(const ir::Trace& trace, GradMode grad_mode, const AdaptCall& adapt)
+      : trace_(trace), grad_mode_(grad_mode), adapt_(adapt), values_(trace.value_count()) {}
 
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) {
     THUNDER_CHECK(inputs.size() == trace_.inputs.size(), "replay",
@@ -117,7 +118,7 @@ class Replay {
     if (symbol.op == kNormal && grad_mode_ == GradMode::kAsRecorded) return fill_normal(symbol, stack);
     std::optional<c10::AutoGradMode> no_gradients;
     if (grad_mode_ == GradMode::kAsRecorded && is_cut_off(symbol)) no_gradients.emplace(false);
-    op.callBoxed(stack);
+    if (!adapt_ || !adapt_(symbol, stack)) op.callBoxed(stack);
     for (std::size_t i = 0; i < symbol.results.size() && i < stack.size(); ++i) store(symbol.results[i], stack[i]);
   }
 
@@ -161,19 +162,17 @@ class Replay {
   }
 
   [[noreturn]] static void refuse_custom_gradient(const ir::BoundSymbol& symbol) {
-    const ir::SourceLocation& location = symbol.location;
-    const std::string line =
-        location.file == nullptr ? "" : " (in " + *location.file + ", line " + std::to_string(location.line) + ")";
     throw UserError(ErrorKind::kNotImplemented,
                     "vmap: expected operations of PyTorch where a gradient goes through, got a backward of the "
                     "program's own" +
-                        line +
+                        ir::describe_line(symbol.location, " (in ", ")") +
                         "; give the torch.autograd.Function a setup_context, and generate_vmap_rule = True or a vmap "
                         "staticmethod");
   }
 
   const ir::Trace& trace_;
   GradMode grad_mode_;
+  const AdaptCall& adapt_;
   std::vector<IValue> values_;
   ReplayedLocations locations_;
   bridge::ArgumentWriter writer_ =
@@ -182,8 +181,9 @@ class Replay {
 
 }  // namespace
 
-std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs, GradMode grad_mode) {
-  return Replay(trace, grad_mode).run(inputs);
+std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs, GradMode grad_mode,
+                               const AdaptCall& adapt) {
+  return Replay(trace, grad_mode, adapt).run(inputs);
 }
 
 ir::Trace record(const ir::Trace& origin, const std::string& step, const RecordedInputs& described,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 
 #include <functional>
 #include <span>
@@ -17,11 +18,15 @@ enum class GradMode : std::uint8_t {
   kAsRecorded,  ///< also off where the trace was recorded with gradients off
 };
 
+/// Changes what an operation of a replay is called with; or makes the call itself, puts the results in the place of the
+/// arguments, and returns true.
+using AdaptCall = std::function<bool(const ir::BoundSymbol& symbol, torch::jit::Stack& stack)>;
+
 /// Calls the operations of `trace` through the dispatcher, on tensors of any kind: real ones, trace tensors of a
 /// recorder that is active (which then records them, with the locations of `trace`), tensors of a functorch layer.
 /// One tensor for each output; undefined for None.
 [[nodiscard]] std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs,
-                                             GradMode grad_mode = GradMode::kAsNow);
+                                             GradMode grad_mode = GradMode::kAsNow, const AdaptCall& adapt = {});
 
 /// The inputs of a trace to be recorded.
 struct RecordedInputs {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
+#include "tracer/map_tensors.h"
 #include "transforms/replay.h"
 
 namespace thunder::transforms {
@@ -62,23 +63,7 @@ std::vector<c10::IValue> with_tensors_of_rule(std::span<const c10::IValue> argum
   std::size_t next = 0;
   const auto replaced = [&](const at::Tensor& tensor) { return is_of_rule(tensor) ? tensors[next++] : tensor; };
   std::vector<c10::IValue> result;
-  for (const c10::IValue& argument : arguments) {
-    if (argument.isTensor()) {
-      result.emplace_back(replaced(argument.toTensor()));
-    } else if (argument.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const c10::IValue& element : argument.toListRef()) list.push_back(replaced(element.toTensor()));
-      result.emplace_back(std::move(list));
-    } else if (argument.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const c10::IValue& element : argument.toListRef()) {
-        list.push_back(element.isNone() ? std::nullopt : std::make_optional(replaced(element.toTensor())));
-      }
-      result.emplace_back(std::move(list));
-    } else {
-      result.push_back(argument);
-    }
-  }
+  for (const c10::IValue& argument : arguments) result.push_back(tracer::map_tensors(argument, replaced));
   return result;
 }
 

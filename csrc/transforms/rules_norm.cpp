@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "transforms/batch_norm.h"
 #include "transforms/rule_lists.h"
 
 namespace thunder::transforms {
@@ -81,7 +82,44 @@ void group_norm_backward(RuleCall& call) {
   if (call.needs_gradient(3)) call.give(call.tensor(3), at::zeros_like(call.tensor(3)));
 }
 
+// --- batch norm of columns, without running statistics (channels_last.h takes these out)
+
+bool batch_norm_applies(const RuleCall& call) {
+  std::vector<c10::IValue> arguments = call.arguments;
+  const BatchNorm norm(arguments);
+  return norm.is_training() && !norm.has_running_statistics() && norm.has_columns();
+}
+
+Tensors batch_norm_forward(RuleCall& call) {
+  const BatchNorm norm(call.arguments);
+  const auto [mean, variance] = norm.moments();
+  call.saved = {mean, norm.reciprocal_deviation(variance)};
+  return {norm.normalized(mean, call.saved[1])};
+}
+
+void batch_norm_backward(RuleCall& call) {
+  const at::Tensor cotangent = call.cotangent(0);
+  if (!cotangent.defined()) return;
+  const BatchNorm norm(call.arguments);
+  const at::Tensor weight = call.tensor(BatchNorm::kWeight);
+  const at::Tensor bias = call.tensor(BatchNorm::kBias);
+  const at::Tensor& rstd = call.saved[1];
+  const at::Tensor centered = at::sub(norm.input(), call.saved[0]);
+  const at::Tensor sum = at::sum(cotangent, norm.reduced(), /*keepdim=*/true);
+  const at::Tensor product = at::sum(at::mul(cotangent, centered), norm.reduced(), /*keepdim=*/true);
+  if (call.needs_gradient(BatchNorm::kBias)) call.give(bias, norm.of_channels(sum));
+  if (call.needs_gradient(BatchNorm::kWeight)) call.give(weight, norm.of_channels(at::mul(product, rstd)));
+  if (!call.needs_gradient(BatchNorm::kInput)) return;
+  const auto count = static_cast<double>(norm.count());
+  const at::Tensor scale = weight.defined() ? at::mul(rstd, norm.along_channels(weight)) : rstd;
+  const at::Tensor along = at::div(at::mul(at::mul(rstd, rstd), product), count);
+  const at::Tensor rest = at::sub(at::sub(cotangent, at::div(sum, count)), at::mul(centered, along));
+  call.give(norm.input(), at::mul(rest, scale));
+}
+
 constexpr GradRule kNormRules[] = {
+    {"aten::batch_norm", "", "arithmetic that is fused with what stands around it", &batch_norm_applies,
+     &batch_norm_forward, &batch_norm_backward},
     {"aten::group_norm", "", "PyTorch's derivative divides by the number of elements, which is zero",
      &group_norm_applies, &group_norm_forward, &group_norm_backward},
     {"aten::rms_norm", "", "saves the scales of the rows instead of the normalized input", &rms_norm_applies,

@@ -5,6 +5,7 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
+#include "passes/fusion_assembly.h"
 #include "passes/fusion_partition.h"
 
 namespace thunder::passes {
@@ -51,7 +52,8 @@ struct Example {
 
   [[nodiscard]] std::vector<std::vector<std::size_t>> groups() const {
     std::vector<std::vector<std::size_t>> positions;
-    for (const FusionGroup& group : partition(trace, FusionModel{.role = &role})) positions.push_back(group.symbols);
+    for (const FusionGroup& group : partition(trace, SymbolOrder(trace), FusionModel{.role = &role}))
+      positions.push_back(group.symbols);
     return positions;
   }
 };

@@ -27,3 +27,11 @@ def parametrize(programs: list[tuple[str, Function]], known: dict[str, str] | No
 
 def named(f: Function) -> tuple[str, Function]:
     return f.__name__, f
+
+
+def value_and_gradient(function: Function, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the value of a function of one tensor, and the gradient of its sum."""
+    x = x.clone().requires_grad_()
+    result = function(x)
+    result.sum().backward()
+    return result.detach(), x.grad

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::executors::aten {
 namespace {
@@ -21,34 +21,22 @@ struct Product {
 constexpr Product kProducts[] = {{"aten::mm", 0},      {"aten::addmm", 1},  {"aten::bmm", 0},
                                  {"aten::baddbmm", 1}, {"aten::linear", 0}, {"aten::matmul", 0}};
 
-std::int64_t elements_of(const ir::TensorType& type) {
-  std::int64_t count = 1;
-  for (const ir::Dim& size : type.sizes) count *= size.hint;
-  return count;
-}
-
-template <typename Arguments>
-std::int64_t most_elements(const Arguments& arguments, const ir::Trace& trace) {
-  std::int64_t most = 0;
-  for (const ir::Argument& argument : arguments) {
-    ir::for_each_value(argument, [&](ir::ValueId id) {
-      if (const ir::TensorType* type = trace.tensor_type(id)) most = std::max(most, elements_of(*type));
-    });
-  }
-  return most;
-}
-
 }  // namespace
 
 bool is_small(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const std::int64_t results = most_elements(symbol.results, trace);
+  std::int64_t most = 0;
+  const auto look = [&](ir::ValueId id) {
+    if (const ir::TensorType* type = trace.tensor_type(id)) most = std::max(most, passes::element_count(*type));
+  };
+  passes::for_each_result(symbol, look);
   for (const Product& product : kProducts) {
     if (symbol.op->name != product.name) continue;
-    const auto* id = symbol.arguments[product.left].get<ir::ValueId>();
-    const ir::TensorType* left = id == nullptr ? nullptr : trace.tensor_type(*id);
-    return left != nullptr && !left->sizes.empty() && results * left->sizes.back().hint <= kSmallProduct;
+    const ir::ValueId id = passes::value_argument(symbol, product.left);
+    const ir::TensorType* left = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+    return left != nullptr && !left->sizes.empty() && most * left->sizes.back().hint <= kSmallProduct;
   }
-  return std::max(results, most_elements(symbol.arguments, trace)) <= kSmallTensors;
+  passes::for_each_argument(symbol, look);
+  return most <= kSmallTensors;
 }
 
 }  // namespace thunder::executors::aten

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/location.h"
 
 namespace thunder::executors::callback {
 namespace {
@@ -40,9 +41,8 @@ bool has_strides(const at::Tensor& tensor, const std::vector<std::int64_t>& stri
 }  // namespace
 
 std::string CallSite::message(const std::string& what) const {
-  std::string text = "executor '" + executor + "': " + operation + ": " + what;
-  if (!location.file.empty()) text += "\n  called in " + location.file + ", line " + std::to_string(location.line);
-  return text;
+  return "executor '" + executor + "': " + operation + ": " + what +
+         ir::describe_line({&location.file, location.line}, "\n  called in ");
 }
 
 ResultCheck::ResultCheck(const CallSite& site, const std::vector<c10::IValue>& stack) : site_(site) {

@@ -3,25 +3,10 @@
 #include <unordered_map>
 
 #include "executors/cpu/operations.h"
-#include "executors/cpu/roles.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
-
-using ir::BoundSymbol;
-using ir::Trace;
-using passes::FusionRole;
-using Value = Lowering::Value;
-
-const ir::TensorType& result_of(const BoundSymbol& symbol, const Trace& trace) {
-  return *trace.tensor_type(passes::single_result(symbol));
-}
-
-bool is_float(ir::Dtype dtype) {
-  const auto storage = storage_of(dtype);
-  return storage && *storage >= Storage::kHalf;
-}
 
 bool holds(ir::Dtype dtype, std::int64_t number) {
   const int bits = dtype == ir::Dtype::kBool ? 1 : static_cast<int>(8 * ir::size_of(dtype));
@@ -33,14 +18,14 @@ bool holds(ir::Dtype dtype, std::int64_t number) {
 
 /// Arguments that a result's dtype cannot hold, as integers that meet a float number would be, are none of ours.
 bool numbers_fit(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::Dtype dtype = result_of(symbol, trace).dtype;
-  if (is_float(dtype)) return true;
+  const ir::TensorType* type = result_type(symbol, trace);
+  if (is_float(type)) return true;
   for (const ir::Argument& argument : symbol.arguments) {
     if (argument.is<double>() || argument.is<std::complex<double>>()) return false;
     const auto* number = argument.get<std::int64_t>();
-    if (number != nullptr && !holds(dtype, *number)) return false;
+    if (number != nullptr && !holds(type->dtype, *number)) return false;
     const auto* id = argument.get<ir::ValueId>();
-    if (id != nullptr && is_float(trace.tensor_type(*id)->dtype)) return false;
+    if (id != nullptr && is_float(trace.tensor_type(*id))) return false;
   }
   return true;
 }
@@ -69,8 +54,8 @@ FusionRole arithmetic_role(const BoundSymbol& symbol, const Trace& trace) {
 template <TileOp op>
 FusionRole real_role(const BoundSymbol& symbol, const Trace& trace) {
   const FusionRole role = element_role(symbol, trace, work_of<op>());
-  if (role.kind == FusionRole::Kind::kNone || !is_float(result_of(symbol, trace).dtype)) return {};
-  const Lane lane = lane_of(*storage_of(result_of(symbol, trace).dtype));
+  if (role.kind == FusionRole::Kind::kNone || !is_float(result_type(symbol, trace))) return {};
+  const Lane lane = lane_of(*storage_of(result_type(symbol, trace)->dtype));
   return kernels().element(op, lane, 0) == nullptr ? FusionRole{} : role;
 }
 
@@ -101,7 +86,12 @@ constexpr Operation real_binary() {
   return {&real_role<op>, &lower_binary<op>};
 }
 
-bool is_one(const ir::Argument& argument) { return argument == ir::Argument(1) || argument == ir::Argument(1.0); }
+/// `value`, times argument `i` where there is one that is not 1.
+Value times(Lowering& lowering, Value value, const BoundSymbol& symbol, std::size_t i) {
+  const bool is_one = i < symbol.arguments.size() &&
+                      (symbol.arguments[i] == ir::Argument(1) || symbol.arguments[i] == ir::Argument(1.0));
+  return is_one ? value : lowering.apply_if_given(TileOp::kMultiply, value, symbol, i);
+}
 
 /// An operand of a sum. Beside a rounded value of rows that comes from memory it is rounded as well: what is taken from
 /// the largest of its row, which the forward saved, is zero where it is the largest.
@@ -115,18 +105,12 @@ template <TileOp op>
 void lower_scaled(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
   const Value left = addend(lowering, symbol, 0, lane);
-  Value right = addend(lowering, symbol, 1, lane);
-  if (symbol.arguments.size() > 2 && !is_one(symbol.arguments[2])) {
-    right = lowering.apply(TileOp::kMultiply, {right, lowering.argument(symbol, 2, lane)});
-  }
+  const Value right = times(lowering, addend(lowering, symbol, 1, lane), symbol, 2);
   lowering.set(symbol, 0, lowering.apply(op, {left, right}));
 }
 void lower_reversed_subtraction(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  Value right = lowering.argument(symbol, 0, lane);
-  if (!is_one(symbol.arguments[2])) {
-    right = lowering.apply(TileOp::kMultiply, {right, lowering.argument(symbol, 2, lane)});
-  }
+  const Value right = times(lowering, lowering.argument(symbol, 0, lane), symbol, 2);
   lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {lowering.argument(symbol, 1, lane), right}));
 }
 
@@ -158,10 +142,8 @@ FusionRole bool_role(const BoundSymbol& symbol, const Trace& trace) {
 
 // pow(x, number): the exponents for which a few products do.
 FusionRole power_role(const BoundSymbol& symbol, const Trace& trace) {
-  FusionRole role = element_role(symbol, trace, kArithmetic);
-  if (role.kind == FusionRole::Kind::kNone || !is_float(result_of(symbol, trace).dtype)) return {};
-  const ir::TensorType* base = trace.tensor_type(passes::value_argument(symbol, 0));
-  return base != nullptr && is_float(base->dtype) ? role : FusionRole{};
+  const bool is_real = is_float(result_type(symbol, trace)) && is_float(argument_type(symbol, trace, 0));
+  return is_real ? element_role(symbol, trace, kArithmetic) : FusionRole{};
 }
 void lower_power(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
@@ -238,43 +220,29 @@ void lower_leaky_relu(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.apply(TileOp::kWhere, {positive, x, scaled}));
 }
 
-FusionRole where_role(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::TensorType* condition = trace.tensor_type(passes::value_argument(symbol, 0));
-  if (condition == nullptr || condition->dtype != ir::Dtype::kBool) return {};
-  return element_role(symbol, trace, kArithmetic);
+/// `condition ? yes : no`; the numbers are the arguments' places.
+template <std::size_t condition>
+FusionRole choice_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* type = argument_type(symbol, trace, condition);
+  const bool is_bool = type != nullptr && type->dtype == ir::Dtype::kBool;
+  return is_bool ? element_role(symbol, trace, kArithmetic) : FusionRole{};
 }
-void lower_where(Lowering& lowering, const BoundSymbol& symbol) {
+template <std::size_t condition, std::size_t yes, std::size_t no>
+void lower_choice(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  lowering.set(
-      symbol, 0,
-      lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 0, Lane::kBool), lowering.argument(symbol, 1, lane),
-                                      lowering.argument(symbol, 2, lane)}));
+  const Value chosen = lowering.argument(symbol, condition, Lane::kBool);
+  lowering.set(symbol, 0,
+               lowering.apply(TileOp::kWhere,
+                              {chosen, lowering.argument(symbol, yes, lane), lowering.argument(symbol, no, lane)}));
 }
-
-FusionRole masked_fill_role(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::TensorType* mask = trace.tensor_type(passes::value_argument(symbol, 1));
-  if (mask == nullptr || mask->dtype != ir::Dtype::kBool) return {};
-  return element_role(symbol, trace, kArithmetic);
-}
-void lower_masked_fill(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lowering.result_lane(symbol);
-  lowering.set(
-      symbol, 0,
-      lowering.apply(TileOp::kWhere, {lowering.argument(symbol, 1, Lane::kBool), lowering.argument(symbol, 2, lane),
-                                      lowering.argument(symbol, 0, lane)}));
-}
+constexpr Operation kWhere{&choice_role<0>, &lower_choice<0, 1, 2>};
+constexpr Operation kMaskedFill{&choice_role<1>, &lower_choice<1, 2, 0>};
 
 template <bool has_minimum, bool has_maximum>
 void lower_clamp(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lowering.result_lane(symbol);
-  Value x = lowering.argument(symbol, 0, lane);
-  if (has_minimum && lowering.has_argument(symbol, 1)) {
-    x = lowering.apply(TileOp::kMaximum, {x, lowering.argument(symbol, 1, lane)});
-  }
-  const std::size_t maximum = has_minimum ? 2 : 1;
-  if (has_maximum && lowering.has_argument(symbol, maximum)) {
-    x = lowering.apply(TileOp::kMinimum, {x, lowering.argument(symbol, maximum, lane)});
-  }
+  Value x = lowering.argument(symbol, 0, lowering.result_lane(symbol));
+  if (has_minimum) x = lowering.apply_if_given(TileOp::kMaximum, x, symbol, 1);
+  if (has_maximum) x = lowering.apply_if_given(TileOp::kMinimum, x, symbol, has_minimum ? 2 : 1);
   lowering.set(symbol, 0, x);
 }
 
@@ -282,25 +250,21 @@ void lower_clamp(Lowering& lowering, const BoundSymbol& symbol) {
 template <TileOp op>
 void lower_add_of(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
-  Value product = lowering.argument(symbol, 1, lane);
-  if (!is_one(symbol.arguments[3])) {
-    product = lowering.apply(TileOp::kMultiply, {product, lowering.argument(symbol, 3, lane)});
-  }
+  Value product = times(lowering, lowering.argument(symbol, 1, lane), symbol, 3);
   product = lowering.apply(op, {product, lowering.argument(symbol, 2, lane)});
   lowering.set(symbol, 0, lowering.apply(TileOp::kAdd, {lowering.argument(symbol, 0, lane), product}));
 }
 FusionRole addition_role(const BoundSymbol& symbol, const Trace& trace) {
-  return is_float(result_of(symbol, trace).dtype) ? element_role(symbol, trace, 2 * kArithmetic) : FusionRole{};
+  return is_float(result_type(symbol, trace)) ? element_role(symbol, trace, 2 * kArithmetic) : FusionRole{};
 }
 
 // Casts: not to integers, whose values for what they cannot hold are the hardware's own.
 FusionRole cast_role(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::TensorType* from = trace.tensor_type(passes::value_argument(symbol, 0));
-  const FusionRole role = element_role(symbol, trace, kArithmetic);
-  if (role.kind == FusionRole::Kind::kNone || from == nullptr) return {};
-  const ir::TensorType& to = result_of(symbol, trace);
-  const bool keeps_order = passes::memory_order(*from) == passes::memory_order(to);
-  return keeps_order && (is_float(to.dtype) || !is_float(from->dtype)) ? role : FusionRole{};
+  const ir::TensorType* from = argument_type(symbol, trace, 0);
+  const ir::TensorType* to = result_type(symbol, trace);
+  if (from == nullptr || to == nullptr) return {};
+  const bool keeps_order = passes::memory_order(*from) == passes::memory_order(*to);
+  return keeps_order && (is_float(to) || !is_float(from)) ? element_role(symbol, trace, kArithmetic) : FusionRole{};
 }
 void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
   const ir::Dtype to = lowering.result_type(symbol).dtype;
@@ -400,11 +364,11 @@ void add_elementwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::bitwise_or.Tensor", {&bool_role, &lower_binary<TileOp::kOr>}},
       {"aten::__and__.Tensor", {&bool_role, &lower_binary<TileOp::kAnd>}},
       {"aten::__or__.Tensor", {&bool_role, &lower_binary<TileOp::kOr>}},
-      {"aten::where.self", {&where_role, &lower_where}},
-      {"aten::where.ScalarOther", {&where_role, &lower_where}},
-      {"aten::where.ScalarSelf", {&where_role, &lower_where}},
-      {"aten::masked_fill.Scalar", {&masked_fill_role, &lower_masked_fill}},
-      {"aten::masked_fill.Tensor", {&masked_fill_role, &lower_masked_fill}},
+      {"aten::where.self", kWhere},
+      {"aten::where.ScalarOther", kWhere},
+      {"aten::where.ScalarSelf", kWhere},
+      {"aten::masked_fill.Scalar", kMaskedFill},
+      {"aten::masked_fill.Tensor", kMaskedFill},
       {"aten::_to_copy", {&cast_role, &lower_cast}},
       {"aten::expand", {&expand_role, &lower_copy}},
       {"aten::empty_like", {&expand_role, &lower_constant<0>}},

@@ -8,7 +8,7 @@
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/operations.h"
 #include "ir/symbol_values.h"
-#include "passes/fusion_partition.h"
+#include "passes/fusion_assembly.h"
 
 namespace thunder::executors::cpu {
 namespace {

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
-#include "executors/cpu/operations.h"
 #include "executors/cpu/threads.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
@@ -41,22 +40,6 @@ ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
   for (const ir::ValueId id : ir::flat_results(copy)) region.outputs.emplace_back(id);
   region.add(std::move(copy));
   return region;
-}
-
-/// What all symbols of a region go over together.
-std::optional<passes::IterationSpace> space_of_region(const ir::BoundSymbol& fused, const ir::Trace& region) {
-  std::vector<passes::IterationSpace> spaces;
-  for (const ir::BoundSymbol& symbol : fused.nested) {
-    const passes::FusionRole role = role_of(symbol, region);
-    if (role.kind == passes::FusionRole::Kind::kNone) return std::nullopt;
-    passes::IterationSpace space = passes::space_of(*region.tensor_type(role.over));
-    space.rows = role.rows;
-    spaces.push_back(std::move(space));
-  }
-  std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
-  std::optional<passes::IterationSpace> joined = spaces.front();
-  for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = passes::join(*joined, spaces[i]);
-  return joined;
 }
 
 struct Memo {
@@ -117,9 +100,7 @@ Fusion::Fusion(ir::Trace region) : region_(std::move(region)) {
 
 std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
   auto plan = std::make_unique<Plan>();
-  if (const auto space = space_of_region(region_.symbols[0], region_)) {
-    plan->program = Lowering::lower(region_.symbols[0], region_, *space, strides);
-  }
+  plan->program = Lowering::lower(region_.symbols[0], region_, strides);
   plan->strides = std::move(strides);
   return plan;
 }

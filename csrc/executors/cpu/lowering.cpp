@@ -10,48 +10,17 @@
 
 namespace thunder::executors::cpu {
 
-using passes::FusionRole;
-
-std::optional<Storage> storage_of(ir::Dtype dtype) {
-  switch (dtype) {
-    case ir::Dtype::kBool:
-      return Storage::kBool;
-    case ir::Dtype::kUint8:
-      return Storage::kUint8;
-    case ir::Dtype::kInt8:
-      return Storage::kInt8;
-    case ir::Dtype::kInt16:
-      return Storage::kInt16;
-    case ir::Dtype::kInt32:
-      return Storage::kInt32;
-    case ir::Dtype::kInt64:
-      return Storage::kInt64;
-    case ir::Dtype::kFloat16:
-      return Storage::kHalf;
-    case ir::Dtype::kBfloat16:
-      return Storage::kBfloat16;
-    case ir::Dtype::kFloat32:
-      return Storage::kFloat;
-    case ir::Dtype::kFloat64:
-      return Storage::kDouble;
-    default:
-      return std::nullopt;
-  }
-}
-
-Lowering::Lowering(const ir::BoundSymbol& fused, const ir::Trace& trace, const passes::IterationSpace& space,
-                   const Strides& strides)
-    : fused_(fused), trace_(trace), space_(space), input_strides_(strides) {
+Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides)
+    : fused_(fused), trace_(trace), input_strides_(strides) {
   std::uint32_t array = 0;
   for (const ir::ValueId id : ir::distinct_values(fused.arguments)) inputs_.emplace(index_of(id), array++);
   for (const ir::ValueId id : ir::flat_results(fused)) outputs_.emplace(index_of(id), array++);
-  for (const ir::BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace));
+  for (const BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace));
 }
 
-std::optional<TileProgram> Lowering::lower(const ir::BoundSymbol& fused, const ir::Trace& trace,
-                                           const passes::IterationSpace& space, const Strides& strides) {
-  Lowering lowering(fused, trace, space, strides);
-  if (!lowering.find_domain()) return std::nullopt;
+std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides) {
+  Lowering lowering(fused, trace, strides);
+  if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
   try {
     lowering.lower_symbols();
   } catch (const Failure&) {
@@ -61,8 +30,23 @@ std::optional<TileProgram> Lowering::lower(const ir::BoundSymbol& fused, const i
   return lowering.builder_->build();
 }
 
+/// What all symbols go over together.
+bool Lowering::find_space() {
+  std::vector<passes::IterationSpace> spaces;
+  for (const FusionRole& role : roles_) {
+    if (role.kind == FusionRole::Kind::kNone) return false;
+    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over)));
+    spaces.back().rows = role.rows;
+  }
+  std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
+  std::optional<passes::IterationSpace> joined = spaces.front();
+  for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = passes::join(*joined, spaces[i]);
+  if (joined) space_ = *std::move(joined);
+  return joined.has_value();
+}
+
 /// How far apart, in the memory of an input, neighbours along each size of the space are.
-std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const ir::BoundSymbol& reader,
+std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader,
                                                        std::size_t argument) const {
   const FusionRole& role = this->role(reader);
   const ir::TensorType& over = *trace_.tensor_type(role.over);
@@ -92,7 +76,7 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const ir:
 /// Joins sizes that every input steps through as through one, and cuts what is left into rows and columns.
 bool Lowering::find_domain() {
   std::vector<std::vector<std::int64_t>> accesses;
-  for (const ir::BoundSymbol& symbol : fused_.nested) {
+  for (const BoundSymbol& symbol : fused_.nested) {
     for (std::size_t a = 0; a < symbol.arguments.size(); ++a) {
       ir::for_each_value(symbol.arguments[a], [&](ir::ValueId id) {
         if (inputs_.contains(index_of(id))) accesses.push_back(strides_over_space(id, symbol, a));
@@ -127,7 +111,7 @@ bool Lowering::find_domain() {
   return true;
 }
 
-Lowering::Value Lowering::load(ir::ValueId id, const ir::BoundSymbol& reader, std::size_t argument) {
+Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) {
   const std::vector<std::int64_t> strides = strides_over_space(id, reader, argument);
   Access access;
   access.array = inputs_.at(index_of(id));
@@ -144,20 +128,19 @@ Lowering::Value Lowering::load(ir::ValueId id, const ir::BoundSymbol& reader, st
   return builder_->load(std::move(access));
 }
 
-const ir::TensorType* Lowering::type(const ir::BoundSymbol& symbol, std::size_t argument) const {
-  const ir::ValueId id = passes::value_argument(symbol, argument);
-  return id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
+const ir::TensorType* Lowering::type(const BoundSymbol& symbol, std::size_t argument) const {
+  return argument_type(symbol, trace_, argument);
 }
 
-const ir::TensorType& Lowering::result_type(const ir::BoundSymbol& symbol, std::size_t result) const {
+const ir::TensorType& Lowering::result_type(const BoundSymbol& symbol, std::size_t result) const {
   return *trace_.tensor_type(std::get<ir::ValueId>(symbol.results.at(result).content));
 }
 
-Lane Lowering::result_lane(const ir::BoundSymbol& symbol, std::size_t result) const {
+Lane Lowering::result_lane(const BoundSymbol& symbol, std::size_t result) const {
   return lane_of(*storage_of(result_type(symbol, result).dtype));
 }
 
-Lane Lowering::common_lane(const ir::BoundSymbol& symbol, std::size_t count) const {
+Lane Lowering::common_lane(const BoundSymbol& symbol, std::size_t count) const {
   const auto rank = [](Lane lane) {
     return lane == Lane::kBool ? 0 : lane == Lane::kInt ? 1 : lane == Lane::kFloat ? 2 : 3;
   };
@@ -185,7 +168,7 @@ Lane Lowering::common_lane(const ir::BoundSymbol& symbol, std::size_t count) con
   return common;
 }
 
-bool Lowering::is_loaded_row(const ir::BoundSymbol& symbol, std::size_t i) {
+bool Lowering::is_loaded_row(const BoundSymbol& symbol, std::size_t i) {
   const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
   if (id == nullptr || made_.contains(index_of(*id))) return false;
   const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
@@ -193,16 +176,12 @@ bool Lowering::is_loaded_row(const ir::BoundSymbol& symbol, std::size_t i) {
   return is_narrow && builder_->extent(load(*id, symbol, i)) == Extent::kRow;
 }
 
-bool Lowering::has_argument(const ir::BoundSymbol& symbol, std::size_t i) const {
-  return i < symbol.arguments.size() && !symbol.arguments[i].is<ir::None>();
-}
-
-Lowering::Value Lowering::number(Lane lane, double value) {
+Value Lowering::number(Lane lane, double value) {
   if (lane == Lane::kInt) return builder_->integer(static_cast<std::int64_t>(value));
   return builder_->constant(lane, value);
 }
 
-Lowering::Value Lowering::argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane) {
+Value Lowering::argument(const BoundSymbol& symbol, std::size_t i, Lane lane) {
   const ir::Argument& given = symbol.arguments.at(i);
   if (const auto* integer = given.get<std::int64_t>()) {
     return lane == Lane::kInt ? builder_->integer(*integer) : number(lane, static_cast<double>(*integer));
@@ -216,30 +195,35 @@ Lowering::Value Lowering::argument(const ir::BoundSymbol& symbol, std::size_t i,
   return builder_->convert(made.rounding ? rounded(made.value, *made.rounding) : made.value, lane);
 }
 
-Lowering::Value Lowering::rounded(Value value, ir::Dtype dtype) {
+Value Lowering::rounded(Value value, ir::Dtype dtype) {
   if (dtype == ir::Dtype::kBfloat16) return apply(TileOp::kToBfloat16, {value});
   if (dtype == ir::Dtype::kFloat16) return apply(TileOp::kToHalf, {value});
   return value;
 }
 
-Lowering::Value Lowering::rounded_argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane) {
+Value Lowering::rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane lane) {
   const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
   const auto made = id == nullptr ? made_.end() : made_.find(index_of(*id));
   if (made == made_.end()) return argument(symbol, i, lane);
   return builder_->convert(rounded(made->second.value, trace_.tensor_type(*id)->dtype), lane);
 }
 
-Lowering::Value Lowering::apply(TileOp op, std::initializer_list<Value> arguments) {
+Value Lowering::apply(TileOp op, std::initializer_list<Value> arguments) {
   const std::optional<Value> value = builder_->element(op, std::span(arguments.begin(), arguments.size()));
   if (!value) throw Failure{};
   return *value;
 }
 
-bool Lowering::is_read(const ir::BoundSymbol& symbol, std::size_t result) const {
+Value Lowering::apply_if_given(TileOp op, Value value, const BoundSymbol& symbol, std::size_t i) {
+  const bool is_given = i < symbol.arguments.size() && !symbol.arguments[i].is<ir::None>();
+  return is_given ? apply(op, {value, argument(symbol, i, builder_->lane(value))}) : value;
+}
+
+bool Lowering::is_read(const BoundSymbol& symbol, std::size_t result) const {
   return symbol.results.at(result).is<ir::ValueId>();
 }
 
-void Lowering::set(const ir::BoundSymbol& symbol, std::size_t result, Value value) {
+void Lowering::set(const BoundSymbol& symbol, std::size_t result, Value value) {
   const auto* id = symbol.results.at(result).get<ir::ValueId>();
   if (id == nullptr) return;
   const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
@@ -252,24 +236,24 @@ void Lowering::set(const ir::BoundSymbol& symbol, std::size_t result, Value valu
   made_.insert_or_assign(index_of(*id), Made{value, std::nullopt});
 }
 
-void Lowering::set_rounded(const ir::BoundSymbol& symbol, Value value, ir::Dtype dtype) {
+void Lowering::set_rounded(const BoundSymbol& symbol, Value value, ir::Dtype dtype) {
   set(symbol, 0, value);
   if (const auto* id = symbol.results.at(0).get<ir::ValueId>()) made_.at(index_of(*id)).rounding = dtype;
 }
 
-std::optional<std::uint32_t> Lowering::array_of(const ir::BoundSymbol& symbol, std::size_t result) const {
+std::optional<std::uint32_t> Lowering::array_of(const BoundSymbol& symbol, std::size_t result) const {
   const auto* id = symbol.results.at(result).get<ir::ValueId>();
   const auto found = id == nullptr ? outputs_.end() : outputs_.find(index_of(*id));
   return found == outputs_.end() ? std::nullopt : std::make_optional(found->second);
 }
 
-void Lowering::set_column_sum(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale) {
+void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale) {
   const auto array = array_of(symbol, result);
   if (!array) return;
   builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale);
 }
 
-std::uint32_t Lowering::set_total(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale,
+std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
                                   std::optional<std::uint32_t> divisor) {
   // One element of what the symbol goes over for each that the sum takes.
   const bool is_rows = passes::element_count(*trace_.tensor_type(role(symbol).over)) == space_.rows;
@@ -281,7 +265,7 @@ std::uint32_t Lowering::set_total(const ir::BoundSymbol& symbol, std::size_t res
 }
 
 void Lowering::lower_symbols() {
-  for (const ir::BoundSymbol& symbol : fused_.nested) {
+  for (const BoundSymbol& symbol : fused_.nested) {
     const Operation* operation = find_operation(*symbol.op);
     THUNDER_CHECK(operation != nullptr, "executors/cpu", symbol.op->name + " was fused, but has no lowering");
     operation->lower(*this, symbol);

@@ -8,55 +8,54 @@
 #include <unordered_map>
 #include <vector>
 
+#include "executors/cpu/roles.h"
 #include "executors/tiles/tile_builder.h"
 #include "ir/trace.h"
-#include "passes/fusion_partition.h"
+#include "passes/iteration_space.h"
 
 namespace thunder::executors::cpu {
 
 using Strides = std::vector<std::vector<std::int64_t>>;  ///< for each input of a fusion
 
-/// How memory holds a dtype; nullopt: no tile is made of it.
-[[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);
+using Value = TileBuilder::Value;
 
 /// What an operation's lowering sees: its arguments as values of tiles, and where its results go.
 class Lowering {
  public:
-  using Value = TileBuilder::Value;
-
   /// The program of a fused symbol, for inputs of the given strides. nullopt: there is none.
-  [[nodiscard]] static std::optional<TileProgram> lower(const ir::BoundSymbol& fused, const ir::Trace& trace,
-                                                        const passes::IterationSpace& space, const Strides& strides);
+  [[nodiscard]] static std::optional<TileProgram> lower(const BoundSymbol& fused, const Trace& trace,
+                                                        const Strides& strides);
 
   [[nodiscard]] TileBuilder& builder() { return *builder_; }
-  [[nodiscard]] const passes::FusionRole& role(const ir::BoundSymbol& symbol) const {
+  [[nodiscard]] const FusionRole& role(const BoundSymbol& symbol) const {
     return roles_[static_cast<std::size_t>(&symbol - fused_.nested.data())];
   }
-  [[nodiscard]] const ir::TensorType* type(const ir::BoundSymbol& symbol, std::size_t argument) const;
-  [[nodiscard]] const ir::TensorType& result_type(const ir::BoundSymbol& symbol, std::size_t result = 0) const;
+  [[nodiscard]] const ir::TensorType* type(const BoundSymbol& symbol, std::size_t argument) const;
+  [[nodiscard]] const ir::TensorType& result_type(const BoundSymbol& symbol, std::size_t result = 0) const;
   /// The lane in which a result's elements are computed.
-  [[nodiscard]] Lane result_lane(const ir::BoundSymbol& symbol, std::size_t result = 0) const;
+  [[nodiscard]] Lane result_lane(const BoundSymbol& symbol, std::size_t result = 0) const;
   /// The lane in which arguments of different kinds meet, as they do for a comparison.
-  [[nodiscard]] Lane common_lane(const ir::BoundSymbol& symbol, std::size_t count) const;
+  [[nodiscard]] Lane common_lane(const BoundSymbol& symbol, std::size_t count) const;
 
   /// Argument `i`, a value or a number, in the lane.
-  [[nodiscard]] Value argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane);
+  [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.
-  [[nodiscard]] Value rounded_argument(const ir::BoundSymbol& symbol, std::size_t i, Lane lane);
+  [[nodiscard]] Value rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
   /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its lane.
-  [[nodiscard]] bool is_loaded_row(const ir::BoundSymbol& symbol, std::size_t i);
-  [[nodiscard]] bool has_argument(const ir::BoundSymbol& symbol, std::size_t i) const;
+  [[nodiscard]] bool is_loaded_row(const BoundSymbol& symbol, std::size_t i);
   Value number(Lane lane, double value);
   Value apply(TileOp op, std::initializer_list<Value> arguments);
+  /// `op` of the value and argument `i`; the value itself where the argument is left out.
+  Value apply_if_given(TileOp op, Value value, const BoundSymbol& symbol, std::size_t i);
 
   /// Whether anybody reads a result.
-  [[nodiscard]] bool is_read(const ir::BoundSymbol& symbol, std::size_t result) const;
-  void set(const ir::BoundSymbol& symbol, std::size_t result, Value value);
+  [[nodiscard]] bool is_read(const BoundSymbol& symbol, std::size_t result) const;
+  void set(const BoundSymbol& symbol, std::size_t result, Value value);
   /// The result is rounded to a narrower floating-point dtype for those who read it here.
-  void set_rounded(const ir::BoundSymbol& symbol, Value value, ir::Dtype dtype);
-  void set_column_sum(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale);
+  void set_rounded(const BoundSymbol& symbol, Value value, ir::Dtype dtype);
+  void set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale);
   /// The sum of all elements, divided by total `divisor`. Returns its number.
-  std::uint32_t set_total(const ir::BoundSymbol& symbol, std::size_t result, Value value, double scale,
+  std::uint32_t set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
                           std::optional<std::uint32_t> divisor);
   /// A sum that only divides others.
   std::uint32_t add_total(Value value) {
@@ -70,23 +69,23 @@ class Lowering {
   };
   struct Failure {};  ///< thrown by an operation that no kernel has, caught by `lower`
 
-  Lowering(const ir::BoundSymbol& fused, const ir::Trace& trace, const passes::IterationSpace& space,
-           const Strides& strides);
+  Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides);
 
   [[nodiscard]] Value rounded(Value value, ir::Dtype dtype);
+  bool find_space();
   bool find_domain();
   void lower_symbols();
   void store_results();
-  [[nodiscard]] std::vector<std::int64_t> strides_over_space(ir::ValueId id, const ir::BoundSymbol& reader,
+  [[nodiscard]] std::vector<std::int64_t> strides_over_space(ir::ValueId id, const BoundSymbol& reader,
                                                              std::size_t argument) const;
-  [[nodiscard]] Value load(ir::ValueId id, const ir::BoundSymbol& reader, std::size_t argument);
-  [[nodiscard]] std::optional<std::uint32_t> array_of(const ir::BoundSymbol& symbol, std::size_t result) const;
+  [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
+  [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
 
-  const ir::BoundSymbol& fused_;
-  const ir::Trace& trace_;
-  const passes::IterationSpace& space_;
+  const BoundSymbol& fused_;
+  const Trace& trace_;
   const Strides& input_strides_;
-  std::vector<passes::FusionRole> roles_;                     ///< by nested symbol
+  std::vector<FusionRole> roles_;                             ///< by nested symbol
+  passes::IterationSpace space_;                              ///< what all of them go over together
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
   std::unordered_map<std::uint32_t, Made> made_;

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "executors/cpu/roles.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
@@ -40,14 +39,14 @@ const Operation* find_operation(const ir::Operator& op) {
   return found == kTable.end() ? nullptr : &found->second;
 }
 
-passes::FusionRole role_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+FusionRole role_of(const BoundSymbol& symbol, const Trace& trace) {
   const Operation* operation = find_operation(*symbol.op);
   if (operation == nullptr) return {};
   bool supported = true;
   const auto check = [&](ir::ValueId id) { supported = supported && is_supported(*trace.tensor_type(id)); };
   passes::for_each_argument(symbol, check);
   passes::for_each_result(symbol, check);
-  return supported ? operation->role(symbol, trace) : passes::FusionRole{};
+  return supported ? operation->role(symbol, trace) : FusionRole{};
 }
 
 }  // namespace thunder::executors::cpu

@@ -8,8 +8,6 @@
 namespace thunder::executors::cpu {
 namespace {
 
-using passes::FusionRole;
-
 /// Whether `value` broadcasts to `over`.
 bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   if (value.sizes.size() > over.sizes.size()) return false;
@@ -42,6 +40,47 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
 
 }  // namespace
 
+std::optional<Storage> storage_of(ir::Dtype dtype) {
+  switch (dtype) {
+    case ir::Dtype::kBool:
+      return Storage::kBool;
+    case ir::Dtype::kUint8:
+      return Storage::kUint8;
+    case ir::Dtype::kInt8:
+      return Storage::kInt8;
+    case ir::Dtype::kInt16:
+      return Storage::kInt16;
+    case ir::Dtype::kInt32:
+      return Storage::kInt32;
+    case ir::Dtype::kInt64:
+      return Storage::kInt64;
+    case ir::Dtype::kFloat16:
+      return Storage::kHalf;
+    case ir::Dtype::kBfloat16:
+      return Storage::kBfloat16;
+    case ir::Dtype::kFloat32:
+      return Storage::kFloat;
+    case ir::Dtype::kFloat64:
+      return Storage::kDouble;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_float(const ir::TensorType* type) {
+  return type != nullptr && storage_of(type->dtype).value_or(Storage::kBool) >= Storage::kHalf;
+}
+
+const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i) {
+  const ir::ValueId id = passes::value_argument(symbol, i);
+  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+}
+
+const ir::TensorType* result_type(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::ValueId id = passes::single_result(symbol);
+  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+}
+
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
 }
@@ -55,9 +94,8 @@ bool is_contiguous(const ir::TensorType& type) {
   return true;
 }
 
-FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, double work) {
-  const ir::ValueId result = passes::single_result(symbol);
-  const ir::TensorType* type = result == ir::kNoValue ? nullptr : trace.tensor_type(result);
+FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work) {
+  const ir::TensorType* type = result_type(symbol, trace);
   if (type == nullptr || passes::element_count(*type) < 2) return {};
   // What is expanded has no order in memory of its own: its dimensions must follow one another as they are written.
   const bool is_ordered = std::ranges::is_sorted(passes::memory_order(*type));
@@ -67,10 +105,10 @@ FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, d
     fits = fits && broadcasts(argument, *type) && !is_transposed(argument, *type);
   });
   if (!fits) return {};
-  return {FusionRole::Kind::kWork, result, 0, {FusionRole::Result::kElements}, 0, work};
+  return {FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, work};
 }
 
-FusionRole view_role(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+FusionRole view_role(const BoundSymbol& symbol, const Trace& trace) {
   const ir::ValueId result = passes::single_result(symbol);
   const ir::ValueId source = passes::value_argument(symbol, 0);
   if (result == ir::kNoValue || source == ir::kNoValue) return {};
@@ -81,8 +119,7 @@ FusionRole view_role(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return {FusionRole::Kind::kView, result, 0, {FusionRole::Result::kElements}, 0, 0};
 }
 
-FusionRole reduction_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::Argument& dims,
-                          bool rows_only) {
+FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims, bool rows_only) {
   const ir::ValueId over = passes::value_argument(symbol, 0);
   const ir::ValueId result = passes::single_result(symbol);
   if (over == ir::kNoValue || result == ir::kNoValue) return {};
@@ -118,7 +155,7 @@ FusionRole reduction_role(const ir::BoundSymbol& symbol, const ir::Trace& trace,
   return role;
 }
 
-FusionRole row_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, ir::ValueId over, std::size_t row_dims,
+FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
                     double work) {
   const ir::TensorType& type = *trace.tensor_type(over);
   if (!is_contiguous(type) || row_dims > type.sizes.size()) return {};

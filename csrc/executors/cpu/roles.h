@@ -1,23 +1,38 @@
 #pragma once
 
+#include <optional>
+
 #include "executors/tiles/tile_op.h"
 #include "ir/trace.h"
 #include "passes/fusion_partition.h"
 
 namespace thunder::executors::cpu {
 
+using ir::BoundSymbol;
+using ir::Trace;
+using passes::FusionRole;
+
 /// Roles of symbols, by the shape of their work. Each gives no role where the tensors are not what it expects.
 
 /// One result whose elements follow from those of the arguments that broadcast to it.
-[[nodiscard]] passes::FusionRole element_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, double work);
+[[nodiscard]] FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work);
 /// The same elements under other sizes.
-[[nodiscard]] passes::FusionRole view_role(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+[[nodiscard]] FusionRole view_role(const BoundSymbol& symbol, const Trace& trace);
 /// A reduction over `dims` of argument 0 (empty: all) to one result.
-[[nodiscard]] passes::FusionRole reduction_role(const ir::BoundSymbol& symbol, const ir::Trace& trace,
-                                                const ir::Argument& dims, bool rows_only);
+[[nodiscard]] FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims,
+                                        bool rows_only);
 /// Results whose rows follow from rows of `over`, whose last `row_dims` dimensions are columns.
-[[nodiscard]] passes::FusionRole row_role(const ir::BoundSymbol& symbol, const ir::Trace& trace, ir::ValueId over,
-                                          std::size_t row_dims, double work);
+[[nodiscard]] FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
+                                  double work);
+
+/// How memory holds a dtype; nullopt: no tile is made of it.
+[[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);
+/// Of a floating-point dtype; false for null, which is no tensor.
+[[nodiscard]] bool is_float(const ir::TensorType* type);
+/// Of argument `i`; null where that is no tensor.
+[[nodiscard]] const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i);
+/// Of the only result; null where there is none.
+[[nodiscard]] const ir::TensorType* result_type(const BoundSymbol& symbol, const Trace& trace);
 
 /// `dim` of a tensor of that rank, counted from the front.
 [[nodiscard]] std::size_t wrap_dim(std::int64_t dim, std::size_t rank);

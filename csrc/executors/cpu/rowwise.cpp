@@ -4,33 +4,28 @@
 #include <unordered_map>
 
 #include "executors/cpu/operations.h"
-#include "executors/cpu/roles.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
 
-using ir::BoundSymbol;
-using ir::Trace;
-using passes::FusionRole;
-using Value = Lowering::Value;
-
 constexpr double kRowWork = 8;
 
-bool is_float(const ir::TensorType* type) { return type != nullptr && *storage_of(type->dtype) >= Storage::kHalf; }
-const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i) {
-  const ir::ValueId id = passes::value_argument(symbol, i);
-  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+Value sum_of_rows(Lowering& lowering, Value value) {
+  return lowering.builder().reduce(ReduceOp::kSum, lowering.builder().expand(value));
 }
-std::int64_t columns_of(const ir::TensorType& type, std::int64_t rows) { return passes::element_count(type) / rows; }
+Value mean_of_rows(Lowering& lowering, Value value, std::int64_t columns) {
+  const Value sum = sum_of_rows(lowering, value);
+  const Value count = lowering.number(lowering.builder().lane(sum), static_cast<double>(columns));
+  return lowering.apply(TileOp::kDivide, {sum, count});
+}
 
 // --- sum, mean, amax, amin
 
 template <bool has_dims>
 FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace) {
   static const ir::Argument kAll;
-  const ir::TensorType* type = argument_type(symbol, trace, 0);
-  if (!is_float(type) || !is_float(trace.tensor_type(passes::single_result(symbol)))) return {};
+  if (!is_float(argument_type(symbol, trace, 0)) || !is_float(result_type(symbol, trace))) return {};
   return reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false);
 }
 FusionRole extreme_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -40,24 +35,18 @@ FusionRole extreme_role(const BoundSymbol& symbol, const Trace& trace) {
 
 template <bool has_dims, bool is_mean>
 void lower_sum(Lowering& lowering, const BoundSymbol& symbol) {
-  const ir::TensorType& type = *lowering.type(symbol, 0);
-  const ir::TensorType& result = lowering.result_type(symbol);
-  const FusionRole role = lowering.role(symbol);
-  const Lane lane = lowering.result_lane(symbol);
-  const Value value = lowering.argument(symbol, 0, lane);
-  const double count = static_cast<double>(passes::element_count(type) / passes::element_count(result));
-  if (role.results[0] == FusionRole::Result::kEnd) {
-    const double scale = is_mean ? 1 / count : 1;
-    if (role.rows == 0) {
-      lowering.set_total(symbol, 0, value, scale, std::nullopt);
-    } else {
-      lowering.set_column_sum(symbol, 0, value, scale);
-    }
-    return;
+  const FusionRole& role = lowering.role(symbol);
+  const Value value = lowering.argument(symbol, 0, lowering.result_lane(symbol));
+  const std::int64_t count =
+      passes::element_count(*lowering.type(symbol, 0)) / passes::element_count(lowering.result_type(symbol));
+  const double scale = is_mean ? 1 / static_cast<double>(count) : 1;
+  if (role.results[0] == FusionRole::Result::kRows) {
+    lowering.set(symbol, 0, is_mean ? mean_of_rows(lowering, value, count) : sum_of_rows(lowering, value));
+  } else if (role.rows == 0) {
+    lowering.set_total(symbol, 0, value, scale, std::nullopt);
+  } else {
+    lowering.set_column_sum(symbol, 0, value, scale);
   }
-  Value sum = lowering.builder().reduce(ReduceOp::kSum, lowering.builder().expand(value));
-  if (is_mean) sum = lowering.apply(TileOp::kDivide, {sum, lowering.number(lane, count)});
-  lowering.set(symbol, 0, sum);
 }
 template <ReduceOp op>
 void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
@@ -95,6 +84,10 @@ Exponentials exponentials_of(Lowering& lowering, const BoundSymbol& symbol) {
   const Value exponentials = lowering.apply(TileOp::kExp, {shifted});
   return {shifted, exponentials, builder.reduce(ReduceOp::kSum, exponentials), largest};
 }
+Value log_probabilities(Lowering& lowering, const BoundSymbol& symbol) {
+  const Exponentials parts = exponentials_of(lowering, symbol);
+  return lowering.apply(TileOp::kSubtract, {parts.shifted, lowering.apply(TileOp::kLog, {parts.sum})});
+}
 void lower_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
   lowering.set(symbol, 0, lowering.apply(TileOp::kDivide, {parts.exponentials, parts.sum}));
@@ -109,9 +102,7 @@ void lower_safe_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.apply(TileOp::kWhere, {is_masked, lowering.number(lane, 0), divided}));
 }
 void lower_log_softmax(Lowering& lowering, const BoundSymbol& symbol) {
-  const Exponentials parts = exponentials_of(lowering, symbol);
-  const Value log_sum = lowering.apply(TileOp::kLog, {parts.sum});
-  lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {parts.shifted, log_sum}));
+  lowering.set(symbol, 0, log_probabilities(lowering, symbol));
 }
 void lower_softmax_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
@@ -131,28 +122,25 @@ void lower_log_softmax_backward(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {cotangent, share}));
 }
 
-// --- layer norm
+// --- layer norm, RMS norm
 
 FusionRole layer_norm_role(const BoundSymbol& symbol, const Trace& trace) {
   const auto* shape = symbol.arguments[1].get<ir::ArgumentList>();
   if (shape == nullptr || !is_float(argument_type(symbol, trace, 0))) return {};
   return row_role(symbol, trace, passes::value_argument(symbol, 0), shape->size(), kRowWork);
 }
+/// `1 / sqrt(variance + epsilon)`.
+Value reciprocal_root(Lowering& lowering, const BoundSymbol& symbol, Value variance, std::size_t epsilon) {
+  const Value added = lowering.argument(symbol, epsilon, lowering.builder().lane(variance));
+  return lowering.apply(TileOp::kRsqrt, {lowering.apply(TileOp::kAdd, {variance, added})});
+}
 void lower_layer_norm(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lowering.result_lane(symbol);
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
   const auto [mean, variance] = lowering.builder().moments(x, 0);
-  const Value epsilon = lowering.argument(symbol, 4, lane);
-  const Value rstd = lowering.apply(TileOp::kRsqrt, {lowering.apply(TileOp::kAdd, {variance, epsilon})});
-  Value y = lowering.apply(TileOp::kSubtract, {x, mean});
-  y = lowering.apply(TileOp::kMultiply, {y, rstd});
-  if (lowering.has_argument(symbol, 2)) {
-    y = lowering.apply(TileOp::kMultiply, {y, lowering.argument(symbol, 2, lane)});
-  }
-  if (lowering.has_argument(symbol, 3)) {
-    y = lowering.apply(TileOp::kAdd, {y, lowering.argument(symbol, 3, lane)});
-  }
-  lowering.set(symbol, 0, y);
+  const Value rstd = reciprocal_root(lowering, symbol, variance, 4);
+  const Value normal = lowering.apply(TileOp::kMultiply, {lowering.apply(TileOp::kSubtract, {x, mean}), rstd});
+  const Value scaled = lowering.apply_if_given(TileOp::kMultiply, normal, symbol, 2);
+  lowering.set(symbol, 0, lowering.apply_if_given(TileOp::kAdd, scaled, symbol, 3));
   if (symbol.results.size() == 1) return;  // as the program called it
   lowering.set(symbol, 1, mean);
   lowering.set(symbol, 2, rstd);
@@ -162,18 +150,11 @@ FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace) {
   return symbol.arguments[3].is<double>() ? layer_norm_role(symbol, trace) : FusionRole{};
 }
 void lower_rms_norm(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lowering.result_lane(symbol);
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
-  const Value sum = lowering.builder().reduce(ReduceOp::kSum, lowering.apply(TileOp::kSquare, {x}));
-  const auto columns = columns_of(*lowering.type(symbol, 0), lowering.role(symbol).rows);
-  const Value mean = lowering.apply(TileOp::kDivide, {sum, lowering.number(lane, static_cast<double>(columns))});
-  const Value rstd =
-      lowering.apply(TileOp::kRsqrt, {lowering.apply(TileOp::kAdd, {mean, lowering.argument(symbol, 3, lane)})});
-  Value y = lowering.apply(TileOp::kMultiply, {x, rstd});
-  if (lowering.has_argument(symbol, 2)) {
-    y = lowering.apply(TileOp::kMultiply, {y, lowering.argument(symbol, 2, lane)});
-  }
-  lowering.set(symbol, 0, y);
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
+  const std::int64_t columns = passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows;
+  const Value mean = mean_of_rows(lowering, lowering.apply(TileOp::kSquare, {x}), columns);
+  const Value normal = lowering.apply(TileOp::kMultiply, {x, reciprocal_root(lowering, symbol, mean, 3)});
+  lowering.set(symbol, 0, lowering.apply_if_given(TileOp::kMultiply, normal, symbol, 2));
 }
 
 FusionRole layer_norm_backward_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -202,14 +183,12 @@ void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const Value normal = lowering.apply(
       TileOp::kMultiply, {builder.expand(lowering.apply(TileOp::kSubtract, {builder.expand(x), mean})), rstd});
   if (lowering.is_read(symbol, 0)) {
-    Value scaled = lowering.apply(TileOp::kMultiply, {cotangent, rstd});
-    if (lowering.has_argument(symbol, 5)) {
-      scaled = lowering.apply(TileOp::kMultiply, {scaled, lowering.argument(symbol, 5, lane)});
-    }
-    const Value count = lowering.number(lane, static_cast<double>(columns_of(type, lowering.role(symbol).rows)));
-    const Value mean_of_scaled = lowering.apply(TileOp::kDivide, {builder.reduce(ReduceOp::kSum, scaled), count});
+    const Value scaled =
+        lowering.apply_if_given(TileOp::kMultiply, lowering.apply(TileOp::kMultiply, {cotangent, rstd}), symbol, 5);
+    const std::int64_t columns = passes::element_count(type) / lowering.role(symbol).rows;
+    const Value mean_of_scaled = mean_of_rows(lowering, scaled, columns);
     const Value product = lowering.apply(TileOp::kMultiply, {scaled, normal});
-    const Value mean_of_product = lowering.apply(TileOp::kDivide, {builder.reduce(ReduceOp::kSum, product), count});
+    const Value mean_of_product = mean_of_rows(lowering, product, columns);
     Value result = lowering.apply(TileOp::kSubtract, {scaled, mean_of_scaled});
     result = lowering.apply(TileOp::kSubtract, {result, lowering.apply(TileOp::kMultiply, {normal, mean_of_product})});
     lowering.set(symbol, 0, result);
@@ -224,14 +203,43 @@ void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
 
 constexpr std::int64_t kMeanReduction = 1;
 
+/// For each row: whether it counts, and the column that it is about, 0 if it does not.
+struct Targets {
+  Value counts;
+  Value columns;
+};
+
+/// The arguments of a loss, of which the scores are argument `first`: the target, the weight, the reduction and the
+/// target that does not count follow.
+struct LossArguments {
+  std::size_t first;
+
+  [[nodiscard]] std::size_t target() const { return first + 1; }
+  [[nodiscard]] bool is_mean(const BoundSymbol& symbol) const {
+    return symbol.arguments[first + 3] == ir::Argument(kMeanReduction);
+  }
+  /// Rows of scores, all of the same weight, that become one number.
+  [[nodiscard]] bool are_plain(const BoundSymbol& symbol, const Trace& trace) const {
+    const ir::TensorType* scores = argument_type(symbol, trace, first);
+    const auto* reduction = symbol.arguments[first + 3].get<std::int64_t>();
+    const bool has_weight = !symbol.arguments[first + 2].is<ir::None>();
+    return is_float(scores) && scores->sizes.size() == 2 && !has_weight && reduction != nullptr && *reduction != 0;
+  }
+  [[nodiscard]] Targets targets(Lowering& lowering, const BoundSymbol& symbol) const {
+    const Value target = lowering.argument(symbol, first + 1, Lane::kInt);
+    const Value counts = lowering.apply(TileOp::kNotEqual, {target, lowering.argument(symbol, first + 4, Lane::kInt)});
+    return {counts, lowering.apply(TileOp::kWhere, {counts, target, lowering.number(Lane::kInt, 0)})};
+  }
+};
+constexpr LossArguments kForward{0};
+constexpr LossArguments kBackward{1};  // after the cotangent
+
 FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace) {
+  if (!kForward.are_plain(symbol, trace)) return {};
   const ir::TensorType* type = argument_type(symbol, trace, 0);
-  const auto* reduction = symbol.arguments[3].get<std::int64_t>();
-  const bool has_weight = !symbol.arguments[2].is<ir::None>();
-  if (!is_float(type) || type->sizes.size() != 2 || has_weight || reduction == nullptr || *reduction == 0) return {};
   const std::int64_t rows = type->sizes[0].hint;
   if (!is_contiguous(*type) || rows < 2 || type->sizes[1].hint < 2) return {};
-  FusionRole role{FusionRole::Kind::kWork, passes::value_argument(symbol, 0), rows, {}, 1U << 1, 1};
+  FusionRole role{FusionRole::Kind::kWork, passes::value_argument(symbol, 0), rows, {}, 1U << kForward.target(), 1};
   passes::for_each_result(symbol, [&](ir::ValueId) { role.results.push_back(FusionRole::Result::kEnd); });
   return role;
 }
@@ -239,16 +247,13 @@ FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace) {
 void lower_loss(Lowering& lowering, const BoundSymbol& symbol, Value scores) {
   TileBuilder& builder = lowering.builder();
   const Lane lane = builder.lane(scores);
-  const Value target = lowering.argument(symbol, 1, Lane::kInt);
-  const Value counts = lowering.apply(TileOp::kNotEqual, {target, lowering.argument(symbol, 4, Lane::kInt)});
-  const Value column = lowering.apply(TileOp::kWhere, {counts, target, lowering.number(Lane::kInt, 0)});
-  const Value loss = lowering.apply(TileOp::kNegate, {builder.pick(scores, column)});
+  const auto [counts, columns] = kForward.targets(lowering, symbol);
+  const Value loss = lowering.apply(TileOp::kNegate, {builder.pick(scores, columns)});
   const Value counted = lowering.apply(TileOp::kWhere, {counts, loss, lowering.number(lane, 0)});
   const Value one = builder.convert(counts, lane);
   const std::uint32_t weight =
       symbol.results.size() > 1 ? lowering.set_total(symbol, 1, one, 1, std::nullopt) : lowering.add_total(one);
-  const bool is_mean = symbol.arguments[3] == ir::Argument(kMeanReduction);
-  lowering.set_total(symbol, 0, counted, 1, is_mean ? std::make_optional(weight) : std::nullopt);
+  lowering.set_total(symbol, 0, counted, 1, kForward.is_mean(symbol) ? std::make_optional(weight) : std::nullopt);
 }
 
 void lower_nll_loss(Lowering& lowering, const BoundSymbol& symbol) {
@@ -257,12 +262,9 @@ void lower_nll_loss(Lowering& lowering, const BoundSymbol& symbol) {
 }
 
 FusionRole nll_loss_backward_role(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::TensorType* type = argument_type(symbol, trace, 1);
-  const auto* reduction = symbol.arguments[4].get<std::int64_t>();
-  const bool has_weight = !symbol.arguments[3].is<ir::None>();
-  if (!is_float(type) || type->sizes.size() != 2 || has_weight || reduction == nullptr || *reduction == 0) return {};
+  if (!kBackward.are_plain(symbol, trace)) return {};
   FusionRole role = row_role(symbol, trace, passes::single_result(symbol), 1, 1);
-  role.by_rows = 1U << 2;
+  role.by_rows = 1U << kBackward.target();
   return role;
 }
 /// Zeros, but for one element of each row that counts.
@@ -270,14 +272,12 @@ void lower_nll_loss_backward(Lowering& lowering, const BoundSymbol& symbol) {
   TileBuilder& builder = lowering.builder();
   const Lane lane = lowering.result_lane(symbol);
   Value share = lowering.apply(TileOp::kNegate, {lowering.argument(symbol, 0, lane)});
-  if (symbol.arguments[4] == ir::Argument(kMeanReduction)) {
+  if (kBackward.is_mean(symbol)) {
     share = lowering.apply(TileOp::kDivide, {share, lowering.argument(symbol, 6, lane)});
   }
-  const Value target = lowering.argument(symbol, 2, Lane::kInt);
-  const Value counts = lowering.apply(TileOp::kNotEqual, {target, lowering.argument(symbol, 5, Lane::kInt)});
-  const Value column = lowering.apply(TileOp::kWhere, {counts, target, lowering.number(Lane::kInt, 0)});
+  const auto [counts, columns] = kBackward.targets(lowering, symbol);
   const Value added = lowering.apply(TileOp::kWhere, {counts, share, lowering.number(lane, 0)});
-  lowering.set(symbol, 0, builder.scatter_add(builder.expand(lowering.number(lane, 0)), column, added));
+  lowering.set(symbol, 0, builder.scatter_add(builder.expand(lowering.number(lane, 0)), columns, added));
 }
 
 FusionRole cross_entropy_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -289,9 +289,7 @@ FusionRole cross_entropy_role(const BoundSymbol& symbol, const Trace& trace) {
   return role;
 }
 void lower_cross_entropy(Lowering& lowering, const BoundSymbol& symbol) {
-  const Exponentials parts = exponentials_of(lowering, symbol);
-  const Value log_sum = lowering.apply(TileOp::kLog, {parts.sum});
-  lower_loss(lowering, symbol, lowering.apply(TileOp::kSubtract, {parts.shifted, log_sum}));
+  lower_loss(lowering, symbol, log_probabilities(lowering, symbol));
 }
 
 /// One element for each row, added at a column.

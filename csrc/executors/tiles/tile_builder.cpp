@@ -5,22 +5,6 @@
 #include <utility>
 
 namespace thunder::executors::cpu {
-namespace {
-
-/// Elements of a tile: a handful of registers fit in the first-level cache.
-constexpr std::int64_t kTileElements = 2048;
-/// Elements that make a task worth handing to another thread.
-constexpr std::int64_t kTaskElements = 32768;
-/// Tasks over which column sums are split at most, and the rows that each has at least.
-constexpr std::int64_t kColumnSumTasks = 32;
-constexpr std::int64_t kColumnSumRows = 16;
-/// Outputs of more bytes leave the caches alone: nobody finds them there.
-constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
-constexpr std::int64_t kAlignment = 64;
-
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
 
 /// A constant as it lies in memory.
 double TileBuilder::slot_of(const Node& node) {
@@ -29,6 +13,21 @@ double TileBuilder::slot_of(const Node& node) {
   }
   if (node.lane == Lane::kBool) return std::bit_cast<double>(std::uint64_t{node.number != 0});
   return node.number;
+}
+
+TileBuilder::Node TileBuilder::make_node(Kind kind, Lane lane, Extent extent, std::span<const Value> arguments) const {
+  Node made;
+  made.kind = kind;
+  made.lane = lane;
+  made.extent = extent;
+  made.phase = made.works_on_tiles() ? 0 : -1;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Node& argument = node(arguments[i]);
+    const bool waits = made.works_on_tiles() && argument.extent == Extent::kRow;
+    made.arguments[i] = static_cast<std::uint32_t>(arguments[i]);
+    made.phase = std::max(made.phase, argument.phase + (waits ? 1 : 0));
+  }
+  return made;
 }
 
 TileBuilder::Value TileBuilder::add(Node node) {
@@ -46,11 +45,7 @@ TileBuilder::Value TileBuilder::load(Access access) {
     return other.array == access.array && other.outer_strides == access.outer_strides &&
            other.inner_stride == access.inner_stride && other.extent == access.extent;
   };
-  Node node;
-  node.kind = Kind::kLoad;
-  node.lane = lane_of(access.storage);
-  node.extent = access.extent;
-  node.phase = access.extent == Extent::kRow ? -1 : 0;
+  Node node = make_node(Kind::kLoad, lane_of(access.storage), access.extent, {});
   const auto known = std::ranges::find_if(accesses_, same);
   node.index = static_cast<std::uint32_t>(known - accesses_.begin());
   if (known == accesses_.end()) accesses_.push_back(std::move(access));
@@ -58,12 +53,9 @@ TileBuilder::Value TileBuilder::load(Access access) {
 }
 
 TileBuilder::Value TileBuilder::constant(Lane lane, double value) {
-  Node node;
+  Node node = make_node(Kind::kElement, lane, Extent::kConstant, {});
   node.is_constant = true;
-  node.lane = lane;
-  node.extent = Extent::kConstant;
   node.number = value;
-  node.phase = -1;
   for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
     const Node& other = nodes_[i];
     if (other.is_constant && other.lane == lane &&
@@ -80,41 +72,30 @@ TileBuilder::Value TileBuilder::integer(std::int64_t value) {
 }
 
 std::optional<TileBuilder::Value> TileBuilder::element(TileOp op, std::span<const Value> arguments) {
-  Node result;
-  result.op = op;
-  result.extent = Extent::kConstant;
-  result.phase = -1;
+  const Lane lane = this->lane(arguments.back());
+  Extent extent = Extent::kConstant;
+  for (const Value argument : arguments) extent = std::min(extent, this->extent(argument));
   unsigned scalars = 0;
-  Lane lane = this->lane(arguments.back());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    result.arguments[i] = static_cast<std::uint32_t>(arguments[i]);
-    result.extent = std::min(result.extent, extent(arguments[i]));
+    if (this->extent(arguments[i]) != extent) scalars |= 1U << i;
   }
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (extent(arguments[i]) != result.extent) scalars |= 1U << i;
-  }
-  if (result.extent == Extent::kConstant) scalars = 0;
-  result.kernel = kernels().element(op, lane, scalars);
-  if (result.kernel == nullptr && scalars != 0 && result.extent == Extent::kTile) {
+  const ElementKernel kernel = kernels().element(op, lane, scalars);
+  if (kernel == nullptr && scalars != 0 && extent == Extent::kTile) {
     std::vector<Value> tiles;
     for (const Value argument : arguments) tiles.push_back(expand(argument));
     return element(op, tiles);
   }
-  if (result.kernel == nullptr) return std::nullopt;
+  if (kernel == nullptr) return std::nullopt;
   const bool compares = (op >= TileOp::kEqual && op <= TileOp::kGreaterEqual) || op == TileOp::kIsNan;
-  result.lane = compares || op == TileOp::kConvertToBool ? Lane::kBool
-                : op == TileOp::kConvertToFloat          ? Lane::kFloat
-                : op == TileOp::kConvertToDouble         ? Lane::kDouble
-                : op == TileOp::kConvertToInt            ? Lane::kInt
-                                                         : lane;
-  if (result.extent == Extent::kConstant) return fold(result, arguments);
-  for (const Value argument : arguments) {
-    const Node& from = node(argument);
-    const bool waits = result.extent == Extent::kTile && from.extent == Extent::kRow;
-    result.phase = std::max(result.phase, from.phase + (waits ? 1 : 0));
-  }
-  if (result.extent == Extent::kTile) result.phase = std::max(result.phase, 0);
-  return add(result);
+  const Lane result_lane = compares || op == TileOp::kConvertToBool ? Lane::kBool
+                           : op == TileOp::kConvertToFloat          ? Lane::kFloat
+                           : op == TileOp::kConvertToDouble         ? Lane::kDouble
+                           : op == TileOp::kConvertToInt            ? Lane::kInt
+                                                                    : lane;
+  Node result = make_node(Kind::kElement, result_lane, extent, arguments);
+  result.op = op;
+  result.kernel = kernel;
+  return extent == Extent::kConstant ? fold(result, arguments) : add(result);
 }
 
 /// An operation of constants, computed now.
@@ -131,27 +112,19 @@ TileBuilder::Value TileBuilder::fold(const Node& made, std::span<const Value> ar
   return constant(made.lane, out);
 }
 
-TileBuilder::Value TileBuilder::expand(Value value) {
-  if (extent(value) == Extent::kTile) return value;
-  Node result;
+TileBuilder::Value TileBuilder::copy(Value value, Extent extent) {
+  Node result = make_node(Kind::kElement, lane(value), extent, {&value, 1});
   result.op = TileOp::kCopy;
-  result.lane = lane(value);
-  result.arguments[0] = static_cast<std::uint32_t>(value);
   result.kernel = kernels().element(TileOp::kCopy, result.lane, 1);
-  result.phase = std::max(node(value).phase + (extent(value) == Extent::kRow ? 1 : 0), 0);
   return add(result);
 }
 
+TileBuilder::Value TileBuilder::expand(Value value) {
+  return extent(value) == Extent::kTile ? value : copy(value, Extent::kTile);
+}
+
 TileBuilder::Value TileBuilder::expand_rows(Value value) {
-  if (extent(value) != Extent::kConstant) return value;
-  Node result;
-  result.op = TileOp::kCopy;
-  result.lane = lane(value);
-  result.extent = Extent::kRow;
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.kernel = kernels().element(TileOp::kCopy, result.lane, 1);
-  result.phase = -1;
-  return add(result);
+  return extent(value) == Extent::kConstant ? copy(value, Extent::kRow) : value;
 }
 
 TileBuilder::Value TileBuilder::convert(Value value, Lane lane) {
@@ -164,24 +137,15 @@ TileBuilder::Value TileBuilder::convert(Value value, Lane lane) {
 }
 
 TileBuilder::Value TileBuilder::reduce(ReduceOp op, Value value) {
-  Node result;
-  result.kind = Kind::kReduce;
+  const Lane result_lane = lane(value) == Lane::kBool ? Lane::kInt : lane(value);
+  Node result = make_node(Kind::kReduce, result_lane, Extent::kRow, {&value, 1});
   result.reduce_op = op;
-  result.lane = lane(value) == Lane::kBool ? Lane::kInt : lane(value);
-  result.extent = Extent::kRow;
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.phase = std::max(node(value).phase, 0);
   return add(result);
 }
 
 std::pair<TileBuilder::Value, TileBuilder::Value> TileBuilder::moments(Value value, double correction) {
-  Node mean;
-  mean.kind = Kind::kMoments;
-  mean.lane = lane(value);
-  mean.extent = Extent::kRow;
-  mean.arguments[0] = static_cast<std::uint32_t>(value);
+  Node mean = make_node(Kind::kMoments, lane(value), Extent::kRow, {&value, 1});
   mean.number = correction;
-  mean.phase = std::max(node(value).phase, 0);
   const Value first = add(mean);
   Node variance = mean;  // a name for what the mean's instruction gives besides
   variance.pair = static_cast<std::uint32_t>(first);
@@ -189,34 +153,17 @@ std::pair<TileBuilder::Value, TileBuilder::Value> TileBuilder::moments(Value val
 }
 
 TileBuilder::Value TileBuilder::pick(Value value, Value columns) {
-  Node result;
-  result.kind = Kind::kPick;
-  result.lane = lane(value);
-  result.extent = Extent::kRow;
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.arguments[1] = static_cast<std::uint32_t>(columns);
-  result.phase = std::max({node(value).phase, node(columns).phase + 1, 0});
-  return add(result);
+  const Value arguments[] = {value, columns};
+  return add(make_node(Kind::kPick, lane(value), Extent::kRow, arguments));
 }
 
 TileBuilder::Value TileBuilder::scatter_add(Value value, Value columns, Value added) {
-  Node result;
-  result.kind = Kind::kScatterAdd;
-  result.lane = lane(value);
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.arguments[1] = static_cast<std::uint32_t>(columns);
-  result.arguments[2] = static_cast<std::uint32_t>(added);
-  result.phase = std::max({node(value).phase, node(columns).phase + 1, node(added).phase + 1, 0});
-  return add(result);
+  const Value arguments[] = {value, columns, added};
+  return add(make_node(Kind::kScatterAdd, lane(value), Extent::kTile, arguments));
 }
 
 void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
-  Node result;
-  result.kind = Kind::kStore;
-  result.lane = lane(value);
-  result.extent = extent(value);
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.phase = node(value).phase;
+  Node result = make_node(Kind::kStore, lane(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(accesses_.size());
   Access access;
   access.array = array;
@@ -227,11 +174,7 @@ void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
 }
 
 void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, double scale) {
-  Node result;
-  result.kind = Kind::kColumnSum;
-  result.lane = lane(value);
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.phase = node(value).phase;
+  Node result = make_node(Kind::kColumnSum, lane(value), Extent::kTile, {&value, 1});
   result.index = static_cast<std::uint32_t>(column_sums_.size());
   column_sums_.push_back({lane(value), storage, static_cast<std::int32_t>(array), -1, scale});
   add(result);
@@ -239,369 +182,12 @@ void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, 
 
 std::uint32_t TileBuilder::total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                                  std::optional<std::uint32_t> divisor) {
-  Node result;
-  result.kind = Kind::kTotal;
-  result.lane = lane(value);
-  result.extent = extent(value);
-  result.arguments[0] = static_cast<std::uint32_t>(value);
-  result.phase = node(value).phase;
+  Node result = make_node(Kind::kTotal, lane(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(totals_.size());
   totals_.push_back({lane(value), storage, array ? static_cast<std::int32_t>(*array) : -1,
                      divisor ? static_cast<std::int32_t>(*divisor) : -1, scale});
   add(result);
   return result.index;
 }
-
-bool TileBuilder::is_dense(const Access& access) const {
-  if (access.extent != Extent::kTile || access.inner_stride != 1) return false;
-  std::int64_t step = domain_.columns;
-  for (std::size_t i = domain_.outer.size(); i-- > 0;) {
-    if (domain_.outer[i] != 1 && access.outer_strides[i] != step) return false;
-    step *= domain_.outer[i];
-  }
-  return true;
-}
-
-/// One build: what the phases are made of, then registers.
-struct TileBuilder::Plan {
-  explicit Plan(TileBuilder& owner) : builder(owner), nodes(owner.nodes_), readers(owner.nodes_.size()) {}
-
-  TileBuilder& builder;
-  std::vector<Node>& nodes;
-  std::vector<std::vector<std::uint32_t>> readers;
-  TileProgram program;
-  std::int32_t phase_count = 1;
-  std::vector<std::uint16_t> register_of;  ///< by node
-  std::vector<std::int32_t> output_array;  ///< by node: the array in whose memory it is computed; -1: none
-  std::vector<bool> lives_on;              ///< by node: read in a later phase than its own
-  struct FreeSlot {
-    std::int64_t offset;
-    std::int64_t size;
-  };
-  std::vector<FreeSlot> free_slots;
-
-  TileProgram run() {
-    find_readers();
-    sink();
-    for (const Node& node : nodes) phase_count = std::max(phase_count, node.phase + 1);
-    set_shape();
-    choose_outputs();
-    find_survivors();
-    give_lasting_registers();
-    program.phases.resize(static_cast<std::size_t>(phase_count));
-    emit_rows(-1, program.before);
-    for (std::int32_t phase = 0; phase < phase_count; ++phase) emit_phase(phase);
-    program.scratch_bytes = aligned(program.scratch_bytes);
-    program.accesses = std::move(builder.accesses_);
-    program.column_sums = std::move(builder.column_sums_);
-    program.totals = std::move(builder.totals_);
-    return std::move(program);
-  }
-
-  static bool is_load(const Node& node) { return node.kind == Kind::kLoad && !node.is_constant; }
-  static bool gives_tile(const Node& node) {
-    return !node.is_constant && node.extent == Extent::kTile &&
-           (node.kind == Kind::kElement || node.kind == Kind::kScatterAdd || node.kind == Kind::kLoad);
-  }
-  static bool is_variance(const Node& node) { return node.kind == Kind::kMoments && node.pair != kNone; }
-
-  void find_readers() {
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      for (const std::uint32_t argument : nodes[i].arguments) {
-        if (argument != kNone) readers[argument].push_back(i);
-      }
-    }
-  }
-
-  /// Computes what only later phases read in the first of these, where that keeps no more rows alive.
-  void sink() {
-    for (std::uint32_t i = static_cast<std::uint32_t>(nodes.size()); i-- > 0;) {
-      Node& node = nodes[i];
-      if (!gives_tile(node) || is_load(node) || readers[i].empty()) continue;
-      std::int32_t first = nodes[readers[i].front()].phase;
-      for (const std::uint32_t reader : readers[i]) first = std::min(first, nodes[reader].phase);
-      if (first <= node.phase) continue;
-      const bool keeps_nothing = std::ranges::all_of(node.arguments, [&](std::uint32_t argument) {
-        if (argument == kNone || !gives_tile(nodes[argument]) || is_load(nodes[argument])) return true;
-        return std::ranges::any_of(readers[argument],
-                                   [&](std::uint32_t reader) { return nodes[reader].phase >= first; });
-      });
-      if (keeps_nothing) node.phase = first;
-    }
-  }
-
-  void set_shape() {
-    const TileDomain& domain = builder.domain_;
-    program.outer_sizes = domain.outer;
-    program.rows = domain.rows();
-    program.columns = domain.columns;
-    program.splits_columns = domain.splits_columns;
-    const std::int64_t columns = std::max<std::int64_t>(domain.columns, 1);
-    program.tile_columns = std::min(columns, kTileElements);
-    program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.rows) : 1;
-    program.tile_rows = std::max<std::int64_t>(program.tile_rows, 1);
-    const std::int64_t row_units = (program.rows + program.tile_rows - 1) / program.tile_rows;
-    const std::int64_t stretches =
-        domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
-    program.unit_count = row_units * stretches;
-    const std::int64_t elements = program.rows * columns;
-    if (builder.column_sums_.empty()) {
-      program.task_count = std::clamp<std::int64_t>(elements / kTaskElements, 1, program.unit_count);
-    } else {
-      program.task_count =
-          std::clamp<std::int64_t>(program.rows / kColumnSumRows, 1, std::min(kColumnSumTasks, program.unit_count));
-      if (elements < kTaskElements) program.task_count = 1;
-    }
-    program.parallel = program.task_count > 1;
-  }
-
-  /// A value that is stored once, as it is, is computed where it is stored.
-  void choose_outputs() {
-    output_array.assign(nodes.size(), -1);
-    for (const Node& node : nodes) {
-      if (node.kind != Kind::kStore || node.is_constant || node.extent != Extent::kTile) continue;
-      const Access& access = builder.accesses_[node.index];
-      const Node& stored = nodes[node.arguments[0]];
-      const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane);
-      const bool streams = program.rows * program.columns * size_of(access.storage) >= kStreamBytes;
-      const bool is_computed = stored.kind == Kind::kElement || stored.kind == Kind::kScatterAdd;
-      if (as_it_is && !streams && is_computed && output_array[node.arguments[0]] < 0) {
-        output_array[node.arguments[0]] = static_cast<std::int32_t>(access.array);
-      }
-    }
-  }
-
-  /// Where a phase takes the value from without an instruction; nullopt: it is loaded, or computed.
-  [[nodiscard]] std::optional<Binding> binding_of(std::uint32_t i) const {
-    const Node& node = nodes[i];
-    Binding binding;
-    binding.element_size = size_of(node.lane);
-    if (output_array[i] >= 0) {
-      binding.kind = Binding::Kind::kDense;
-      binding.array = static_cast<std::uint32_t>(output_array[i]);
-      return binding;
-    }
-    if (is_load(node)) {
-      const Access& access = builder.accesses_[node.index];
-      if (size_of(access.storage) != size_of(node.lane) || access.inner_stride != 1) return std::nullopt;
-      binding.array = access.array;
-      if (builder.is_dense(access)) {
-        binding.kind = Binding::Kind::kDense;
-        return binding;
-      }
-      const bool same_for_all = std::ranges::all_of(access.outer_strides, [](std::int64_t s) { return s == 0; });
-      binding.kind = Binding::Kind::kColumns;
-      return same_for_all && program.tile_rows == 1 ? std::make_optional(binding) : std::nullopt;
-    }
-    if (lives_on[i]) return binding;
-    return std::nullopt;
-  }
-
-  void find_survivors() {
-    lives_on.assign(nodes.size(), false);
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      if (!gives_tile(nodes[i]) || is_load(nodes[i]) || output_array[i] >= 0) continue;
-      for (const std::uint32_t reader : readers[i]) lives_on[i] = lives_on[i] || nodes[reader].phase > nodes[i].phase;
-    }
-  }
-
-  std::uint16_t add_register(Lane lane, Extent extent, std::int64_t offset) {
-    program.registers.push_back({lane, extent, offset});
-    return static_cast<std::uint16_t>(program.registers.size() - 1);
-  }
-
-  std::int64_t take_scratch(std::int64_t bytes) {
-    const std::int64_t offset = program.scratch_bytes;
-    program.scratch_bytes += aligned(bytes);
-    return offset;
-  }
-
-  /// Constants, rows, and what more than one phase sees keep their registers.
-  void give_lasting_registers() {
-    register_of.assign(nodes.size(), 0xffff);
-    add_register(Lane::kFloat, Extent::kConstant, 0);  // stands for an argument that is not there
-    program.constants.push_back(0);
-    const std::int64_t tile = program.tile_rows * program.tile_columns;
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      const Node& node = nodes[i];
-      if (node.is_constant) {
-        register_of[i] = add_register(node.lane, Extent::kConstant, put_constant(node));
-      } else if (node.kind == Kind::kStore || node.kind == Kind::kColumnSum || node.kind == Kind::kTotal) {
-        continue;
-      } else if (node.extent == Extent::kRow) {
-        register_of[i] = add_register(node.lane, Extent::kRow, take_scratch(8 * program.tile_rows));
-      } else if (const auto binding = binding_of(i)) {
-        const bool in_scratch = binding->kind == Binding::Kind::kWholeRow;
-        const std::int64_t bytes = std::max(tile, program.tile_rows * program.columns) * size_of(node.lane);
-        register_of[i] = add_register(node.lane, Extent::kTile, in_scratch ? take_scratch(bytes) : 0);
-      }
-    }
-  }
-
-  std::int64_t put_constant(const Node& node) {
-    program.constants.push_back(slot_of(node));
-    return 8 * static_cast<std::int64_t>(program.constants.size() - 1);
-  }
-
-  Instruction instruction_of(std::uint32_t i) {
-    const Node& node = nodes[i];
-    Instruction instruction;
-    instruction.kind = node.kind;
-    instruction.lane = node.arguments[0] == kNone ? node.lane : nodes[node.arguments[0]].lane;
-    instruction.index = node.index;
-    instruction.reduce_op = node.reduce_op;
-    instruction.element = node.kernel;
-    instruction.correction = node.number;
-    for (int k = 0; k < 3; ++k) {
-      const std::uint32_t argument = node.arguments[k];
-      if (argument == kNone) continue;
-      instruction.arguments[k] = register_of[argument];
-      const bool is_row = node.extent == Extent::kTile && nodes[argument].extent == Extent::kRow;
-      if (node.kind == Kind::kElement && is_row) instruction.row_arguments |= static_cast<std::uint8_t>(1U << k);
-    }
-    switch (node.kind) {
-      case Kind::kReduce:
-      case Kind::kTotal:
-        instruction.reduce = kernels().reduce(node.reduce_op, instruction.lane);
-        break;
-      case Kind::kMoments:
-        instruction.moments = kernels().moments(instruction.lane);
-        break;
-      case Kind::kLoad: {
-        const Access& access = builder.accesses_[node.index];
-        const std::int64_t stride = node.extent == Extent::kRow
-                                        ? (access.outer_strides.size() == 1 ? access.outer_strides[0] : 1)
-                                        : access.inner_stride;
-        instruction.transfer = kernels().load(access.storage, stride != 1);
-        break;
-      }
-      case Kind::kStore: {
-        const Access& access = builder.accesses_[node.index];
-        const std::int64_t bytes = program.rows * program.columns * size_of(access.storage);
-        instruction.transfer = kernels().store(access.storage, bytes >= kStreamBytes && node.extent == Extent::kTile);
-        break;
-      }
-      default:
-        break;
-    }
-    if (node.kind == Kind::kReduce || node.kind == Kind::kMoments) {
-      instruction.accumulator = program.accumulators;
-      program.accumulators += node.kind == Kind::kMoments ? 3 : 1;
-    }
-    if (register_of[i] != 0xffff) instruction.out = register_of[i];
-    return instruction;
-  }
-
-  /// What is known of rows at the end of a phase, or before the first.
-  void emit_rows(std::int32_t phase, std::vector<Instruction>& instructions) {
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      const Node& node = nodes[i];
-      if (node.is_constant || node.extent == Extent::kTile || node.phase != phase) continue;
-      const bool is_tile_work = node.kind == Kind::kReduce || node.kind == Kind::kMoments || node.kind == Kind::kPick;
-      if (!is_tile_work) instructions.push_back(instruction_of(i));
-    }
-  }
-
-  void emit_phase(std::int32_t number) {
-    Phase& phase = program.phases[static_cast<std::size_t>(number)];
-    std::vector<std::uint32_t> order = tile_work(number);
-    std::vector<std::size_t> last_use(nodes.size(), 0);
-    for (std::size_t k = 0; k < order.size(); ++k) {
-      for (const std::uint32_t argument : nodes[order[k]].arguments) {
-        if (argument != kNone) last_use[argument] = k;
-      }
-    }
-    free_slots.clear();
-    std::vector<bool> bound(nodes.size(), false);
-    const auto bind = [&](std::uint32_t i) {
-      if (i == kNone || bound[i] || !gives_tile(nodes[i])) return;
-      if (auto binding = binding_of(i)) {
-        bound[i] = true;
-        binding->target = register_of[i];
-        phase.bindings.push_back(*binding);
-      }
-    };
-    std::vector<std::uint32_t> temporary;
-    for (std::size_t k = 0; k < order.size(); ++k) {
-      const std::uint32_t i = order[k];
-      bind(i);
-      for (const std::uint32_t argument : nodes[i].arguments) bind(argument);
-      const bool is_temporary = gives_tile(nodes[i]) && !bound[i];
-      // Elementwise work may overwrite an argument that dies with it, if elements are as wide.
-      release(temporary, last_use, k, nodes[i]);
-      if (is_temporary) {
-        register_of[i] = take_register(nodes[i].lane);
-        temporary.push_back(i);
-      }
-      if (is_variance(nodes[i])) continue;
-      Instruction instruction = instruction_of(i);
-      if (nodes[i].kind == Kind::kMoments) instruction.out2 = variance_register(i);
-      phase.tile.push_back(instruction);
-      if (nodes[i].kind == Kind::kStore && is_stored_in_place(nodes[i])) phase.tile.pop_back();
-    }
-    for (const std::uint32_t i : temporary) register_of[i] = 0xffff;
-    emit_rows(number, phase.row);
-  }
-
-  [[nodiscard]] bool is_stored_in_place(const Node& store) const {
-    return store.extent == Extent::kTile &&
-           output_array[store.arguments[0]] == static_cast<std::int32_t>(builder.accesses_[store.index].array);
-  }
-
-  [[nodiscard]] std::uint16_t variance_register(std::uint32_t mean) const {
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      if (is_variance(nodes[i]) && nodes[i].pair == mean) return register_of[i];
-    }
-    return register_of[mean];
-  }
-
-  /// Instructions of a phase's tiles; loads come again in each phase that reads them.
-  std::vector<std::uint32_t> tile_work(std::int32_t number) {
-    std::vector<std::uint32_t> order;
-    std::vector<bool> loaded(nodes.size(), false);
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      const Node& node = nodes[i];
-      const bool is_tile_work = node.extent == Extent::kTile || node.kind == Kind::kReduce ||
-                                node.kind == Kind::kMoments || node.kind == Kind::kPick;
-      if (node.is_constant || is_load(node) || !is_tile_work || node.phase != number) continue;
-      for (const std::uint32_t argument : node.arguments) {
-        if (argument == kNone || !is_load(nodes[argument]) || loaded[argument]) continue;
-        if (nodes[argument].extent != Extent::kTile || binding_of(argument)) continue;
-        loaded[argument] = true;
-        order.push_back(argument);
-      }
-      order.push_back(i);
-    }
-    return order;
-  }
-
-  std::uint16_t take_register(Lane lane) {
-    const std::int64_t size = program.tile_rows * program.tile_columns * size_of(lane);
-    const auto fits = std::ranges::find_if(free_slots, [&](const FreeSlot& slot) { return slot.size == size; });
-    std::int64_t offset = 0;
-    if (fits != free_slots.end()) {
-      offset = fits->offset;
-      free_slots.erase(fits);
-    } else {
-      offset = take_scratch(size);
-    }
-    return add_register(lane, Extent::kTile, offset);
-  }
-
-  /// Gives back the memory of values whose last reader is instruction `k`.
-  void release(std::vector<std::uint32_t>& temporary, const std::vector<std::size_t>& last_use, std::size_t k,
-               const Node& reader) {
-    std::erase_if(temporary, [&](std::uint32_t i) {
-      const bool dies_here = last_use[i] == k && reader.kind == Kind::kElement && reader.extent == Extent::kTile &&
-                             size_of(reader.lane) == size_of(nodes[i].lane);
-      if (last_use[i] >= k && !dies_here) return false;
-      const Register& reg = program.registers[register_of[i]];
-      free_slots.push_back({reg.offset, program.tile_rows * program.tile_columns * size_of(reg.lane)});
-      return true;
-    });
-  }
-};
-
-TileProgram TileBuilder::build() { return Plan(*this).run(); }
 
 }  // namespace thunder::executors::cpu

@@ -56,7 +56,6 @@ class TileBuilder {
 
   [[nodiscard]] Lane lane(Value value) const { return node(value).lane; }
   [[nodiscard]] Extent extent(Value value) const { return node(value).extent; }
-  [[nodiscard]] const TileDomain& domain() const { return domain_; }
 
   [[nodiscard]] TileProgram build();
 
@@ -77,12 +76,20 @@ class TileBuilder {
     double number = 0;            ///< of a constant; the correction of moments
     ElementKernel kernel = nullptr;
     std::int32_t phase = 0;  ///< a tile's; of rows the phase at whose end they are known, -1: before the first
+
+    /// Its instruction is one of a phase's tiles, not of what there is one of for each row.
+    [[nodiscard]] bool works_on_tiles() const {
+      return extent == Extent::kTile || kind == Kind::kReduce || kind == Kind::kMoments || kind == Kind::kPick;
+    }
     friend bool operator==(const Node&, const Node&) = default;
   };
   struct Plan;
 
   [[nodiscard]] const Node& node(Value value) const { return nodes_[static_cast<std::uint32_t>(value)]; }
+  /// In the first phase that knows the arguments.
+  [[nodiscard]] Node make_node(Kind kind, Lane lane, Extent extent, std::span<const Value> arguments) const;
   Value add(Node node);
+  Value copy(Value value, Extent extent);
   Value fold(const Node& made, std::span<const Value> arguments);
   [[nodiscard]] static double slot_of(const Node& node);
   [[nodiscard]] bool is_dense(const Access& access) const;

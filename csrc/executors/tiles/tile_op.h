@@ -37,18 +37,16 @@ inline constexpr int kStorageCount = 10;
 // slopes, and kGeluOfTanh, take x and that.
 #define THUNDER_FORALL_BINARY_TILE_OPS(_)                                                                   \
   _(kAdd) _(kSubtract) _(kMultiply) _(kDivide) _(kMaximum) _(kMinimum) _(kPower) _(kEqual) _(kNotEqual)     \
-  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kXor) _(kGeluSlope) _(kGeluOfTanh)   \
+  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kGeluSlope) _(kGeluOfTanh)   \
   _(kGeluTanhSlope) _(kSiluSlope) _(kSigmoidBackward) _(kTanhBackward)
 // clang-format on
 
 /// Arithmetic of tiles, element by element. kConvertTo<lane> reads any lane. kWhere: a bool, then two of the lane.
-/// kMultiplyAdd: a * b + c.
 enum class TileOp : std::uint8_t {
 #define THUNDER_ENUMERATOR(name) name,
   THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_ENUMERATOR) THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_ENUMERATOR)
 #undef THUNDER_ENUMERATOR
       kWhere,
-  kMultiplyAdd,
   kConvertToFloat,
   kConvertToDouble,
   kConvertToInt,

@@ -58,7 +58,6 @@ struct Instruction {
   ReduceKernel reduce = nullptr;
   MomentsKernel moments = nullptr;
   TransferKernel transfer = nullptr;
-  bool streams = false;
 };
 
 /// Passes over a tile's rows between which reductions of whole rows become known.

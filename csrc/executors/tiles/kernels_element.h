@@ -1,0 +1,228 @@
+// Included by kernels_impl.h, inside of its namespace: loops of operations on elements.
+
+/// A function of PyTorch's vectors, applied to an array.
+template <typename T, typename Function>
+inline void map_vectors(T* out, const T* a, std::int64_t count, const Function& function) {
+  using Vector = at::vec::Vectorized<T>;
+  std::int64_t i = 0;
+  for (; i + Vector::size() <= count; i += Vector::size()) function(Vector::loadu(a + i), i).store(out + i);
+  if (i < count) function(Vector::loadu(a + i, count - i), i).store(out + i, static_cast<int>(count - i));
+}
+
+template <typename F, typename T>
+void unary_loop(void* out, const void* a, const void*, const void*, std::int64_t count) {
+  auto* result = static_cast<decltype(F::template apply<T>(T{}))*>(out);
+  const auto* x = static_cast<const T*>(a);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) result[i] = F::template apply<T>(x[i]);
+}
+
+template <typename T>
+void fill_loop(void* out, const void* a, const void*, const void*, std::int64_t count) {
+  std::fill_n(static_cast<T*>(out), count, *static_cast<const T*>(a));
+}
+
+template <typename F, typename T, bool scalar_a, bool scalar_b>
+void binary_loop(void* out, const void* a, const void* b, const void*, std::int64_t count) {
+  auto* result = static_cast<decltype(F::template apply<T>(T{}, T{}))*>(out);
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  const T x0 = *x;
+  const T y0 = *y;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    result[i] = F::template apply<T>(scalar_a ? x0 : x[i], scalar_b ? y0 : y[i]);
+  }
+}
+
+template <typename T, bool scalar_b, bool scalar_c>
+void where_loop(void* out, const void* a, const void* b, const void* c, std::int64_t count) {
+  auto* result = static_cast<T*>(out);
+  const auto* condition = static_cast<const Bool*>(a);
+  const auto* x = static_cast<const T*>(b);
+  const auto* y = static_cast<const T*>(c);
+  const T x0 = *x;
+  const T y0 = *y;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T yes = scalar_b ? x0 : x[i];
+    const T no = scalar_c ? y0 : y[i];
+    result[i] = condition[i] != 0 ? yes : no;
+  }
+}
+
+template <typename To, typename From>
+void convert_loop(void* out, const void* a, const void*, const void*, std::int64_t count) {
+  auto* result = static_cast<To*>(out);
+  const auto* x = static_cast<const From*>(a);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<To, Bool>) {
+      result[i] = static_cast<Bool>(x[i] != From{0});
+    } else {
+      result[i] = static_cast<To>(x[i]);
+    }
+  }
+}
+
+#define THUNDER_VECTOR_FUNCTION(function)                                                        \
+  template <typename T>                                                                          \
+  void function##_loop(void* out, const void* a, const void*, const void*, std::int64_t count) { \
+    map_vectors(static_cast<T*>(out), static_cast<const T*>(a), count,                           \
+                [](auto x, std::int64_t) { return x.function(); });                              \
+  }
+THUNDER_VECTOR_FUNCTION(exp)
+THUNDER_VECTOR_FUNCTION(expm1)
+THUNDER_VECTOR_FUNCTION(log)
+THUNDER_VECTOR_FUNCTION(log1p)
+THUNDER_VECTOR_FUNCTION(sin)
+THUNDER_VECTOR_FUNCTION(cos)
+THUNDER_VECTOR_FUNCTION(tanh)
+THUNDER_VECTOR_FUNCTION(erf)
+THUNDER_VECTOR_FUNCTION(floor)
+THUNDER_VECTOR_FUNCTION(ceil)
+THUNDER_VECTOR_FUNCTION(trunc)
+THUNDER_VECTOR_FUNCTION(round)
+
+template <typename T, bool scalar_b>
+void power_loop(void* out, const void* a, const void* b, const void*, std::int64_t count) {
+  using Vector = at::vec::Vectorized<T>;
+  const auto* y = static_cast<const T*>(b);
+  const Vector y0(*y);
+  map_vectors(static_cast<T*>(out), static_cast<const T*>(a), count, [&](Vector x, std::int64_t i) {
+    return x.pow(scalar_b ? y0 : Vector::loadu(y + i, std::min<std::int64_t>(Vector::size(), count - i)));
+  });
+}
+
+/// Calls `function` with a value of the lane's type.
+template <typename Function>
+ElementKernel for_lane(Lane lane, const Function& function) {
+  switch (lane) {
+    case Lane::kFloat:
+      return function(float{});
+    case Lane::kDouble:
+      return function(double{});
+    case Lane::kInt:
+      return function(Integer{});
+    case Lane::kBool:
+      return function(Bool{});
+  }
+  return nullptr;
+}
+
+template <TileOp op>
+ElementKernel find_unary(Lane lane) {
+  return for_lane(lane, []<typename T>(T) -> ElementKernel {
+    if constexpr (Unary<op>::template kDefined<T>) return &unary_loop<Unary<op>, T>;
+    return nullptr;
+  });
+}
+
+template <TileOp op>
+ElementKernel find_binary(Lane lane, unsigned scalars) {
+  return for_lane(lane, [&]<typename T>(T) -> ElementKernel {
+    if constexpr (Binary<op>::template kDefined<T>) {
+      if (scalars == 0) return &binary_loop<Binary<op>, T, false, false>;
+      if (scalars == 1) return &binary_loop<Binary<op>, T, true, false>;
+      if (scalars == 2) return &binary_loop<Binary<op>, T, false, true>;
+    }
+    return nullptr;
+  });
+}
+
+template <typename To>
+ElementKernel find_conversion(Lane from) {
+  return for_lane(from, []<typename From>(From) -> ElementKernel { return &convert_loop<To, From>; });
+}
+
+#define THUNDER_FIND_VECTOR_FUNCTION(function) \
+  (lane == Lane::kFloat ? &function##_loop<float> : lane == Lane::kDouble ? &function##_loop<double> : nullptr)
+
+/// Operations that PyTorch's vectors compute; null: another one.
+ElementKernel find_vector_function(TileOp op, Lane lane) {
+  const bool is_double = lane == Lane::kDouble;
+  switch (op) {
+    case TileOp::kExpm1:
+      return THUNDER_FIND_VECTOR_FUNCTION(expm1);
+    case TileOp::kLog:
+      return THUNDER_FIND_VECTOR_FUNCTION(log);
+    case TileOp::kLog1p:
+      return THUNDER_FIND_VECTOR_FUNCTION(log1p);
+    case TileOp::kSin:
+      return THUNDER_FIND_VECTOR_FUNCTION(sin);
+    case TileOp::kCos:
+      return THUNDER_FIND_VECTOR_FUNCTION(cos);
+    case TileOp::kExp:
+      return is_double ? &exp_loop<double> : nullptr;
+    case TileOp::kTanh:
+      return is_double ? &tanh_loop<double> : nullptr;
+    case TileOp::kErf:
+      return is_double ? &erf_loop<double> : nullptr;
+    case TileOp::kFloor:
+      return is_double ? &floor_loop<double> : nullptr;
+    case TileOp::kCeil:
+      return is_double ? &ceil_loop<double> : nullptr;
+    case TileOp::kTrunc:
+      return is_double ? &trunc_loop<double> : nullptr;
+    case TileOp::kRound:
+      return is_double ? &round_loop<double> : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+template <TileOp op>
+ElementKernel find_element(Lane lane, unsigned scalars) {
+  if constexpr (requires { sizeof(Unary<op>); }) {
+    if (scalars == 0) return find_unary<op>(lane);
+    if (op == TileOp::kCopy) return for_lane(lane, []<typename T>(T) -> ElementKernel { return &fill_loop<T>; });
+  } else if constexpr (requires { sizeof(Binary<op>); }) {
+    return find_binary<op>(lane, scalars);
+  }
+  return nullptr;
+}
+
+ElementKernel find_where(Lane lane, unsigned scalars) {
+  return for_lane(lane, [&]<typename T>(T) -> ElementKernel {
+    if (scalars == 0) return &where_loop<T, false, false>;
+    if (scalars == 2) return &where_loop<T, true, false>;
+    if (scalars == 4) return &where_loop<T, false, true>;
+    return scalars == 6 ? &where_loop<T, true, true> : nullptr;
+  });
+}
+
+ElementKernel find_power(Lane lane, unsigned scalars) {
+  return for_lane(lane, [&]<typename T>(T) -> ElementKernel {
+    if constexpr (kIsReal<T>) {
+      if (scalars == 0) return &power_loop<T, false>;
+      if (scalars == 2) return &power_loop<T, true>;
+    }
+    return nullptr;
+  });
+}
+
+ElementKernel element(TileOp op, Lane lane, unsigned scalars) {
+  if (op == TileOp::kPower) return find_power(lane, scalars);
+  if (scalars == 0) {
+    if (const ElementKernel kernel = find_vector_function(op, lane)) return kernel;
+  }
+  switch (op) {
+#define THUNDER_CASE(name) \
+  case TileOp::name:       \
+    return find_element<TileOp::name>(lane, scalars);
+    THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_CASE)
+    THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_CASE)
+#undef THUNDER_CASE
+    case TileOp::kWhere:
+      return find_where(lane, scalars);
+    case TileOp::kConvertToFloat:
+      return scalars == 0 ? find_conversion<float>(lane) : nullptr;
+    case TileOp::kConvertToDouble:
+      return scalars == 0 ? find_conversion<double>(lane) : nullptr;
+    case TileOp::kConvertToInt:
+      return scalars == 0 ? find_conversion<Integer>(lane) : nullptr;
+    case TileOp::kConvertToBool:
+      return scalars == 0 ? find_conversion<Bool>(lane) : nullptr;
+  }
+  return nullptr;
+}

@@ -1,0 +1,111 @@
+// Included by kernels_impl.h, inside of its namespace: sums, extremes and moments.
+
+/// Sums in as many lanes as hide the latency of an addition, so the rounding of a long sum stays small.
+template <typename T, typename Function>
+inline T sum_of(const T* x, std::int64_t count, const Function& term) {
+  constexpr int kLanes = 256 / sizeof(T);
+  T lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+#pragma GCC ivdep
+    for (int k = 0; k < kLanes; ++k) lanes[k] += term(x[i + k]);
+  }
+  for (int k = 0; i + k < count; ++k) lanes[k] += term(x[i + k]);
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int k = 0; k < width; ++k) lanes[k] += lanes[k + width];
+  }
+  return lanes[0];
+}
+
+template <typename T>
+void sum_loop(void* accumulator, const void* values, std::int64_t count) {
+  *static_cast<double*>(accumulator) += sum_of(static_cast<const T*>(values), count, [](T x) { return x; });
+}
+
+template <typename T, bool is_max>
+void extreme_loop(void* accumulator, const void* values, std::int64_t count) {
+  constexpr int kLanes = 64;
+  const auto* x = static_cast<const T*>(values);
+  using Accumulator = std::conditional_t<kIsReal<T>, double, Integer>;
+  auto& total = *static_cast<Accumulator*>(accumulator);
+  const auto better = [](T a, T b) { return (is_max ? a > b : a < b) || a != a ? a : b; };
+  T lanes[kLanes];
+  for (T& lane : lanes) lane = static_cast<T>(total);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+#pragma GCC ivdep
+    for (int k = 0; k < kLanes; ++k) lanes[k] = better(x[i + k], lanes[k]);
+  }
+  for (int k = 0; i + k < count; ++k) lanes[k] = better(x[i + k], lanes[k]);
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int k = 0; k < width; ++k) lanes[k] = better(lanes[k + width], lanes[k]);
+  }
+  total = lanes[0];
+}
+
+void sum_integers(void* accumulator, const void* values, std::int64_t count) {
+  auto& total = *static_cast<Integer*>(accumulator);
+  const auto* x = static_cast<const Integer*>(values);
+  for (std::int64_t i = 0; i < count; ++i) total = wrapped_add(total, x[i]);
+}
+void sum_bools(void* accumulator, const void* values, std::int64_t count) {
+  auto& total = *static_cast<Integer*>(accumulator);
+  const auto* x = static_cast<const Bool*>(values);
+  for (std::int64_t i = 0; i < count; ++i) total += x[i];
+}
+
+ReduceKernel reduce(ReduceOp op, Lane lane) {
+  switch (lane) {
+    case Lane::kFloat:
+      return op == ReduceOp::kSum   ? &sum_loop<float>
+             : op == ReduceOp::kMax ? &extreme_loop<float, true>
+                                    : &extreme_loop<float, false>;
+    case Lane::kDouble:
+      return op == ReduceOp::kSum   ? &sum_loop<double>
+             : op == ReduceOp::kMax ? &extreme_loop<double, true>
+                                    : &extreme_loop<double, false>;
+    case Lane::kInt:
+      return op == ReduceOp::kSum   ? &sum_integers
+             : op == ReduceOp::kMax ? &extreme_loop<Integer, true>
+                                    : &extreme_loop<Integer, false>;
+    case Lane::kBool:
+      return op == ReduceOp::kSum ? &sum_bools : nullptr;
+  }
+  return nullptr;
+}
+
+/// Two passes over what lies in the cache, then Chan's formula for joining it with what came before.
+template <typename T>
+void moments_loop(double* moments, const void* values, std::int64_t count) {
+  const auto* x = static_cast<const T*>(values);
+  const double n = static_cast<double>(count);
+  const T first = x[0];  // near the mean where all is: nothing is rounded of what is all equal
+  const double mean =
+      static_cast<double>(first) + static_cast<double>(sum_of(x, count, [first](T v) { return v - first; })) / n;
+  const T shift = static_cast<T>(mean);
+  const double rest = mean - static_cast<double>(shift);
+  const double squares = static_cast<double>(sum_of(x, count, [shift](T v) { return (v - shift) * (v - shift); }));
+  const double total = moments[2] + n;
+  const double delta = mean - moments[0];
+  moments[0] += delta * n / total;
+  moments[1] += squares - n * rest * rest + delta * delta * moments[2] * n / total;
+  moments[2] = total;
+}
+
+MomentsKernel moments(Lane lane) {
+  return lane == Lane::kFloat ? &moments_loop<float> : lane == Lane::kDouble ? &moments_loop<double> : nullptr;
+}
+
+template <typename T>
+void add_loop(void* sums, const void* values, std::int64_t count) {
+  auto* total = static_cast<T*>(sums);
+  const auto* x = static_cast<const T*>(values);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) total[i] = wrapped_add(total[i], x[i]);
+}
+
+void add_to(Lane lane, void* sums, const void* values, std::int64_t count) {
+  if (lane == Lane::kFloat) add_loop<float>(sums, values, count);
+  if (lane == Lane::kDouble) add_loop<double>(sums, values, count);
+  if (lane == Lane::kInt) add_loop<Integer>(sums, values, count);
+}

@@ -1,0 +1,117 @@
+// Included by kernels_impl.h, inside of its namespace: between memory and registers.
+
+struct Half {
+  std::uint16_t bits;
+};
+struct Bfloat16 {
+  std::uint16_t bits;
+};
+
+template <typename To, typename From>
+inline To converted(From x) {
+  if constexpr (std::is_same_v<From, Half>) {
+    return c10::detail::fp16_ieee_to_fp32_value(x.bits);
+  } else if constexpr (std::is_same_v<From, Bfloat16>) {
+    return of_bfloat16(x.bits);
+  } else if constexpr (std::is_same_v<To, Half>) {
+    return Half{c10::detail::fp16_ieee_from_fp32_value(x)};
+  } else if constexpr (std::is_same_v<To, Bfloat16>) {
+    return Bfloat16{to_bfloat16(x)};
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+template <typename From, typename To>
+void load_loop(void* to, const void* from, std::int64_t, std::int64_t count) {
+  auto* result = static_cast<To*>(to);
+  const auto* x = static_cast<const From*>(from);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) result[i] = converted<To, From>(x[i]);
+}
+template <typename From, typename To>
+void load_strided_loop(void* to, const void* from, std::int64_t stride, std::int64_t count) {
+  auto* result = static_cast<To*>(to);
+  const auto* x = static_cast<const From*>(from);
+  for (std::int64_t i = 0; i < count; ++i) result[i] = converted<To, From>(x[i * stride]);
+}
+
+TransferKernel load(Storage from, bool strided) {
+  const auto pick = [&](TransferKernel dense, TransferKernel with_stride) { return strided ? with_stride : dense; };
+  switch (from) {
+    case Storage::kBool:
+      return pick(&load_loop<Bool, Bool>, &load_strided_loop<Bool, Bool>);
+    case Storage::kUint8:
+      return pick(&load_loop<std::uint8_t, Integer>, &load_strided_loop<std::uint8_t, Integer>);
+    case Storage::kInt8:
+      return pick(&load_loop<std::int8_t, Integer>, &load_strided_loop<std::int8_t, Integer>);
+    case Storage::kInt16:
+      return pick(&load_loop<std::int16_t, Integer>, &load_strided_loop<std::int16_t, Integer>);
+    case Storage::kInt32:
+      return pick(&load_loop<std::int32_t, Integer>, &load_strided_loop<std::int32_t, Integer>);
+    case Storage::kInt64:
+      return pick(&load_loop<Integer, Integer>, &load_strided_loop<Integer, Integer>);
+    case Storage::kHalf:
+      return pick(&load_loop<Half, float>, &load_strided_loop<Half, float>);
+    case Storage::kBfloat16:
+      return pick(&load_loop<Bfloat16, float>, &load_strided_loop<Bfloat16, float>);
+    case Storage::kFloat:
+      return pick(&load_loop<float, float>, &load_strided_loop<float, float>);
+    case Storage::kDouble:
+      return pick(&load_loop<double, double>, &load_strided_loop<double, double>);
+  }
+  return nullptr;
+}
+
+/// Stores of whole vectors that leave the caches alone; the rest as usual.
+template <typename T>
+void stream_loop(void* to, const void* from, std::int64_t, std::int64_t count) {
+  auto* result = static_cast<T*>(to);
+  const auto* x = static_cast<const T*>(from);
+  std::int64_t i = 0;
+#ifdef __AVX2__
+  constexpr std::int64_t kWidth = 32 / sizeof(T);
+  for (; i < count && (reinterpret_cast<std::uintptr_t>(result + i) & 31U) != 0; ++i) result[i] = x[i];
+  for (; i + kWidth <= count; i += kWidth) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(result + i),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i)));
+  }
+#endif
+  for (; i < count; ++i) result[i] = x[i];
+}
+
+void stream_bfloat16(void* to, const void* from, std::int64_t, std::int64_t count) {
+  constexpr std::int64_t kBlock = 512;
+  alignas(64) Bfloat16 block[kBlock];
+  for (std::int64_t i = 0; i < count; i += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - i);
+    load_loop<float, Bfloat16>(block, static_cast<const float*>(from) + i, 1, n);
+    stream_loop<Bfloat16>(static_cast<Bfloat16*>(to) + i, block, 1, n);
+  }
+}
+
+TransferKernel store(Storage to, bool streams) {
+  switch (to) {
+    case Storage::kBool:
+      return &load_loop<Bool, Bool>;
+    case Storage::kUint8:
+      return &load_loop<Integer, std::uint8_t>;
+    case Storage::kInt8:
+      return &load_loop<Integer, std::int8_t>;
+    case Storage::kInt16:
+      return &load_loop<Integer, std::int16_t>;
+    case Storage::kInt32:
+      return &load_loop<Integer, std::int32_t>;
+    case Storage::kInt64:
+      return &load_loop<Integer, Integer>;
+    case Storage::kHalf:
+      return &load_loop<float, Half>;
+    case Storage::kBfloat16:
+      return streams ? &stream_bfloat16 : &load_loop<float, Bfloat16>;
+    case Storage::kFloat:
+      return streams ? &stream_loop<float> : &load_loop<float, float>;
+    case Storage::kDouble:
+      return streams ? &stream_loop<double> : &load_loop<double, double>;
+  }
+  return nullptr;
+}

@@ -1,0 +1,376 @@
+// How the values of a TileBuilder become a program: phases, places in memory, registers, instructions.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "executors/tiles/tile_builder.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+/// Elements of a tile: a handful of registers fit in the first-level cache.
+constexpr std::int64_t kTileElements = 2048;
+/// Elements that make a task worth handing to another thread.
+constexpr std::int64_t kTaskElements = 32768;
+/// Tasks over which column sums are split at most, and the rows that each has at least.
+constexpr std::int64_t kColumnSumTasks = 32;
+constexpr std::int64_t kColumnSumRows = 16;
+/// Outputs of more bytes leave the caches alone: nobody finds them there.
+constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+bool TileBuilder::is_dense(const Access& access) const {
+  if (access.extent != Extent::kTile || access.inner_stride != 1) return false;
+  std::int64_t step = domain_.columns;
+  for (std::size_t i = domain_.outer.size(); i-- > 0;) {
+    if (domain_.outer[i] != 1 && access.outer_strides[i] != step) return false;
+    step *= domain_.outer[i];
+  }
+  return true;
+}
+
+/// One build: what the phases are made of, then registers.
+struct TileBuilder::Plan {
+  explicit Plan(TileBuilder& owner) : builder(owner), nodes(owner.nodes_), readers(owner.nodes_.size()) {}
+
+  TileBuilder& builder;
+  std::vector<Node>& nodes;
+  std::vector<std::vector<std::uint32_t>> readers;
+  TileProgram program;
+  std::int32_t phase_count = 1;
+  std::vector<std::uint16_t> register_of;  ///< by node
+  std::vector<std::int32_t> output_array;  ///< by node: the array in whose memory it is computed; -1: none
+  std::vector<bool> lives_on;              ///< by node: read in a later phase than its own
+  struct FreeSlot {
+    std::int64_t offset;
+    std::int64_t size;
+  };
+  std::vector<FreeSlot> free_slots;
+
+  TileProgram run() {
+    find_readers();
+    sink();
+    for (const Node& node : nodes) phase_count = std::max(phase_count, node.phase + 1);
+    set_shape();
+    choose_outputs();
+    find_survivors();
+    give_lasting_registers();
+    program.phases.resize(static_cast<std::size_t>(phase_count));
+    emit_rows(-1, program.before);
+    for (std::int32_t phase = 0; phase < phase_count; ++phase) emit_phase(phase);
+    program.scratch_bytes = aligned(program.scratch_bytes);
+    program.accesses = std::move(builder.accesses_);
+    program.column_sums = std::move(builder.column_sums_);
+    program.totals = std::move(builder.totals_);
+    return std::move(program);
+  }
+
+  static bool is_load(const Node& node) { return node.kind == Kind::kLoad && !node.is_constant; }
+  static bool gives_tile(const Node& node) {
+    return !node.is_constant && node.extent == Extent::kTile &&
+           (node.kind == Kind::kElement || node.kind == Kind::kScatterAdd || node.kind == Kind::kLoad);
+  }
+  static bool is_variance(const Node& node) { return node.kind == Kind::kMoments && node.pair != kNone; }
+
+  void find_readers() {
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      for (const std::uint32_t argument : nodes[i].arguments) {
+        if (argument != kNone) readers[argument].push_back(i);
+      }
+    }
+  }
+
+  /// Computes what only later phases read in the first of these, where that keeps no more rows alive.
+  void sink() {
+    for (std::uint32_t i = static_cast<std::uint32_t>(nodes.size()); i-- > 0;) {
+      Node& node = nodes[i];
+      if (!gives_tile(node) || is_load(node) || readers[i].empty()) continue;
+      std::int32_t first = nodes[readers[i].front()].phase;
+      for (const std::uint32_t reader : readers[i]) first = std::min(first, nodes[reader].phase);
+      if (first <= node.phase) continue;
+      const bool keeps_nothing = std::ranges::all_of(node.arguments, [&](std::uint32_t argument) {
+        if (argument == kNone || !gives_tile(nodes[argument]) || is_load(nodes[argument])) return true;
+        return std::ranges::any_of(readers[argument],
+                                   [&](std::uint32_t reader) { return nodes[reader].phase >= first; });
+      });
+      if (keeps_nothing) node.phase = first;
+    }
+  }
+
+  void set_shape() {
+    const TileDomain& domain = builder.domain_;
+    program.outer_sizes = domain.outer;
+    program.rows = domain.rows();
+    program.columns = domain.columns;
+    program.splits_columns = domain.splits_columns;
+    const std::int64_t columns = std::max<std::int64_t>(domain.columns, 1);
+    program.tile_columns = std::min(columns, kTileElements);
+    program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.rows) : 1;
+    program.tile_rows = std::max<std::int64_t>(program.tile_rows, 1);
+    const std::int64_t row_units = (program.rows + program.tile_rows - 1) / program.tile_rows;
+    const std::int64_t stretches =
+        domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
+    program.unit_count = row_units * stretches;
+    const std::int64_t elements = program.rows * columns;
+    if (builder.column_sums_.empty()) {
+      program.task_count = std::clamp<std::int64_t>(elements / kTaskElements, 1, program.unit_count);
+    } else {
+      program.task_count =
+          std::clamp<std::int64_t>(program.rows / kColumnSumRows, 1, std::min(kColumnSumTasks, program.unit_count));
+      if (elements < kTaskElements) program.task_count = 1;
+    }
+    program.parallel = program.task_count > 1;
+  }
+
+  /// A value that is stored once, as it is, is computed where it is stored.
+  void choose_outputs() {
+    output_array.assign(nodes.size(), -1);
+    for (const Node& node : nodes) {
+      if (node.kind != Kind::kStore || node.is_constant || node.extent != Extent::kTile) continue;
+      const Access& access = builder.accesses_[node.index];
+      const Node& stored = nodes[node.arguments[0]];
+      const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane);
+      const bool streams = program.rows * program.columns * size_of(access.storage) >= kStreamBytes;
+      const bool is_computed = stored.kind == Kind::kElement || stored.kind == Kind::kScatterAdd;
+      if (as_it_is && !streams && is_computed && output_array[node.arguments[0]] < 0) {
+        output_array[node.arguments[0]] = static_cast<std::int32_t>(access.array);
+      }
+    }
+  }
+
+  /// Where a phase takes the value from without an instruction; nullopt: it is loaded, or computed.
+  [[nodiscard]] std::optional<Binding> binding_of(std::uint32_t i) const {
+    const Node& node = nodes[i];
+    Binding binding;
+    binding.element_size = size_of(node.lane);
+    if (output_array[i] >= 0) {
+      binding.kind = Binding::Kind::kDense;
+      binding.array = static_cast<std::uint32_t>(output_array[i]);
+      return binding;
+    }
+    if (is_load(node)) {
+      const Access& access = builder.accesses_[node.index];
+      if (size_of(access.storage) != size_of(node.lane) || access.inner_stride != 1) return std::nullopt;
+      binding.array = access.array;
+      if (builder.is_dense(access)) {
+        binding.kind = Binding::Kind::kDense;
+        return binding;
+      }
+      const bool same_for_all = std::ranges::all_of(access.outer_strides, [](std::int64_t s) { return s == 0; });
+      binding.kind = Binding::Kind::kColumns;
+      return same_for_all && program.tile_rows == 1 ? std::make_optional(binding) : std::nullopt;
+    }
+    if (lives_on[i]) return binding;
+    return std::nullopt;
+  }
+
+  void find_survivors() {
+    lives_on.assign(nodes.size(), false);
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if (!gives_tile(nodes[i]) || is_load(nodes[i]) || output_array[i] >= 0) continue;
+      for (const std::uint32_t reader : readers[i]) lives_on[i] = lives_on[i] || nodes[reader].phase > nodes[i].phase;
+    }
+  }
+
+  std::uint16_t add_register(Lane lane, Extent extent, std::int64_t offset) {
+    program.registers.push_back({lane, extent, offset});
+    return static_cast<std::uint16_t>(program.registers.size() - 1);
+  }
+
+  std::int64_t take_scratch(std::int64_t bytes) {
+    const std::int64_t offset = program.scratch_bytes;
+    program.scratch_bytes += aligned(bytes);
+    return offset;
+  }
+
+  /// Constants, rows, and what more than one phase sees keep their registers.
+  void give_lasting_registers() {
+    register_of.assign(nodes.size(), 0xffff);
+    add_register(Lane::kFloat, Extent::kConstant, 0);  // stands for an argument that is not there
+    program.constants.push_back(0);
+    const std::int64_t tile = program.tile_rows * program.tile_columns;
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      if (node.is_constant) {
+        register_of[i] = add_register(node.lane, Extent::kConstant, put_constant(node));
+      } else if (node.kind == Kind::kStore || node.kind == Kind::kColumnSum || node.kind == Kind::kTotal) {
+        continue;
+      } else if (node.extent == Extent::kRow) {
+        register_of[i] = add_register(node.lane, Extent::kRow, take_scratch(8 * program.tile_rows));
+      } else if (const auto binding = binding_of(i)) {
+        const bool in_scratch = binding->kind == Binding::Kind::kWholeRow;
+        const std::int64_t bytes = std::max(tile, program.tile_rows * program.columns) * size_of(node.lane);
+        register_of[i] = add_register(node.lane, Extent::kTile, in_scratch ? take_scratch(bytes) : 0);
+      }
+    }
+  }
+
+  std::int64_t put_constant(const Node& node) {
+    program.constants.push_back(slot_of(node));
+    return 8 * static_cast<std::int64_t>(program.constants.size() - 1);
+  }
+
+  Instruction instruction_of(std::uint32_t i) {
+    const Node& node = nodes[i];
+    Instruction instruction;
+    instruction.kind = node.kind;
+    instruction.lane = node.arguments[0] == kNone ? node.lane : nodes[node.arguments[0]].lane;
+    instruction.index = node.index;
+    instruction.reduce_op = node.reduce_op;
+    instruction.element = node.kernel;
+    instruction.correction = node.number;
+    for (int k = 0; k < 3; ++k) {
+      const std::uint32_t argument = node.arguments[k];
+      if (argument == kNone) continue;
+      instruction.arguments[k] = register_of[argument];
+      const bool is_row = node.extent == Extent::kTile && nodes[argument].extent == Extent::kRow;
+      if (node.kind == Kind::kElement && is_row) instruction.row_arguments |= static_cast<std::uint8_t>(1U << k);
+    }
+    switch (node.kind) {
+      case Kind::kReduce:
+      case Kind::kTotal:
+        instruction.reduce = kernels().reduce(node.reduce_op, instruction.lane);
+        break;
+      case Kind::kMoments:
+        instruction.moments = kernels().moments(instruction.lane);
+        break;
+      case Kind::kLoad: {
+        const Access& access = builder.accesses_[node.index];
+        const std::int64_t stride = node.extent == Extent::kRow
+                                        ? (access.outer_strides.size() == 1 ? access.outer_strides[0] : 1)
+                                        : access.inner_stride;
+        instruction.transfer = kernels().load(access.storage, stride != 1);
+        break;
+      }
+      case Kind::kStore: {
+        const Access& access = builder.accesses_[node.index];
+        const std::int64_t bytes = program.rows * program.columns * size_of(access.storage);
+        instruction.transfer = kernels().store(access.storage, bytes >= kStreamBytes && node.extent == Extent::kTile);
+        break;
+      }
+      default:
+        break;
+    }
+    if (node.kind == Kind::kReduce || node.kind == Kind::kMoments) {
+      instruction.accumulator = program.accumulators;
+      program.accumulators += node.kind == Kind::kMoments ? 3 : 1;
+    }
+    if (register_of[i] != 0xffff) instruction.out = register_of[i];
+    return instruction;
+  }
+
+  /// What is known of rows at the end of a phase, or before the first.
+  void emit_rows(std::int32_t phase, std::vector<Instruction>& instructions) {
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      if (node.is_constant || node.works_on_tiles() || node.phase != phase) continue;
+      instructions.push_back(instruction_of(i));
+    }
+  }
+
+  void emit_phase(std::int32_t number) {
+    Phase& phase = program.phases[static_cast<std::size_t>(number)];
+    std::vector<std::uint32_t> order = tile_work(number);
+    std::vector<std::size_t> last_use(nodes.size(), 0);
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      for (const std::uint32_t argument : nodes[order[k]].arguments) {
+        if (argument != kNone) last_use[argument] = k;
+      }
+    }
+    free_slots.clear();
+    std::vector<bool> bound(nodes.size(), false);
+    const auto bind = [&](std::uint32_t i) {
+      if (i == kNone || bound[i] || !gives_tile(nodes[i])) return;
+      if (auto binding = binding_of(i)) {
+        bound[i] = true;
+        binding->target = register_of[i];
+        phase.bindings.push_back(*binding);
+      }
+    };
+    std::vector<std::uint32_t> temporary;
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const std::uint32_t i = order[k];
+      bind(i);
+      for (const std::uint32_t argument : nodes[i].arguments) bind(argument);
+      const bool is_temporary = gives_tile(nodes[i]) && !bound[i];
+      // Elementwise work may overwrite an argument that dies with it, if elements are as wide.
+      release(temporary, last_use, k, nodes[i]);
+      if (is_temporary) {
+        register_of[i] = take_register(nodes[i].lane);
+        temporary.push_back(i);
+      }
+      if (is_variance(nodes[i])) continue;
+      Instruction instruction = instruction_of(i);
+      if (nodes[i].kind == Kind::kMoments) instruction.out2 = variance_register(i);
+      phase.tile.push_back(instruction);
+      if (nodes[i].kind == Kind::kStore && is_stored_in_place(nodes[i])) phase.tile.pop_back();
+    }
+    for (const std::uint32_t i : temporary) register_of[i] = 0xffff;
+    emit_rows(number, phase.row);
+  }
+
+  [[nodiscard]] bool is_stored_in_place(const Node& store) const {
+    return store.extent == Extent::kTile &&
+           output_array[store.arguments[0]] == static_cast<std::int32_t>(builder.accesses_[store.index].array);
+  }
+
+  [[nodiscard]] std::uint16_t variance_register(std::uint32_t mean) const {
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if (is_variance(nodes[i]) && nodes[i].pair == mean) return register_of[i];
+    }
+    return register_of[mean];
+  }
+
+  /// Instructions of a phase's tiles; loads come again in each phase that reads them.
+  std::vector<std::uint32_t> tile_work(std::int32_t number) {
+    std::vector<std::uint32_t> order;
+    std::vector<bool> loaded(nodes.size(), false);
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      if (node.is_constant || is_load(node) || !node.works_on_tiles() || node.phase != number) continue;
+      for (const std::uint32_t argument : node.arguments) {
+        if (argument == kNone || !is_load(nodes[argument]) || loaded[argument]) continue;
+        if (nodes[argument].extent != Extent::kTile || binding_of(argument)) continue;
+        loaded[argument] = true;
+        order.push_back(argument);
+      }
+      order.push_back(i);
+    }
+    return order;
+  }
+
+  std::uint16_t take_register(Lane lane) {
+    const std::int64_t size = program.tile_rows * program.tile_columns * size_of(lane);
+    const auto fits = std::ranges::find_if(free_slots, [&](const FreeSlot& slot) { return slot.size == size; });
+    std::int64_t offset = 0;
+    if (fits != free_slots.end()) {
+      offset = fits->offset;
+      free_slots.erase(fits);
+    } else {
+      offset = take_scratch(size);
+    }
+    return add_register(lane, Extent::kTile, offset);
+  }
+
+  /// Gives back the memory of values whose last reader is instruction `k`.
+  void release(std::vector<std::uint32_t>& temporary, const std::vector<std::size_t>& last_use, std::size_t k,
+               const Node& reader) {
+    std::erase_if(temporary, [&](std::uint32_t i) {
+      const bool dies_here = last_use[i] == k && reader.kind == Kind::kElement && reader.extent == Extent::kTile &&
+                             size_of(reader.lane) == size_of(nodes[i].lane);
+      if (last_use[i] >= k && !dies_here) return false;
+      const Register& reg = program.registers[register_of[i]];
+      free_slots.push_back({reg.offset, program.tile_rows * program.tile_columns * size_of(reg.lane)});
+      return true;
+    });
+  }
+};
+
+TileProgram TileBuilder::build() { return Plan(*this).run(); }
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/trace.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+
+/// What each symbol of a trace comes after. Symbols are named by their places in the trace.
+class SymbolOrder {
+ public:
+  explicit SymbolOrder(const ir::Trace& trace);
+
+  /// The symbol that gives a value; kNoPlace: an input.
+  [[nodiscard]] std::uint32_t maker(ir::ValueId id) const { return makers_[ir::index_of(id)]; }
+
+  /// Calls `visit` with each symbol that symbol `i` comes after: those that make what it reads, and of the symbols that
+  /// keep their places among one another the one before it.
+  template <typename Visitor>
+  void for_each_before(std::uint32_t i, Visitor&& visit) const {
+    const auto look = [&](std::uint32_t before) {
+      if (before != kNoPlace) visit(before);
+    };
+    look(previous_ordered_[i]);
+    for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { look(maker(id)); });
+  }
+
+ private:
+  const ir::Trace& trace_;
+  std::vector<std::uint32_t> makers_;
+  std::vector<std::uint32_t> previous_ordered_;
+};
+
+}  // namespace thunder::passes

@@ -1,0 +1,234 @@
+// How a recorder calls operators that write: by their functional counterparts, whose results are then written.
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/evaluate.h"
+#include "tracer/operators.h"
+#include "tracer/probe.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+#include "tracer/views.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::IValue;
+
+bool is_written_argument(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+/// PyTorch's own operators count as writes to autograd when their name says so; others write to what autograd may have
+/// saved before them (`rrelu_with_noise` to its noise).
+bool counts_as_write(const c10::OperatorHandle& op, bool is_out) {
+  const std::string& name = op.operator_name().name;
+  return is_out || name.ends_with("_") || !name.starts_with("aten::");
+}
+
+/// What a factory takes besides what its `out=` variant takes: as `out` has it.
+IValue option_for(const std::string& name, const at::Tensor& out) {
+  if (name == "dtype") return static_cast<std::int64_t>(out.scalar_type());
+  return name == "device" ? IValue(out.device()) : IValue();
+}
+
+/// Arguments of `from`, without those behind its own, in the order of a schema that is called with the same.
+void put_in_order_of(const c10::FunctionSchema& to, const c10::FunctionSchema& from, const at::Tensor& out,
+                     std::vector<IValue>& arguments) {
+  std::vector<IValue> ordered;
+  for (const c10::Argument& parameter : to.arguments()) {
+    const auto position = from.argumentIndexWithName(parameter.name());
+    const bool is_given = position && static_cast<std::size_t>(*position) < arguments.size();
+    if (!is_given && !is_factory_option(parameter.name())) return;
+    ordered.push_back(is_given ? arguments[static_cast<std::size_t>(*position)] : option_for(parameter.name(), out));
+  }
+  if (ordered.size() >= arguments.size()) arguments = std::move(ordered);
+}
+
+/// Fill an `out=` of as many elements in its own shape.
+bool keeps_shape(const c10::OperatorHandle& op) {
+  static constexpr std::string_view kNames[] = {"aten::arange",   "aten::range",       "aten::linspace",
+                                                "aten::logspace", "aten::fft_fftfreq", "aten::fft_rfftfreq"};
+  return op.operator_name().overload_name.ends_with("out") &&
+         std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
+}
+
+/// `normal_` and its like, and `zero_`: nothing of the target is left. Their functional variants have no derivative, or
+/// not for all dtypes.
+bool fills(const c10::OperatorHandle& op) {
+  if (op.operator_name().name == "aten::zero_") return true;
+  const auto& parameters = op.schema().arguments();
+  const auto is_tensor = [](const c10::Argument& parameter) {
+    return parameter.type()->isSubtypeOf(*c10::TensorType::get());
+  };
+  return operator_for(op)->random && op.operator_name().name.ends_with("_") &&
+         std::ranges::count_if(parameters, is_tensor) == 1 &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+/// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
+bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  if (!is_composite || !op.operator_name().name.ends_with("_") || !arguments[0].isTensor()) return false;
+  at::Tensor root = arguments[0].toTensor();
+  while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
+  return root.requires_grad() && root.is_leaf();
+}
+
+/// Random numbers for no elements: nothing to do, whatever the dtype.
+bool fills_nothing(const c10::OperatorHandle& op, const IValue& target) {
+  return operator_for(op)->random && op.operator_name().name.ends_with("_") && target.isTensor() &&
+         target.toTensor().numel() == 0;
+}
+
+}  // namespace
+
+/// A call of an operator that writes.
+struct Recorder::MutableCall {
+  MutableCall(const c10::OperatorHandle& called, std::span<const IValue> given)
+      : op(called), arguments(given.begin(), given.end()) {
+    const auto& parameters = op.schema().arguments();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!is_written_argument(parameters[i])) continue;
+      is_out |= parameters[i].kwarg_only();
+      for (at::Tensor& target : tensors_of(std::span(arguments).subspan(i, 1))) {
+        targets.push_back(std::move(target));
+        positions.push_back(i);
+      }
+    }
+  }
+
+  /// All but each `out=`.
+  [[nodiscard]] std::vector<IValue> arguments_that_are_read() const {
+    const auto& parameters = op.schema().arguments();
+    std::vector<IValue> read;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!is_written_argument(parameters[i]) || !parameters[i].kwarg_only()) read.push_back(arguments[i]);
+    }
+    return read;
+  }
+  [[nodiscard]] bool is(std::string_view name) const { return op.operator_name().name == name; }
+
+  c10::OperatorHandle op;
+  std::vector<IValue> arguments;
+  std::vector<at::Tensor> targets;
+  std::vector<std::size_t> positions;  ///< of the targets, among the arguments
+  bool is_out = false;
+};
+
+void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
+  const std::size_t count = op.schema().arguments().size();
+  const auto arguments = std::span(stack).last(count);
+  if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
+  if (op.operator_name().name == "aten::copy_") {
+    const at::Tensor target = arguments[0].toTensor();
+    const at::Tensor source = arguments[1].toTensor();
+    torch::jit::drop(stack, count);
+    assign(op, target, copy_like(target, source), /*may_resize=*/false);
+    stack.emplace_back(target);
+    return;
+  }
+  if (fills_nothing(op, arguments[0])) return torch::jit::drop(stack, count - 1);
+  if (call_random_fill(op, stack)) return;
+  const auto functional = functional_counterpart(op);
+  if (!functional) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+      return;
+    }
+    refuse(op, "this in-place operation cannot be traced; use one that returns its result");
+  }
+  const MutableCall call(op, arguments);
+  torch::jit::drop(stack, count);
+  std::vector<IValue> results = call_counterpart(call, *functional, level);
+  const auto& returns = op.schema().returns();
+  const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_argument)));
+  std::vector<at::Tensor> written = tensors_of(std::span(results).subspan(fresh));
+  if (written.size() < call.targets.size()) refuse(op, "this in-place operation cannot be traced");
+  for (std::size_t i = 0; i < call.targets.size(); ++i) assign_result(call, i, std::move(written[i]));
+  std::size_t next_fresh = 0;
+  std::size_t next_target = 0;
+  for (const c10::Argument& result : returns) {
+    stack.push_back(is_written_argument(result) ? IValue(call.targets[next_target++]) : results[next_fresh++]);
+  }
+}
+
+std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c10::OperatorHandle& functional,
+                                               Level level) {
+  const at::Tensor& first = call.targets[0];
+  if (operator_for(call.op)->random && call.is_out && !first.is_contiguous()) {
+    refuse(call.op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
+  }
+  torch::jit::Stack stack = call.arguments_that_are_read();
+  put_in_order_of(functional.schema(), call.op.schema(), first, stack);
+  const bool differentiable = std::ranges::any_of(call.targets, [](const at::Tensor& target) {
+    return torch::autograd::isDifferentiableType(target.scalar_type());
+  });
+  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable && !fills(call.op));
+  call_functional(functional, stack, level);
+  return stack;
+}
+
+void Recorder::assign_result(const MutableCall& call, std::size_t position, at::Tensor result) {
+  const at::Tensor& target = call.targets[position];
+  if (keeps_shape(call.op) && result.numel() == target.numel()) {
+    result = call_by_name("aten::reshape", "", {result, target.sizes().vec()})[0].toTensor();
+  }
+  // What is recorded as a region may be pushed forward.
+  const bool may_have_tangent = adopt != nullptr && target.is_floating_point();
+  torch::autograd::edge_list edges = edges_to(tensors_of(call.arguments));
+  const bool is_in_question =
+      !result.requires_grad() && c10::GradMode::is_enabled() && (!edges.empty() || may_have_tangent);
+  const bool is_seen = !is_in_question || autograd_sees_write(call.op, call.arguments, call.positions[position]);
+  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
+  if (!is_seen && may_have_tangent) result = with_tangent_of(copy_like(target, result), target);
+  const auto version = target.is_inference() ? 0 : target._version();
+  assign(call.op, target, std::move(result), /*may_resize=*/call.is_out || call.is("aten::resize_"));
+  const bool is_overwritten = is_in_question && is_seen && level_ == Level::kTop && !call.is_out;
+  if (is_overwritten && !call.is("aten::detach_")) overwrite_history(target, std::move(edges));
+  if (counts_as_write(call.op, call.is_out) || target.is_inference()) return;
+  c10::VariableVersion counter = target.unsafeGetTensorImpl()->version_counter();
+  counter.set_version(version);
+}
+
+bool Recorder::call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  if (!operator_for(op)->random || !arguments[0].isTensor() || !is_uninitialized(arguments[0].toTensor())) return false;
+  const at::Tensor& target = arguments[0].toTensor();
+  ResultTypes types;
+  types.results.emplace_back();
+  types.results[0].tensors.emplace_back();
+  types.results[0].tensors[0].type = ir::make_type(bridge::type_of(target));
+  const std::vector<IValue> results = record(op, arguments, types, Level::kTop);
+  torch::jit::drop(stack, count);
+  write(target, results[0].toTensor(), c10::GradMode::is_enabled());
+  if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
+  stack.emplace_back(target);
+  return true;
+}
+
+bool Recorder::is_uninitialized(const at::Tensor& tensor) const {
+  const TraceState& state = *trace_impl(tensor)->state();
+  if (state.view || state.writes != 0) return false;
+  // The symbol that made it is among the last ones: such tensors are filled at once.
+  const auto& symbols = trace_.symbols;
+  constexpr std::ptrdiff_t kReach = 8;
+  const auto from = symbols.end() - std::min<std::ptrdiff_t>(kReach, std::ssize(symbols));
+  const auto maker = std::find_if(from, symbols.end(), [&](const ir::BoundSymbol& symbol) {
+    return symbol.results.size() == 1 && symbol.results[0] == ir::Argument(state.value);
+  });
+  return maker != symbols.end() &&
+         (maker->op->name.starts_with("aten::empty") || maker->op->name.starts_with("aten::new_empty"));
+}
+
+}  // namespace thunder::tracer

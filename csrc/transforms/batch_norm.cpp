@@ -1,0 +1,81 @@
+#include "transforms/batch_norm.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <array>
+
+namespace thunder::transforms {
+
+BatchNorm::BatchNorm(std::vector<c10::IValue>& arguments)
+    : arguments_(arguments), input_(arguments[kInput].toTensor()) {
+  for (std::int64_t dim = 0; dim < input_.dim(); ++dim) {
+    if (dim != 1) reduced_.push_back(dim);
+  }
+}
+
+at::Tensor BatchNorm::tensor(Argument argument) const {
+  return arguments_[argument].isNone() ? at::Tensor() : arguments_[argument].toTensor();
+}
+
+bool BatchNorm::has_columns() const {
+  const auto is_plain = [&](Argument argument) {
+    const at::Tensor given = tensor(argument);
+    return !given.defined() || given.scalar_type() == at::kFloat;
+  };
+  const bool are_plain = std::ranges::all_of(std::array{kInput, kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
+  const bool has_columns = (input_.dim() == 2 && input_.is_contiguous()) ||
+                           (input_.dim() == 4 && input_.is_contiguous(at::MemoryFormat::ChannelsLast));
+  return are_plain && has_columns && input_.is_cpu() && input_.size(1) > 1 && count() > 1;
+}
+
+std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }
+
+BatchNorm::Moments BatchNorm::moments() const {
+  const at::Tensor mean = at::mean(input_, reduced_, /*keepdim=*/true);
+  const at::Tensor centered = at::sub(input_, mean);
+  return {mean, at::mean(at::mul(centered, centered), reduced_, /*keepdim=*/true)};
+}
+
+at::Tensor BatchNorm::reciprocal_deviation(const at::Tensor& variance) const {
+  return at::rsqrt(at::add(variance, arguments_[kEpsilon].toDouble()));
+}
+
+at::Tensor BatchNorm::along_channels(const at::Tensor& tensor) const {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(input_.dim()), 1);
+  sizes[1] = -1;
+  return at::reshape(tensor, sizes);
+}
+
+at::Tensor BatchNorm::of_channels(const at::Tensor& tensor) const { return at::reshape(tensor, {-1}); }
+
+at::Tensor BatchNorm::normalized(const at::Tensor& mean, const at::Tensor& reciprocal_deviation) const {
+  const at::Tensor weight = tensor(kWeight);
+  const at::Tensor bias = tensor(kBias);
+  const at::Tensor scale =
+      weight.defined() ? at::mul(reciprocal_deviation, along_channels(weight)) : reciprocal_deviation;
+  const at::Tensor scaled = at::mul(at::sub(input_, mean), scale);
+  return bias.defined() ? at::add(scaled, along_channels(bias)) : scaled;
+}
+
+at::Tensor BatchNorm::evaluated() const {
+  return normalized(along_channels(tensor(kRunningMean)),
+                    reciprocal_deviation(along_channels(tensor(kRunningVariance))));
+}
+
+void BatchNorm::update_running_statistics() {
+  if (!has_running_statistics()) return;
+  const c10::AutoGradMode no_gradients(false);
+  const double momentum = arguments_[kMomentum].toDouble();
+  const Moments now = moments();
+  const auto move = [&](Argument argument, const at::Tensor& statistic, double factor) {
+    const at::Tensor running = tensor(argument);
+    running.copy_(at::add(at::mul(running, 1 - momentum), of_channels(statistic), momentum * factor));
+    arguments_[argument] = c10::IValue();
+  };
+  move(kRunningMean, now.mean, 1);
+  move(kRunningVariance, now.variance, static_cast<double>(count()) / static_cast<double>(count() - 1));
+}
+
+}  // namespace thunder::transforms

@@ -1,0 +1,130 @@
+#include "transforms/channels_last.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/MemoryFormat.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "tracer/operators.h"
+#include "transforms/batch_norm.h"
+#include "transforms/replay.h"
+
+namespace thunder::transforms {
+namespace {
+
+/// Below so many elements in all its images, a program is bound by its calls.
+constexpr std::int64_t kSmall = 1 << 16;
+
+bool is_one_of(const ir::BoundSymbol& symbol, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, symbol.op->name) != names.end();
+}
+
+/// What a convolution of images goes over; null for all other symbols.
+const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (!is_one_of(symbol, {"aten::conv2d", "aten::convolution", "aten::_convolution"})) return nullptr;
+  const auto* id = symbol.arguments[0].get<ir::ValueId>();
+  const ir::TensorType* type = id == nullptr ? nullptr : trace.tensor_type(*id);
+  if (type == nullptr || type->sizes.size() != 4 || type->device.type != ir::DeviceType::kCpu) return nullptr;
+  return ir::is_floating_point(type->dtype) ? type : nullptr;
+}
+
+bool is_candidate(const ir::Trace& trace) {
+  std::int64_t elements = 0;
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    const bool can_repeat =
+        symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tracer::tensor_constant_operator();
+    if (!can_repeat) return false;
+    const ir::TensorType* image = image_of(trace, symbol);
+    if (image == nullptr) continue;
+    std::int64_t count = 1;
+    for (const ir::Dim& size : image->sizes) count *= size.hint;
+    elements += count;
+  }
+  return elements >= kSmall;
+}
+
+/// How the operations of a replay are called.
+class ChannelsLast {
+ public:
+  explicit ChannelsLast(const ir::Trace& trace) : trace_(trace) {}
+
+  bool adapt(const ir::BoundSymbol& symbol, torch::jit::Stack& stack) {
+    if (image_of(trace_, symbol) != nullptr) {
+      take_channels_last(stack);
+    } else if (is_one_of(symbol, {"aten::batch_norm"})) {
+      return call_batch_norm(stack);
+    } else if (symbol.op->random || is_one_of(symbol, {"aten::as_strided", "aten::as_strided_scatter"})) {
+      // These follow the order of memory, not that of indices.
+      for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+        const auto* id = symbol.arguments[i].get<ir::ValueId>();
+        if (id != nullptr && stack[i].isTensor()) stack[i] = as_recorded(stack[i].toTensor(), *id);
+      }
+    }
+    return false;
+  }
+
+  /// The tensor with the strides that its value has in the trace.
+  [[nodiscard]] at::Tensor as_recorded(const at::Tensor& tensor, ir::ValueId id) const {
+    const ir::TensorType* type = trace_.tensor_type(id);
+    if (type == nullptr) return tensor;
+    std::vector<std::int64_t> strides;
+    for (const ir::Dim& stride : type->strides) strides.push_back(stride.hint);
+    if (tensor.strides().equals(strides)) return tensor;
+    static const auto kRestride = c10::Dispatcher::singleton()
+                                      .findSchemaOrThrow("thunder::restride", "")
+                                      .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
+    return kRestride.call(tensor, strides);
+  }
+
+  [[nodiscard]] bool pays() const { return convolutions_ >= 2 * copies_; }
+
+ private:
+  void take_channels_last(torch::jit::Stack& stack) {
+    const at::Tensor image = stack[0].toTensor();
+    const at::Tensor copy = image.contiguous(at::MemoryFormat::ChannelsLast);
+    ++convolutions_;
+    if (!copy.is_same(image)) ++copies_;
+    stack[0] = copy;
+  }
+
+  static bool call_batch_norm(torch::jit::Stack& stack) {
+    BatchNorm norm(stack);
+    if (!norm.has_columns()) return false;
+    if (norm.is_training()) {
+      norm.update_running_statistics();
+      return false;
+    }
+    if (!norm.has_running_statistics()) return false;
+    stack = {norm.evaluated()};
+    return true;
+  }
+
+  const ir::Trace& trace_;
+  std::size_t convolutions_ = 0;
+  std::size_t copies_ = 0;
+};
+
+}  // namespace
+
+std::optional<ir::Trace> channels_last(const ir::Trace& trace) {
+  if (!is_candidate(trace)) return std::nullopt;
+  RecordedInputs described;
+  for (const ir::ValueId input : trace.inputs) described.types.push_back(trace.value(input).type);
+  ChannelsLast layout(trace);
+  const AdaptCall adapt = [&](const auto& symbol, auto& stack) { return layout.adapt(symbol, stack); };
+  ir::Trace result = record(trace, kChannelsLast, described, [&](const std::vector<at::Tensor>& inputs) {
+    std::vector<at::Tensor> outputs = replay(trace, inputs, GradMode::kAsRecorded, adapt);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].defined()) outputs[i] = layout.as_recorded(outputs[i], *trace.outputs[i].get<ir::ValueId>());
+    }
+    return outputs;
+  });
+  if (!layout.pays()) return std::nullopt;
+  return result;
+}
+
+}  // namespace thunder::transforms

@@ -1,0 +1,216 @@
+"""Numbers that come from tensors and only feed tensors: values of the trace, for any of which it holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from beside_eager import assert_same
+from programs import value_and_gradient
+
+import thunder
+
+
+def scale_by_mean(x):
+    return x * x.mean().item()
+
+
+def arithmetic(x):
+    scale = x.max().item()
+    return (x - scale) / (abs(scale) * 2 + 1e-3) + 3 * scale - scale**2
+
+
+def in_place(x):
+    y = x.clone()
+    view = y[0]
+    view *= x.sum().item()
+    y[1] = x.mean().item()
+    y -= x.min().item()
+    return y
+
+
+def filled(x):
+    value = x.sum().item()
+    return torch.full((2,), value) + torch.tensor(value) + torch.full_like(x, value).sum() + x.new_full((2,), value)
+
+
+def methods(x):
+    value = x.mean().item()
+    return x.add(value).mul(value).masked_fill(x > 0, value).clamp(max=value) + torch.where(x > value, x, value)
+
+
+def counted_loss(x):
+    return x.square().sum() / (x > 0).sum().item()
+
+
+def returned(x):
+    loss = x.square().mean()
+    return loss, loss.item(), {"double": loss.item() * 2, "rounded": [int(loss)]}
+
+
+def gain(x):
+    values = x[0].tolist()
+    return x * values[0] - values[1]
+
+
+NUMBER_FUNCTIONS = [scale_by_mean, arithmetic, in_place, filled, methods, counted_loss, returned, gain]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("function", NUMBER_FUNCTIONS, ids=lambda function: function.__name__)
+def test_numbers_that_feed_tensors_do_not_specialize(function, requires_grad):
+    torch.manual_seed(0)
+    compiled = thunder.jit(function)
+    for seed in range(6):
+        x = (torch.randn(3, 2) + seed).requires_grad_(requires_grad)
+        got, expected = (program(x.detach().clone().requires_grad_(requires_grad)) for program in (compiled, function))
+        assert_same(got, expected, "result")
+    assert thunder.cache_misses(compiled) == 1
+
+
+def test_gradients_take_the_number_of_the_call():
+    compiled = thunder.jit(arithmetic)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        x = torch.randn(5)
+        torch.testing.assert_close(value_and_gradient(compiled, x), value_and_gradient(arithmetic, x))
+    assert thunder.cache_misses(compiled) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_numbers_keep_pythons_promotion(dtype):
+    def function(x, y):
+        number = y.sum().item()
+        return x * number, x + number, x[0] * number, number * 2
+
+    compiled = thunder.jit(function)
+    for value in (2, 3, 2**20):
+        for y in (torch.tensor([value]), torch.tensor([value + 0.5])):
+            x = torch.arange(3).to(dtype)
+            assert_same(compiled(x, y), function(x, y), "result")
+
+
+def test_outcome_of_a_comparison_is_what_counts():
+    def clip(x):
+        norm = x.norm().item()
+        if norm > 1.0:
+            return x / norm
+        return x
+
+    compiled = thunder.jit(clip)
+    for value in (0.1, 0.2, 3.0, 4.0, 0.3, 5.0):
+        x = torch.full((2,), value)
+        torch.testing.assert_close(compiled(x), clip(x))
+    assert thunder.cache_misses(compiled) == 2
+
+
+def look(x):
+    value = x.sum().item()
+    if value in (1.0, 2.0):
+        return x + 1
+    if math.sqrt(abs(value)) > 2 or round(value) == 3:
+        return x + 2
+    if str(value).startswith("0.5") or f"{value:.1f}" == "0.7" or {0.25: True}.get(value):
+        return x + 3
+    if max([value, 0.0]) == 0.0 or sorted([0.1, value])[0] == value:
+        return x + 4
+    return x + 5
+
+
+def test_numbers_that_python_looks_at():
+    compiled = thunder.jit(look)
+    for _ in range(2):
+        for value in (1.0, 2.0, 9.0, 3.0, 0.5, 0.7, 0.25, -0.5, 0.05, 0.9, 1.5):
+            x = torch.full((1,), value)
+            assert torch.equal(compiled(x), look(x)), value
+
+
+def kinds(x):
+    value, count = x.sum().item(), x.numel() * x[0].long().item()
+    kind = (type(value), type(count), isinstance(value, float), isinstance(count, int), isinstance(count, float))
+    match value:
+        case int():
+            kind += ("int",)
+        case float():
+            kind += ("float",)
+    return x, kind, value is None, value == "a", count == 4.0
+
+
+def test_numbers_are_of_pythons_types():
+    compiled = thunder.jit(kinds)
+    for value in (1.0, 2.0, 2.5):
+        assert_same(compiled(torch.full((2,), value)), kinds(torch.full((2,), value)), "result")
+
+
+def integers(x, table):
+    n = x.argmax().item()
+    rows = [x[n], x[:n].sum(), x[n:].sum(), torch.zeros(n + 1).sum(), table[n], "ab" * n, list(range(n)), n // 2, n % 2]
+    small = n - 0
+    return rows, small is n, [1, 2, 3, 4].index(n) if n else None, {n: "key"}, x.view(-1, 1)[n, 0]
+
+
+def test_integers_index_and_repeat():
+    compiled = thunder.jit(integers)
+    for _ in range(2):
+        for position in (0, 3, 1, 2):
+            x = torch.zeros(4)
+            x[position] = 1.0
+            got, expected = (program(x, [10, 20, 30, 40])[0] for program in (compiled, integers))
+            assert_same(got, expected, "result")
+
+
+def test_zero_division_is_raised_where_it_happens():
+    def function(x):
+        try:
+            return x * (1.0 / x.sum().item())
+        except ZeroDivisionError:
+            return x - 1
+
+    compiled = thunder.jit(function)
+    for value in (2.0, 0.0, 4.0, 0.0, 3.0):
+        x = torch.full((2,), value)
+        assert torch.equal(compiled(x), function(x))
+
+
+def test_integers_may_leave_the_range_of_tensors():
+    def function(x):
+        return x, x.item() * 2**40
+
+    compiled = thunder.jit(function)
+    for value in (3, 2**50, 5):
+        assert compiled(torch.tensor(value))[1] == value * 2**40
+
+
+def test_state_keeps_numbers_of_the_call():
+    class Running:
+        def __init__(self):
+            self.best = float("inf")
+            self.history = []
+
+    def function(state, x):
+        loss = x.square().mean()
+        state.best = min(state.best, loss.item())
+        state.history.append(loss.item())
+        return loss / 2
+
+    compiled = thunder.jit(function)
+    states = Running(), Running()
+    for value in (3.0, 2.0, 4.0, 1.0, 1.5):
+        x = torch.full((2,), value)
+        torch.testing.assert_close(compiled(states[0], x), function(states[1], x))
+        assert (states[0].best, states[0].history) == (states[1].best, states[1].history)
+        assert type(states[0].best) is float
+
+
+def all_at_once(x):
+    array = x.numpy()
+    return x + float(array.sum()), array.tolist(), len(x.tolist())
+
+
+def test_whole_contents_are_met():
+    compiled = thunder.jit(all_at_once)
+    for value in (1.0, 2.0, 1.0):
+        x = torch.full((40,), value)
+        assert_same(compiled(x), all_at_once(x), "result")
+    assert thunder.cache_misses(compiled) == 2
