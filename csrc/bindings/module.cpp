@@ -6,6 +6,7 @@
 #include "compile/foreign_error.h"
 #include "dispatch/compiled_function.h"
 #include "dispatch/errors.h"
+#include "dispatch/gil.h"
 #include "executors/callback/callback_executor.h"
 #include "executors/cpu/fusion.h"
 #include "interpreter/guard_primitives.h"
@@ -61,6 +62,12 @@ void rethrow_python_error() {
     throw;
   } catch (const python_error&) {
     throw;
+  } catch (const thunder::dispatch::PendingError&) {
+    // As PyTorch's own, so that its engine carries it from a backward to the caller.
+    const thunder::dispatch::GilHold gil;
+    python_error carried;
+    carried.persist();
+    throw carried;
   } catch (...) {
     // One of ours.
   }

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <utility>
 
+#include "compile/backward_compiler.h"
 #include "compile/execution.h"
+#include "compile/foreign_error.h"
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
+#include "compile/saved_values.h"
 #include "passes/fusion_partition.h"
 #include "tracer/numbers.h"
 
@@ -22,8 +27,10 @@ struct Programs {
 
 class CompiledTrace final : public Compiled {
  public:
-  explicit CompiledTrace(Compilation compilation) : compilation_(std::move(compilation)) {
-    programs_.store(std::make_shared<const Programs>(Programs{compilation_.program, compilation_.differentiable}));
+  CompiledTrace(std::shared_ptr<const Compilation> compilation, Programs programs,
+                std::shared_ptr<BackwardCompiler> backwards)
+      : compilation_(std::move(compilation)), backwards_(std::move(backwards)) {
+    programs_.store(std::make_shared<const Programs>(std::move(programs)));
   }
 
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const override {
@@ -37,30 +44,35 @@ class CompiledTrace final : public Compiled {
     return run_plain(*programs->plain, inputs);
   }
 
-  [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_.forward.traces; }
-  [[nodiscard]] std::vector<ir::Trace> backward_traces() const override { return compilation_.backward.traces; }
+  [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_->forward.history.traces; }
+  [[nodiscard]] std::vector<ir::Trace> backward_traces() const override {
+    return backwards_ == nullptr ? std::vector<ir::Trace>() : backwards_->traces();
+  }
 
   [[nodiscard]] std::map<std::string, double> timings() const override {
     std::map<std::string, double> seconds;
-    for (const auto& step : compilation_.forward.statistics) seconds[step.pass] += step.seconds;
-    for (const auto& step : compilation_.backward.statistics) seconds["backward " + step.pass] += step.seconds;
+    for (const auto& step : compilation_->forward.history.statistics) seconds[step.pass] += step.seconds;
+    for (const auto& step : backward_statistics()) seconds["backward " + step.pass] += step.seconds;
     return seconds;
   }
 
   [[nodiscard]] std::vector<passes::PassStatistics> pass_statistics() const override {
-    std::vector<passes::PassStatistics> all = compilation_.forward.statistics;
-    const auto& backward = compilation_.backward.statistics;
-    all.insert(all.end(), backward.begin(), backward.end());
+    std::vector<passes::PassStatistics> all = compilation_->forward.history.statistics;
+    std::ranges::copy(backward_statistics(), std::back_inserter(all));
     return all;
   }
 
   [[nodiscard]] std::vector<transforms::ServedOperation> rules() const override {
-    return compilation_.gradient ? compilation_.gradient->served : std::vector<transforms::ServedOperation>();
+    return compilation_->gradient ? compilation_->gradient->served : std::vector<transforms::ServedOperation>();
   }
 
   void wait() const override {}
 
  private:
+  [[nodiscard]] std::vector<passes::PassStatistics> backward_statistics() const {
+    return backwards_ == nullptr ? std::vector<passes::PassStatistics>() : backwards_->statistics();
+  }
+
   static bool needs_gradient(const runtime::DifferentiableProgram& program, const std::vector<at::Tensor>& inputs) {
     if (!at::GradMode::is_enabled()) return false;
     // Without such inputs, leaves that the program makes are what its results require grad for.
@@ -80,16 +92,17 @@ class CompiledTrace final : public Compiled {
   std::shared_ptr<const runtime::Program> plain_of_differentiable() const {
     auto known = plain_.load(std::memory_order_acquire);
     if (known != nullptr) return known;
-    ir::Trace trace = compilation_.forward.traces[compilation_.computation_index];
-    for (const auto& transform : compilation_.transforms) trace = apply_post_optimization(*transform, trace, {});
-    if (compilation_.fuses) {
-      if (auto fused = run_built_in_fusion_passes(trace, compilation_.executors)) trace = *std::move(fused);
+    ir::Trace trace = compilation_->forward.history.traces[compilation_->computation_index];
+    for (const auto& transform : compilation_->transforms) trace = apply_post_optimization(*transform, trace, {});
+    if (compilation_->fuses) {
+      if (auto fused = run_built_in_fusion_passes(trace, compilation_->executors)) trace = *std::move(fused);
     }
-    const auto made = std::make_shared<const runtime::Program>(lower_directly(trace, compilation_.executors));
+    const auto made = std::make_shared<const runtime::Program>(lower_directly(trace, compilation_->executors));
     return plain_.compare_exchange_strong(known, made) ? made : known;
   }
 
-  const Compilation compilation_;
+  const std::shared_ptr<const Compilation> compilation_;
+  const std::shared_ptr<BackwardCompiler> backwards_;  ///< null: nothing is differentiated
   std::atomic<std::shared_ptr<const Programs>> programs_;
   mutable std::atomic<std::shared_ptr<const runtime::Program>> plain_;
 };
@@ -100,6 +113,37 @@ bool hands_out_numbers(const ir::Trace& trace) {
     const auto* id = output.get<ir::ValueId>();
     return id != nullptr && tracer::is_number(trace, *id);
   });
+}
+
+/// Code of the user takes part: its errors belong to the call that compiles.
+bool runs_python(const Compilation& compilation) {
+  return !compilation.transforms.empty() ||
+         std::ranges::any_of(compilation.executors, [](const auto* executor) { return executor->serves != nullptr; });
+}
+
+std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const PassRunner& runner) {
+  auto program = std::make_shared<runtime::DifferentiableProgram>();
+  program->forward = std::move(compilation.forward.program);
+  describe_boundary(compilation.forward.history.last(), *compilation.gradient, *program);
+  runtime::CotangentSet usual;
+  for (const auto& output : program->outputs) {
+    const bool is_input = output.kind == runtime::DifferentiableProgram::Output::kInput;
+    if (output.takes_cotangent) usual.push_back(!is_input);
+  }
+  TraceLine backward = std::move(compilation.backward);
+  const auto shared = std::make_shared<const Compilation>(std::move(compilation));
+  auto backwards = std::make_shared<BackwardCompiler>(shared, std::move(backward), runner, std::move(usual));
+  if (runs_python(*shared)) backwards->make_usual();
+  program->backwards =
+      std::make_unique<const runtime::BackwardPrograms>([backwards](const runtime::CotangentSet& cotangents) {
+        try {
+          return backwards->get(cotangents);
+        } catch (...) {
+          rethrow_foreign();
+          throw;
+        }
+      });
+  return std::make_shared<CompiledTrace>(shared, Programs{nullptr, std::move(program)}, std::move(backwards));
 }
 
 }  // namespace
@@ -114,9 +158,12 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   compilation.hands_out_numbers = hands_out_numbers(recorded);
   compilation.fuses =
       options.fuse && runner.is_enabled(passes::kFusionPartition) && !compilation.hands_out_numbers;
-  runner.keep("recorded", recorded, compilation.forward);
+  runner.keep("recorded", recorded, compilation.forward.history);
   run_pipeline(compilation, runner);
-  return std::make_shared<CompiledTrace>(std::move(compilation));
+  if (compilation.gradient) return make_differentiable(std::move(compilation), runner);
+  auto program = std::make_shared<const runtime::Program>(std::move(compilation.forward.program));
+  const auto shared = std::make_shared<const Compilation>(std::move(compilation));
+  return std::make_shared<CompiledTrace>(shared, Programs{std::move(program), nullptr}, nullptr);
 }
 
 }  // namespace thunder::compile

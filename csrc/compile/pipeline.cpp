@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
 #include "passes/algebraic_simplification.h"
+#include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
@@ -33,17 +36,8 @@ using passes::kForwardMemoryOrder;
 using passes::kInPlace;
 using passes::kLayoutCleanup;
 
-/// Runs a function for the forward and, when there is one, the backward trace, at once.
-template <typename Function>
-void for_both(Compilation& compilation, const Function& function) {
-  TaskGraph tasks;
-  tasks.add([&] { function(compilation.forward, compilation.forward_claims); });
-  if (compilation.gradient) tasks.add([&] { function(compilation.backward, compilation.backward_claims); });
-  tasks.run();
-}
-
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
-  const ir::Trace& trace = compilation.forward.last();
+  const ir::Trace& trace = compilation.forward.history.last();
   const auto run = [&](const ir::Trace& constants) {
     const runtime::Program program = lower_directly(constants, compilation.executors);
     std::vector<at::Tensor> results(program.output_count());
@@ -54,120 +48,137 @@ void fold_constants(Compilation& compilation, const PassRunner& runner) {
     }
     return objects;
   };
-  runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator), compilation.forward);
+  runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator),
+              compilation.forward.history);
+}
+
+bool outputs_share_memory(const ir::Trace& trace) {
+  const passes::AliasAnalysis aliases(trace);
+  std::set<std::uint32_t> sets;
+  bool share = false;
+  for (const ir::Argument& output : trace.outputs) {
+    ir::for_each_value(output, [&](ir::ValueId id) {
+      share = share || (aliases.is_own_memory(id) && !sets.insert(aliases.set_of(id)).second);
+    });
+  }
+  return share;
 }
 
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
-  if (compilation.hands_out_numbers) return;
-  auto trace = transforms::channels_last(compilation.forward.last());
-  if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward);
+  const ir::Trace& computation = compilation.forward.history.last();
+  // What is laid out again is a copy.
+  if (compilation.hands_out_numbers || outputs_share_memory(computation)) return;
+  auto trace = transforms::channels_last(computation);
+  if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);
 }
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
-  const ir::Trace& computation = compilation.forward.last();
-  compilation.computation_index = compilation.forward.traces.size() - 1;
+  const ir::Trace& computation = compilation.forward.history.last();
+  compilation.computation_index = compilation.forward.history.traces.size() - 1;
   if (!transforms::needs_backward(computation)) return;
   transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
   gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
-  runner.keep("forward_and_backward", gradient.forward, compilation.forward);
-  runner.keep("forward_and_backward", gradient.backward, compilation.backward);
+  runner.keep("forward_and_backward", gradient.forward, compilation.forward.history);
+  runner.keep("forward_and_backward", gradient.backward, compilation.backward.history);
   compilation.gradient = std::move(gradient);
 }
 
 void drop_saved(Compilation& compilation, const PassRunner& runner) {
   if (!compilation.gradient) return;
-  auto [forward, backward] = drop_unused_saved_values(compilation.forward.last(), compilation.backward.last(),
-                                                      compilation.gradient->output_count);
-  runner.keep("drop_unused_saved_values", std::move(forward), compilation.forward);
-  runner.keep("drop_unused_saved_values", std::move(backward), compilation.backward);
+  auto [forward, backward] = drop_unused_saved_values(
+      compilation.forward.history.last(), compilation.backward.history.last(), compilation.gradient->output_count);
+  runner.keep("drop_unused_saved_values", std::move(forward), compilation.forward.history);
+  runner.keep("drop_unused_saved_values", std::move(backward), compilation.backward.history);
 }
 
 void rematerialize(Compilation& compilation, const PassRunner& runner) {
   if (!compilation.gradient || compilation.rematerialize == passes::Recompute::kNothing) return;
   auto [forward, backward] =
-      passes::rematerialize(compilation.forward.last(), compilation.backward.last(),
+      passes::rematerialize(compilation.forward.history.last(), compilation.backward.history.last(),
                             {compilation.rematerialize, compilation.gradient->output_count}, &find_operator);
-  runner.keep(passes::kRematerialization, std::move(forward), compilation.forward);
-  runner.keep(passes::kRematerialization, std::move(backward), compilation.backward);
+  runner.keep(passes::kRematerialization, std::move(forward), compilation.forward.history);
+  runner.keep(passes::kRematerialization, std::move(backward), compilation.backward.history);
 }
 
 // Executors and transforms of the user run Python: one trace after the other, on the thread that compiles.
-void rewrite_for_executors(Compilation& compilation, const PassRunner& runner) {
+void rewrite_for_executors(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   const auto rewrites = [](const executors::Executor* executor) { return executor->serves != nullptr; };
   if (std::ranges::none_of(compilation.executors, rewrites)) return;
-  for (TraceHistory* history : {&compilation.forward, &compilation.backward}) {
-    if (history->traces.empty()) continue;
-    runner.keep("transform_for_execution", transform_for_execution(history->last(), compilation.executors), *history);
-    auto fused = run_fusion_passes(history->last(), compilation.executors);
-    if (fused) runner.keep("fusion", *std::move(fused), *history);
-  }
+  TraceHistory& history = line.history;
+  runner.keep("transform_for_execution", transform_for_execution(history.last(), compilation.executors), history);
+  auto fused = run_fusion_passes(history.last(), compilation.executors);
+  if (fused) runner.keep("fusion", *std::move(fused), history);
 }
 
-void apply_transforms(Compilation& compilation, const PassRunner& runner) {
+void transform_forward(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   for (const auto& transform : compilation.transforms) {
-    const std::string step = "transform " + transform->name;
-    const std::size_t outputs =
-        compilation.gradient ? compilation.gradient->output_count : compilation.forward.last().outputs.size();
-    const SavedRange in_forward{outputs, compilation.forward.last().outputs.size()};
-    const auto apply = [&](TraceHistory& history, SavedRange saved) {
-      runner.keep(step, apply_post_optimization(*transform, history.last(), saved), history);
-    };
-    apply(compilation.forward, in_forward);
-    if (!compilation.gradient) continue;
-    const SavedRange in_backward{0, in_forward.end - in_forward.begin};
-    apply(compilation.backward, in_backward);
-    require_matching_saved(*transform, compilation.forward.last(), in_forward, compilation.backward.last(),
-                           in_backward);
+    line.before_transforms.push_back(line.history.traces.size() - 1);
+    runner.keep("transform " + transform->name,
+                apply_post_optimization(*transform, line.history.last(), saved_range(compilation)), line.history);
   }
 }
 
-void fuse(Compilation& compilation, const PassRunner& runner) {
+void transform_backward(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const SavedRange in_forward = saved_range(compilation);
+  const SavedRange in_backward{0, in_forward.end - in_forward.begin};
+  const TraceLine& forward = compilation.forward;
+  for (std::size_t i = 0; i < compilation.transforms.size(); ++i) {
+    const TraceTransform& transform = *compilation.transforms[i];
+    const ir::Trace* given = &forward.history.traces[forward.before_transforms[i]];
+    // It may keep, between the two, what it did to the forward.
+    if (line.is_for_some) static_cast<void>(apply_post_optimization(transform, *given, in_forward));
+    runner.keep("transform " + transform.name, apply_post_optimization(transform, line.history.last(), in_backward),
+                line.history);
+    require_matching_saved(transform, *(given + 1), in_forward, line.history.last(), in_backward);
+  }
+}
+
+void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   if (!compilation.fuses) return;
-  for_both(compilation, [&](TraceHistory& history, executors::Claims& /*claims*/) {
-    auto fused = run_built_in_fusion_passes(history.last(), compilation.executors);
-    if (fused) runner.keep(passes::kFusionPartition, *std::move(fused), history);
-  });
+  auto fused = run_built_in_fusion_passes(line.history.last(), compilation.executors);
+  if (fused) runner.keep(passes::kFusionPartition, *std::move(fused), line.history);
 }
 
-void claim(Compilation& compilation, const PassRunner& /*runner*/) {
-  for_both(compilation, [&](TraceHistory& history, executors::Claims& claims) {
-    claims = executors::claim_trace(history.last(), compilation.executors);
-  });
+void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const SavedRange saved = saved_range(compilation);
+  ir::Trace trace = drop_unread_inputs(line.history.last(), saved.end - saved.begin, line.reads);
+  if (std::ranges::find(line.reads, false) == line.reads.end()) return;
+  runner.keep("drop_unread_inputs", std::move(trace), line.history);
 }
 
-void lower(Compilation& compilation, const PassRunner& /*runner*/) {
-  runtime::Program forward;
-  runtime::Program backward;
-  for_both(compilation, [&](TraceHistory& history, executors::Claims& claims) {
-    (&history == &compilation.forward ? forward : backward) = executors::lower_trace(history.last(), claims);
-  });
-  if (!compilation.gradient) {
-    compilation.program = std::make_shared<const runtime::Program>(std::move(forward));
-    return;
-  }
-  auto program = std::make_shared<runtime::DifferentiableProgram>();
-  program->forward = std::move(forward);
-  program->backward = std::move(backward);
-  describe_boundary(compilation.forward.last(), compilation.backward.last(), *compilation.gradient, *program);
-  compilation.differentiable = std::move(program);
+void claim(const Compilation& compilation, TraceLine& line, const PassRunner& /*runner*/) {
+  line.claims = executors::claim_trace(line.history.last(), compilation.executors);
 }
 
-/// Which trace a pass rewrites.
+void lower(const Compilation& /*compilation*/, TraceLine& line, const PassRunner& /*runner*/) {
+  line.program = executors::lower_trace(line.history.last(), line.claims);
+}
+
+/// Which line a step works on.
 enum class Part { kComputation, kForward, kBackward };
 
 struct TraceStep {
   Part part;
   passes::Pass pass;
 };
+struct LineStep {
+  Part part;
+  const char* name;
+  void (*run)(const Compilation& compilation, TraceLine& line, const PassRunner& runner);
+  bool optional = false;  ///< may be switched off
+};
 struct JointStep {
   const char* name;
   void (*run)(Compilation& compilation, const PassRunner& runner);
-  bool optional;  ///< may be switched off
+  bool optional = false;
 };
-using Step = std::variant<TraceStep, JointStep>;
+using Step = std::variant<TraceStep, LineStep, JointStep>;
 
-/// The whole way from a recorded computation to programs. Neighbouring steps of kForward and kBackward run at once.
-constexpr std::array kSteps{
+// The whole way from a recorded computation to programs. Neighbouring TraceSteps of kForward and kBackward run at once.
+// A backward for some of the cotangents takes its steps of the first list, reads what the second one chose, and takes
+// its steps of the third.
+
+constexpr std::array kDerivationSteps{
     Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
     // after constant_folding: because what only constants needed is dead.
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
@@ -175,7 +186,7 @@ constexpr std::array kSteps{
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
     // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what is
     // dead would be differentiated, and saved.
-    Step(JointStep{"forward_and_backward", &differentiate, false}),
+    Step(JointStep{"forward_and_backward", &differentiate}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.
     Step(TraceStep{Part::kForward, kAlgebraicSimplification}),
@@ -187,10 +198,16 @@ constexpr std::array kSteps{
     Step(TraceStep{Part::kForward, kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
+};
+
+constexpr std::array kSavingSteps{
     // after backward's dead_code_elimination: because only what is left tells which saved values are read.
     Step(JointStep{"drop_unused_saved_values", &drop_saved, true}),
     // after drop_unused_saved_values: because the cut must not reckon with what nobody reads.
     Step(JointStep{passes::kRematerialization, &rematerialize, true}),
+};
+
+constexpr std::array kExecutionSteps{
     // after rematerialization: because what is recomputed meets views and expressions that the backward has anyway.
     Step(TraceStep{Part::kBackward, kLayoutCleanup}),
     Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
@@ -199,11 +216,16 @@ constexpr std::array kSteps{
     Step(TraceStep{Part::kForward, kDeadCodeElimination}),
     // after the last dead_code_elimination: because executors are not asked for what nobody reads. After
     // forward_and_backward: because derivatives hold operations that executors serve too.
-    Step(JointStep{"transform_for_execution", &rewrite_for_executors, false}),
+    Step(LineStep{Part::kForward, "transform_for_execution", &rewrite_for_executors}),
+    Step(LineStep{Part::kBackward, "transform_for_execution", &rewrite_for_executors}),
     // after transform_for_execution: because the user's last word is on what runs.
-    Step(JointStep{"transforms", &apply_transforms, false}),
+    Step(LineStep{Part::kForward, "transforms", &transform_forward}),
+    Step(LineStep{Part::kBackward, "transforms", &transform_backward}),
+    // after transforms: because they go by the positions of saved values.
+    Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
-    Step(JointStep{passes::kFusionPartition, &fuse, true}),
+    Step(LineStep{Part::kForward, passes::kFusionPartition, &fuse, true}),
+    Step(LineStep{Part::kBackward, passes::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
     // in_place would have overwritten.
     Step(TraceStep{Part::kForward, kForwardMemoryOrder}),
@@ -213,24 +235,73 @@ constexpr std::array kSteps{
     Step(TraceStep{Part::kForward, kInPlace}),
     Step(TraceStep{Part::kBackward, kInPlace}),
     // after every rewrite: because claims are by position in the final traces.
-    Step(JointStep{"claim", &claim, false}),
-    Step(JointStep{"lower", &lower, false}),
+    Step(LineStep{Part::kForward, "claim", &claim}),
+    Step(LineStep{Part::kBackward, "claim", &claim}),
+    Step(LineStep{Part::kForward, "lower", &lower}),
+    Step(LineStep{Part::kBackward, "lower", &lower}),
 };
 
-/// Runs the passes at the front of `steps` that need no other trace; returns how many.
-std::size_t run_trace_steps(std::span<const Step> steps, Compilation& compilation, const PassRunner& runner) {
+/// All steps, in order.
+std::vector<Step> all_steps() {
+  std::vector<Step> steps;
+  for (const std::span<const Step> list : {std::span<const Step>(kDerivationSteps), std::span<const Step>(kSavingSteps),
+                                           std::span<const Step>(kExecutionSteps)}) {
+    steps.insert(steps.end(), list.begin(), list.end());
+  }
+  return steps;
+}
+
+/// The lines that steps are run for; null: not for that one.
+struct Lines {
+  TraceLine* forward = nullptr;
+  TraceLine* backward = nullptr;
+  [[nodiscard]] TraceLine* of(Part part) const {
+    TraceLine* line = part == Part::kBackward ? backward : forward;
+    return line == nullptr || line->history.traces.empty() ? nullptr : line;
+  }
+};
+
+/// Runs the passes at the front of `steps`; returns how many.
+std::size_t run_trace_steps(std::span<const Step> steps, const Lines& lines, const PassRunner& runner) {
   std::vector<passes::Pass> forward;
   std::vector<passes::Pass> backward;
   std::size_t count = 0;
   for (; count < steps.size() && std::holds_alternative<TraceStep>(steps[count]); ++count) {
     const auto& [part, pass] = std::get<TraceStep>(steps[count]);
-    if (part == Part::kComputation || part == Part::kForward) forward.push_back(pass);
-    if (part == Part::kBackward && compilation.gradient) backward.push_back(pass);
+    if (lines.of(part) != nullptr) (part == Part::kBackward ? backward : forward).push_back(pass);
   }
-  for_both(compilation, [&](TraceHistory& history, executors::Claims& /*claims*/) {
-    for (const passes::Pass& pass : &history == &compilation.forward ? forward : backward) runner.run(pass, history);
-  });
+  TaskGraph tasks;
+  const auto add = [&](TraceLine* line, const std::vector<passes::Pass>& passes) {
+    if (passes.empty()) return;
+    tasks.add([&runner, line, &passes] {
+      for (const passes::Pass& pass : passes) runner.run(pass, line->history);
+    });
+  };
+  add(lines.forward, forward);
+  add(lines.backward, backward);
+  tasks.run();
   return count;
+}
+
+void run_line_step(const LineStep& step, const Compilation& compilation, const Lines& lines, const PassRunner& runner) {
+  TraceLine* line = lines.of(step.part);
+  if (line == nullptr || !runner.is_enabled(step.name)) return;
+  runner.run_step(step.name, line->history, [&] { step.run(compilation, *line, runner); });
+}
+
+/// Without `whole`, steps for both lines are left out.
+void run_steps(std::span<const Step> steps, const Compilation& compilation, const Lines& lines,
+               const PassRunner& runner, Compilation* whole = nullptr) {
+  std::size_t next = 0;
+  while (next < steps.size()) {
+    next += run_trace_steps(steps.subspan(next), lines, runner);
+    if (next == steps.size()) break;
+    const Step& step = steps[next++];
+    if (const auto* line_step = std::get_if<LineStep>(&step)) run_line_step(*line_step, compilation, lines, runner);
+    const auto* joint = std::get_if<JointStep>(&step);
+    if (joint == nullptr || whole == nullptr || !runner.is_enabled(joint->name)) continue;
+    runner.run_step(joint->name, whole->forward.history, [&] { joint->run(*whole, runner); });
+  }
 }
 
 }  // namespace
@@ -240,8 +311,9 @@ std::vector<std::string> pass_names() {
   const auto add = [&](const char* name) {
     if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
   };
-  for (const Step& step : kSteps) {
+  for (const Step& step : all_steps()) {
     if (const auto* trace_step = std::get_if<TraceStep>(&step)) add(trace_step->pass.name);
+    if (const auto* of_line = std::get_if<LineStep>(&step); of_line != nullptr && of_line->optional) add(of_line->name);
     if (const auto* joint = std::get_if<JointStep>(&step); joint != nullptr && joint->optional) add(joint->name);
   }
   return names;
@@ -249,7 +321,7 @@ std::vector<std::string> pass_names() {
 
 std::vector<passes::Pass> trace_passes() {
   std::vector<passes::Pass> rows;
-  for (const Step& step : kSteps) {
+  for (const Step& step : all_steps()) {
     const auto* trace_step = std::get_if<TraceStep>(&step);
     if (trace_step == nullptr) continue;
     const auto is_same = [&](const passes::Pass& row) { return std::string_view(row.name) == trace_step->pass.name; };
@@ -258,16 +330,38 @@ std::vector<passes::Pass> trace_passes() {
   return rows;
 }
 
+SavedRange saved_range(const Compilation& compilation) {
+  const std::size_t outputs = compilation.forward.history.last().outputs.size();
+  return {compilation.gradient ? compilation.gradient->output_count : outputs, outputs};
+}
+
 void run_pipeline(Compilation& compilation, const PassRunner& runner) {
-  const std::span<const Step> steps = kSteps;
-  std::size_t next = 0;
-  while (next < steps.size()) {
-    next += run_trace_steps(steps.subspan(next), compilation, runner);
-    if (next == steps.size()) break;
-    const JointStep& step = std::get<JointStep>(steps[next++]);
-    if (!runner.is_enabled(step.name)) continue;
-    runner.run_step(step.name, compilation.forward, [&] { step.run(compilation, runner); });
-  }
+  const Lines both{&compilation.forward, &compilation.backward};
+  run_steps(kDerivationSteps, compilation, both, runner, &compilation);
+  compilation.uncut_index = compilation.forward.history.traces.size() - 1;
+  run_steps(kSavingSteps, compilation, both, runner, &compilation);
+  compilation.cut_index = compilation.forward.history.traces.size() - 1;
+  run_steps(kExecutionSteps, compilation, {&compilation.forward, nullptr}, runner);
+}
+
+TraceLine derive_backward(const Compilation& compilation, const runtime::CotangentSet& cotangents,
+                          const PassRunner& runner) {
+  TraceLine line;
+  line.is_for_some = true;
+  runner.keep("forward_and_backward", transforms::backward_for(*compilation.gradient, cotangents), line.history);
+  run_steps(kDerivationSteps, compilation, {nullptr, &line}, runner);
+  const SavedRange saved = saved_range(compilation);
+  const std::vector<ir::Trace>& forwards = compilation.forward.history.traces;
+  runner.keep(passes::kRematerialization,
+              passes::read_saved_values(forwards[compilation.uncut_index], line.history.last(), saved.begin,
+                                        std::span(forwards[compilation.cut_index].outputs).subspan(saved.begin),
+                                        &find_operator),
+              line.history);
+  return line;
+}
+
+void finish_backward(const Compilation& compilation, TraceLine& backward, const PassRunner& runner) {
+  run_steps(kExecutionSteps, compilation, {nullptr, &backward}, runner);
 }
 
 }  // namespace thunder::compile

@@ -13,6 +13,17 @@
 
 namespace thunder::compile {
 
+/// A line of traces on its way to a program.
+struct TraceLine {
+  TraceHistory history;
+  std::vector<std::size_t> before_transforms;  ///< in `history.traces`: what each transform of the user was given
+  executors::Claims claims;
+  runtime::Program program;
+  // Of backwards:
+  bool is_for_some = false;  ///< derived anew, for fewer cotangents
+  std::vector<bool> reads;   ///< which of the saved values the program takes
+};
+
 /// What the steps of a compilation work on and leave behind.
 struct Compilation {
   Executors executors;
@@ -20,21 +31,27 @@ struct Compilation {
   passes::Recompute rematerialize = passes::Recompute::kNothing;
   bool hands_out_numbers = false;  ///< to Python, which are those that eager gives, to the bit
   bool fuses = false;              ///< this build's executors fuse
-  TraceHistory forward;   ///< first the recorded computation; the forward trace once there is a backward one
-  TraceHistory backward;  ///< empty when nothing is differentiated
-  std::size_t computation_index = 0;  ///< in `forward.traces`: the computation before it was differentiated
-  std::optional<transforms::ForwardBackward> gradient;  ///< what the split said; its traces are in the histories
-
-  executors::Claims forward_claims;
-  executors::Claims backward_claims;
-  std::shared_ptr<const runtime::Program> program;  ///< null when differentiated
-  std::shared_ptr<const runtime::DifferentiableProgram> differentiable;
+  TraceLine forward;   ///< first the recorded computation; the forward once there is a backward
+  TraceLine backward;  ///< for all cotangents, as far as it decides what is saved; empty when nothing is differentiated
+  std::size_t computation_index = 0;  ///< in `forward`: the computation before it was differentiated
+  std::size_t uncut_index = 0;        ///< in `forward`: the one that saves whatever a backward may read
+  std::size_t cut_index = 0;          ///< in `forward`: the one whose saved values backwards take
+  std::optional<transforms::ForwardBackward> gradient;  ///< what the split said; its traces are in the lines
 };
 
-/// Runs every step of the list in `pipeline.cpp`.
+/// Runs the steps of the lists in `pipeline.cpp`: all for the forward, for the backward those that decide what is
+/// saved.
 void run_pipeline(Compilation& compilation, const PassRunner& runner);
+/// The backward for some of the cotangents, as far as the one for all is in `compilation.backward`.
+[[nodiscard]] TraceLine derive_backward(const Compilation& compilation, const runtime::CotangentSet& cotangents,
+                                        const PassRunner& runner);
+/// Runs the other steps for a backward.
+void finish_backward(const Compilation& compilation, TraceLine& backward, const PassRunner& runner);
 
-/// The passes of that list that rewrite one trace, each once.
+/// Where the saved values lie in the last forward trace.
+[[nodiscard]] SavedRange saved_range(const Compilation& compilation);
+
+/// The passes of those lists that rewrite one trace, each once.
 [[nodiscard]] std::vector<passes::Pass> trace_passes();
 
 }  // namespace thunder::compile

@@ -27,6 +27,8 @@ std::unordered_set<ir::ValueId> values_read(const ir::Trace& trace, Predicate re
   return read;
 }
 
+bool is_executed(ir::CallStyle style) { return style != ir::CallStyle::kComment; }
+
 /// Positions of values, by value and by the memory that they may share. The first position counts.
 class Positions {
  public:
@@ -65,41 +67,11 @@ runtime::SavedValue describe_saved(const ir::Argument& saved, const ir::Trace& f
   return {.kind = Kind::kVariable, .shares_input = input, .shares_output = input == kNone ? output : kNone};
 }
 
-/// For each value of a backward trace, which of its last `count` inputs, the cotangents, it follows from. Empty: none.
-std::vector<std::vector<bool>> followed_cotangents(const ir::Trace& backward, std::size_t count) {
-  std::vector<std::vector<bool>> followed(backward.value_count());
-  const auto merge = [](std::vector<bool>& into, const std::vector<bool>& from) {
-    if (into.empty()) into = from;
-    for (std::size_t c = 0; c < from.size(); ++c) into[c] = into[c] || from[c];
-  };
-  for (std::size_t c = 0; c < count; ++c) {
-    std::vector<bool>& itself = followed[ir::index_of(backward.inputs[backward.inputs.size() - count + c])];
-    itself.resize(count);
-    itself[c] = true;
-  }
-  const auto follow = [&](const ir::BoundSymbol& symbol) {
-    std::vector<bool> read;
-    const auto add = [&](ir::ValueId id) { merge(read, followed[ir::index_of(id)]); };
-    passes::for_each_argument(symbol, add);
-    const auto give = [&](ir::ValueId id) { merge(followed[ir::index_of(id)], read); };
-    passes::for_each_result(symbol, give);
-    passes::for_each_written(symbol, give);
-  };
-  for (const ir::BoundSymbol& symbol : backward.symbols) {
-    if (symbol.op->style == ir::CallStyle::kBlock) {
-      std::ranges::for_each(symbol.nested, follow);
-    } else {
-      follow(symbol);
-    }
-  }
-  return followed;
-}
-
 }  // namespace
 
 std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward, const ir::Trace& backward,
                                                          std::size_t output_count) {
-  const auto read = values_read(backward, [](ir::CallStyle style) { return style != ir::CallStyle::kComment; });
+  const std::unordered_set<ir::ValueId> read = values_read(backward, is_executed);
   ir::Trace new_forward = forward;
   ir::Trace new_backward = backward;
   const std::size_t saved_count = forward.outputs.size() - output_count;
@@ -113,7 +85,19 @@ std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forwar
   return {std::move(new_forward), std::move(new_backward)};
 }
 
-void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, const transforms::ForwardBackward& gradient,
+ir::Trace drop_unread_inputs(const ir::Trace& backward, std::size_t saved_count, std::vector<bool>& reads) {
+  const std::unordered_set<ir::ValueId> read = values_read(backward, is_executed);
+  ir::Trace result = backward;
+  result.inputs.clear();
+  for (std::size_t i = 0; i < backward.inputs.size(); ++i) {
+    const bool stays = i >= saved_count || read.contains(backward.inputs[i]);
+    if (i < saved_count) reads.push_back(stays);
+    if (stays) result.inputs.push_back(backward.inputs[i]);
+  }
+  return result;
+}
+
+void describe_boundary(const ir::Trace& forward, const transforms::ForwardBackward& gradient,
                        runtime::DifferentiableProgram& program) {
   using Output = runtime::DifferentiableProgram::Output;
   const passes::AliasAnalysis aliases(forward);
@@ -138,27 +122,26 @@ void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, cons
   }
   THUNDER_CHECK(std::ranges::is_sorted(gradient.differentiable_outputs), "compile/saved_values",
                 "differentiable outputs are not in order");
-  // Fusions look at the strides of what they get.
-  const auto minds_strides = values_read(backward, [](ir::CallStyle style) { return style != ir::CallStyle::kBlock; });
-  for (std::size_t i = 0; i < gradient.differentiable_outputs.size(); ++i) {
-    auto& output = program.outputs[gradient.differentiable_outputs[i]];
+  for (const std::size_t i : gradient.differentiable_outputs) {
+    auto& output = program.outputs[i];
     if (output.kind == Output::kConstant) output.kind = Output::kDifferentiable;
     output.takes_cotangent = true;
-    const ir::TensorType* type = backward.tensor_type(backward.inputs[saved_count + i]);
-    if (type != nullptr && minds_strides.contains(backward.inputs[saved_count + i])) {
-      output.cotangent_strides = bridge::hints(type->strides);
-    }
   }
-  const std::size_t cotangent_count = gradient.differentiable_outputs.size();
-  const std::vector<std::vector<bool>> followed = followed_cotangents(backward, cotangent_count);
   for (const std::size_t i : gradient.differentiable_inputs) {
     program.differentiable_inputs.push_back(static_cast<std::uint32_t>(i));
-    const auto* id = backward.outputs[i].get<ir::ValueId>();
-    std::vector<bool> follows = id == nullptr ? std::vector<bool>() : followed[ir::index_of(*id)];
-    // What follows from none are zeros that a formula made without looking.
-    if (follows.empty()) follows.resize(cotangent_count, true);
-    program.follows.push_back(std::move(follows));
   }
+}
+
+std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first) {
+  // Fusions look at the strides of what they get.
+  const auto minds_strides = values_read(backward, [](ir::CallStyle style) { return style != ir::CallStyle::kBlock; });
+  std::vector<std::vector<std::int64_t>> strides;
+  for (std::size_t i = first; i < backward.inputs.size(); ++i) {
+    const ir::TensorType* type = backward.tensor_type(backward.inputs[i]);
+    const bool any_will_do = type == nullptr || !minds_strides.contains(backward.inputs[i]);
+    strides.push_back(any_will_do ? std::vector<std::int64_t>() : bridge::hints(type->strides));
+  }
+  return strides;
 }
 
 }  // namespace thunder::compile

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,17 @@ namespace thunder::compile {
                                                                        const ir::Trace& backward,
                                                                        std::size_t output_count);
 
+/// A backward trace without the saved values, its first `saved_count` inputs, that it does not read; `reads` tells
+/// which are left.
+[[nodiscard]] ir::Trace drop_unread_inputs(const ir::Trace& backward, std::size_t saved_count,
+                                           std::vector<bool>& reads);
+
 /// How the autograd node treats outputs and saved values: which of them are inputs or share memory with inputs or
-/// outputs. `program.forward` and `program.backward` are left alone.
-void describe_boundary(const ir::Trace& forward, const ir::Trace& backward, const transforms::ForwardBackward& gradient,
+/// outputs. The programs are left alone.
+void describe_boundary(const ir::Trace& forward, const transforms::ForwardBackward& gradient,
                        runtime::DifferentiableProgram& program);
+
+/// The strides in which a backward trace takes its cotangents, the inputs behind `first`; empty: any will do.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first);
 
 }  // namespace thunder::compile

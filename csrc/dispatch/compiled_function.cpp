@@ -8,6 +8,7 @@
 #include "dispatch/compile_report.h"
 #include "dispatch/errors.h"
 #include "dispatch/functional.h"
+#include "dispatch/gil.h"
 #include "dispatch/options.h"
 #include "dispatch/specialization_cache.h"
 #include "dispatch/trace_object.h"
@@ -109,6 +110,8 @@ std::vector<ir::Trace> forward(const Specialization& specialization) {
   return specialization.computation->forward_traces();
 }
 std::vector<ir::Trace> backward(const Specialization& specialization) {
+  // May compile, and wait for another thread that does.
+  const GilRelease released(true);
   return specialization.computation->backward_traces();
 }
 std::vector<ir::Trace> prologue(const Specialization& specialization) {

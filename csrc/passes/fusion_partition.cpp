@@ -24,6 +24,7 @@ class Partitioner {
         readers_(trace.value_count()),
         roles_(trace.symbols.size()),
         segments_(trace.symbols.size(), 0),
+        last_writers_(trace.value_count(), kNoPlace),
         group_of_(trace.symbols.size()),
         groups_(trace.symbols.size()),
         is_output_(trace.value_count(), false),
@@ -58,6 +59,9 @@ class Partitioner {
   void find_roles() {
     std::uint32_t segment = 0;
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      for_each_written(trace_.symbols[i], [&](ir::ValueId id) { last_writers_[aliases_.set_of(id)] = i; });
+    }
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const ir::BoundSymbol& symbol = trace_.symbols[i];
       bool writes_outside = false;
       for_each_written(symbol, [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
@@ -84,10 +88,17 @@ class Partitioner {
   [[nodiscard]] bool may_fuse(const ir::BoundSymbol& symbol) const {
     if (!is_pure(symbol)) return false;
     bool stays = true;
-    const auto check = [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); };
-    for_each_argument(symbol, check);
-    for_each_result(symbol, check);
+    for_each_argument(symbol, [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && is_final(id); });
+    for_each_result(symbol,
+                    [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); });
     return stays;
+  }
+
+  /// Nothing writes to the memory once the value is there: the value is what the last write to memory of the trace's
+  /// own gave, or nothing ever writes.
+  [[nodiscard]] bool is_final(ir::ValueId id) const {
+    if (!aliases_.is_written(id)) return true;
+    return aliases_.is_own_memory(id) && order_.maker(id) == last_writers_[aliases_.set_of(id)];
   }
 
   [[nodiscard]] static std::int64_t size_at(const ir::TensorType& type, std::size_t dim, std::size_t rank) {
@@ -306,6 +317,7 @@ class Partitioner {
   std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
   std::vector<FusionRole> roles_;                    ///< by symbol
   std::vector<std::uint32_t> segments_;              ///< by symbol: writes to the caller's memory before it
+  std::vector<std::uint32_t> last_writers_;          ///< by set of values that share memory
   std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;
   std::vector<bool> is_output_;

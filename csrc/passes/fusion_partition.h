@@ -46,7 +46,8 @@ struct FusionGroup {
 
 /// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols hand to
 /// one another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as
-/// does what touches memory that is written to; nothing moves across a write to memory of the caller.
+/// does what touches memory that is written to, unless it reads what the last write to the trace's own memory gave;
+/// nothing moves across a write to memory of the caller.
 [[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const SymbolOrder& order,
                                                  const FusionModel& model);
 

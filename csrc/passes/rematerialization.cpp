@@ -1,10 +1,12 @@
 #include "passes/rematerialization.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "ir/substitution.h"
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
@@ -122,27 +124,53 @@ class ForwardCut {
   std::vector<bool> behind_cut_;
 };
 
+/// A cut that was made: what is not saved is computed again.
+class FixedCut {
+ public:
+  FixedCut(const ir::Trace& forward, const std::vector<ir::ValueId>& saved)
+      : forward_(forward), makers_(makers_of(forward)) {
+    for (const ir::ValueId id : saved) makers_[ir::index_of(id)] = kNoPlace;
+  }
+
+  [[nodiscard]] const ir::BoundSymbol* recomputed_by(ir::ValueId id) const {
+    const std::uint32_t maker = makers_[ir::index_of(id)];
+    return maker == kNoPlace ? nullptr : &forward_.symbols[maker];
+  }
+
+ private:
+  const ir::Trace& forward_;
+  std::vector<std::uint32_t> makers_;  ///< value that is not saved -> its symbol
+};
+
 /// Writes the backward anew, with what it recomputes.
+template <typename Cut>
 class Rewriter {
  public:
-  Rewriter(const ir::Trace& forward, const ir::Trace& backward, const RematerializationOptions& options,
-           FindOperator find_operator)
+  /// `saved`: what is saved in any case, first.
+  Rewriter(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count, Cut cut,
+           FindOperator find_operator, const std::vector<ir::ValueId>& saved = {})
       : forward_(forward),
-        cut_(forward, options),
-        options_(options),
+        cut_(std::move(cut)),
+        output_count_(output_count),
         find_operator_(find_operator),
         result_(backward.empty_copy(kRematerialization)),
         in_backward_(forward.value_count(), ir::kNoValue),
         replaced_(backward.value_count()),
-        saved_before_(forward.outputs.size() - options.output_count),
-        is_saved_(forward.value_count(), false) {}
+        saved_before_(forward.outputs.size() - output_count),
+        is_saved_(forward.value_count(), false) {
+    for (const ir::ValueId id : saved) value_of(id);
+  }
 
   /// `plain` is the forward whose draws do not give states.
   std::pair<ir::Trace, ir::Trace> run(const ir::Trace& plain, const ir::Trace& backward) {
     std::vector<ir::ValueId> forward_of(backward.value_count(), ir::kNoValue);
     for (std::size_t i = 0; i < saved_before_; ++i) {
-      const auto* id = forward_.outputs[options_.output_count + i].get<ir::ValueId>();
-      if (id == nullptr) return {plain, backward};
+      const auto* id = forward_.outputs[output_count_ + i].get<ir::ValueId>();
+      if (id == nullptr && saved_.empty()) return {plain, backward};
+      if (id == nullptr) {
+        replaced_.set(backward.inputs[i], forward_.outputs[output_count_ + i]);
+        continue;
+      }
       forward_of[ir::index_of(backward.inputs[i])] = *id;
       if (cut_.recomputed_by(*id) == nullptr && in_backward_[ir::index_of(*id)] == ir::kNoValue) {
         in_backward_[ir::index_of(*id)] = backward.inputs[i];
@@ -166,7 +194,7 @@ class Rewriter {
       ir::BoundSymbol& symbol = new_forward.symbols[i];
       if (gives_generator_state(symbol) && !is_saved(*symbol.results[1].get<ir::ValueId>())) symbol = plain.symbols[i];
     }
-    new_forward.outputs.resize(options_.output_count);
+    new_forward.outputs.resize(output_count_);
     result_.inputs.clear();
     for (const ir::ValueId id : saved_) {
       new_forward.outputs.emplace_back(id);
@@ -189,6 +217,7 @@ class Rewriter {
       return value;
     }
     if (value != ir::kNoValue) return value;
+    THUNDER_CHECK(may_recompute(*maker, Recompute::kMemory), kRematerialization, "a value is neither saved nor cheap");
     ir::BoundSymbol symbol = recomputed(*maker, find_operator_);
     for (ir::Argument& argument : symbol.arguments) {
       ir::for_each_value(argument, [&](ir::ValueId& argument_id) { argument_id = value_of(argument_id); });
@@ -210,8 +239,8 @@ class Rewriter {
   [[nodiscard]] bool is_saved(ir::ValueId id) const { return is_saved_[ir::index_of(id)]; }
 
   const ir::Trace& forward_;
-  ForwardCut cut_;
-  const RematerializationOptions& options_;
+  Cut cut_;
+  std::size_t output_count_;
   FindOperator find_operator_;
   ir::Trace result_;
   std::vector<ir::ValueId> in_backward_;  ///< value of the forward -> of the backward
@@ -225,10 +254,39 @@ class Rewriter {
 
 std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
                                               const RematerializationOptions& options, FindOperator find_operator) {
-  if (options.policy != Recompute::kMemory)
-    return Rewriter(forward, backward, options, find_operator).run(forward, backward);
-  const ir::Trace with_states = with_generator_states(forward, find_operator);
-  return Rewriter(with_states, backward, options, find_operator).run(forward, backward);
+  const auto cut = [&](const ir::Trace& recomputing) {
+    return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, options), find_operator)
+        .run(forward, backward);
+  };
+  return options.policy == Recompute::kMemory ? cut(with_generator_states(forward, find_operator)) : cut(forward);
+}
+
+ir::Trace read_saved_values(const ir::Trace& plain, const ir::Trace& backward, std::size_t output_count,
+                            std::span<const ir::Argument> saved, FindOperator find_operator) {
+  // The cut may have chosen states, which have the same values each time that they are added.
+  const ir::Trace forward = with_generator_states(plain, find_operator);
+  std::vector<ir::ValueId> values;
+  std::vector<bool> is_first;
+  for (const ir::Argument& argument : saved) {
+    const auto* id = argument.get<ir::ValueId>();
+    is_first.push_back(id != nullptr && std::ranges::find(values, *id) == values.end());
+    if (is_first.back()) values.push_back(*id);
+  }
+  ir::Trace result =
+      Rewriter(forward, backward, output_count, FixedCut(forward, values), find_operator, values)
+          .run(plain, backward)
+          .second;
+  const std::size_t cotangent_count = backward.inputs.size() - (forward.outputs.size() - output_count);
+  THUNDER_CHECK(result.inputs.size() == values.size() + cotangent_count, kRematerialization,
+                "a backward reads an input of the forward that is not saved");
+  // What is saved twice is read once.
+  for (std::size_t i = 0; i < is_first.size(); ++i) {
+    if (is_first[i]) continue;
+    const auto* id = saved[i].get<ir::ValueId>();
+    const ir::TypePtr type = id == nullptr ? ir::make_type(ir::ObjectType{"constant"}) : forward.value(*id).type;
+    result.inputs.insert(result.inputs.begin() + static_cast<std::ptrdiff_t>(i), result.add_value(type));
+  }
+  return result;
 }
 
 }  // namespace thunder::passes

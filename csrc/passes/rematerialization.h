@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "ir/trace.h"
@@ -23,6 +24,12 @@ struct RematerializationOptions {
 [[nodiscard]] std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
                                                             const RematerializationOptions& options,
                                                             FindOperator find_operator);
+
+/// Another backward of a forward that has been cut. Its first inputs are the values behind `output_count` in the
+/// outputs of `forward`, the forward before the cut; the result's are `saved`, in this order, and all else is computed
+/// again.
+[[nodiscard]] ir::Trace read_saved_values(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count,
+                                          std::span<const ir::Argument> saved, FindOperator find_operator);
 
 inline constexpr const char* kRematerialization = "rematerialization";
 

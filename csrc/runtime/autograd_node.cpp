@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -74,80 +75,81 @@ class CompiledBackward final : public Node {
   }
 
   variable_list apply(variable_list&& cotangents) override {
+    const bool keep = torch::autograd::get_current_graph_task_keep_graph();
+    if (!keep) ++releases_to_come_;
     if (std::none_of(cotangents.begin(), cotangents.end(), [](const at::Tensor& t) { return t.defined(); })) {
       return variable_list(num_outputs());
     }
+    const std::shared_ptr<const BackwardProgram> backward = program_->backwards->find(cotangents);
     const PoolScope pool;
-    std::vector<c10::IValue> inputs = saved_values();
-    std::vector<bool> came;
-    for (const at::Tensor& cotangent : cotangents) came.push_back(cotangent.defined());
-    append_cotangents(cotangents, inputs);
-    std::vector<c10::IValue> results(program_->backward.output_count());
-    program_->backward.run(inputs, results);
+    std::vector<c10::IValue> inputs = saved_values(*backward, keep);
+    append_cotangents(*backward, cotangents, inputs);
+    std::vector<c10::IValue> results(backward->program.output_count());
+    backward->program.run(inputs, results);
 
     variable_list gradients;
     gradients.reserve(program_->differentiable_inputs.size());
     for (const std::uint32_t i : program_->differentiable_inputs) {
       gradients.push_back(results[i].isNone() ? at::Tensor() : std::move(results[i]).toTensor());
     }
-    drop_unreached(came, gradients);
     if (at::GradMode::is_enabled()) forbid_double_backward(gradients);
     return gradients;
   }
 
+  /// After a run without retain_graph what it read is released already; otherwise the graph dies.
   void release_variables() override {
+    if (releases_to_come_ > 0) {
+      --releases_to_come_;
+      return;
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
-    released_ = true;
+    released_.assign(program_->saved.size(), true);
     variables_.clear();
     plain_.clear();
   }
 
  private:
-  /// The inputs of the backward program but the cotangents. Plain values leave the node when nobody asks again, so that
-  /// the program frees each after its last use.
-  std::vector<c10::IValue> saved_values() {
+  /// What the backward reads. Unless the graph is kept, it leaves the node: so the program frees each plain value after
+  /// its last use.
+  std::vector<c10::IValue> saved_values(const BackwardProgram& backward, bool keep) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
-    const bool keep = torch::autograd::get_current_graph_task_keep_graph();
     std::vector<c10::IValue> inputs;
-    inputs.reserve(program_->backward.input_count());
+    inputs.reserve(backward.program.input_count());
+    if (released_.empty()) released_.resize(program_->saved.size());
     std::size_t variable = 0;
     std::size_t plain = 0;
-    for (const SavedValue& saved : program_->saved) {
-      if (saved.kind != SavedValue::Kind::kPlain) {
-        inputs.emplace_back(variables_[variable++].unpack(getptr()));
-      } else if (keep) {
-        inputs.push_back(plain_[plain++]);
-      } else {
-        inputs.push_back(std::move(plain_[plain++]));
-      }
+    for (std::size_t i = 0; i < program_->saved.size(); ++i) {
+      const bool is_plain = program_->saved[i].kind == SavedValue::Kind::kPlain;
+      const std::size_t position = is_plain ? plain++ : variable++;
+      if (!backward.reads[i]) continue;
+      TORCH_CHECK(!released_[i], torch::autograd::ERR_BACKWARD_TWICE);
+      inputs.push_back(is_plain ? plain_[position] : variables_[position].unpack(getptr()));
     }
-    if (!keep) {
-      released_ = true;
-      variables_.clear();
-      plain_.clear();
-    }
+    if (!keep) release(backward.reads);
     return inputs;
   }
 
-  void append_cotangents(variable_list& cotangents, std::vector<c10::IValue>& inputs) const {
-    std::size_t i = 0;
-    for (const auto& output : program_->outputs) {
-      if (!output.takes_cotangent) continue;
-      at::Tensor& cotangent = cotangents[i];
-      const bool defined = cotangent.defined();
-      inputs.emplace_back(
-          with_strides(defined ? std::move(cotangent) : input_metadata(i).zeros_like(), output.cotangent_strides));
-      ++i;
+  void release(const std::vector<bool>& which) {
+    std::size_t variable = 0;
+    std::size_t plain = 0;
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      const bool is_plain = program_->saved[i].kind == SavedValue::Kind::kPlain;
+      const std::size_t position = is_plain ? plain++ : variable++;
+      if (!which[i]) continue;
+      released_[i] = true;
+      if (is_plain) {
+        plain_[position] = c10::IValue();
+      } else {
+        variables_[position] = SavedVariable();
+      }
     }
   }
 
-  void drop_unreached(const std::vector<bool>& came, variable_list& gradients) const {
-    if (program_->follows.empty() || std::ranges::find(came, false) == came.end()) return;
-    for (std::size_t k = 0; k < gradients.size(); ++k) {
-      bool reached = false;
-      for (std::size_t c = 0; c < came.size(); ++c) reached |= came[c] && program_->follows[k][c];
-      if (!reached) gradients[k] = at::Tensor();
+  static void append_cotangents(const BackwardProgram& backward, variable_list& cotangents,
+                                std::vector<c10::IValue>& inputs) {
+    auto strides = backward.cotangent_strides.begin();
+    for (at::Tensor& cotangent : cotangents) {
+      if (cotangent.defined()) inputs.emplace_back(with_strides(std::move(cotangent), *strides++));
     }
   }
 
@@ -164,7 +166,8 @@ class CompiledBackward final : public Node {
   std::shared_ptr<const DifferentiableProgram> program_;
   std::vector<SavedVariable> variables_;
   std::vector<c10::IValue> plain_;
-  bool released_ = false;
+  std::vector<bool> released_;  ///< by saved value; empty: none
+  std::atomic<int> releases_to_come_ = 0;
 };
 
 /// One call of a differentiable program, in the order of its methods.
@@ -255,6 +258,19 @@ class ForwardRun {
 };
 
 }  // namespace
+
+std::shared_ptr<const BackwardProgram> BackwardPrograms::find(std::span<const at::Tensor> cotangents) const {
+  const auto is_for = [&](const BackwardProgram& backward) {
+    return std::ranges::equal(backward.cotangents, cotangents, {}, {}, [](const at::Tensor& t) { return t.defined(); });
+  };
+  std::shared_ptr<const BackwardProgram> backward = last_.load(std::memory_order_acquire);
+  if (backward != nullptr && is_for(*backward)) return backward;
+  CotangentSet set;
+  for (const at::Tensor& cotangent : cotangents) set.push_back(cotangent.defined());
+  backward = make_(set);
+  last_.store(backward, std::memory_order_release);
+  return backward;
+}
 
 std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
                                           std::vector<at::Tensor> inputs) {

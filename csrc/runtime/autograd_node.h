@@ -2,8 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/program.h"
@@ -25,34 +28,57 @@ struct SavedValue {
   std::uint32_t shares_output = kNone;
 };
 
-/// A forward and a backward program. `forward` returns the outputs, then the saved values; `backward` takes the saved
-/// values, then a cotangent for each output that takes one, and returns a gradient or None for each input of `forward`.
+/// Which cotangents come, in the order of the outputs that take one.
+using CotangentSet = std::vector<bool>;
+
+/// The backward for one set of cotangents. The program takes the saved values that it reads, then the cotangents that
+/// come, and returns a gradient or None for each input of the forward.
+struct BackwardProgram {
+  CotangentSet cotangents;
+  std::vector<bool> reads;  ///< by saved value
+  /// For each cotangent that comes, the strides as recorded: others are copied to these; empty: any do.
+  std::vector<std::vector<std::int64_t>> cotangent_strides;
+  Program program;
+};
+
+/// The backwards of a forward, each made when its set of cotangents first comes. Any thread may ask.
+class BackwardPrograms {
+ public:
+  /// Called without the GIL, from any thread.
+  using Make = std::function<std::shared_ptr<const BackwardProgram>(const CotangentSet& cotangents)>;
+  explicit BackwardPrograms(Make make) : make_(std::move(make)) {}
+
+  [[nodiscard]] std::shared_ptr<const BackwardProgram> find(std::span<const at::Tensor> cotangents) const;
+
+ private:
+  Make make_;
+  mutable std::atomic<std::shared_ptr<const BackwardProgram>> last_;  ///< that ran: steps are alike
+};
+
+/// A forward program and what runs its backward. `forward` returns the outputs, then the saved values.
 struct DifferentiableProgram {
   enum class Output : std::uint8_t {
     kConstant,        ///< has no gradient
-    kDifferentiable,  ///< its cotangent is the next input of the backward program
+    kDifferentiable,  ///< takes a cotangent
     kInput,           ///< is an input: returned as it came. Takes a cotangent as well, which never comes
   };
   struct OutputInfo {
     Output kind = Output::kConstant;
     bool takes_cotangent = false;
     std::uint32_t shares_input = SavedValue::kNone;
-    std::vector<std::int64_t> cotangent_strides{};  ///< as recorded: others are copied to these; empty: any do
   };
 
   Program forward;
-  Program backward;
   std::vector<OutputInfo> outputs;
   std::vector<SavedValue> saved;
   std::vector<std::uint32_t> differentiable_inputs;
-  /// [k][c]: the gradient of `differentiable_inputs[k]` follows from cotangent c. Where none of these comes, there is
-  /// no gradient, rather than zeros. Empty: each follows from all.
-  std::vector<std::vector<bool>> follows;
+  std::unique_ptr<const BackwardPrograms> backwards;
 };
 
 /// Runs the forward program and hangs its outputs in PyTorch's autograd graph by one node that runs the backward
-/// program. Inputs written to after the forward are detected as in eager. The gradients cannot be differentiated again:
-/// doing so raises an error.
+/// programs. Inputs written to after the forward are detected as in eager. The gradients cannot be differentiated
+/// again: doing so raises an error. Without retain_graph a backward leaves behind what it did not read, for one that
+/// comes from other outputs.
 [[nodiscard]] std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
                                                         std::vector<at::Tensor> inputs);
 

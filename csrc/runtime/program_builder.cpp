@@ -166,7 +166,7 @@ void ProgramBuilder::call(const c10::OperatorHandle& op, std::vector<Operand> op
             std::move(location),
             is_small};
   put_constants(call.operands);
-  follow_aliases(call);
+  follow_aliases(schema, call);
   calls_.push_back(std::move(call));
 }
 
@@ -183,6 +183,13 @@ void ProgramBuilder::call(std::string name, Kernel kernel, std::shared_ptr<const
                     std::move(location)});
 }
 
+void ProgramBuilder::call(const c10::OperatorHandle& op, Kernel kernel, std::shared_ptr<const void> state,
+                          std::vector<Operand> operands, std::vector<ResultSlots> results, Location location) {
+  call(c10::toString(op.operator_name()), kernel, std::move(state), std::move(operands), std::move(results),
+       std::move(location));
+  follow_aliases(op.schema(), calls_.back());
+}
+
 void ProgramBuilder::set_outputs(std::vector<Operand> outputs) {
   outputs_ = std::move(outputs);
   put_constants(outputs_);
@@ -193,8 +200,7 @@ Slot ProgramBuilder::root_of(Slot slot) const {
   return found == roots_.end() ? slot : found->second;
 }
 
-void ProgramBuilder::follow_aliases(Call& call) {
-  const c10::FunctionSchema& schema = call.op->schema();
+void ProgramBuilder::follow_aliases(const c10::FunctionSchema& schema, Call& call) {
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias == nullptr) continue;

@@ -58,6 +58,9 @@ class ProgramBuilder {
   /// Calls an executor's kernel. `name` is for error messages.
   void call(std::string name, Kernel kernel, std::shared_ptr<const void> state, std::vector<Operand> operands,
             std::vector<ResultSlots> results, Location location = {});
+  /// Calls an executor's kernel for a dispatcher operator, whose schema says which operands it writes to.
+  void call(const c10::OperatorHandle& op, Kernel kernel, std::shared_ptr<const void> state,
+            std::vector<Operand> operands, std::vector<ResultSlots> results, Location location = {});
   void set_outputs(std::vector<Operand> outputs);
 
   [[nodiscard]] Program build();
@@ -76,7 +79,7 @@ class ProgramBuilder {
 
  private:
   void put_constants(std::vector<Operand>& operands) const;
-  void follow_aliases(Call& call);
+  void follow_aliases(const c10::FunctionSchema& schema, Call& call);
   /// The slot whose memory `slot` may share, as far as the schemas say; itself for a slot with its own.
   [[nodiscard]] Slot root_of(Slot slot) const;
 

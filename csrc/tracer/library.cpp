@@ -64,6 +64,17 @@ at::Tensor differentiable_restride(c10::DispatchKeySet keys, const at::Tensor& s
   return result;
 }
 
+std::tuple<at::Tensor, at::Tensor> bernoulli_with_state(at::IntArrayRef size, at::IntArrayRef stride,
+                                                        at::ScalarType dtype, c10::Device device, double p,
+                                                        const std::optional<at::Generator>& generator) {
+  return bridge::bernoulli_with_state(size, stride, dtype, device, p, generator);
+}
+
+at::Tensor bernoulli_from_state(const at::Tensor& state, at::IntArrayRef size, at::IntArrayRef stride,
+                                at::ScalarType dtype, c10::Device device, double p) {
+  return bridge::bernoulli_from_state(state, size, stride, dtype, device, p);
+}
+
 /// The gradient of an operation without a derivative. PyTorch's error comes when a backward reaches it.
 at::Tensor no_derivative(const at::Tensor&, at::IntArrayRef, at::ScalarType, c10::string_view message) {
   throw std::runtime_error(std::string(message));
@@ -124,11 +135,11 @@ void register_library() {
     define(
         "bernoulli_with_state(int[] size, int[] stride, ScalarType dtype, Device device, float p, "
         "Generator? generator=None) -> (Tensor, Tensor)",
-        dispatch(kAnyBackend, &bridge::bernoulli_with_state));
+        dispatch(kAnyBackend, &bernoulli_with_state));
     define(
         "bernoulli_from_state(Tensor state, int[] size, int[] stride, ScalarType dtype, Device device, float p) -> "
         "Tensor",
-        dispatch(kAnyBackend, &bridge::bernoulli_from_state));
+        dispatch(kAnyBackend, &bernoulli_from_state));
     return library;
   }();
   static_cast<void>(kLibrary);

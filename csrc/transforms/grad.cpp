@@ -1,6 +1,9 @@
 #include "transforms/grad.h"
 
+#include <torch/csrc/autograd/graph_task.h>
+
 #include <algorithm>
+#include <future>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,16 +48,6 @@ bool is_dense(const ir::TensorType& type) {
   return true;
 }
 
-/// One differentiated operation: its replay, and where the replay's forward values ended up. Without a replay it is a
-/// custom gradient.
-struct Instance {
-  const ir::BoundSymbol* symbol = nullptr;
-  OperatorReplay* replay = nullptr;
-  std::vector<ir::ValueId> inputs;   ///< values of the computation
-  std::vector<ir::ValueId> results;  ///< values of the computation
-  std::vector<ir::ValueId> forward;  ///< replay value -> value of the forward trace; kNoValue: not of the forward
-};
-
 ServedOperation served_by(const ir::BoundSymbol& symbol, const OperatorReplay* replay) {
   const ir::Operator& op = *symbol.op;
   std::string name = op.name + "." + (op.overload.empty() ? "default" : op.overload);
@@ -72,32 +65,76 @@ std::string number_of_piece(const ir::Trace& computation) {
   return begin == std::string::npos ? std::string() : computation.name().substr(begin);
 }
 
+}  // namespace
+
 class GradTransform {
  public:
   GradTransform(const ir::Trace& computation, std::size_t output_count, bool again)
       : computation_(computation),
         again_(again),
         differentiated_outputs_(std::min(output_count, computation.outputs.size())),
-        forward_("forward" + number_of_piece(computation), computation.context()),
-        backward_("backward" + number_of_piece(computation), computation.context()),
-        to_forward_(computation.value_count(), ir::kNoValue),
-        cotangents_(computation.value_count(), ir::kNoValue) {}
+        number_of_piece_(number_of_piece(computation)),
+        forward_("forward" + number_of_piece_, computation.context()),
+        backward_("backward" + number_of_piece_, computation.context()),
+        to_forward_(computation.value_count(), ir::kNoValue) {}
 
   ForwardBackward run() {
     build_forward();
-    ForwardBackward result{std::move(forward_), std::move(backward_), computation_.outputs.size(), {}, {}, {}, {}};
-    forward_ = std::move(result.forward);
-    backward_ = std::move(result.backward);
-    build_backward(result);
-    result.saved = saved_;
+    find_differentiable_outputs();
+    ir::Trace backward = build_backward(std::vector<bool>(differentiable_outputs_.size(), true));
+    knows_all_saved_ = true;
+    ir::Trace values = forward_.empty_copy("");  // all that is needed of it from here on
+    ForwardBackward result{
+        std::move(forward_), std::move(backward), computation_.outputs.size(), saved_, differentiable_outputs_, {}};
+    forward_ = std::move(values);
+    for (std::size_t i = 0; i < computation_.inputs.size(); ++i) {
+      if (!result.backward.outputs[i].is<ir::None>()) result.differentiable_inputs.push_back(i);
+    }
     for (const Instance& instance : instances_) result.served.push_back(served_by(*instance.symbol, instance.replay));
-    for (ir::ValueId value : saved_) forward_.outputs.emplace_back(value);
-    result.forward = std::move(forward_);
-    result.backward = std::move(backward_);
+    for (ir::ValueId value : saved_) result.forward.outputs.emplace_back(value);
     return result;
   }
 
+  /// `came`: by position among the differentiable outputs.
+  ir::Trace build_backward(const std::vector<bool>& came) {
+    backward_ = ir::Trace("backward" + number_of_piece_, computation_.context());
+    cotangents_.assign(computation_.value_count(), ir::kNoValue);
+    saved_in_backward_.assign(forward_.value_count(), ir::kNoValue);
+    for (const ir::ValueId value : saved_) add_saved_input(value);
+    std::vector<ir::ValueId> cotangent_inputs;
+    for (std::size_t i = 0; i < came.size(); ++i) {
+      if (!came[i]) continue;
+      const std::size_t output = differentiable_outputs_[i];
+      const ir::ValueId id = std::get<ir::ValueId>(computation_.outputs[output].content);
+      cotangent_inputs.push_back(backward_.add_value(without_grad(id), "cotangent" + std::to_string(output)));
+      accumulate(id, cotangent_inputs.back(), {});
+    }
+    for (auto instance = instances_.rbegin(); instance != instances_.rend(); ++instance) add_backward(*instance);
+    for (ir::ValueId value : saved_) backward_.inputs.push_back(saved_in_backward_[index_of(value)]);
+    backward_.inputs.insert(backward_.inputs.end(), cotangent_inputs.begin(), cotangent_inputs.end());
+    for (const ir::ValueId input : computation_.inputs) {
+      const ir::ValueId gradient = requires_grad(computation_, input) ? cotangents_[index_of(input)] : ir::kNoValue;
+      if (gradient == ir::kNoValue) {
+        backward_.outputs.emplace_back(ir::None{});
+      } else {
+        backward_.outputs.emplace_back(gradient);
+      }
+    }
+    return std::move(backward_);
+  }
+
  private:
+  /// One differentiated operation: its replay, and where the replay's forward values ended up. Without a replay it is a
+  /// custom gradient.
+  struct Instance {
+    const ir::BoundSymbol* symbol = nullptr;
+    OperatorReplay* replay = nullptr;
+    std::vector<ir::ValueId> inputs;   ///< values of the computation
+    std::vector<ir::ValueId> results;  ///< values of the computation
+    std::vector<ir::ValueId> forward;  ///< replay value -> value of the forward trace; kNoValue: not of the forward
+    std::vector<bool> has_cotangent;   ///< by result: in the backward for all cotangents
+  };
+
   // --- forward
 
   void build_forward() {
@@ -183,29 +220,10 @@ class GradTransform {
 
   // --- backward
 
-  void build_backward(ForwardBackward& result) {
-    std::vector<ir::ValueId> cotangent_inputs;
+  void find_differentiable_outputs() {
     for (std::size_t i = 0; i < differentiated_outputs_; ++i) {
       const auto* id = computation_.outputs[i].get<ir::ValueId>();
-      if (id == nullptr || !requires_grad(computation_, *id)) continue;
-      result.differentiable_outputs.push_back(i);
-      const ir::ValueId cotangent = backward_.add_value(without_grad(*id), "cotangent" + std::to_string(i));
-      cotangent_inputs.push_back(cotangent);
-      accumulate(*id, cotangent, {});
-    }
-    saved_in_backward_.assign(forward_.value_count(), ir::kNoValue);
-    for (auto instance = instances_.rbegin(); instance != instances_.rend(); ++instance) add_backward(*instance);
-    for (ir::ValueId value : saved_) backward_.inputs.push_back(saved_in_backward_[index_of(value)]);
-    backward_.inputs.insert(backward_.inputs.end(), cotangent_inputs.begin(), cotangent_inputs.end());
-    for (std::size_t i = 0; i < computation_.inputs.size(); ++i) {
-      const ir::ValueId input = computation_.inputs[i];
-      const ir::ValueId gradient = requires_grad(computation_, input) ? cotangents_[index_of(input)] : ir::kNoValue;
-      if (gradient == ir::kNoValue) {
-        backward_.outputs.emplace_back(ir::None{});
-      } else {
-        backward_.outputs.emplace_back(gradient);
-        result.differentiable_inputs.push_back(i);
-      }
+      if (id != nullptr && requires_grad(computation_, *id)) differentiable_outputs_.push_back(i);
     }
   }
 
@@ -229,30 +247,41 @@ class GradTransform {
     }
   }
 
-  void add_backward(const Instance& instance) {
+  void add_backward(Instance& instance) {
     if (instance.replay == nullptr) {
       add_custom_backward(*instance.symbol);
       return;
     }
-    std::vector<ir::TypePtr> types;
-    bool any = false;
-    for (ir::ValueId result : instance.results) {
-      const ir::ValueId cotangent = result == ir::kNoValue ? ir::kNoValue : cotangents_[index_of(result)];
-      types.push_back(cotangent == ir::kNoValue ? nullptr : backward_.value(cotangent).type);
-      any |= cotangent != ir::kNoValue;
+    std::vector<ir::ValueId> cotangents;
+    for (const ir::ValueId result : instance.results) {
+      cotangents.push_back(result == ir::kNoValue ? ir::kNoValue : cotangents_[index_of(result)]);
     }
-    if (!any) return;
-    const OperatorReplay::Backward& template_ = instance.replay->backward(types, again_);
+    const auto came = [](ir::ValueId id) { return id != ir::kNoValue; };
+    if (std::ranges::none_of(cotangents, came)) return;
+    if (!knows_all_saved_) {
+      for (const ir::ValueId cotangent : cotangents) instance.has_cotangent.push_back(came(cotangent));
+    } else if (!reads_saved_values(instance, backward_of(instance, cotangents))) {
+      fill_in_zeros(instance, cotangents);
+    }
+    add_derivative(instance, cotangents);
+  }
+
+  const OperatorReplay::Backward& backward_of(const Instance& instance, const std::vector<ir::ValueId>& cotangents) {
+    std::vector<ir::TypePtr> types;
+    for (const ir::ValueId id : cotangents) types.push_back(id == ir::kNoValue ? nullptr : backward_.value(id).type);
+    return instance.replay->backward(types, again_);
+  }
+
+  void add_derivative(const Instance& instance, const std::vector<ir::ValueId>& cotangents) {
+    const OperatorReplay::Backward& template_ = backward_of(instance, cotangents);
     const ir::Trace& replay = instance.replay->trace();
     std::vector<ir::ValueId> values(replay.value_count(), ir::kNoValue);
     for (std::size_t i = 0; i < instance.results.size(); ++i) {
-      if (template_.cotangents[i] == ir::kNoValue) continue;
-      values[index_of(template_.cotangents[i])] = cotangents_[index_of(instance.results[i])];
+      if (template_.cotangents[i] != ir::kNoValue) values[index_of(template_.cotangents[i])] = cotangents[i];
     }
     const auto slot = [&](ir::ValueId id) -> ir::ValueId& {
       ir::ValueId& value = values[index_of(id)];
-      const bool of_forward = index_of(id) < instance.forward.size() && instance.forward[index_of(id)] != ir::kNoValue;
-      if (value == ir::kNoValue && of_forward) value = save(instance.forward[index_of(id)]);
+      if (value == ir::kNoValue && is_of_forward(instance, id)) value = save(instance.forward[index_of(id)]);
       return value;
     };
     const auto symbols = std::span(replay.symbols).subspan(template_.begin, template_.end - template_.begin);
@@ -263,14 +292,58 @@ class GradTransform {
     }
   }
 
+  static bool is_of_forward(const Instance& instance, ir::ValueId id) {
+    return index_of(id) < instance.forward.size() && instance.forward[index_of(id)] != ir::kNoValue;
+  }
+
+  /// The formula for fewer cotangents may read other values than the one for all.
+  [[nodiscard]] bool reads_saved_values(const Instance& instance, const OperatorReplay::Backward& template_) const {
+    bool saved = true;
+    const auto look = [&](ir::ValueId id) {
+      if (id == ir::kNoValue || !is_of_forward(instance, id)) return;
+      saved = saved && saved_in_backward_[index_of(instance.forward[index_of(id)])] != ir::kNoValue;
+    };
+    for (std::size_t i = template_.begin; i < template_.end; ++i) {
+      for (const ir::Argument& argument : instance.replay->trace().symbols[i].arguments) {
+        ir::for_each_value(argument, look);
+      }
+    }
+    std::ranges::for_each(template_.gradients, look);
+    return saved;
+  }
+
+  void fill_in_zeros(const Instance& instance, std::vector<ir::ValueId>& cotangents) {
+    for (std::size_t i = 0; i < cotangents.size(); ++i) {
+      if (cotangents[i] != ir::kNoValue || !instance.has_cotangent[i]) continue;
+      ir::TensorType type = *computation_.tensor_type(instance.results[i]);
+      type.requires_grad = false;
+      type.storage_offset = 0;
+      type.strides = contiguous_strides(type.sizes);
+      ir::BoundSymbol zeros;
+      zeros.op = zeros_operator_;
+      ir::ArgumentList sizes;
+      for (const ir::Dim& dim : type.sizes) sizes.emplace_back(dim.hint);
+      zeros.arguments = {ir::Argument(std::move(sizes)), ir::Argument(type.dtype), ir::Argument(),
+                         ir::Argument(type.device), ir::Argument()};
+      zeros.location = instance.symbol->location;
+      cotangents[i] = backward_.add_value(ir::make_type(std::move(type)));
+      zeros.results.emplace_back(cotangents[i]);
+      backward_.add(std::move(zeros));
+    }
+  }
+
   /// The backward's input for a value of the forward.
   ir::ValueId save(ir::ValueId value) {
-    ir::ValueId& input = saved_in_backward_[index_of(value)];
-    if (input == ir::kNoValue) {
-      input = backward_.add_value(forward_.value(value).type, forward_.value(value).name);
+    if (saved_in_backward_[index_of(value)] == ir::kNoValue) {
+      THUNDER_CHECK(!knows_all_saved_, "grad", "the backward of some cotangents reads a value that is not saved");
       saved_.push_back(value);
+      add_saved_input(value);
     }
-    return input;
+    return saved_in_backward_[index_of(value)];
+  }
+
+  void add_saved_input(ir::ValueId value) {
+    saved_in_backward_[index_of(value)] = backward_.add_value(forward_.value(value).type, forward_.value(value).name);
   }
 
   void accumulate(ir::ValueId target, ir::ValueId gradient, const ir::SourceLocation& location) {
@@ -296,21 +369,23 @@ class GradTransform {
     return ir::make_type(std::move(type));
   }
 
-  const ir::Trace& computation_;
+  const ir::Trace computation_;
   bool again_;
   std::size_t differentiated_outputs_;
+  std::string number_of_piece_;
+  std::vector<std::size_t> differentiable_outputs_;
   ir::Trace forward_;
   ir::Trace backward_;
   std::vector<ir::ValueId> to_forward_;         ///< computation value -> forward value
   std::vector<ir::ValueId> cotangents_;         ///< computation value -> backward value
   std::vector<ir::ValueId> saved_in_backward_;  ///< forward value -> backward value
   std::vector<ir::ValueId> saved_;
+  bool knows_all_saved_ = false;  ///< a forward of them may have run
   std::vector<Instance> instances_;
   ReplayTable replays_;
   const ir::Operator* add_operator_ = tracer::find_operator("aten::add", "Tensor");
+  const ir::Operator* zeros_operator_ = tracer::find_operator("aten::zeros", "");
 };
-
-}  // namespace
 
 bool needs_backward(const ir::Trace& computation) {
   return std::any_of(computation.outputs.begin(), computation.outputs.end(), [&](const ir::Argument& output) {
@@ -320,7 +395,19 @@ bool needs_backward(const ir::Trace& computation) {
 }
 
 ForwardBackward forward_and_backward(const ir::Trace& computation, std::size_t output_count, bool again) {
-  return GradTransform(computation, output_count, again).run();
+  const auto transform = std::make_shared<GradTransform>(computation, output_count, again);
+  ForwardBackward gradient = transform->run();
+  if (gradient.differentiable_outputs.size() > 1) gradient.transform = transform;
+  return gradient;
+}
+
+ir::Trace backward_for(const ForwardBackward& gradient, const std::vector<bool>& cotangents) {
+  THUNDER_CHECK(gradient.transform != nullptr, "grad", "expected several cotangents, some of which come");
+  const auto derive = [&] { return gradient.transform->build_backward(cotangents); };
+  if (torch::autograd::get_current_graph_task_id() == -1) return derive();
+  // The nodes that are walked ask what the engine, on this thread, wants of the nodes of its own graph; and the mode of
+  // the user's backward is not that of the formulas.
+  return std::async(std::launch::async, derive).get();
 }
 
 }  // namespace thunder::transforms

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct ServedOperation {
   ir::SourceLocation location;
 };
 
+/// What is remembered of a differentiation.
+class GradTransform;
+
 /// A computation split for reverse-mode differentiation.
 ///
 /// `forward` takes the computation's inputs and returns its outputs followed by the saved values. `backward` takes the
@@ -30,6 +34,7 @@ struct ForwardBackward {
   std::vector<std::size_t> differentiable_outputs;  ///< outputs that have a gradient function
   std::vector<std::size_t> differentiable_inputs;   ///< inputs with requires_grad that receive a gradient
   std::vector<ServedOperation> served{};            ///< in order of the forward
+  std::shared_ptr<GradTransform> transform{};       ///< for `backward_for`
 };
 
 /// Differentiates the first `output_count` outputs with respect to the inputs whose type requires grad. Derivatives
@@ -38,6 +43,12 @@ struct ForwardBackward {
 [[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation,
                                                    std::size_t output_count = static_cast<std::size_t>(-1),
                                                    bool again = false);
+
+/// The backward where only some cotangents come: `cotangents[i]` says whether that of `differentiable_outputs[i]` does.
+/// It takes all saved values of the full one, then those cotangents, and computes what PyTorch's autograd does with the
+/// other ones undefined: operations that none reaches are not in it, and inputs that none reaches get None. May run on
+/// any thread, one at a time.
+[[nodiscard]] ir::Trace backward_for(const ForwardBackward& gradient, const std::vector<bool>& cotangents);
 
 /// Whether any output of the computation depends differentiably on an input that requires grad.
 [[nodiscard]] bool needs_backward(const ir::Trace& computation);

@@ -188,7 +188,7 @@ std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tenso
 
 ir::Trace record(const ir::Trace& origin, const std::string& step, const RecordedInputs& described,
                  const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& program) {
-  tracer::Recorder recorder(step, origin.context());
+  tracer::Recorder recorder(described.trace_name.empty() ? step : described.trace_name, origin.context());
   if (const tracer::Recorder* around = tracer::recorder_on_top()) {
     recorder.outside_program = around->outside_program;
     recorder.full_graph = around->full_graph;

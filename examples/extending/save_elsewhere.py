@@ -56,8 +56,10 @@ class SaveElsewhere(Transform):
         edit = trace.edit("unpack saved activations")
         for position, packed in self.packed.items():
             value = trace.saved[position]
-            first_use = next(symbol for symbol in trace.bound_symbols if value in values_read(symbol))
             taken = edit.set_input(position, packed)
+            first_use = next((symbol for symbol in trace.bound_symbols if value in values_read(symbol)), None)
+            if first_use is None:  # a backward for some of the outputs need not read it
+                continue
             edit.substitute(value, edit.insert_before(first_use, self._unpacker(value), taken))
         return edit.finish()
 

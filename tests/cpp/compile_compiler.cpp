@@ -154,8 +154,8 @@ TEST(dump_writes_each_trace) {
   std::filesystem::remove_all(folder);
   const Environment environment("THUNDER_DUMP", folder.string());
   const auto compiled = compile(layer(true), {});
-  const auto files = std::distance(std::filesystem::directory_iterator(folder), {});
-  CHECK_EQ(static_cast<std::size_t>(files), compiled->forward_traces().size() + compiled->backward_traces().size());
+  const std::size_t traces = compiled->forward_traces().size() + compiled->backward_traces().size();
+  CHECK_EQ(static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {})), traces);
   std::filesystem::remove_all(folder);
 }
 

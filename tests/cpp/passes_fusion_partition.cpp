@@ -153,6 +153,16 @@ TEST(random_operations_keep_their_order) {
   CHECK(fused.symbols[1].results == ArgumentList{second});
 }
 
+TEST(what_the_last_write_gave_is_read_inside) {
+  Example e;
+  const ValueId memory = e.mm(e.x, e.y);
+  const ValueId early = e.exp(memory);
+  const ValueId written = add_call(e.trace, kCopy, {memory, e.x}, e.matrix);
+  const ValueId late = e.exp(written);
+  e.trace.outputs = {e.mul(late, e.y), early};
+  CHECK((e.groups() == Groups{{3, 4}}));
+}
+
 TEST(a_view_that_others_read_is_made_again_outside) {
   Example e;
   const TypePtr flat = tensor_type(Dtype::kFloat32, {64});
@@ -166,6 +176,21 @@ TEST(a_view_that_others_read_is_made_again_outside) {
   CHECK_EQ(fused.symbols.size(), std::size_t{2});
   CHECK(fused.symbols[1].op == &kView);
   CHECK(fused.symbols[1].results[0] == fused.outputs[1]);
+}
+
+TEST(what_is_cheap_is_made_again_where_it_is_read) {
+  Example e;
+  const ValueId cheap = e.exp(e.x);
+  const ValueId first = e.mul(cheap, e.x);
+  const ValueId between = e.mm(first, e.y);
+  e.trace.outputs = {e.exp(e.mul(between, cheap))};
+  const Trace fused = fuse(e.trace, FusionModel{.role = &role}, &kFused, "cpu",
+                           [](const BoundSymbol&, const Trace&) { return std::string(); });
+  verify(fused, "test");
+  CHECK_EQ(fused.symbols.size(), std::size_t{3});
+  CHECK(fused.symbols[0].results[0] == Argument(ArgumentList{first}));
+  CHECK(fused.symbols[2].arguments[1] == Argument(ArgumentList{between, e.x}));
+  CHECK_EQ(fused.symbols[2].nested.size(), std::size_t{3});
 }
 
 TEST(one_operation_alone_stays) {

@@ -118,4 +118,24 @@ TEST(nothing_is_recomputed_without_a_policy) {
   CHECK_EQ(saved_count(forward), 2U);
 }
 
+TEST(another_backward_reads_what_was_saved_and_computes_the_rest_again) {
+  Pair e;
+  const ValueId product = e.call(kMm, {e.x, e.x});
+  const ValueId sine = e.call(kSin, {product});
+  e.forward.outputs = {sine, product, sine};
+  Trace backward("backward", e.context);
+  backward.add_input(e.type, "product");
+  const ValueId saved_sine = backward.add_input(e.type, "sine");
+  const ValueId cotangent = backward.add_input(e.type, "cotangent");
+  backward.outputs = {add_call(backward, kMul, {cotangent, saved_sine}, e.type)};
+  const ArgumentList saved = {product, product};  // the second time it is not read
+  const Trace result = read_saved_values(e.forward, backward, 1, saved, &find_row);
+  verify(result, "test");
+  CHECK_EQ(result.inputs.size(), 3U);
+  CHECK_EQ(result.symbols.size(), 2U);
+  CHECK(result.symbols[0].op == &kSin);
+  CHECK_EQ(result.symbols[0].comment, std::string("recomputed"));
+  CHECK(result.symbols[0].arguments[0] == Argument(result.inputs[0]));
+}
+
 }  // namespace thunder::passes

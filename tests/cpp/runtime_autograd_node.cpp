@@ -10,6 +10,9 @@
 #include "runtime/program_builder.h"
 
 using c10::IValue;
+using thunder::runtime::BackwardProgram;
+using thunder::runtime::BackwardPrograms;
+using thunder::runtime::CotangentSet;
 using thunder::runtime::DifferentiableProgram;
 using thunder::runtime::Operand;
 using thunder::runtime::ProgramBuilder;
@@ -25,6 +28,19 @@ c10::OperatorHandle find(const char* name, const char* overload = "") {
 }
 Operand slot(std::uint32_t number) { return {Slot{number}}; }
 Operand constant(IValue value) { return {std::move(value)}; }
+
+/// Lets `backward` be the one for all cotangents, which reads all of `saved`.
+void set_backward(DifferentiableProgram& program, ProgramBuilder& builder, std::size_t cotangent_count) {
+  auto backward = std::make_shared<BackwardProgram>();
+  backward->cotangents.assign(cotangent_count, true);
+  backward->reads.assign(program.saved.size(), true);
+  backward->cotangent_strides.assign(cotangent_count, {1});
+  backward->program = builder.build();
+  program.backwards = std::make_unique<const BackwardPrograms>([backward](const CotangentSet& cotangents) {
+    CHECK(cotangents == backward->cotangents);
+    return backward;
+  });
+}
 
 /// (x * w).sigmoid() with what its backward needs: x, w and the result; `view` saves a view of x in the place of x.
 std::shared_ptr<DifferentiableProgram> sigmoid_of_product(bool view = false) {
@@ -44,14 +60,14 @@ std::shared_ptr<DifferentiableProgram> sigmoid_of_product(bool view = false) {
   backward.call(find("aten::mul", "Tensor"), {slot(4), slot(1)}, {Slot{5}});
   backward.call(find("aten::mul", "Tensor"), {slot(4), slot(0)}, {Slot{6}});
   backward.set_outputs({slot(5), slot(6)});
-  program->backward = backward.build();
 
-  program->outputs = {{.kind = Output::kDifferentiable, .takes_cotangent = true, .cotangent_strides = {1}}};
+  program->outputs = {{.kind = Output::kDifferentiable, .takes_cotangent = true}};
   program->saved = {{.kind = SavedValue::Kind::kVariable},
                     {.kind = SavedValue::Kind::kVariable},
                     {.kind = SavedValue::Kind::kOutput, .index = 0}};
   if (view) program->saved[0].shares_input = 0;
   program->differentiable_inputs = {0, 1};
+  set_backward(*program, backward, 1);
   return program;
 }
 
@@ -167,9 +183,8 @@ TEST(returned_view_of_an_input_leaves_the_input_alone) {
   ProgramBuilder backward;
   backward.add_input(Slot{0});
   backward.set_outputs({slot(0)});
-  program->backward = backward.build();
-  program->outputs = {
-      {.kind = Output::kDifferentiable, .takes_cotangent = true, .shares_input = 0, .cotangent_strides = {1}}};
+  set_backward(*program, backward, 1);
+  program->outputs = {{.kind = Output::kDifferentiable, .takes_cotangent = true, .shares_input = 0}};
   program->differentiable_inputs = {0};
   const at::Tensor x = leaf();
   const at::Tensor y = run_with_autograd(program, {x})[0];
@@ -181,39 +196,63 @@ TEST(returned_view_of_an_input_leaves_the_input_alone) {
   CHECK(at::equal(x.grad(), at::ones({3}, at::kDouble)));
 }
 
-std::shared_ptr<DifferentiableProgram> sine_and_exponential() {
+/// A backward of `two_sines`: for one output it reads the saved value of that one alone.
+std::shared_ptr<const BackwardProgram> backward_of_two_sines(const CotangentSet& cotangents) {
+  auto backward = std::make_shared<BackwardProgram>();
+  backward->cotangents = cotangents;
+  backward->reads = cotangents;
+  ProgramBuilder builder;
+  builder.add_input(Slot{0});
+  builder.add_input(Slot{1});
+  builder.call(find("aten::mul", "Tensor"), {slot(0), slot(1)}, {Slot{2}});
+  builder.set_outputs({slot(2)});
+  backward->cotangent_strides = {{1}};
+  backward->program = builder.build();
+  return backward;
+}
+
+/// sin(x) and sin(2 x) / 2, with their derivatives as saved values; `made` counts the backwards.
+std::shared_ptr<DifferentiableProgram> two_sines(int& made) {
   auto program = std::make_shared<DifferentiableProgram>();
   ProgramBuilder forward;
   forward.add_input(Slot{0});
   forward.call(find("aten::sin"), {slot(0)}, {Slot{1}});
-  forward.call(find("aten::exp"), {slot(0)}, {Slot{2}});
-  forward.set_outputs({slot(1), slot(2)});
+  forward.call(find("aten::cos"), {slot(0)}, {Slot{2}});
+  forward.call(find("aten::mul", "Tensor"), {slot(1), slot(2)}, {Slot{3}});
+  forward.call(find("aten::add", "Tensor"), {slot(0), slot(0), constant(1)}, {Slot{4}});
+  forward.call(find("aten::cos"), {slot(4)}, {Slot{5}});
+  forward.set_outputs({slot(1), slot(3), slot(2), slot(5)});
   program->forward = forward.build();
-  ProgramBuilder backward;
-  backward.add_input(Slot{0});
-  backward.add_input(Slot{1});
-  backward.call(find("aten::add", "Tensor"), {slot(0), slot(1), constant(1)}, {Slot{2}});
-  backward.set_outputs({slot(2)});
-  program->backward = backward.build();
-  program->outputs.assign(2, {.kind = Output::kDifferentiable, .takes_cotangent = true, .cotangent_strides = {1}});
+  program->outputs.assign(2, {.kind = Output::kDifferentiable, .takes_cotangent = true});
+  program->saved.assign(2, {.kind = SavedValue::Kind::kPlain});
   program->differentiable_inputs = {0};
+  program->backwards = std::make_unique<const BackwardPrograms>([&made](const CotangentSet& cotangents) {
+    ++made;
+    return backward_of_two_sines(cotangents);
+  });
   return program;
 }
 
-TEST(undefined_cotangent_counts_as_zeros) {
+TEST(backward_is_made_for_the_cotangents_that_come) {
+  int made = 0;
+  const auto program = two_sines(made);
   const at::Tensor x = leaf();
-  run_with_autograd(sine_and_exponential(), {x})[1].sum().backward();
-  CHECK(at::equal(x.grad(), at::ones({3}, at::kDouble)));
+  for (int i = 0; i < 3; ++i) {
+    const auto got = torch::autograd::grad({run_with_autograd(program, {x})[1].sum()}, {x});
+    CHECK(at::allclose(got[0], (2 * x).cos()));
+  }
+  CHECK_EQ(made, 1);
 }
 
-TEST(gradient_that_follows_from_no_cotangent_is_undefined) {
-  const auto program = sine_and_exponential();
-  program->follows = {{true, false}};
+TEST(backward_leaves_what_it_does_not_read_for_another_one) {
+  int made = 0;
   const at::Tensor x = leaf();
-  run_with_autograd(program, {x})[1].sum().backward();
-  CHECK(!x.grad().defined());
-  run_with_autograd(program, {x})[0].sum().backward();
-  CHECK(at::equal(x.grad(), at::ones({3}, at::kDouble)));
+  const auto outputs = run_with_autograd(two_sines(made), {x});
+  CHECK(at::allclose(torch::autograd::grad({outputs[0].sum()}, {x})[0], x.cos()));
+  CHECK(at::allclose(torch::autograd::grad({outputs[1].sum()}, {x})[0], (2 * x).cos()));
+  CHECK_EQ(made, 2);
+  CHECK(contains(message_of([&] { torch::autograd::grad({outputs[0].sum()}, {x}); }),
+                 "Trying to backward through the graph a second time"));
 }
 
 TEST(differentiating_a_gradient_raises) {

@@ -75,8 +75,7 @@ runtime::Location location_of(const ir::BoundSymbol& symbol) {
   return {*symbol.location.file, symbol.location.line};
 }
 
-void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
-                    bool is_small) {
+std::vector<runtime::Operand> operands_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   const std::vector<c10::Argument>& parameters = op.schema().arguments();
   std::vector<runtime::Operand> operands;
@@ -84,7 +83,13 @@ void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runti
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     operands.push_back(operand_of(symbol.arguments[i], parameters.at(i).real_type(), trace));
   }
-  builder.call(op, std::move(operands), result_slots(symbol), location_of(symbol), is_small);
+  return operands;
+}
+
+void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
+                    bool is_small) {
+  const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
+  builder.call(op, operands_of(symbol, trace), result_slots(symbol), location_of(symbol), is_small);
 }
 
 Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> executors) {

@@ -25,6 +25,8 @@ namespace thunder::executors {
 [[nodiscard]] std::vector<runtime::ResultSlots> result_slots(const ir::BoundSymbol& symbol);
 [[nodiscard]] runtime::Location location_of(const ir::BoundSymbol& symbol);
 
+/// The arguments of a dispatcher operator's symbol, in the order of its schema.
+[[nodiscard]] std::vector<runtime::Operand> operands_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 /// A symbol of a dispatcher operator, as a call of it; `is_small` as in ProgramBuilder::call.
 void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
                     bool is_small = false);

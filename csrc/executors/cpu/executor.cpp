@@ -6,6 +6,7 @@
 
 #include "executors/api/lowering.h"
 #include "executors/cpu/fusion.h"
+#include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
 #include "ir/symbol_values.h"
 #include "passes/fusion_assembly.h"
@@ -28,14 +29,18 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   return passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
 }
 
-bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
-  return symbol.op == fusion_operator();
+bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  return symbol.op == fusion_operator() || find_native_operation(symbol, trace) != nullptr;
 }
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }
 
 void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
+  if (const NativeOperation* native = find_native_operation(symbol, trace)) {
+    lower_native(*native, symbol, trace, builder);
+    return;
+  }
   std::vector<runtime::Operand> operands;
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "executors/tiles/tile_op.h"
@@ -16,6 +17,13 @@ using ReduceKernel = void (*)(void* accumulator, const void* values, std::int64_
 /// Mean, sum of squared distances from it, and count, as three doubles, joined with those of `count` elements.
 using MomentsKernel = void (*)(double* moments, const void* values, std::int64_t count);
 
+/// Words of state of a Mersenne twister, which it makes anew together.
+inline constexpr int kTwisterBlock = 624;
+/// Compares `count` numbers of 53 bits with `threshold` and writes `one` where they are less, else zero. Each is made
+/// of the next two words of a Mersenne twister, as they lie in its state: the first one gives the high bits.
+using BernoulliKernel = void (*)(void* out, const std::uint32_t* words, std::uint64_t threshold, std::uint64_t one,
+                                 std::int64_t count);
+
 /// The kernels for one kind of processor.
 struct Kernels {
   const char* name;
@@ -28,6 +36,10 @@ struct Kernels {
   MomentsKernel (*moments)(Lane lane);
   /// Adds `count` elements to as many sums of the same lane.
   void (*add_to)(Lane lane, void* sums, const void* values, std::int64_t count);
+  /// The block of a Mersenne twister's state that follows `block`.
+  void (*twist)(std::uint32_t* next, const std::uint32_t* block);
+  /// For results of so many bytes each: 1, 2, 4 or 8.
+  BernoulliKernel (*bernoulli)(std::size_t element_size);
 };
 
 /// The fastest kernels that this processor, and ATEN_CPU_CAPABILITY, allow.

@@ -19,4 +19,7 @@ constexpr bool kIsReal = std::is_floating_point_v<T>;
 }  // namespace
 // clang-format on
 
-const Kernels kKernels{THUNDER_CAPABILITY_NAME, &element, &load, &store, &reduce, &moments, &add_to};
+#include "executors/tiles/twister_impl.h"
+
+const Kernels kKernels{
+    THUNDER_CAPABILITY_NAME, &element, &load, &store, &reduce, &moments, &add_to, &twist, &bernoulli};

@@ -1,0 +1,62 @@
+#include "compile/backward_compiler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compile/saved_values.h"
+
+namespace thunder::compile {
+
+BackwardCompiler::BackwardCompiler(std::shared_ptr<const Compilation> compilation, TraceLine backward,
+                                   PassRunner runner, runtime::CotangentSet usual)
+    : compilation_(std::move(compilation)),
+      backward_(std::move(backward)),
+      runner_(std::move(runner)),
+      usual_(std::move(usual)),
+      statistics_(backward_.history.statistics) {
+  backward_.history.statistics.clear();
+}
+
+std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runtime::CotangentSet& cotangents) {
+  const std::lock_guard<std::mutex> lock(making_);
+  std::shared_ptr<const runtime::BackwardProgram>& known = made_[cotangents];
+  if (known != nullptr) return known;
+  TraceLine line = take_line(cotangents);
+  finish_backward(*compilation_, line, runner_);
+  auto made = std::make_shared<runtime::BackwardProgram>();
+  const auto read_count = static_cast<std::size_t>(std::ranges::count(line.reads, true));
+  made->cotangents = cotangents;
+  made->reads = std::move(line.reads);
+  made->cotangent_strides = cotangent_strides(line.history.last(), read_count);
+  made->program = std::move(line.program);
+  known = std::move(made);
+
+  const std::lock_guard<std::mutex> reports(reporting_);
+  traces_ = std::move(line.history.traces);
+  const auto& statistics = line.history.statistics;
+  statistics_.insert(statistics_.end(), statistics.begin(), statistics.end());
+  return known;
+}
+
+TraceLine BackwardCompiler::take_line(const runtime::CotangentSet& cotangents) {
+  const bool is_for_all = std::ranges::find(cotangents, false) == cotangents.end();
+  return is_for_all ? std::move(backward_) : derive_backward(*compilation_, cotangents, runner_);
+}
+
+std::vector<ir::Trace> BackwardCompiler::traces() {
+  const auto now = [&] {
+    const std::lock_guard<std::mutex> lock(reporting_);
+    return traces_;
+  };
+  std::vector<ir::Trace> traces = now();
+  if (!traces.empty()) return traces;
+  make_usual();
+  return now();
+}
+
+std::vector<passes::PassStatistics> BackwardCompiler::statistics() const {
+  const std::lock_guard<std::mutex> lock(reporting_);
+  return statistics_;
+}
+
+}  // namespace thunder::compile

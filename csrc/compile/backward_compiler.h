@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "compile/pass_runner.h"
+#include "compile/pipeline.h"
+#include "runtime/autograd_node.h"
+
+namespace thunder::compile {
+
+/// Makes the backwards of a computation whose forward is compiled: one for each set of cotangents, when it first comes.
+/// What the backward for all cotangents needs to decide what is saved is done before, and not done again.
+class BackwardCompiler {
+ public:
+  /// `usual`: all cotangents that can come. `backward` is as `run_pipeline` leaves it.
+  BackwardCompiler(std::shared_ptr<const Compilation> compilation, TraceLine backward, PassRunner runner,
+                   runtime::CotangentSet usual);
+
+  /// Any thread may ask. To be called without the GIL where others might ask too: the executors and transforms of the
+  /// user take it.
+  [[nodiscard]] std::shared_ptr<const runtime::BackwardProgram> get(const runtime::CotangentSet& cotangents);
+  void make_usual() { static_cast<void>(get(usual_)); }
+
+  /// The traces of the backward that was made last; makes the usual one when there is none yet.
+  [[nodiscard]] std::vector<ir::Trace> traces();
+  /// Of all that was made until now.
+  [[nodiscard]] std::vector<passes::PassStatistics> statistics() const;
+
+ private:
+  [[nodiscard]] TraceLine take_line(const runtime::CotangentSet& cotangents);
+
+  const std::shared_ptr<const Compilation> compilation_;
+  TraceLine backward_;  ///< for all cotangents, until it is made
+  const PassRunner runner_;
+  const runtime::CotangentSet usual_;
+  std::mutex making_;
+  std::map<runtime::CotangentSet, std::shared_ptr<const runtime::BackwardProgram>> made_;
+
+  mutable std::mutex reporting_;  ///< never held while something is made
+  std::vector<ir::Trace> traces_;
+  std::vector<passes::PassStatistics> statistics_;
+};
+
+}  // namespace thunder::compile

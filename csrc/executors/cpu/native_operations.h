@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string_view>
+
+#include "ir/trace.h"
+#include "runtime/program_builder.h"
+
+namespace thunder::executors::cpu {
+
+/// An operator of PyTorch that runs as a kernel of ours, by itself.
+struct NativeOperation {
+  std::string_view name;
+  /// Whether the kernel may be the faster one, by what is known of the arguments while tracing.
+  bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+  /// Takes the operator's arguments from the end of the stack and puts its results there. False: the stack is as it
+  /// was, and PyTorch's kernel shall run.
+  bool (*run)(std::vector<c10::IValue>& stack);
+};
+
+/// Null: not ours.
+[[nodiscard]] const NativeOperation* find_native_operation(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+void lower_native(const NativeOperation& operation, const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                  runtime::ProgramBuilder& builder);
+
+}  // namespace thunder::executors::cpu

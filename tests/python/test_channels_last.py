@@ -1,0 +1,165 @@
+"""Convolutional networks run in channels-last memory: eager's results, in eager's strides."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import thunder
+
+
+class Network(nn.Module):
+    """Two convolutions, a batch norm, a residual connection, pooling and a classifier."""
+
+    def __init__(self, momentum: float | None = 0.1) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16, momentum=momentum)
+        self.depthwise = nn.Conv2d(16, 16, 5, padding=2, groups=16)
+        self.pool = nn.MaxPool2d(2)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features = torch.relu(self.norm(self.stem(images)))
+        features = self.pool(features + self.depthwise(features))
+        return self.head(features.mean((2, 3))), features
+
+
+def _images() -> torch.Tensor:
+    return torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(3))
+
+
+def _took_part(function: Callable) -> bool:
+    return any(str(trace).splitlines()[0].endswith("; channels_last") for trace in thunder.last_traces(function))
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """Where there is more than one element."""
+    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+
+
+def _close(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> None:
+    """Within ten times eager's own distance from float64, and of the same metadata."""
+    assert got.shape == expected.shape and _strides(got) == _strides(expected) and got.dtype == expected.dtype
+    scale = exact.abs().max().item() + 1e-12
+    error, eager_error = ((t.double() - exact).abs().max().item() / scale for t in (got, expected))
+    assert error <= 10 * eager_error + 1e-6
+
+
+def _step(module: nn.Module, call: Callable, images: torch.Tensor) -> list[torch.Tensor]:
+    scores, features = call(images)
+    (scores.logsumexp(-1).sum() + (features * features).mean()).backward()
+    return [scores.detach(), features.detach(), *(p.grad for p in module.parameters())]
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_training_step(momentum: float | None) -> None:
+    torch.manual_seed(0)
+    module = Network(momentum)
+    exact, jitted = copy.deepcopy(module).double(), copy.deepcopy(module)
+    call = thunder.jit(jitted)
+    for _ in range(2):
+        for m in (module, exact, jitted):
+            m.zero_grad()
+        results = _step(jitted, call, _images())
+        for got, expected, truth in zip(
+            results, _step(module, module, _images()), _step(exact, exact, _images().double()), strict=True
+        ):
+            _close(got, expected, truth)
+    for got, expected in zip(jitted.buffers(), module.buffers(), strict=True):
+        torch.testing.assert_close(got, expected)
+    if momentum is None:  # Python reads how many batches there were
+        return
+    assert _took_part(call)
+    printed = str(thunder.last_traces(call)[-1])
+    assert "native_batch_norm" not in printed and "prims.fused" in printed
+
+
+def test_evaluation() -> None:
+    torch.manual_seed(0)
+    module = Network()
+    module(_images())
+    module.eval()
+    call = thunder.jit(copy.deepcopy(module))
+    with torch.no_grad():
+        for got, expected in zip(call(_images()), module(_images()), strict=True):
+            torch.testing.assert_close(got, expected)
+            assert got.stride() == expected.stride()
+    assert _took_part(call)
+    assert "batch_norm" not in str(thunder.last_traces(call)[-1])
+
+
+def test_random_numbers_are_those_of_eager() -> None:
+    convolutions = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3))
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(convolutions(x), 0.5)
+
+    torch.manual_seed(5)
+    expected = function(_images())
+    call = thunder.jit(function)
+    torch.manual_seed(5)
+    got = call(_images())
+    assert _took_part(call)
+    assert torch.equal(got == 0, expected == 0)
+    torch.testing.assert_close(got, expected)
+
+
+def test_what_follows_the_order_of_memory() -> None:
+    weight = torch.randn(4, 3, 3, 3)
+    other = torch.randn(4, 4, 3, 3)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.conv2d(torch.conv2d(torch.conv2d(x, weight), other), other)
+        return y.as_strided((10,), (7,), 3), (y * 2).view(4, -1)
+
+    call = thunder.jit(function)
+    for got, expected in zip(call(_images()), function(_images()), strict=True):
+        torch.testing.assert_close(got, expected)
+        assert got.stride() == expected.stride()
+    assert _took_part(call)
+
+
+def test_results_that_share_memory_still_do() -> None:
+    weight = torch.randn(4, 3, 3, 3)
+    other = torch.randn(4, 4, 3, 3)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.conv2d(torch.conv2d(x, weight), other)
+        return y, y.flatten(1)
+
+    images, flat = thunder.jit(function)(_images())
+    images.zero_()
+    assert not flat.any()
+
+
+def test_no_change_where_there_is_nothing_to_gain() -> None:
+    small = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3))
+    one = nn.Conv2d(3, 8, 3)
+    for module, images in ((small, torch.randn(1, 3, 8, 8)), (one, _images())):
+        call = thunder.jit(module)
+        torch.testing.assert_close(call(images), module(images))
+        assert not _took_part(call)
+
+
+def test_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THUNDER_DISABLE_PASSES", "channels_last")
+    call = thunder.jit(Network())
+    call(_images())
+    assert not _took_part(call)
+
+
+def test_modules_in_channels_last_already() -> None:
+    torch.manual_seed(0)
+    module = Network().to(memory_format=torch.channels_last)
+    images = _images().contiguous(memory_format=torch.channels_last)
+    jitted = copy.deepcopy(module)
+    call = thunder.jit(jitted)
+    for got, expected in zip(_step(jitted, call, images), _step(module, module, images), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+        assert _strides(got) == _strides(expected)
+    assert "native_batch_norm" not in str(thunder.last_traces(call)[-1])
