@@ -122,6 +122,7 @@ bool is_training_batch_norm(const ir::BoundSymbol& symbol) {
 bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy) {
   if (policy == Recompute::kNothing) return false;
   if (is_constant(symbol)) return true;
+  if (gives_generator_state(symbol)) return policy == Recompute::kMemory;
   if (policy == Recompute::kMemory && is_training_batch_norm(symbol)) return true;
   if (!is_pure(symbol)) return false;
   const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";

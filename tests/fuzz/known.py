@@ -48,12 +48,6 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"gradient \d+ \w+: expected \S+, got nothing.*(\] = |copy_\()",
         "what is overwritten whole has no gradient; eager gives zeros",
     ),
-    (
-        "error",
-        r"(derivative for aten::\w+|the derivative for '.*') is (currently )?not implemented.*"
-        r"(nonzero|unique|masked_select|argwhere|bincount|item|repeat_interleave|allclose|nll_loss|combinations|\w\[)",
-        "in pieces, an operation without a derivative is differentiated though no gradient reaches it",
-    ),
     ("error", r"self\.stride\(-?\d+\) must be .* to view", "writes through `view(dtype)` of an empty tensor"),
     (
         "error",
