@@ -600,7 +600,18 @@ void add_to(Lane lane, void* sums, const void* values, std::int64_t count) {
 
 }  // namespace
 
+#include "executors/tiles/depthwise_impl.h"
 #include "executors/tiles/twister_impl.h"
 
-const Kernels kKernels{
-    THUNDER_CAPABILITY_NAME, &element, &load, &store, &reduce, &moments, &add_to, &twist, &bernoulli};
+const Kernels kKernels{.name = THUNDER_CAPABILITY_NAME,
+                       .element = &element,
+                       .load = &load,
+                       .store = &store,
+                       .reduce = &reduce,
+                       .moments = &moments,
+                       .add_to = &add_to,
+                       .twist = &twist,
+                       .bernoulli = &bernoulli,
+                       .block_width = &block_width,
+                       .pack = &pack,
+                       .taps = &taps};
