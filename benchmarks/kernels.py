@@ -7,6 +7,7 @@ python benchmarks/kernels.py [--threads 2] [--names REGEX]
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +22,33 @@ def bernoulli(dtype: torch.dtype) -> Case:
     return lambda x: x.bernoulli_(0.9), (torch.empty(4, 12, 128, 512, dtype=dtype),)
 
 
+def filter_gradient(channels: int, size: int, filter: int, stride: int, layout: torch.memory_format) -> Case:
+    """Of a depthwise convolution of 8 images."""
+    x = torch.randn(8, channels, size, size).contiguous(memory_format=layout)
+    w = torch.randn(channels, 1, filter, filter, requires_grad=True)
+
+    def gradient(cotangent: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        options: Any = ([stride] * 2, [filter // 2] * 2, [1, 1], False, [0, 0], channels, [False, True, False])
+        return torch.ops.aten.convolution_backward(cotangent, x, w, None, *options)[1]
+
+    out = torch.nn.functional.conv2d(x, w, stride=stride, padding=filter // 2, groups=channels)
+    return gradient, (torch.randn_like(out), x, w.detach())
+
+
+FILTERS = [(96, 56, 7, 1), (192, 28, 7, 1), (384, 14, 7, 1), (768, 7, 7, 1)]  # ConvNeXt
+FILTERS += [(32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (576, 14, 3, 1), (960, 7, 3, 1)]  # MobileNet
+LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+
 CASES: dict[str, Callable[[], Case]] = {
     "bernoulli bool": lambda: bernoulli(torch.bool),
     "bernoulli float32": lambda: bernoulli(torch.float32),
+    **{
+        f"filter gradient {c}@{size} {k}x{k}/{stride} {name}": functools.partial(
+            filter_gradient, c, size, k, stride, layout
+        )
+        for c, size, k, stride in FILTERS
+        for name, layout in LAYOUTS.items()
+    },
 }
 
 

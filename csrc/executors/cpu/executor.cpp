@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
+#include "executors/cpu/depthwise_operation.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
@@ -26,7 +27,9 @@ std::string describe(const ir::BoundSymbol& fused, const ir::Trace& trace) {
 
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   static const passes::FusionModel kModel{.role = &role_of};
-  return passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
+  ir::Trace fused = passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
+  take_depthwise(fused, self.name);
+  return fused;
 }
 
 bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
@@ -39,6 +42,10 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
            runtime::ProgramBuilder& builder) {
   if (const NativeOperation* native = find_native_operation(symbol, trace)) {
     lower_native(*native, symbol, trace, builder);
+    return;
+  }
+  if (is_depthwise(symbol)) {
+    lower_depthwise(symbol, trace, builder);
     return;
   }
   std::vector<runtime::Operand> operands;

@@ -24,6 +24,28 @@ inline constexpr int kTwisterBlock = 624;
 using BernoulliKernel = void (*)(void* out, const std::uint32_t* words, std::uint64_t threshold, std::uint64_t one,
                                  std::int64_t count);
 
+/// Lays `channels` elements of each of `count` positions, `stride` elements apart, side by side as lanes: a block's
+/// width for each position, zero where there are fewer channels.
+using PackKernel = void (*)(void* to, const void* from, std::int64_t stride, std::int64_t channels, std::int64_t count);
+
+/// Rows of a depthwise convolution's gradient, and the rows of its input that they meet at one row of the weights, both
+/// packed: a block of channels for each column.
+struct TapRows {
+  const void* gradient;  ///< the first row
+  const void* input;     ///< what it meets
+  std::int64_t gradient_row;
+  std::int64_t input_row;  ///< in elements, from what one row meets to what the next one does
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t input_columns;
+  std::int64_t first;  ///< input column that the first tap meets at column 0; outside of the image it meets nothing
+  std::int64_t stride;
+  std::int64_t dilation;
+};
+inline constexpr int kMostTaps = 8;
+/// Adds products of gradients and inputs to the sums of some taps side by side: a block of channels for each.
+using TapKernel = void (*)(double* sums, const TapRows& rows);
+
 /// The kernels for one kind of processor.
 struct Kernels {
   const char* name;
@@ -40,6 +62,10 @@ struct Kernels {
   void (*twist)(std::uint32_t* next, const std::uint32_t* block);
   /// For results of so many bytes each: 1, 2, 4 or 8.
   BernoulliKernel (*bernoulli)(std::size_t element_size);
+  /// Channels of a packed block: as many as a vector has lanes.
+  std::int64_t (*block_width)(Lane lane);
+  PackKernel (*pack)(Storage from);
+  TapKernel (*taps)(Lane lane, int count);
 };
 
 /// The fastest kernels that this processor, and ATEN_CPU_CAPABILITY, allow.

@@ -19,7 +19,18 @@ constexpr bool kIsReal = std::is_floating_point_v<T>;
 }  // namespace
 // clang-format on
 
+#include "executors/tiles/depthwise_impl.h"
 #include "executors/tiles/twister_impl.h"
 
-const Kernels kKernels{
-    THUNDER_CAPABILITY_NAME, &element, &load, &store, &reduce, &moments, &add_to, &twist, &bernoulli};
+const Kernels kKernels{.name = THUNDER_CAPABILITY_NAME,
+                       .element = &element,
+                       .load = &load,
+                       .store = &store,
+                       .reduce = &reduce,
+                       .moments = &moments,
+                       .add_to = &add_to,
+                       .twist = &twist,
+                       .bernoulli = &bernoulli,
+                       .block_width = &block_width,
+                       .pack = &pack,
+                       .taps = &taps};

@@ -1,0 +1,166 @@
+#include "executors/cpu/depthwise_operation.h"
+
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bridge/convert.h"
+#include "executors/api/lowering.h"
+#include "executors/cpu/depthwise.h"
+#include "executors/cpu/fusion.h"
+#include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+constexpr const char* kName = "aten::convolution_backward";
+/// Of its arguments.
+enum : std::size_t {
+  kGradient,
+  kInput,
+  kFilter,
+  kBiasSizes,
+  kStride,
+  kPadding,
+  kDilation,
+  kTransposed,
+  kOutputPadding,
+  kGroups,
+  kMask,
+  kArguments
+};
+
+struct Backward {
+  c10::OperatorHandle op;
+  DepthwiseConvolution convolution;
+  std::vector<std::int64_t> filter_strides;
+};
+
+/// One or two numbers, for rows and columns.
+std::optional<std::array<std::int64_t, 2>> pair_of(const ir::Argument& argument) {
+  const auto* list = argument.get<ir::ArgumentList>();
+  if (list == nullptr || list->empty() || list->size() > 2) return std::nullopt;
+  const auto* rows = list->front().get<std::int64_t>();
+  const auto* columns = list->back().get<std::int64_t>();
+  if (rows == nullptr || columns == nullptr) return std::nullopt;
+  return std::array{*rows, *columns};
+}
+
+bool is_float_dtype(ir::Dtype dtype) {
+  return dtype == ir::Dtype::kFloat32 || dtype == ir::Dtype::kFloat64 || dtype == ir::Dtype::kBfloat16 ||
+         dtype == ir::Dtype::kFloat16;
+}
+
+bool is_of_images(const ir::TensorType* type, ir::Dtype dtype) {
+  return type != nullptr && type->device.type == ir::DeviceType::kCpu && type->layout == ir::Layout::kStrided &&
+         type->sizes.size() == 4 && type->dtype == dtype && passes::element_count(*type) > 0;
+}
+
+/// oneDNN's own kernel for small filters is faster; it has none for others.
+bool onednn_is_fast(const ir::TensorType& filter, const std::array<std::int64_t, 2>& dilation) {
+  return filter.dtype == ir::Dtype::kFloat32 && filter.sizes[3].hint <= 3 &&
+         dilation == std::array<std::int64_t, 2>{1, 1};
+}
+
+bool takes(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  if (symbol.op->name != kName || !symbol.op->overload.empty() || symbol.arguments.size() != kArguments) return false;
+  const auto type_of = [&](std::size_t i) {
+    const ir::ValueId id = passes::value_argument(symbol, i);
+    return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+  };
+  const ir::TensorType* filter = type_of(kFilter);
+  if (filter == nullptr || !is_float_dtype(filter->dtype)) return false;
+  for (const std::size_t i : {kGradient, kInput, kFilter}) {
+    if (!is_of_images(type_of(i), filter->dtype)) return false;
+  }
+  for (const std::size_t i : {kStride, kPadding, kDilation}) {
+    if (!pair_of(symbol.arguments[i])) return false;
+  }
+  if (onednn_is_fast(*filter, *pair_of(symbol.arguments[kDilation]))) return false;
+  const ir::Dim& channels = type_of(kInput)->sizes[1];
+  const auto* mask = symbol.arguments[kMask].get<ir::ArgumentList>();
+  return symbol.arguments[kTransposed] == ir::Argument(false) &&
+         symbol.arguments[kGroups] == ir::Argument(channels.hint) && filter->sizes[0] == channels && mask != nullptr &&
+         mask->at(1) == ir::Argument(true) && symbol.results.at(1).is<ir::ValueId>();
+}
+
+bool is_plain_tensor(const c10::IValue& value, at::ScalarType dtype) {
+  const at::Tensor& tensor = value.toTensor();
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == 4 && tensor.scalar_type() == dtype &&
+         tensor.numel() > 0 && !tensor.is_neg();
+}
+
+/// The gradient of the input is PyTorch's.
+void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
+  const auto& backward = *static_cast<const Backward*>(state);
+  c10::IValue* arguments = stack.data() + stack.size() - kArguments;
+  const at::Tensor gradient = arguments[kGradient].toTensor();
+  const at::Tensor input = arguments[kInput].toTensor();
+  const at::Tensor filter = arguments[kFilter].toTensor();
+  for (const std::size_t i : {kGradient, kInput, kFilter}) {
+    if (!is_plain_tensor(arguments[i], filter.scalar_type())) return backward.op.callBoxed(stack);
+  }
+  const auto mask = arguments[kMask].toBoolList().vec();
+  at::Tensor of_filter = at::empty_strided(filter.sizes(), backward.filter_strides, filter.options());
+  const DepthwiseGradients gradients = depthwise_gradients(input, gradient, backward.convolution, mask[2]);
+  of_filter.copy_(gradients.filter);
+  const at::Tensor of_bias = mask[2] ? gradients.bias.to(filter.scalar_type()) : at::Tensor();
+  if (mask[0]) {
+    arguments[kMask] = c10::List<bool>({true, false, false});
+    backward.op.callBoxed(stack);
+  } else {
+    stack.resize(stack.size() - kArguments);
+    stack.insert(stack.end(), 3, c10::IValue(at::Tensor()));
+  }
+  stack[stack.size() - 2] = std::move(of_filter);
+  stack[stack.size() - 1] = of_bias;
+}
+
+}  // namespace
+
+void take_depthwise(ir::Trace& trace, const char* executor) {
+  for (ir::BoundSymbol& symbol : trace.symbols) {
+    if (!takes(symbol, trace)) continue;
+    ir::BoundSymbol block;
+    block.op = fusion_operator();
+    block.location = symbol.location;
+    block.comment = "filter gradient of a depthwise convolution";
+    ir::ArgumentList reads;
+    for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) reads.emplace_back(id);
+    ir::ArgumentList gives;
+    passes::for_each_result(symbol, [&](ir::ValueId id) { gives.emplace_back(id); });
+    block.arguments = {ir::Argument(std::string(executor)), ir::Argument(std::move(reads))};
+    block.results = {ir::Argument(std::move(gives))};
+    symbol.nested.clear();
+    block.nested.push_back(std::move(symbol));
+    symbol = std::move(block);
+  }
+}
+
+bool is_depthwise(const ir::BoundSymbol& block) {
+  return block.nested.size() == 1 && block.nested[0].op->name == kName;
+}
+
+void lower_depthwise(const ir::BoundSymbol& block, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const ir::BoundSymbol& symbol = block.nested[0];
+  const auto hints_of = [&](const ir::Argument& value, auto dims) {
+    return bridge::hints(trace.tensor_type(std::get<ir::ValueId>(value.content))->*dims);
+  };
+  const std::vector<std::int64_t> filter = hints_of(symbol.arguments[kFilter], &ir::TensorType::sizes);
+  const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
+  auto backward = std::make_shared<const Backward>(Backward{op,
+                                                            {.filter = {filter[2], filter[3]},
+                                                             .stride = *pair_of(symbol.arguments[kStride]),
+                                                             .padding = *pair_of(symbol.arguments[kPadding]),
+                                                             .dilation = *pair_of(symbol.arguments[kDilation])},
+                                                            hints_of(symbol.results[1], &ir::TensorType::strides)});
+  builder.call(op, &run_depthwise, std::move(backward), operands_of(symbol, trace), result_slots(symbol),
+               location_of(block));
+}
+
+}  // namespace thunder::executors::cpu
