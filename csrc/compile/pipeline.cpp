@@ -18,6 +18,7 @@
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
+#include "passes/embedding_gradients.h"
 #include "passes/fusion_partition.h"
 #include "passes/in_place.h"
 #include "passes/layout_cleanup.h"
@@ -32,6 +33,7 @@ using passes::kAlgebraicSimplification;
 using passes::kBackwardMemoryOrder;
 using passes::kCommonSubexpressionElimination;
 using passes::kDeadCodeElimination;
+using passes::kEmbeddingGradients;
 using passes::kForwardMemoryOrder;
 using passes::kInPlace;
 using passes::kLayoutCleanup;
@@ -224,6 +226,7 @@ constexpr std::array kExecutionSteps{
     // after transforms: because they go by the positions of saved values.
     Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
+    Step(TraceStep{Part::kBackward, kEmbeddingGradients}),
     Step(LineStep{Part::kForward, passes::kFusionPartition, &fuse, true}),
     Step(LineStep{Part::kBackward, passes::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which

@@ -28,6 +28,7 @@ PASSES = {
     "common_subexpression_elimination": lambda x: x.sin() * x.sin(),
     "drop_unused_saved_values": lambda x: x.exp() + 1,
     "rematerialization": lambda x: (x @ x).sin().cos().exp(),
+    "embedding_gradients": lambda x: F.embedding(torch.tensor([0, 2, 0]), x) @ x,
     "memory_order": lambda x: (x.exp(), x.sin() @ x)[1] + x.exp(),
     "in_place": lambda x: (x @ x).sin() * 2 + 1,
 }
@@ -201,3 +202,38 @@ def test_bytes_that_the_rule_of_an_operator_saves(name: str) -> None:
     x = torch.randn(8, 64, requires_grad=True)
     assert bytes_of(program, x, rematerialize=False) == expected
     assert bytes_of(program, x) <= expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"scale_grad_by_freq": True}])
+@pytest.mark.parametrize("tokens", [torch.tensor([1, 2, 1, 7]), torch.tensor([[3, 2, 3], [0, 2, 3]])])
+def test_tied_embedding_has_the_gradient_of_eager(
+    tokens: torch.Tensor, options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    def tied(table: torch.Tensor) -> torch.Tensor:
+        return (F.embedding(tokens, table, **options) @ table.t()).square()
+
+    table = torch.linspace(-1, 1, 8 * 6).reshape(8, 6).to(dtype).requires_grad_()
+    compiled = assert_as_eager(tied, table)
+    adds_rows = "aten.index_add" in str(thunder.last_backward_traces(compiled)[-1])
+    assert adds_rows == (dtype != torch.bfloat16 and "scale_grad_by_freq" not in options)
+
+
+def test_infinite_gradient_of_padding_is_not_added() -> None:
+    table = torch.ones(4, 3).requires_grad_()
+
+    def tied(table: torch.Tensor) -> torch.Tensor:
+        rows = F.embedding(torch.tensor([0, 1]), table, padding_idx=0)
+        return (rows * torch.tensor([[torch.inf], [2.0]])).sum() + table.sin().sum()
+
+    expected = torch.autograd.grad(tied(table), table)
+    torch.testing.assert_close(torch.autograd.grad(thunder.jit(tied)(table), table), expected)
+
+
+def test_rows_are_added_in_place_where_the_other_gradient_dies() -> None:
+    table = torch.randn(256, 64).requires_grad_()
+    compiled = thunder.jit(lambda table: (F.embedding(torch.arange(8), table) @ table.t()).exp().sum())
+    compiled(table).backward()
+    backward = str(thunder.last_backward_traces(compiled)[-1])
+    assert "aten.index_add_.default" in backward
+    assert "embedding_dense_backward" not in backward
