@@ -156,8 +156,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;
   compilation.hands_out_numbers = hands_out_numbers(recorded);
-  compilation.fuses =
-      options.fuse && runner.is_enabled(passes::kFusionPartition) && !compilation.hands_out_numbers;
+  compilation.fuses = options.fuse && runner.is_enabled(passes::kFusionPartition) && !compilation.hands_out_numbers;
   runner.keep("recorded", recorded, compilation.forward.history);
   run_pipeline(compilation, runner);
   if (compilation.gradient) return make_differentiable(std::move(compilation), runner);

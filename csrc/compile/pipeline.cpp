@@ -186,8 +186,8 @@ constexpr std::array kDerivationSteps{
     Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
-    // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what is
-    // dead would be differentiated, and saved.
+    // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what
+    // is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.

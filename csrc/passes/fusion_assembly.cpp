@@ -74,8 +74,8 @@ class Assembler {
     }
   }
 
-  /// What is cheaper to compute again in each fusion that reads it than to write and read: one operation of a value that
-  /// is in memory anyway.
+  /// What is cheaper to compute again in each fusion that reads it than to write and read: one operation of a value
+  /// that is in memory anyway.
   void find_repeated(const FusionModel& model) {
     std::vector<bool> must_exist(trace_.value_count(), false);
     std::vector<bool> read_inside(trace_.value_count(), false);

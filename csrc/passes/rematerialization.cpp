@@ -272,10 +272,9 @@ ir::Trace read_saved_values(const ir::Trace& plain, const ir::Trace& backward, s
     is_first.push_back(id != nullptr && std::ranges::find(values, *id) == values.end());
     if (is_first.back()) values.push_back(*id);
   }
-  ir::Trace result =
-      Rewriter(forward, backward, output_count, FixedCut(forward, values), find_operator, values)
-          .run(plain, backward)
-          .second;
+  ir::Trace result = Rewriter(forward, backward, output_count, FixedCut(forward, values), find_operator, values)
+                         .run(plain, backward)
+                         .second;
   const std::size_t cotangent_count = backward.inputs.size() - (forward.outputs.size() - output_count);
   THUNDER_CHECK(result.inputs.size() == values.size() + cotangent_count, kRematerialization,
                 "a backward reads an input of the forward that is not saved");

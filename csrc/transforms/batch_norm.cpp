@@ -24,7 +24,8 @@ bool BatchNorm::has_columns() const {
     const at::Tensor given = tensor(argument);
     return !given.defined() || given.scalar_type() == at::kFloat;
   };
-  const bool are_plain = std::ranges::all_of(std::array{kInput, kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
+  const bool are_plain =
+      std::ranges::all_of(std::array{kInput, kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
   const bool has_columns = (input_.dim() == 2 && input_.is_contiguous()) ||
                            (input_.dim() == 4 && input_.is_contiguous(at::MemoryFormat::ChannelsLast));
   return are_plain && has_columns && input_.is_cpu() && input_.size(1) > 1 && count() > 1;

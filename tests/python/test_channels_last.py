@@ -44,7 +44,7 @@ def _strides(tensor: torch.Tensor) -> list[int]:
 
 def _close(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> None:
     """Within ten times eager's own distance from float64, and of the same metadata."""
-    assert got.shape == expected.shape and _strides(got) == _strides(expected) and got.dtype == expected.dtype
+    assert (got.shape, got.dtype, _strides(got)) == (expected.shape, expected.dtype, _strides(expected))
     scale = exact.abs().max().item() + 1e-12
     error, eager_error = ((t.double() - exact).abs().max().item() / scale for t in (got, expected))
     assert error <= 10 * eager_error + 1e-6
@@ -76,7 +76,8 @@ def test_training_step(momentum: float | None) -> None:
         return
     assert _took_part(call)
     printed = str(thunder.last_traces(call)[-1])
-    assert "native_batch_norm" not in printed and "prims.fused" in printed
+    assert "native_batch_norm" not in printed
+    assert "prims.fused" in printed
 
 
 def test_evaluation() -> None:

@@ -90,9 +90,8 @@ bool run_bernoulli_with_state(Stack& stack) {
   constexpr std::size_t kCount = 6;
   const c10::IValue* arguments = stack.data() + stack.size() - kCount;
   const Drawn drawn(arguments);
-  auto [result, state] =
-      bridge::bernoulli_with_state(drawn.size, drawn.stride, drawn.dtype, drawn.device, drawn.p,
-                                   arguments[5].toOptional<at::Generator>(), &fill_or_ask_eager);
+  auto [result, state] = bridge::bernoulli_with_state(drawn.size, drawn.stride, drawn.dtype, drawn.device, drawn.p,
+                                                      arguments[5].toOptional<at::Generator>(), &fill_or_ask_eager);
   stack.resize(stack.size() - kCount);
   stack.emplace_back(std::move(result));
   stack.emplace_back(std::move(state));
