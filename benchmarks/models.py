@@ -46,5 +46,6 @@ MODELS: dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]] = {
         "ViTForImageClassification", "ViTConfig", batch=2, hidden_size=384, num_attention_heads=6,
         intermediate_size=1536,
     ),
+    "resnet50, 2 images": lambda: _vision("ResNetForImageClassification", "ResNetConfig", batch=2),
     "convnext-tiny, 2 images": lambda: _vision("ConvNextForImageClassification", "ConvNextConfig", batch=2),
 }  # fmt: skip

@@ -64,6 +64,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients "
         "or of what `where(x)` gives",
     ),
+    ("crash", r"lu_unpack\(.*False", "PyTorch's `lu_unpack` without data frees memory that is not its own"),
 )
 
 
