@@ -106,6 +106,7 @@ benchmarks: build
 	python benchmarks/capture.py
 	python benchmarks/step.py
 	python benchmarks/memory.py
+	python benchmarks/plot.py
 
 # C++ tests, and a smoke of the Python ones, under a sanitizer: make sanitize SANITIZE=address|undefined|thread
 sanitize: $(VENV)/.ready

@@ -1,0 +1,50 @@
+"""Draw docs/performance.svg: how many times as fast as eager, from benchmarks/results/*-cpu.json.
+
+python benchmarks/plot.py
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = {"step": "training step", "fusions": "chain, with backward", "calls": "call", "kernels": "kernel"}
+COLORS = {"thunder": "#3f51b5", "inductor": "#9e9e9e"}
+ROW, LABEL, WIDTH, PER_UNIT = 16, 330, 900, 40
+
+
+def speedups() -> list[tuple[str, str, float]]:
+    """Return (what, compiler, eager's time over the compiler's) for each measured name."""
+    found = []
+    for program, kind in PROGRAMS.items():
+        path = ROOT / f"benchmarks/results/{program}-cpu.json"
+        if not path.exists():
+            continue
+        for row in json.loads(path.read_text())["rows"]:
+            if row["compiler"] in COLORS and row.get("kind", "training") == "training":
+                found.append((f"{kind}: {row['name']}", row["compiler"], 1 / row["ratio"]))
+    return found
+
+
+def draw(rows: list[tuple[str, str, float]]) -> str:
+    """Return the chart: one bar for each row, a line at eager's speed; bars that leave the chart are cut there."""
+    height = ROW * (len(rows) + 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+        'font-size="11" fill="currentColor">',
+        f'<text x="{LABEL}" y="{ROW - 5}">eager = 1</text>',
+    ]
+    for i, (what, compiler, speed) in enumerate(rows, start=1):
+        y, length = i * ROW, min(speed * PER_UNIT, WIDTH - LABEL - 50)
+        parts.append(f'<text x="{LABEL - 6}" y="{y + 11}" text-anchor="end">{escape(what)}</text>')
+        parts.append(f'<rect x="{LABEL}" y="{y + 2}" width="{length:.1f}" height="11" fill="{COLORS[compiler]}"/>')
+        parts.append(f'<text x="{LABEL + length + 4:.1f}" y="{y + 11}">{speed:.2f}</text>')
+    x = LABEL + PER_UNIT
+    parts.append(f'<line x1="{x}" y1="{ROW}" x2="{x}" y2="{height}" stroke="#e53935"/></svg>\n')
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    (ROOT / "docs/performance.svg").write_text(draw(speedups()))
