@@ -30,11 +30,11 @@ class Rewriter {
         find_operator_(find_operator),
         aliases_(trace),
         dense_(trace.value_count(), kNoPlace),
-        uses_(trace.value_count(), 0),
+        uses_(use_counts(trace)),
         result_(trace.empty_copy(kEmbeddingGradients.name)) {}
 
   ir::Trace run() {
-    count_uses();
+    find_dense();
     std::vector<std::uint32_t> added(trace_.symbols.size(), kNoPlace);  // sum -> its dense gradient
     std::vector<bool> dropped(trace_.symbols.size(), false);
     for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
@@ -55,15 +55,11 @@ class Rewriter {
   }
 
  private:
-  void count_uses() {
-    const auto count = [&](ir::ValueId id) { ++uses_[ir::index_of(id)]; };
+  void find_dense() {
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const ir::BoundSymbol& symbol = trace_.symbols[i];
-      if (symbol.op->style == ir::CallStyle::kComment) continue;
-      for_each_argument(symbol, count);
       if (gives_rows(symbol)) dense_[ir::index_of(single_result(symbol))] = i;
     }
-    for (const ir::Argument& output : trace_.outputs) ir::for_each_value(output, count);
   }
 
   [[nodiscard]] bool gives_rows(const ir::BoundSymbol& symbol) const {
@@ -145,7 +141,7 @@ class Rewriter {
   FindOperator find_operator_;
   AliasAnalysis aliases_;
   std::vector<std::uint32_t> dense_;  ///< value -> the symbol that made it as a dense gradient
-  std::vector<std::uint32_t> uses_;   ///< by value
+  std::vector<std::uint32_t> uses_;   ///< value -> how often it is read
   ir::Trace result_;
   ir::SourceLocation location_;
 };

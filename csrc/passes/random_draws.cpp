@@ -40,18 +40,14 @@ class Draws {
   explicit Draws(const ir::Trace& trace)
       : trace_(trace),
         aliases_(trace),
-        reads_(trace.value_count(), 0),
+        reads_(use_counts(trace)),
         writes_(trace.value_count(), 0),
         is_uninitialized_(trace.value_count(), false) {
     for (const ir::BoundSymbol& symbol : trace.symbols) {
-      for_each_argument(symbol, [&](ir::ValueId id) { ++reads_[ir::index_of(id)]; });
       for_each_written(symbol, [&](ir::ValueId id) { ++writes_[aliases_.set_of(id)]; });
       const std::string_view name = symbol.op->name;
       const bool is_empty = name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
       if (is_empty) for_each_result(symbol, [&](ir::ValueId id) { is_uninitialized_[ir::index_of(id)] = true; });
-    }
-    for (const ir::Argument& output : trace.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { ++reads_[ir::index_of(id)]; });
     }
   }
 
@@ -82,7 +78,7 @@ class Draws {
 
   const ir::Trace& trace_;
   AliasAnalysis aliases_;
-  std::vector<int> reads_;
+  std::vector<std::uint32_t> reads_;
   std::vector<int> writes_;  ///< by alias set
   std::vector<bool> is_uninitialized_;
 };

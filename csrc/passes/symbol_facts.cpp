@@ -13,6 +13,16 @@ std::vector<std::uint32_t> makers_of(const ir::Trace& trace) {
   return makers;
 }
 
+std::vector<std::uint32_t> use_counts(const ir::Trace& trace) {
+  std::vector<std::uint32_t> uses(trace.value_count(), 0);
+  const auto count = [&](ir::ValueId id) { ++uses[ir::index_of(id)]; };
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    if (symbol.op->style != ir::CallStyle::kComment) for_each_argument(symbol, count);
+  }
+  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, count);
+  return uses;
+}
+
 bool is_dense(const ir::TensorType& type) {
   std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // (stride, size)
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {

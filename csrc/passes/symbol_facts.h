@@ -24,6 +24,9 @@ inline constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::ma
 /// For each value the place of the symbol that gives it; kNoPlace: an input.
 [[nodiscard]] std::vector<std::uint32_t> makers_of(const ir::Trace& trace);
 
+/// For each value how often symbols and outputs name it; comments do not count.
+[[nodiscard]] std::vector<std::uint32_t> use_counts(const ir::Trace& trace);
+
 template <typename Visitor>
 void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
   for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, visit);

@@ -12,25 +12,19 @@ namespace {
 
 using Stack = std::vector<c10::IValue>;
 
-bool takes_cpu_tensor(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const auto* id = symbol.arguments.at(0).get<ir::ValueId>();
-  const ir::TensorType* type = id == nullptr ? nullptr : trace.tensor_type(*id);
-  return type != nullptr && type->device.type == ir::DeviceType::kCpu;
-}
-
-bool gives_cpu_tensor(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const auto* id = symbol.results.at(0).get<ir::ValueId>();
-  const ir::TensorType* type = id == nullptr ? nullptr : trace.tensor_type(*id);
+bool is_on_cpu(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const auto* result = symbol.results.at(0).get<ir::ValueId>();
+  const ir::TensorType* type = result == nullptr ? nullptr : trace.tensor_type(*result);
   return type != nullptr && type->device.type == ir::DeviceType::kCpu;
 }
 
 constexpr NativeOperation kOperations[] = {
-    {"aten::bernoulli_.float", &takes_cpu_tensor, &run_bernoulli_in_place},
-    {"aten::bernoulli.p", &takes_cpu_tensor, &run_bernoulli},
-    {"aten::dropout", &takes_cpu_tensor, &run_dropout},
-    {"aten::native_dropout", &takes_cpu_tensor, &run_native_dropout},
-    {"thunder::bernoulli_from_state", &gives_cpu_tensor, &run_bernoulli_from_state},
-    {"thunder::bernoulli_with_state", &gives_cpu_tensor, &run_bernoulli_with_state},
+    {"aten::bernoulli_.float", &run_bernoulli_in_place},
+    {"aten::bernoulli.p", &run_bernoulli},
+    {"aten::dropout", &run_dropout},
+    {"aten::native_dropout", &run_native_dropout},
+    {"thunder::bernoulli_from_state", &run_bernoulli_from_state},
+    {"thunder::bernoulli_with_state", &run_bernoulli_with_state},
 };
 
 struct Native {
@@ -54,7 +48,7 @@ const NativeOperation* find_native_operation(const ir::BoundSymbol& symbol, cons
     return table;
   }();
   const auto found = kByName->find(op.overload.empty() ? op.name : op.name + "." + op.overload);
-  return found != kByName->end() && found->second->takes(symbol, trace) ? found->second : nullptr;
+  return found != kByName->end() && is_on_cpu(symbol, trace) ? found->second : nullptr;
 }
 
 void lower_native(const NativeOperation& operation, const ir::BoundSymbol& symbol, const ir::Trace& trace,

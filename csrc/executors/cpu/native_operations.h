@@ -7,11 +7,9 @@
 
 namespace thunder::executors::cpu {
 
-/// An operator of PyTorch that runs as a kernel of ours, by itself.
+/// An operator of PyTorch that runs as a kernel of ours, by itself, on tensors of the CPU.
 struct NativeOperation {
   std::string_view name;
-  /// Whether the kernel may be the faster one, by what is known of the arguments while tracing.
-  bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   /// Takes the operator's arguments from the end of the stack and puts its results there. False: the stack is as it
   /// was, and PyTorch's kernel shall run.
   bool (*run)(std::vector<c10::IValue>& stack);

@@ -15,14 +15,18 @@ namespace {
 using Stack = std::vector<c10::IValue>;
 constexpr std::size_t kArguments = 3;  // of each operator here
 
+template <typename... Results>
+void replace_arguments(Stack& stack, std::size_t count, Results&&... results) {
+  stack.resize(stack.size() - count);
+  (stack.emplace_back(std::forward<Results>(results)), ...);
+}
+
 /// The result of (tensor, p, generator) is `tensor`, filled.
-bool fill(const at::Tensor& tensor, Stack& stack) {
+bool fill(at::Tensor tensor, Stack& stack) {
   const c10::IValue* arguments = stack.data() + stack.size() - kArguments;
   if (!arguments[1].isDouble()) return false;
   if (!fill_bernoulli(tensor, arguments[1].toDouble(), arguments[2].toOptional<at::Generator>())) return false;
-  at::Tensor result = tensor;
-  stack.resize(stack.size() - kArguments);
-  stack.emplace_back(std::move(result));
+  replace_arguments(stack, kArguments, std::move(tensor));
   return true;
 }
 
@@ -69,8 +73,7 @@ bool run_dropout(Stack& stack) {
   const auto mask = draw_mask(input, arguments[1], arguments[2]);
   if (!mask) return false;
   at::Tensor result = input.mul(mask->to(input.scalar_type()).div_(1 - arguments[1].toDouble()));
-  stack.resize(stack.size() - kArguments);
-  stack.emplace_back(std::move(result));
+  replace_arguments(stack, kArguments, std::move(result));
   return true;
 }
 
@@ -80,9 +83,7 @@ bool run_native_dropout(Stack& stack) {
   auto mask = draw_mask(input, arguments[1], arguments[2]);
   if (!mask) return false;
   at::Tensor result = input.mul(*mask).mul_(1 / (1 - arguments[1].toDouble()));
-  stack.resize(stack.size() - kArguments);
-  stack.emplace_back(std::move(result));
-  stack.emplace_back(*std::move(mask));
+  replace_arguments(stack, kArguments, std::move(result), *std::move(mask));
   return true;
 }
 
@@ -92,9 +93,7 @@ bool run_bernoulli_with_state(Stack& stack) {
   const Drawn drawn(arguments);
   auto [result, state] = bridge::bernoulli_with_state(drawn.size, drawn.stride, drawn.dtype, drawn.device, drawn.p,
                                                       arguments[5].toOptional<at::Generator>(), &fill_or_ask_eager);
-  stack.resize(stack.size() - kCount);
-  stack.emplace_back(std::move(result));
-  stack.emplace_back(std::move(state));
+  replace_arguments(stack, kCount, std::move(result), std::move(state));
   return true;
 }
 
@@ -104,8 +103,7 @@ bool run_bernoulli_from_state(Stack& stack) {
   const Drawn drawn(arguments + 1);
   at::Tensor result = bridge::bernoulli_from_state(arguments[0].toTensor(), drawn.size, drawn.stride, drawn.dtype,
                                                    drawn.device, drawn.p, &fill_or_ask_eager);
-  stack.resize(stack.size() - kCount);
-  stack.emplace_back(std::move(result));
+  replace_arguments(stack, kCount, std::move(result));
   return true;
 }
 
