@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "passes/alias_analysis.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
@@ -58,7 +59,10 @@ std::vector<Stretch> find_stretches(const ir::Trace& trace) {
 class Cutter {
  public:
   explicit Cutter(const ir::Trace& recorded)
-      : recorded_(recorded), stretches_(find_stretches(recorded)), last_use_(recorded.value_count(), -1) {
+      : recorded_(recorded),
+        aliases_(recorded),
+        stretches_(find_stretches(recorded)),
+        last_use_(recorded.value_count(), -1) {
     for (std::size_t k = 0; k < stretches_.size(); ++k) {
       for (std::size_t i = stretches_[k].begin; i < stretches_[k].next; ++i) {
         for_each_argument(recorded.symbols[i], [&](ir::ValueId id) { use(id, k); });
@@ -118,6 +122,7 @@ class Cutter {
       });
     }
     if (!possible) return std::nullopt;
+    for (const ir::ValueId id : piece.inputs) piece.trace.memory_of_inputs.push_back(aliases_.set_of(id));
     for (std::size_t i = stretch.begin; i < stretch.end; ++i) copy(recorded_.symbols[i], piece);
     add_outputs(k, piece);
     describe_meeting(stretch, piece);
@@ -143,12 +148,11 @@ class Cutter {
       const auto known = here_.find(index_of(id));
       id = known != here_.end() ? known->second : add(piece, id, /*is_input=*/false);
     };
-    renumber(gradient->cotangent);
     for (ir::BoundSymbol& step : gradient->symbols) {
       for (ir::Argument& argument : step.arguments) ir::for_each_value(argument, renumber);
       for (ir::Argument& result : step.results) ir::for_each_value(result, renumber);
     }
-    for (auto* list : {&gradient->reads, &gradient->inputs, &gradient->gradients}) {
+    for (auto* list : {&gradient->cotangents, &gradient->reads, &gradient->inputs, &gradient->gradients}) {
       std::for_each(list->begin(), list->end(), renumber);
     }
     symbol.arguments[2] = piece.trace.context()->add_object(std::move(gradient), "custom gradient");
@@ -187,6 +191,7 @@ class Cutter {
   }
 
   const ir::Trace& recorded_;
+  passes::AliasAnalysis aliases_;
   std::vector<Stretch> stretches_;
   std::vector<std::int64_t> last_use_;  ///< the last stretch that uses a value; -1: none
   Numbering here_;

@@ -51,6 +51,7 @@ Trace Trace::empty_copy(std::string step) const {
   copy.history_.push_back(std::move(step));
   copy.values_ = values_;
   copy.inputs = inputs;
+  copy.memory_of_inputs = memory_of_inputs;
   copy.outputs = outputs;
   return copy;
 }

@@ -83,6 +83,9 @@ class Trace {
   [[nodiscard]] Trace empty_copy(std::string step) const;
 
   std::vector<ValueId> inputs;
+  /// For each input a number that it has in common with those that may lie in the same memory. Empty: each lies in
+  /// memory of its own.
+  std::vector<std::uint32_t> memory_of_inputs;
   std::vector<BoundSymbol> symbols;
   ArgumentList outputs;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace thunder::passes {
@@ -23,6 +24,7 @@ AliasAnalysis::AliasAnalysis(const ir::Trace& trace) : parents_(trace.value_coun
   std::iota(parents_.begin(), parents_.end(), 0U);
   const auto mark_output = [this](ir::ValueId id) { facts_[set_of(id)].output = true; };
   for (const ir::ValueId input : trace.inputs) facts_[set_of(input)].input = true;
+  join_inputs(trace);
   for (const ir::BoundSymbol& symbol : trace.symbols) {
     join_results(symbol);
     for_each_written(symbol, [this](ir::ValueId id) { facts_[set_of(id)].written = true; });
@@ -30,6 +32,13 @@ AliasAnalysis::AliasAnalysis(const ir::Trace& trace) : parents_(trace.value_coun
     for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, mark_output);
   }
   for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, mark_output);
+}
+
+void AliasAnalysis::join_inputs(const ir::Trace& trace) {
+  std::unordered_map<std::uint32_t, ir::ValueId> first;
+  for (std::size_t i = 0; i < trace.memory_of_inputs.size(); ++i) {
+    join(first.emplace(trace.memory_of_inputs[i], trace.inputs[i]).first->second, trace.inputs[i]);
+  }
 }
 
 std::uint32_t AliasAnalysis::set_of(ir::ValueId id) const {

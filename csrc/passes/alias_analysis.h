@@ -29,9 +29,8 @@ void for_each_written(const ir::BoundSymbol& symbol, Visitor&& visit) {
 }
 
 /// Which values may share memory, anywhere in the trace: sets joined through views and in-place operators; a primitive
-/// (a constant, a custom gradient) hands out memory that it does not own. Inputs are sets of their own although the
-/// caller may pass the same memory twice: whoever moves a read across a write must treat sets that `touch_input` as
-/// one.
+/// (a constant, a custom gradient) hands out memory that it does not own. Inputs are sets of their own, but for those
+/// of which the trace says more (`memory_of_inputs`).
 class AliasAnalysis {
  public:
   explicit AliasAnalysis(const ir::Trace& trace);
@@ -58,6 +57,7 @@ class AliasAnalysis {
     bool constant = false;
   };
 
+  void join_inputs(const ir::Trace& trace);
   void join_results(const ir::BoundSymbol& symbol);
 
   mutable std::vector<std::uint32_t> parents_;

@@ -124,6 +124,7 @@ std::optional<ir::Trace> channels_last(const ir::Trace& trace) {
     return outputs;
   });
   if (!layout.pays()) return std::nullopt;
+  result.memory_of_inputs = trace.memory_of_inputs;
   return result;
 }
 

@@ -54,6 +54,16 @@ TEST(a_view_without_annotations_may_alias_any_argument) {
   CHECK(aliases.may_alias(result, e.y));
 }
 
+TEST(inputs_that_lie_in_the_same_memory_share_a_set) {
+  Example e;
+  const ValueId z = e.trace.add_input(e.type);
+  e.trace.memory_of_inputs = {7, 3, 7};
+  e.trace.outputs = {add_call(e.trace, kAddInPlace, {z, e.y}, e.type)};
+  const AliasAnalysis aliases(e.trace);
+  CHECK(aliases.is_written(e.x));
+  CHECK(!aliases.is_written(e.y));
+}
+
 TEST(a_write_without_a_target_writes_to_all_arguments) {
   Example e;
   Operator write = parse_operator("mine::write(Tensor self, Tensor other) -> ()");

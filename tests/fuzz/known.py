@@ -22,7 +22,8 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "refused|error",
         r"expected an out= of the result's shape where it requires grad"
-        r"|expected a result of shape .*out=|The expanded size of the tensor.*out=|\(aten::resize_\) that would mutate",
+        r"|expected a result of shape .*out=|The expanded size of the tensor.*out=|\(aten::resize_\) that would mutate"
+        r"|the number of sizes provided.*out=",
         "`out=` that is resized, where gradients are taken, or after `t_`",
     ),
     ("metadata", r"stride: .*(conj|adjoint|\.m?H\b)", "lazy conjugates are laid out as what they show"),
@@ -35,7 +36,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("metadata", r"stride: .*(tri[lu]_|out=)", "strides of a resized `out=`, or of a transposed result"),
     (
         "metadata",
-        r"stride: .*requires_grad_.*\.(logical_\w+|eq|ne|lt|le|gt|ge|less|greater)_\(",
+        r"stride: .*requires_grad_.*\.(view\(torch\.|(logical_\w+|eq|ne|lt|le|gt|ge|less|greater)_\()",
         "strides of a leaf that requires grad, after a write without a derivative through a view",
     ),
     (
@@ -64,6 +65,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "results that share memory in eager: lazy conjugates, resized `out=`, views of what was written with gradients "
         "or of what `where(x)` gives",
     ),
+    ("error", r"Invalid interpolation mode", "an interpolation that is none: eager gives memory that nobody filled"),
+    ("numbers", r"gradient.*j\).*cumprod\(.*dtype=torch\.float", "eager's derivative of a product of real parts"),
+    ("numbers", r"(\w+) = (\w+)\[.*\2 [*+/-]?= \1\b", "eager reads a part of what it writes to"),
     ("crash", r"lu_unpack\(.*False", "PyTorch's `lu_unpack` without data frees memory that is not its own"),
 )
 
@@ -77,7 +81,7 @@ def _shares_less(message: str) -> bool:
 def reason(found: Any) -> str:
     """Return why a failure is known, or an empty text."""
     text = f"{found.message}\n{found.arguments}\n{found.program}"
-    if found.kind == "memory" and not _shares_less(found.message):
+    if found.kind == "memory" and not _shares_less(found.message) and "resolve_conj(" not in found.program:
         return ""
     for kind, pattern, why in _KNOWN:
         if re.fullmatch(kind, found.kind) and re.search(pattern, text, re.DOTALL):

@@ -451,6 +451,26 @@ def test_normal_fill_under_vmap_draws_what_torch_draws(randomness: str) -> None:
     torch.testing.assert_close(thunder.vmap(program, randomness=randomness)(x(grad=False)), expected)
 
 
+def test_piece_that_reads_a_view_of_an_input_reads_it_before_the_write() -> None:
+    index = torch.tensor(1)
+
+    def program(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        part = a[0, index, 2:]
+        rolled = torch.roll(b, 0, 2)
+        part[:, 0] = 2
+        c.arcsin_()
+        b.logical_not_()
+        return rolled
+
+    def pushed(*arguments: torch.Tensor) -> Any:
+        return torch.func.jvp(program, arguments, tuple(torch.full_like(a, 0.5) for a in arguments))
+
+    def arguments() -> list[torch.Tensor]:
+        return [torch.ones(2, 2, 1, 2), torch.ones(1, 1, 1), torch.ones(())]
+
+    torch.testing.assert_close(thunder.jit(pushed)(*arguments()), pushed(*arguments()))
+
+
 def test_forward_mode_of_a_normal_fill_is_zero() -> None:
     a = x(grad=False)
     _, tangent = thunder.jvp(lambda a: (a * 1).normal_() * 2, (a,), (a,))
