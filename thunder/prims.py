@@ -341,9 +341,11 @@ def check_shape(value: torch.Tensor, expected: list[int]) -> None:
         raise AssertionError(f"expected shape {list(expected)}, got {list(value.shape)}: this trace is for other data")
 
 
-def custom_gradient(value: torch.Tensor, reads: list[torch.Tensor], gradient: object) -> torch.Tensor:
-    """Return `value`. Transforms take `gradient`, recorded from the program, for its derivative."""
-    return value
+def custom_gradient(
+    values: Sequence[torch.Tensor], reads: Sequence[torch.Tensor], gradient: object
+) -> Sequence[torch.Tensor]:
+    """Return `values`. Transforms take `gradient`, recorded from the program, for their derivative."""
+    return values
 
 
 def fused(executor: str, tensors: Sequence[torch.Tensor]) -> contextlib.AbstractContextManager[None]:

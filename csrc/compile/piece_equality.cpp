@@ -46,7 +46,7 @@ class Comparison {
     if (a.description == "custom gradient") {
       const auto& x = *static_cast<const tracer::CustomGradient*>(a.owner.get());
       const auto& y = *static_cast<const tracer::CustomGradient*>(b.owner.get());
-      return x.cotangent == y.cotangent && x.reads == y.reads && x.inputs == y.inputs && x.gradients == y.gradients &&
+      return x.cotangents == y.cotangents && x.reads == y.reads && x.inputs == y.inputs && x.gradients == y.gradients &&
              same(x.symbols, y.symbols);
     }
     if (a.description != "Generator") return false;

@@ -65,7 +65,7 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   type.requires_grad = false;
   type.storage_offset = 0;
   const at::Tensor cotangent = recorder_.add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
-  gradient->cotangent = trace_impl(cotangent)->state()->value;
+  gradient->cotangents = {trace_impl(cotangent)->state()->value};
   recorder_.marks_.push_back(&end);
   BackwardWalk walk;
   walk.run_hooks = false;
@@ -87,7 +87,7 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   gradient->symbols = recorder_.cut(end);
   recompute(*gradient, end);
   gradient->reads = free_values(*gradient);
-  trace_impl(result)->state()->value = recorder_.add_custom_gradient(value, std::move(gradient));
+  trace_impl(result)->state()->value = recorder_.add_custom_gradient({value}, std::move(gradient)).front();
 }
 
 void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
@@ -108,7 +108,7 @@ void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
     if (!is_needed || !(hands_on || may_run_again(*symbol.op))) continue;
     chosen.push_back(i);
     if (hands_on) {
-      need(std::get<ir::ValueId>(symbol.arguments[0].content));
+      ir::for_each_value(symbol.arguments[0], need);
     } else {
       need_arguments(symbol);
     }
@@ -122,7 +122,11 @@ void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
     ir::BoundSymbol symbol = trace.symbols[i];
     for (ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, replace);
     if (symbol.op == custom_gradient_operator()) {
-      again[index_of(ir::flat_results(symbol).front())] = std::get<ir::ValueId>(symbol.arguments[0].content);
+      const std::vector<ir::ValueId> results = ir::flat_results(symbol);
+      const auto& values = std::get<ir::ArgumentList>(symbol.arguments[0].content);
+      for (std::size_t k = 0; k < results.size(); ++k) {
+        again[index_of(results[k])] = std::get<ir::ValueId>(values[k].content);
+      }
       continue;
     }
     for (ir::Argument& result : symbol.results) {

@@ -36,7 +36,8 @@ std::size_t maker_of(const ir::Trace& trace, ir::ValueId value) {
 }  // namespace
 
 std::vector<ir::ValueId> free_values(const CustomGradient& gradient) {
-  std::unordered_set<std::uint32_t> known{index_of(gradient.cotangent), index_of(ir::kNoValue)};
+  std::unordered_set<std::uint32_t> known{index_of(ir::kNoValue)};
+  for (const ir::ValueId cotangent : gradient.cotangents) known.insert(index_of(cotangent));
   std::vector<ir::ValueId> result;
   const auto use = [&](ir::ValueId id) {
     if (known.insert(index_of(id)).second) result.push_back(id);
@@ -52,8 +53,9 @@ std::vector<ir::ValueId> free_values(const CustomGradient& gradient) {
 }
 
 const ir::Operator* custom_gradient_operator() {
-  static const ir::Operator* const kRow = new ir::Operator(ir::parse_operator(
-      "prims::custom_gradient(Tensor value, Tensor[] reads, object gradient) -> Tensor", ir::CallStyle::kPrimitive));
+  static const ir::Operator* const kRow = new ir::Operator(
+      ir::parse_operator("prims::custom_gradient(Tensor[] values, Tensor[] reads, object gradient) -> Tensor[]",
+                         ir::CallStyle::kPrimitive));
   return kRow;
 }
 
@@ -73,26 +75,44 @@ ir::ValueId Recorder::value_of_edge(const torch::autograd::Edge& edge) {
   return found == adopted_.end() || edge.input_nr >= found->second.size() ? ir::kNoValue : found->second[edge.input_nr];
 }
 
+std::vector<at::Tensor> Recorder::with_siblings(const at::Tensor& tensor) const {
+  std::vector<at::Tensor> results(tensor.grad_fn()->num_inputs());
+  const auto place = [&](const at::Tensor& each) -> at::Tensor& { return results.at(each.output_nr()); };
+  place(tensor) = tensor;
+  if (results.size() > 1) {
+    for (const at::Tensor& other : live_.with_node(tensor.grad_fn().get())) {
+      const TraceState& state = *trace_impl(other)->state();
+      const bool is_adopted = state.adopted == tensor.grad_fn().get();
+      if (state.recorder == this && !is_adopted && !place(other).defined()) place(other) = other;
+    }
+  }
+  std::erase_if(results, [](const at::Tensor& each) { return !each.defined(); });
+  return results;
+}
+
 void Recorder::adopt_gradient(const at::Tensor& tensor) {
-  const torch::autograd::Edge edge(tensor.grad_fn(), static_cast<std::uint32_t>(tensor.output_nr()));
-  TraceState& state = *trace_impl(tensor)->state();
-  if (!edge.is_valid() || state.adopted == edge.function.get() || !is_foreign(edge.function.get())) return;
-  state.adopted = edge.function.get();
+  const auto node = tensor.grad_fn();
+  if (!node || trace_impl(tensor)->state()->adopted == node.get() || !is_foreign(node.get())) return;
   const RecordTop recording(*this);
   auto gradient = std::make_shared<CustomGradient>();
-  const ir::ValueId value = state.value;
-  ir::TensorType type = bridge::type_of(tensor);
-  type.requires_grad = false;
-  const at::Tensor cotangent = add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
-  gradient->cotangent = trace_impl(cotangent)->state()->value;
+  const std::vector<at::Tensor> results = with_siblings(tensor);
+  std::vector<ir::ValueId> values;
+  BackwardWalk walk;
+  for (const at::Tensor& result : results) {
+    TraceState& state = *trace_impl(result)->state();
+    state.adopted = node.get();
+    values.push_back(state.value);
+    ir::TensorType type = bridge::type_of(result);
+    type.requires_grad = false;
+    walk.cotangents.push_back(add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false));
+    gradient->cotangents.push_back(trace_impl(walk.cotangents.back())->state()->value);
+    walk.roots.emplace_back(node, static_cast<std::uint32_t>(result.output_nr()));
+  }
   std::size_t begin = trace_.symbols.size();
   marks_.push_back(&begin);
-  BackwardWalk walk;
   walk.run_hooks = false;  // see record_hooks
-  walk.roots = {edge};
-  walk.cotangents = {cotangent};
-  walk.stops_at = [&](torch::autograd::Node& node) {
-    return &node != edge.function.get() && (!is_foreign(&node) || adopted_.contains(&node));
+  walk.stops_at = [&](torch::autograd::Node& reached) {
+    return &reached != node.get() && (!is_foreign(&reached) || adopted_.contains(&reached));
   };
   const std::vector<at::Tensor> gradients = walk.run();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -103,42 +123,50 @@ void Recorder::adopt_gradient(const at::Tensor& tensor) {
   gradient->symbols = cut(begin);
   gradient->reads = free_values(*gradient);
 
-  // The tensor keeps its history, for gradients that are taken inside; the trace has it from here on too.
-  state.value = add_custom_gradient(value, std::move(gradient));
-  std::vector<ir::ValueId>& values = adopted_[edge.function.get()];
-  values.resize(std::max<std::size_t>(values.size(), edge.input_nr + 1), ir::kNoValue);
-  values[edge.input_nr] = state.value;
-  kept_nodes_.push_back(edge);
+  // The tensors keep their history, for gradients that are taken inside; the trace has it from here on too.
+  const std::vector<ir::ValueId> with_gradient = add_custom_gradient(values, std::move(gradient));
+  std::vector<ir::ValueId>& by_result = adopted_[node.get()];
+  by_result.resize(node->num_inputs(), ir::kNoValue);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    trace_impl(results[i])->state()->value = with_gradient[i];
+    by_result[results[i].output_nr()] = with_gradient[i];
+  }
+  kept_nodes_.push_back(walk.roots.front());
 }
 
 ir::ValueId Recorder::with_gradient_of(ir::ValueId value, ir::ValueId owner) {
   auto gradient = std::make_shared<CustomGradient>();
-  gradient->cotangent = trace_.add_value(trace_.value(value).type);
+  gradient->cotangents = {trace_.add_value(trace_.value(value).type)};
   gradient->inputs.push_back(owner);
-  gradient->gradients.push_back(gradient->cotangent);
-  return add_custom_gradient(value, std::move(gradient));
+  gradient->gradients = gradient->cotangents;
+  return add_custom_gradient({value}, std::move(gradient)).front();
 }
 
-ir::BoundSymbol Recorder::make_custom_gradient(ir::ValueId value, ir::ValueId result,
+ir::BoundSymbol Recorder::make_custom_gradient(const std::vector<ir::ValueId>& values,
+                                               const std::vector<ir::ValueId>& results,
                                                std::shared_ptr<CustomGradient> gradient) {
   ir::BoundSymbol symbol;
   symbol.op = custom_gradient_operator();
   ir::ArgumentList reads(gradient->reads.begin(), gradient->reads.end());
   reads.insert(reads.end(), gradient->inputs.begin(), gradient->inputs.end());
-  symbol.arguments = {ir::Argument(value), ir::Argument(std::move(reads)),
+  symbol.arguments = {ir::Argument(ir::ArgumentList(values.begin(), values.end())), ir::Argument(std::move(reads)),
                       ir::Argument(trace_.context()->add_object(std::move(gradient), "custom gradient"))};
-  symbol.results.emplace_back(result);
+  symbol.results.emplace_back(ir::ArgumentList(results.begin(), results.end()));
   return symbol;
 }
 
-ir::ValueId Recorder::add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient) {
-  ir::TensorType type = *trace_.tensor_type(value);
-  type.requires_grad = true;
-  const ir::ValueId result = trace_.add_value(ir::make_type(std::move(type)));
-  ir::BoundSymbol symbol = make_custom_gradient(value, result, std::move(gradient));
+std::vector<ir::ValueId> Recorder::add_custom_gradient(const std::vector<ir::ValueId>& values,
+                                                       std::shared_ptr<CustomGradient> gradient) {
+  std::vector<ir::ValueId> results;
+  for (const ir::ValueId value : values) {
+    ir::TensorType type = *trace_.tensor_type(value);
+    type.requires_grad = true;
+    results.push_back(trace_.add_value(ir::make_type(std::move(type))));
+  }
+  ir::BoundSymbol symbol = make_custom_gradient(values, results, std::move(gradient));
   if (locate) symbol.location = locate();
   add(std::move(symbol));
-  return result;
+  return results;
 }
 
 ir::ValueId Recorder::insert_custom_gradient(ir::ValueId hooked, ir::ValueId value,
@@ -157,7 +185,7 @@ ir::ValueId Recorder::insert_custom_gradient(ir::ValueId hooked, ir::ValueId val
     ir::for_each_value(result, [&](ir::ValueId& id) { id = id == value ? made : id; });
   }
   gradient->inputs = {made};
-  ir::BoundSymbol symbol = make_custom_gradient(made, value, std::move(gradient));
+  ir::BoundSymbol symbol = make_custom_gradient({made}, {value}, std::move(gradient));
   for (ir::Argument& argument : symbol.arguments) {
     ir::for_each_value(argument, [&](ir::ValueId& id) { id = id == hooked ? made : id; });
   }
@@ -183,7 +211,7 @@ void Recorder::record_hook(torch::autograd::FunctionPreHook& hook, const std::ve
   while (i < hooked.size() && (!cotangents[i].defined() || gradients[i].is_same(cotangents[i]))) ++i;
   auto gradient = std::make_shared<CustomGradient>();
   if (i < hooked.size()) {
-    gradient->cotangent = value_of(cotangents[i]);
+    gradient->cotangents = {value_of(cotangents[i])};
     gradient->gradients = {value_of(replace_real_tensor(gradients[i]))};
   }
   gradient->symbols = cut(begin);

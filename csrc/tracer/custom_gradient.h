@@ -6,13 +6,13 @@
 
 namespace thunder::tracer {
 
-/// The backward that the program brought along for one of its values (`torch.autograd.Function`), as recorded where
-/// the value was made. Values are those of the recorded trace.
+/// The backward that the program brought along for values that it made (`torch.autograd.Function`), as recorded where
+/// they were made. Values are those of the recorded trace.
 ///
-/// Its symbol is `prims.custom_gradient(value, [values that `symbols` reads, then `inputs`], object)`. The result is
-/// the value, with this backward instead of that of the operations that computed it.
+/// Its symbol is `prims.custom_gradient([values], [values that `symbols` reads, then `inputs`], object)`. The results
+/// are the values, with this backward instead of that of the operations that computed them.
 struct CustomGradient {
-  ir::ValueId cotangent = ir::kNoValue;
+  std::vector<ir::ValueId> cotangents;  ///< one for each value
   std::vector<ir::BoundSymbol> symbols;
   std::vector<ir::ValueId> reads;      ///< values made before, as the symbol lists them
   std::vector<ir::ValueId> inputs;     ///< values that receive a gradient, as the symbol lists them

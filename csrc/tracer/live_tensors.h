@@ -1,6 +1,13 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <unordered_set>
+#include <vector>
+
+namespace torch::autograd {
+struct Node;
+}
 
 namespace thunder::tracer {
 
@@ -16,6 +23,8 @@ class LiveTensors {
 
   void add(TraceTensorImpl& tensor) { tensors_.insert(&tensor); }
   void remove(TraceTensorImpl& tensor) { tensors_.erase(&tensor); }
+  /// Those that are results of a node in PyTorch's graph.
+  [[nodiscard]] std::vector<at::Tensor> with_node(const torch::autograd::Node* node) const;
 
  private:
   std::unordered_set<TraceTensorImpl*> tensors_;

@@ -75,6 +75,12 @@ bool fills(const c10::OperatorHandle& op) {
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+/// Fills `target` with random numbers, whose order follows the layout of its memory.
+bool draws_by_layout(const c10::OperatorHandle& op, const at::Tensor& target) {
+  const bool draws = operator_for(op)->random && (fills(op) || op.operator_name().name == "aten::bernoulli_");
+  return draws && !target.is_contiguous();
+}
+
 /// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -168,6 +174,7 @@ std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c1
   if (operator_for(call.op)->random && call.is_out && !first.is_contiguous()) {
     refuse(call.op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
   }
+  if (draws_by_layout(call.op, first)) return {fill_alike(call)};
   torch::jit::Stack stack = call.arguments_that_are_read();
   put_in_order_of(functional.schema(), call.op.schema(), first, stack);
   const bool differentiable = std::ranges::any_of(call.targets, [](const at::Tensor& target) {
@@ -176,6 +183,17 @@ std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c1
   const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable && !fills(call.op));
   call_functional(functional, stack, level);
   return stack;
+}
+
+at::Tensor Recorder::fill_alike(const MutableCall& call) {
+  const at::Tensor& target = call.targets[0];
+  torch::jit::Stack stack = call.arguments;
+  stack[0] = call_by_name(
+      "aten::empty_strided", "",
+      {target.sizes().vec(), target.strides().vec(), target.scalar_type(), IValue(), target.device(), IValue()})[0];
+  const c10::AutoGradMode no_gradients(false);
+  call.op.callBoxed(stack);
+  return stack[0].toTensor();
 }
 
 void Recorder::assign_result(const MutableCall& call, std::size_t position, at::Tensor result) {

@@ -153,8 +153,11 @@ class Recorder {
 
   at::Tensor add_tensor(ir::TypePtr type, std::string name, bool is_input);
   at::Tensor add_constant(const at::Tensor& real);
-  /// Records the backward that an autograd function of the program left on `tensor`, once; see custom_gradient.h.
+  /// Records the backward that an autograd function of the program left on `tensor` and the other results of the same
+  /// call, once; see custom_gradient.h.
   void adopt_gradient(const at::Tensor& tensor);
+  /// The living results of the node of the program that made `tensor`, by their numbers.
+  [[nodiscard]] std::vector<at::Tensor> with_siblings(const at::Tensor& tensor) const;
   /// The value whose gradient goes along an edge that ends the part of the graph that a function of the program left.
   ir::ValueId value_of_edge(const torch::autograd::Edge& edge);
   /// Hangs the results of a symbol in PyTorch's graph.
@@ -167,8 +170,10 @@ class Recorder {
   void settle();
   /// `value`, whose gradient goes to `owner`: what autograd sees of a write that it does not record.
   ir::ValueId with_gradient_of(ir::ValueId value, ir::ValueId owner);
-  ir::ValueId add_custom_gradient(ir::ValueId value, std::shared_ptr<CustomGradient> gradient);
-  ir::BoundSymbol make_custom_gradient(ir::ValueId value, ir::ValueId result, std::shared_ptr<CustomGradient> gradient);
+  std::vector<ir::ValueId> add_custom_gradient(const std::vector<ir::ValueId>& values,
+                                               std::shared_ptr<CustomGradient> gradient);
+  ir::BoundSymbol make_custom_gradient(const std::vector<ir::ValueId>& values, const std::vector<ir::ValueId>& results,
+                                       std::shared_ptr<CustomGradient> gradient);
   /// Puts a gradient behind the symbol that makes `value`, which the rest of the trace reads as it did. Gives what that
   /// symbol makes now.
   ir::ValueId insert_custom_gradient(ir::ValueId hooked, ir::ValueId value, std::shared_ptr<CustomGradient> gradient);
@@ -199,6 +204,8 @@ class Recorder {
   struct MutableCall;
   std::vector<c10::IValue> call_counterpart(const MutableCall& call, const c10::OperatorHandle& functional,
                                             Level level);
+  /// What a call draws, in fresh memory that is laid out as its target.
+  at::Tensor fill_alike(const MutableCall& call);
   /// Gives a target of a call what the counterpart computed for it.
   void assign_result(const MutableCall& call, std::size_t target, at::Tensor result);
   /// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.

@@ -1,6 +1,7 @@
 #include "tracer/trace_tensor.h"
 
 #include <c10/core/TensorOptions.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <optional>
 #include <string_view>
@@ -65,6 +66,17 @@ void TraceTensorImpl::end() {
 
 LiveTensors::~LiveTensors() {
   for (TraceTensorImpl* tensor : tensors_) tensor->end();
+}
+
+std::vector<at::Tensor> LiveTensors::with_node(const torch::autograd::Node* node) const {
+  std::vector<at::Tensor> found;
+  for (TraceTensorImpl* impl : tensors_) {
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+    const bool is_in_use = c10::raw::intrusive_ptr::use_count(impl) != 0;  // and not kept by weak pointers only
+    if (!is_in_use || meta == nullptr || meta->grad_fn_.get() != node) continue;
+    found.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
+  }
+  return found;
 }
 
 void TraceTensorImpl::set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset) {

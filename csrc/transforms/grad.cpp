@@ -141,6 +141,7 @@ class GradTransform {
     for (ir::ValueId input : computation_.inputs) {
       to_forward_[index_of(input)] = forward_.add_input(computation_.value(input).type, computation_.value(input).name);
     }
+    forward_.memory_of_inputs = computation_.memory_of_inputs;
     for (const ir::BoundSymbol& symbol : computation_.symbols) add_forward(symbol);
     for (ir::Argument output : computation_.outputs) {
       ir::for_each_value(output, [&](ir::ValueId& id) { id = to_forward_[index_of(id)]; });
@@ -154,7 +155,10 @@ class GradTransform {
       return value != ir::kNoValue && requires_grad(computation_, value);
     });
     if (symbol.op == tracer::custom_gradient_operator()) {
-      to_forward_[index_of(results[0])] = to_forward_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))];
+      const auto& values = std::get<ir::ArgumentList>(symbol.arguments[0].content);
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        to_forward_[index_of(results[i])] = to_forward_[index_of(std::get<ir::ValueId>(values[i].content))];
+      }
       instances_.emplace_back().symbol = &symbol;
     } else if (differentiable) {
       add_differentiated(symbol, std::move(results));
@@ -228,8 +232,9 @@ class GradTransform {
   }
 
   void add_custom_backward(const ir::BoundSymbol& symbol) {
-    const ir::ValueId cotangent = cotangents_[index_of(std::get<ir::ValueId>(symbol.results[0].content))];
-    if (cotangent == ir::kNoValue) return;
+    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
+    const auto has_none = [&](ir::ValueId id) { return cotangents_[index_of(id)] == ir::kNoValue; };
+    if (std::ranges::all_of(results, has_none)) return;
     const tracer::CustomGradient& custom = tracer::custom_gradient_of(symbol, computation_);
     // Passes may have put other values in the place of those that the gradient was recorded with.
     const auto& current = std::get<ir::ArgumentList>(symbol.arguments[1].content);
@@ -238,7 +243,10 @@ class GradTransform {
     for (std::size_t i = 0; i < custom.reads.size(); ++i) {
       values[index_of(custom.reads[i])] = save(to_forward_[index_of(current_value(i))]);
     }
-    values[index_of(custom.cotangent)] = cotangent;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const ir::ValueId came = cotangents_[index_of(results[i])];
+      values[index_of(custom.cotangents[i])] = came != ir::kNoValue ? came : add_zeros(results[i], symbol.location);
+    }
     copy_symbols(computation_, custom.symbols, backward_, symbol,
                  [&](ir::ValueId id) -> ir::ValueId& { return values[index_of(id)]; });
     for (std::size_t i = 0; i < custom.inputs.size(); ++i) {
@@ -315,21 +323,27 @@ class GradTransform {
   void fill_in_zeros(const Instance& instance, std::vector<ir::ValueId>& cotangents) {
     for (std::size_t i = 0; i < cotangents.size(); ++i) {
       if (cotangents[i] != ir::kNoValue || !instance.has_cotangent[i]) continue;
-      ir::TensorType type = *computation_.tensor_type(instance.results[i]);
-      type.requires_grad = false;
-      type.storage_offset = 0;
-      type.strides = contiguous_strides(type.sizes);
-      ir::BoundSymbol zeros;
-      zeros.op = zeros_operator_;
-      ir::ArgumentList sizes;
-      for (const ir::Dim& dim : type.sizes) sizes.emplace_back(dim.hint);
-      zeros.arguments = {ir::Argument(std::move(sizes)), ir::Argument(type.dtype), ir::Argument(),
-                         ir::Argument(type.device), ir::Argument()};
-      zeros.location = instance.symbol->location;
-      cotangents[i] = backward_.add_value(ir::make_type(std::move(type)));
-      zeros.results.emplace_back(cotangents[i]);
-      backward_.add(std::move(zeros));
+      cotangents[i] = add_zeros(instance.results[i], instance.symbol->location);
     }
+  }
+
+  /// As the gradient of a value of the computation.
+  ir::ValueId add_zeros(ir::ValueId like, const ir::SourceLocation& location) {
+    ir::TensorType type = *computation_.tensor_type(like);
+    type.requires_grad = false;
+    type.storage_offset = 0;
+    type.strides = contiguous_strides(type.sizes);
+    ir::BoundSymbol zeros;
+    zeros.op = zeros_operator_;
+    ir::ArgumentList sizes;
+    for (const ir::Dim& dim : type.sizes) sizes.emplace_back(dim.hint);
+    zeros.arguments = {ir::Argument(std::move(sizes)), ir::Argument(type.dtype), ir::Argument(),
+                       ir::Argument(type.device), ir::Argument()};
+    zeros.location = location;
+    const ir::ValueId result = backward_.add_value(ir::make_type(std::move(type)));
+    zeros.results.emplace_back(result);
+    backward_.add(std::move(zeros));
+    return result;
   }
 
   /// The backward's input for a value of the forward.

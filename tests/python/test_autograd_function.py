@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 import thunder
 
@@ -36,6 +37,41 @@ class TwoResults(torch.autograd.Function):
         return product * y + 2 * total, product * x + 3 * total
 
 
+class Coupled(torch.autograd.Function):
+    """A backward that is not linear in its cotangents: all of them are needed at once."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        return x * y, x.exp(), x > 0
+
+    @staticmethod
+    def backward(ctx, product, power, _):
+        (x,) = ctx.saved_tensors
+        return (product + 1) * power * x, power * power * x
+
+
+def coupled(x, y):
+    return Coupled.apply(x, y)[:2]
+
+
+def coupled_after_write(x, y):
+    product, power = coupled(x, y)
+    power.mul_(2)
+    return product * power
+
+
+def coupled_by_data(x, y):
+    product, power = coupled(x, y)
+    return product.sin() * power if product.sum() < 1000 else power
+
+
+def coupled_with_hook(x, y):
+    product, power = coupled(x, y)
+    power.register_hook(lambda gradient: gradient * 3)
+    return product * power
+
+
 def gradients_of(function, *inputs):
     inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
     result = function(*inputs)
@@ -50,6 +86,13 @@ PROGRAMS = {
     "used_twice": lambda x, y: (lambda z: ScaledGradient.apply(z, 1.0) * z)(ScaledGradient.apply(x, 1.0)),
     "two_results": lambda x, y: sum(TwoResults.apply(x * 2, y)),
     "one_of_two_results": lambda x, y: TwoResults.apply(x, y.exp())[1],
+    "coupled": lambda x, y: (lambda pair: pair[0].sin() * pair[1])(coupled(x, y)),
+    "coupled_twice": lambda x, y: sum(coupled(*coupled(x, y))),
+    "coupled_one_result": lambda x, y: coupled(x, y)[1] * 2,
+    "coupled_after_write": coupled_after_write,
+    "coupled_by_data": coupled_by_data,
+    "coupled_with_hook": coupled_with_hook,
+    "coupled_in_checkpoint": lambda x, y: checkpoint(lambda x, y: sum(coupled(x, y)), x, y, use_reentrant=False),
 }
 
 
@@ -60,6 +103,18 @@ def test_backward_of_function_is_used(name):
     expected = gradients_of(PROGRAMS[name], x, y)
     actual = gradients_of(thunder.jit(PROGRAMS[name]), x, y)
     torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("used", [(True, False), (False, True), (True, True)], ids=str)
+def test_results_of_a_function_get_their_cotangents_together(used):
+    gradients = []
+    for function in (coupled, thunder.jit(coupled)):
+        torch.manual_seed(0)
+        x, y = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+        results = [result for result, is_used in zip(function(x, y), used, strict=True) if is_used]
+        torch.autograd.backward(results, [torch.full((3,), i + 2.0) for i in range(len(results))])
+        gradients.append((x.grad, y.grad))
+    torch.testing.assert_close(gradients[1], gradients[0])
 
 
 def test_function_without_gradient_runs_its_forward():

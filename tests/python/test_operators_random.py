@@ -79,6 +79,32 @@ def test_random_numbers_as_in_eager(program: Function) -> None:
     assert_as_eager(program, x(), calls=3)
 
 
+FILLS = [
+    ("bernoulli", lambda a: a.bernoulli_(0.3)),
+    ("bernoulli_of_tensor", lambda a: a.bernoulli_(torch.rand(4))),
+    ("normal", lambda a: a.normal_()),
+    ("uniform", lambda a: a.uniform_(2, 3)),
+    ("exponential", lambda a: a.exponential_()),
+    ("random", lambda a: a.random_(0, 9)),
+    ("kaiming", lambda a: torch.nn.init.kaiming_uniform_(a)),
+]
+LAYOUTS = {
+    "contiguous": lambda: torch.ones(2, 3, 5, 4),
+    "channels_last": lambda: torch.ones(2, 3, 5, 4).to(memory_format=torch.channels_last),
+    "transposed": lambda: torch.ones(4, 3, 5, 2).transpose(0, 3),
+    "with_gaps": lambda: torch.ones(2, 3, 5, 8)[..., ::2],
+}
+
+
+@parametrize(FILLS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fills_of_what_holds_something_follow_its_layout(program: Function, layout: str) -> None:
+    def of_inputs_and_of_memory_made_inside(a: torch.Tensor) -> Any:
+        return program(a * 2), program(a), torch.rand(2)
+
+    assert_as_eager(of_inputs_and_of_memory_made_inside, LAYOUTS[layout]())
+
+
 def test_generator_argument_goes_on_from_call_to_call() -> None:
     def program(a: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return torch.rand(3, generator=generator) + a

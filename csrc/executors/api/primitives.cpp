@@ -29,7 +29,7 @@ void lower_constant(const ir::BoundSymbol& symbol, const ir::Trace& trace, runti
 void lower_custom_gradient(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   builder.call(
       symbol.op->name, [](const void*, Stack&) {}, nullptr,
-      {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, result_slots(symbol));
+      {operand_of(symbol.arguments[0], c10::ListType::ofTensors(), trace)}, result_slots(symbol));
 }
 
 void item(const void* /*state*/, Stack& stack) {
