@@ -10,11 +10,13 @@ inline float fma_of(float a, float b, float c) { return a * b + c; }
 inline std::int32_t bits_of(float x) { return __builtin_bit_cast(std::int32_t, x); }
 inline float of_bits(std::int32_t bits) { return __builtin_bit_cast(float, bits); }
 
-/// exp(x) within 1 ulp, denormal results too: 2^n * exp(r) with |r| <= log(2) / 2.
-inline float exp_of(float x) {
-  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
-  x = x > 89.0F ? 89.0F : x;
-  x = x < -104.0F ? -104.0F : x;
+/// exp(x) = mantissa * 2^n with 0.7 < mantissa < 1.42; n is in the low bits of `shifted`, over those of kShift.
+struct SplitExp {
+  float mantissa;
+  float shifted;
+};
+constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
+inline SplitExp split_exp(float x) {
   const float shifted = fma_of(x, 1.44269504F, kShift);
   const float n = shifted - kShift;
   float r = fma_of(n, -0.693145751953125F, x);
@@ -24,10 +26,23 @@ inline float exp_of(float x) {
   p = fma_of(p, r, 4.1666467e-2F);
   p = fma_of(p, r, 0.16666667F);
   p = fma_of(p, r, 0.5F);
-  p = fma_of(p, r * r, r) + 1.0F;
+  return {fma_of(p, r * r, r) + 1.0F, shifted};
+}
+
+/// exp(x) within 1 ulp, denormal results too.
+inline float exp_of(float x) {
+  x = x > 89.0F ? 89.0F : x;
+  x = x < -104.0F ? -104.0F : x;
+  const auto [p, shifted] = split_exp(x);
   const std::int32_t exponent = bits_of(shifted) - bits_of(kShift);
   const std::int32_t half = exponent >> 1;
   return p * of_bits((half + 127) << 23) * of_bits((exponent - half + 127) << 23);
+}
+
+/// The same for |x| <= 86, in half the time.
+inline float exp_of_moderate(float x) {
+  const auto [p, shifted] = split_exp(x);
+  return of_bits(bits_of(p) + (bits_of(shifted) << 23));
 }
 
 inline float sigmoid_of(float x) { return 1.0F / (1.0F + exp_of(-x)); }
@@ -41,7 +56,7 @@ inline float tanh_of(float x) {
   p = fma_of(p, s, 0.13333248F);
   p = fma_of(p, s, -0.3333333F);
   const float small = fma_of(p * s, x, x);
-  const float large = __builtin_copysignf(1.0F - 2.0F / (exp_of(2.0F * a) + 1.0F), x);
+  const float large = __builtin_copysignf(1.0F - 2.0F / (exp_of_moderate(a > 10.0F ? 20.0F : 2.0F * a) + 1.0F), x);
   return a < 0.70F ? small : large;
 }
 
@@ -65,4 +80,28 @@ inline float erf_of(float x) {
   q = fma_of(q, t, 1.7468312e-4F);
   const float large = __builtin_copysignf(1.0F - exp_of(q), x);
   return a >= 0.925F ? large : small;
+}
+
+/// exp(-x^2 / 2); 0 from |x| = 13 on.
+inline float gaussian_of(float x) {
+  const float s = 0.5F * x * x;
+  const float e = exp_of_moderate(-(s > 84.0F ? 84.0F : s));
+  return s > 84.0F ? 0.0F : e;
+}
+
+/// The distribution function of the normal distribution: exact to its last bits where it is small, too.
+inline float normal_cdf_of(float x) {
+  const float a = __builtin_fabsf(x);
+  const float t = a > 13.0F ? 13.0F : a;
+  float p = fma_of(3.9943418e-3F, t, 3.9808703e-2F);  // p / q = cdf(-t) * exp(t^2 / 2)
+  p = fma_of(p, t, 0.18078376F);
+  p = fma_of(p, t, 0.43497588F);
+  p = fma_of(p, t, 0.5F);
+  float q = fma_of(1.001218e-2F, t, 9.9793273e-2F);
+  q = fma_of(q, t, 0.46300015F);
+  q = fma_of(q, t, 1.1923047F);
+  q = fma_of(q, t, 1.6678366F);
+  q = fma_of(q, t, 1.0F);
+  const float tail = gaussian_of(x) * (p / q);
+  return x < 0.0F ? tail : 1.0F - tail;
 }

@@ -58,6 +58,9 @@ struct Kernels {
   MomentsKernel (*moments)(Lane lane);
   /// Adds `count` elements to as many sums of the same lane.
   void (*add_to)(Lane lane, void* sums, const void* values, std::int64_t count);
+  /// The same for products of two arrays of floats: into one accumulator, and to as many sums.
+  void (*sum_products)(void* accumulator, const void* a, const void* b, std::int64_t count);
+  void (*add_products_to)(void* sums, const void* a, const void* b, std::int64_t count);
   /// The block of a Mersenne twister's state that follows `block`.
   void (*twist)(std::uint32_t* next, const std::uint32_t* block);
   /// For results of so many bytes each: 1, 2, 4 or 8.

@@ -35,6 +35,23 @@ void binary_loop(void* out, const void* a, const void* b, const void*, std::int6
   }
 }
 
+/// `scalars`: a bit for each argument that is one element for all.
+template <typename F, unsigned scalars>
+void ternary_loop(void* out, const void* a, const void* b, const void* c, std::int64_t count) {
+  auto* result = static_cast<float*>(out);
+  const auto* x = static_cast<const float*>(a);
+  const auto* y = static_cast<const float*>(b);
+  const auto* z = static_cast<const float*>(c);
+  const float x0 = *x;
+  const float y0 = *y;
+  const float z0 = *z;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    result[i] =
+        F::apply((scalars & 1U) != 0 ? x0 : x[i], (scalars & 2U) != 0 ? y0 : y[i], (scalars & 4U) != 0 ? z0 : z[i]);
+  }
+}
+
 template <typename T, bool scalar_b, bool scalar_c>
 void where_loop(void* out, const void* a, const void* b, const void* c, std::int64_t count) {
   auto* result = static_cast<T*>(out);
@@ -130,6 +147,16 @@ ElementKernel find_binary(Lane lane, unsigned scalars) {
   });
 }
 
+template <TileOp op>
+ElementKernel find_ternary(Lane lane, unsigned scalars) {
+  if (lane != Lane::kFloat) return nullptr;
+  constexpr ElementKernel kLoops[] = {&ternary_loop<Ternary<op>, 0>, &ternary_loop<Ternary<op>, 1>,
+                                      &ternary_loop<Ternary<op>, 2>, &ternary_loop<Ternary<op>, 3>,
+                                      &ternary_loop<Ternary<op>, 4>, &ternary_loop<Ternary<op>, 5>,
+                                      &ternary_loop<Ternary<op>, 6>, nullptr};
+  return kLoops[scalars];
+}
+
 template <typename To>
 ElementKernel find_conversion(Lane from) {
   return for_lane(from, []<typename From>(From) -> ElementKernel { return &convert_loop<To, From>; });
@@ -178,6 +205,8 @@ ElementKernel find_element(Lane lane, unsigned scalars) {
     if (op == TileOp::kCopy) return for_lane(lane, []<typename T>(T) -> ElementKernel { return &fill_loop<T>; });
   } else if constexpr (requires { sizeof(Binary<op>); }) {
     return find_binary<op>(lane, scalars);
+  } else if constexpr (requires { sizeof(Ternary<op>); }) {
+    return find_ternary<op>(lane, scalars);
   }
   return nullptr;
 }
@@ -212,6 +241,7 @@ ElementKernel element(TileOp op, Lane lane, unsigned scalars) {
     return find_element<TileOp::name>(lane, scalars);
     THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_CASE)
     THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_CASE)
+    THUNDER_FORALL_TERNARY_TILE_OPS(THUNDER_CASE)
 #undef THUNDER_CASE
     case TileOp::kWhere:
       return find_where(lane, scalars);

@@ -4,6 +4,7 @@
 /// Element functions by operation; `kDefined` says for which lanes.
 template <TileOp op> struct Unary;
 template <TileOp op> struct Binary;
+template <TileOp op> struct Ternary;
 #define THUNDER_UNARY(name, condition, ...)                                       \
   template <> struct Unary<TileOp::name> {                                        \
     template <typename T> static constexpr bool kDefined = condition;             \
@@ -13,6 +14,10 @@ template <TileOp op> struct Binary;
   template <> struct Binary<TileOp::name> {                                       \
     template <typename T> static constexpr bool kDefined = condition;             \
     template <typename T> static inline auto apply(T x, T y) { __VA_ARGS__; }     \
+  };
+#define THUNDER_TERNARY(name, ...)                                                \
+  template <> struct Ternary<TileOp::name> {                                      \
+    static inline float apply(float x, float y, float z) { __VA_ARGS__; }         \
   };
 // clang-format on
 #define THUNDER_REAL kIsReal<T>
@@ -68,7 +73,7 @@ THUNDER_UNARY(kExp, THUNDER_FLOAT, return exp_of(x))
 THUNDER_UNARY(kTanh, THUNDER_FLOAT, return tanh_of(x))
 THUNDER_UNARY(kErf, THUNDER_FLOAT, return erf_of(x))
 THUNDER_UNARY(kSigmoid, THUNDER_FLOAT, return sigmoid_of(x))
-THUNDER_UNARY(kNormalCdf, THUNDER_FLOAT, return 0.5F * (1.0F + erf_of(x * 0.707106781F)))
+THUNDER_UNARY(kNormalCdf, THUNDER_FLOAT, return normal_cdf_of(x))
 inline float gelu_argument(float x) { return 0.797884561F * (x + 0.044715F * (x * x * x)); }
 THUNDER_UNARY(kTanhOfGelu, THUNDER_FLOAT, return tanh_of(gelu_argument(x)))
 THUNDER_UNARY(kRelu, THUNDER_NUMBER, return x < T{0} ? T{0} : x)
@@ -100,10 +105,18 @@ THUNDER_BINARY(kGreater, true, return static_cast<Bool>(x > y))
 THUNDER_BINARY(kGreaterEqual, true, return static_cast<Bool>(x >= y))
 THUNDER_BINARY(kAnd, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x & y))
 THUNDER_BINARY(kOr, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x | y))
-THUNDER_BINARY(kGeluSlope, THUNDER_FLOAT, return y + x * (0.398942280F * exp_of(-0.5F * (x * x))))
+THUNDER_BINARY(kGeluSlope, THUNDER_FLOAT, return y + x * (0.398942280F * gaussian_of(x)))
 THUNDER_BINARY(kGeluOfTanh, THUNDER_FLOAT, return 0.5F * x * (1.0F + y))
 THUNDER_BINARY(kGeluTanhSlope, THUNDER_FLOAT, const float inner = 0.797884561F * (1.0F + 0.134145F * (x * x));
                return 0.5F * (1.0F + y) + 0.5F * x * (1.0F - y * y) * inner)
 THUNDER_BINARY(kSiluSlope, THUNDER_FLOAT, return y * (1.0F + x * (1.0F - y)))
 THUNDER_BINARY(kSigmoidBackward, THUNDER_REAL, return x * (T{1} - y) * y)
 THUNDER_BINARY(kTanhBackward, THUNDER_REAL, return x * (T{1} - y * y))
+
+THUNDER_TERNARY(kMultiplyAdd, return x * y + z)
+THUNDER_TERNARY(kMultiplySubtract, return x * y - z)
+THUNDER_TERNARY(kSubtractProduct, return z - x * y)
+THUNDER_TERNARY(kMultiplyMultiply, return x * y * z)
+THUNDER_TERNARY(kAddAdd, return x + y + z)
+THUNDER_TERNARY(kAddMultiply, return (x + y) * z)
+THUNDER_TERNARY(kSubtractMultiply, return (x - y) * z)

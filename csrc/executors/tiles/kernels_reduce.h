@@ -2,15 +2,15 @@
 
 /// Sums in as many lanes as hide the latency of an addition, so the rounding of a long sum stays small.
 template <typename T, typename Function>
-inline T sum_of(const T* x, std::int64_t count, const Function& term) {
+inline T sum_of(std::int64_t count, const Function& term) {
   constexpr int kLanes = 256 / sizeof(T);
   T lanes[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
 #pragma GCC ivdep
-    for (int k = 0; k < kLanes; ++k) lanes[k] += term(x[i + k]);
+    for (int k = 0; k < kLanes; ++k) lanes[k] += term(i + k);
   }
-  for (int k = 0; i + k < count; ++k) lanes[k] += term(x[i + k]);
+  for (int k = 0; i + k < count; ++k) lanes[k] += term(i + k);
   for (int width = kLanes / 2; width > 0; width /= 2) {
     for (int k = 0; k < width; ++k) lanes[k] += lanes[k + width];
   }
@@ -19,7 +19,14 @@ inline T sum_of(const T* x, std::int64_t count, const Function& term) {
 
 template <typename T>
 void sum_loop(void* accumulator, const void* values, std::int64_t count) {
-  *static_cast<double*>(accumulator) += sum_of(static_cast<const T*>(values), count, [](T x) { return x; });
+  const auto* x = static_cast<const T*>(values);
+  *static_cast<double*>(accumulator) += sum_of<T>(count, [x](std::int64_t i) { return x[i]; });
+}
+
+void sum_products(void* accumulator, const void* a, const void* b, std::int64_t count) {
+  const auto* x = static_cast<const float*>(a);
+  const auto* y = static_cast<const float*>(b);
+  *static_cast<double*>(accumulator) += sum_of<float>(count, [x, y](std::int64_t i) { return x[i] * y[i]; });
 }
 
 template <typename T, bool is_max>
@@ -80,11 +87,12 @@ void moments_loop(double* moments, const void* values, std::int64_t count) {
   const auto* x = static_cast<const T*>(values);
   const double n = static_cast<double>(count);
   const T first = x[0];  // near the mean where all is: nothing is rounded of what is all equal
-  const double mean =
-      static_cast<double>(first) + static_cast<double>(sum_of(x, count, [first](T v) { return v - first; })) / n;
+  const double mean = static_cast<double>(first) +
+                      static_cast<double>(sum_of<T>(count, [=](std::int64_t i) { return x[i] - first; })) / n;
   const T shift = static_cast<T>(mean);
   const double rest = mean - static_cast<double>(shift);
-  const double squares = static_cast<double>(sum_of(x, count, [shift](T v) { return (v - shift) * (v - shift); }));
+  const double squares =
+      static_cast<double>(sum_of<T>(count, [=](std::int64_t i) { return (x[i] - shift) * (x[i] - shift); }));
   const double total = moments[2] + n;
   const double delta = mean - moments[0];
   moments[0] += delta * n / total;
@@ -108,4 +116,12 @@ void add_to(Lane lane, void* sums, const void* values, std::int64_t count) {
   if (lane == Lane::kFloat) add_loop<float>(sums, values, count);
   if (lane == Lane::kDouble) add_loop<double>(sums, values, count);
   if (lane == Lane::kInt) add_loop<Integer>(sums, values, count);
+}
+
+void add_products_to(void* sums, const void* a, const void* b, std::int64_t count) {
+  auto* total = static_cast<float*>(sums);
+  const auto* x = static_cast<const float*>(a);
+  const auto* y = static_cast<const float*>(b);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) total[i] += x[i] * y[i];
 }

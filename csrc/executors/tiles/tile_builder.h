@@ -84,6 +84,9 @@ class TileBuilder {
     friend bool operator==(const Node&, const Node&) = default;
   };
   struct Plan;
+  struct Pairs;
+  /// Makes one operation of two where nobody else reads what the first gives.
+  void join_pairs();
 
   [[nodiscard]] const Node& node(Value value) const { return nodes_[static_cast<std::uint32_t>(value)]; }
   /// In the first phase that knows the arguments.

@@ -39,14 +39,21 @@ inline constexpr int kStorageCount = 10;
   _(kAdd) _(kSubtract) _(kMultiply) _(kDivide) _(kMaximum) _(kMinimum) _(kPower) _(kEqual) _(kNotEqual)     \
   _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kGeluSlope) _(kGeluOfTanh)   \
   _(kGeluTanhSlope) _(kSiluSlope) _(kSigmoidBackward) _(kTanhBackward)
+
+// Of three: two operations of floats, the second of what the first gives and the last argument (tile_pairs.cpp), each
+// rounded as by itself. kSubtractProduct: the last one minus the product.
+#define THUNDER_FORALL_TERNARY_TILE_OPS(_)                                                                  \
+  _(kMultiplyAdd) _(kMultiplySubtract) _(kSubtractProduct) _(kMultiplyMultiply) _(kAddAdd) _(kAddMultiply)  \
+  _(kSubtractMultiply)
 // clang-format on
 
 /// Arithmetic of tiles, element by element. kConvertTo<lane> reads any lane. kWhere: a bool, then two of the lane.
 enum class TileOp : std::uint8_t {
 #define THUNDER_ENUMERATOR(name) name,
   THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_ENUMERATOR) THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_ENUMERATOR)
+      THUNDER_FORALL_TERNARY_TILE_OPS(THUNDER_ENUMERATOR)
 #undef THUNDER_ENUMERATOR
-      kWhere,
+          kWhere,
   kConvertToFloat,
   kConvertToDouble,
   kConvertToInt,

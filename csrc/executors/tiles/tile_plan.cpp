@@ -36,7 +36,7 @@ bool TileBuilder::is_dense(const Access& access) const {
 
 /// One build: what the phases are made of, then registers.
 struct TileBuilder::Plan {
-  explicit Plan(TileBuilder& owner) : builder(owner), nodes(owner.nodes_), readers(owner.nodes_.size()) {}
+  explicit Plan(TileBuilder& owner) : builder(owner), nodes(owner.nodes_) {}
 
   TileBuilder& builder;
   std::vector<Node>& nodes;
@@ -55,6 +55,8 @@ struct TileBuilder::Plan {
   TileProgram run() {
     find_readers();
     sink();
+    builder.join_pairs();
+    find_readers();
     for (const Node& node : nodes) phase_count = std::max(phase_count, node.phase + 1);
     set_shape();
     choose_outputs();
@@ -78,6 +80,7 @@ struct TileBuilder::Plan {
   static bool is_variance(const Node& node) { return node.kind == Kind::kMoments && node.pair != kNone; }
 
   void find_readers() {
+    readers.assign(nodes.size(), {});
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       for (const std::uint32_t argument : nodes[i].arguments) {
         if (argument != kNone) readers[argument].push_back(i);
@@ -162,8 +165,11 @@ struct TileBuilder::Plan {
         return binding;
       }
       const bool same_for_all = std::ranges::all_of(access.outer_strides, [](std::int64_t s) { return s == 0; });
+      const bool by_rows = std::ranges::all_of(readers[i], [&](std::uint32_t reader) {
+        return nodes[reader].kind == Kind::kElement && nodes[reader].extent == Extent::kTile;
+      });
       binding.kind = Binding::Kind::kColumns;
-      return same_for_all && program.tile_rows == 1 ? std::make_optional(binding) : std::nullopt;
+      return same_for_all && (by_rows || program.tile_rows == 1) ? std::make_optional(binding) : std::nullopt;
     }
     if (lives_on[i]) return binding;
     return std::nullopt;
@@ -230,9 +236,17 @@ struct TileBuilder::Plan {
       instruction.arguments[k] = register_of[argument];
       const bool is_row = node.extent == Extent::kTile && nodes[argument].extent == Extent::kRow;
       if (node.kind == Kind::kElement && is_row) instruction.row_arguments |= static_cast<std::uint8_t>(1U << k);
+      const auto binding = gives_tile(nodes[argument]) ? binding_of(argument) : std::nullopt;
+      const bool is_column = binding && binding->kind == Binding::Kind::kColumns && program.tile_rows > 1;
+      if (is_column) instruction.column_arguments |= static_cast<std::uint8_t>(1U << k);
     }
     switch (node.kind) {
+      case Kind::kColumnSum:
+        instruction.of_products = node.arguments[1] != kNone;
+        break;
       case Kind::kReduce:
+        instruction.of_products = node.arguments[1] != kNone;
+        [[fallthrough]];
       case Kind::kTotal:
         instruction.reduce = kernels().reduce(node.reduce_op, instruction.lane);
         break;

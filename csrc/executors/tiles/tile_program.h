@@ -45,8 +45,10 @@ struct Instruction {
     kTotal,       ///< adds all elements to totals[index]
   };
   Kind kind = Kind::kElement;
-  Lane lane = Lane::kFloat;        ///< of the arguments
-  std::uint8_t row_arguments = 0;  ///< a bit for each argument that is one element for each row, of a kTile result
+  Lane lane = Lane::kFloat;           ///< of the arguments
+  std::uint8_t row_arguments = 0;     ///< a bit for each argument that is one element for each row, of a kTile result
+  std::uint8_t column_arguments = 0;  ///< a bit for each argument that is one row for all of a tile
+  bool of_products = false;           ///< kReduce and kColumnSum: of products of arguments 0 and 1
   std::uint16_t out = 0;
   std::uint16_t out2 = 0;
   std::uint16_t arguments[3] = {0, 0, 0};

@@ -195,7 +195,13 @@ class Task {
         return;
       case Instruction::Kind::kReduce:
         for (std::int64_t row = 0; row < height_; ++row) {
-          instruction.reduce(accumulator(instruction, row), at_[in[0]] + row * width_ * size, width_);
+          const std::int64_t step = row * width_ * size;
+          double* total = accumulator(instruction, row);
+          if (instruction.of_products) {
+            kernels().sum_products(total, at_[in[0]] + step, at_[in[1]] + step, width_);
+          } else {
+            instruction.reduce(total, at_[in[0]] + step, width_);
+          }
         }
         return;
       case Instruction::Kind::kMoments:
@@ -217,7 +223,12 @@ class Task {
       case Instruction::Kind::kColumnSum: {
         char* sums = column_sums_ + instruction.index * program_.columns * 8 + column_ * size;
         for (std::int64_t row = 0; row < height_; ++row) {
-          kernels().add_to(instruction.lane, sums, at_[in[0]] + row * width_ * size, width_);
+          const std::int64_t step = row * width_ * size;
+          if (instruction.of_products) {
+            kernels().add_products_to(sums, at_[in[0]] + step, at_[in[1]] + step, width_);
+          } else {
+            kernels().add_to(instruction.lane, sums, at_[in[0]] + step, width_);
+          }
         }
         return;
       }
@@ -229,7 +240,7 @@ class Task {
 
   void execute_element(const Instruction& instruction) {
     const auto& in = instruction.arguments;
-    if (instruction.row_arguments == 0) {
+    if (instruction.row_arguments == 0 && instruction.column_arguments == 0) {
       instruction.element(at_[instruction.out], at_[in[0]], at_[in[1]], at_[in[2]], height_ * width_);
       return;
     }
@@ -239,7 +250,8 @@ class Task {
       const Register& reg = program_.registers[in[i]];
       pointers[i] = at_[in[i]];
       const bool is_row = ((instruction.row_arguments >> i) & 1) != 0;
-      steps[i] = reg.extent == Extent::kConstant ? 0 : size_of(reg.lane) * (is_row ? 1 : width_);
+      const bool is_same = reg.extent == Extent::kConstant || ((instruction.column_arguments >> i) & 1) != 0;
+      steps[i] = is_same ? 0 : size_of(reg.lane) * (is_row ? 1 : width_);
     }
     const std::int64_t step = size_of(program_.registers[instruction.out].lane) * width_;
     for (std::int64_t row = 0; row < height_; ++row) {
