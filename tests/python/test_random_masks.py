@@ -68,7 +68,7 @@ def native_dropout(x: torch.Tensor) -> torch.Tensor:
 
 
 def read_mask(x: torch.Tensor) -> torch.Tensor:
-    y, mask = torch.native_dropout(x.sin(), 0.3, True)
+    y, mask = torch.native_dropout(x.sin(), 0.3, None)
     return torch.where(mask, y, x.exp())
 
 
@@ -142,9 +142,14 @@ def test_native_dropout_of_any_memory_is_eagers(name: str) -> None:
     assert "_from_state" in str(thunder.last_backward_traces(compiled)[-1])
 
 
-def test_a_native_dropout_without_input_is_eagers() -> None:
-    x = torch.randn(0, 3, requires_grad=True)
-    for ours, theirs in zip(run(thunder.jit(native_dropout), x), run(native_dropout, x), strict=True):
+@pytest.mark.parametrize(("p", "train"), [(0.0, True), (0.3, False), (0.3, None), (1.0, True)])
+@pytest.mark.parametrize("rows", [0, 200])
+def test_a_native_dropout_of_any_kind_is_eagers(rows: int, p: float, train: bool | None) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.native_dropout(x, p, train)[0]
+
+    x = torch.randn(rows, 100, requires_grad=True)
+    for ours, theirs in zip(run(thunder.jit(program), x), run(program, x), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
