@@ -4,8 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
-#include <mutex>
-
+#include "bridge/generator_states.h"
 #include "bridge/random.h"
 
 namespace thunder::bridge {
@@ -27,13 +26,14 @@ std::tuple<at::Tensor, at::Tensor> bernoulli_with_state(at::IntArrayRef size, at
   if (device.is_meta()) {
     return {at::empty_strided(size, stride, options), at::empty({kMetaStateBytes}, options.dtype(at::kByte))};
   }
-  at::Generator source = generator ? *generator : at::globalContext().defaultGenerator(device);
-  const std::scoped_lock lock(source.mutex());
-  at::Tensor state = source.get_state();
-  const at::Generator copy = source.clone();  // ATen's kernels lock the generator that they draw from
+  const at::Generator source = generator ? *generator : at::globalContext().defaultGenerator(device);
   at::Tensor result = at::empty_strided(size, stride, options);
-  fill(result, p, copy);
-  source.set_state(copy.get_state());
+  if (is_captured(source)) {
+    fill(result, p, source);
+    at::Tensor kept = result.clone();  // the program may write to the result
+    return {std::move(result), std::move(kept)};
+  }
+  at::Tensor state = state_before(source, [&](const at::Generator& copy) { fill(result, p, copy); });
   return {std::move(result), std::move(state)};
 }
 
@@ -41,6 +41,7 @@ at::Tensor bernoulli_from_state(const at::Tensor& state, at::IntArrayRef size, a
                                 at::ScalarType dtype, c10::Device device, double p, FillBernoulli fill) {
   const auto options = at::TensorOptions(device).dtype(dtype);
   if (device.is_meta()) return at::empty_strided(size, stride, options);
+  if (!state.is_cpu()) return state.clone();  // the tensor itself, to which the program may write
   at::Generator generator = make_generator(device);
   generator.set_state(state);
   at::Tensor result = at::empty_strided(size, stride, options);

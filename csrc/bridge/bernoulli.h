@@ -15,7 +15,7 @@ void fill_bernoulli(const at::Tensor& tensor, double p, const at::Generator& gen
 
 /// A dense tensor of zeros and ones, each one with the probability `p`, as `bernoulli_` draws it from `generator`
 /// (none: the device's default one), and the state of the generator before, for `bernoulli_from_state`. No other thread
-/// draws in between.
+/// draws in between. While a CUDA graph is captured, a copy of the tensor stands in the state's place.
 [[nodiscard]] std::tuple<at::Tensor, at::Tensor> bernoulli_with_state(at::IntArrayRef size, at::IntArrayRef stride,
                                                                       at::ScalarType dtype, c10::Device device,
                                                                       double p,

@@ -122,18 +122,18 @@ bool is_training_batch_norm(const ir::BoundSymbol& symbol) {
 bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy) {
   if (policy == Recompute::kNothing) return false;
   if (is_constant(symbol)) return true;
-  if (gives_generator_state(symbol)) return policy == Recompute::kMemory;
+  if (drawn_with_state(symbol)) return policy == Recompute::kMemory;
   if (policy == Recompute::kMemory && is_training_batch_norm(symbol)) return true;
   if (!is_pure(symbol)) return false;
   const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";
   return is_view || (policy == Recompute::kMemory && is_cheap(*symbol.op));
 }
 
-ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, FindOperator find_operator) {
+ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace, FindOperator find_operator) {
   ir::BoundSymbol copy = symbol;
   copy.nested.clear();
   copy.comment = "recomputed";
-  if (gives_generator_state(symbol)) return drawn_again(copy, find_operator);
+  if (drawn_with_state(symbol)) return drawn_again(copy, trace, find_operator);
   if (!is_training_batch_norm(symbol)) return copy;
   copy.op = find_operator("aten::_native_batch_norm_legit", "no_stats");
   const ir::ArgumentList& all = symbol.arguments;

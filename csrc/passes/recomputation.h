@@ -17,7 +17,8 @@ enum class Recompute : std::uint8_t {
 /// Whether `symbol` may run again in a backward, with the same results.
 [[nodiscard]] bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy);
 
-/// The symbol as it runs a second time: without effects on what outlives it.
-[[nodiscard]] ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, FindOperator find_operator);
+/// The symbol of `trace` as it runs a second time: without effects on what outlives it.
+[[nodiscard]] ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                                         FindOperator find_operator);
 
 }  // namespace thunder::passes

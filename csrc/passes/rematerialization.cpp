@@ -77,7 +77,7 @@ class ForwardCut {
 
   void add_symbol(std::uint32_t position) {
     const ir::BoundSymbol& symbol = forward_.symbols[position];
-    if (gives_generator_state(symbol)) return add_draw(symbol);
+    if (const auto drawn = drawn_with_state(symbol)) return add_draw(symbol, *drawn);
     const bool again = may_recompute(symbol, policy_) && reads_what_stays(position);
     const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";
     std::int64_t read = 0;
@@ -93,12 +93,12 @@ class ForwardCut {
   }
 
   /// What was drawn is drawn again from the generator's state.
-  void add_draw(const ir::BoundSymbol& symbol) {
-    const ir::ValueId drawn = *symbol.results[0].get<ir::ValueId>();
-    const ir::ValueId state = *symbol.results[1].get<ir::ValueId>();
-    add_value(state);
-    flow_.add_edge(in(drawn), out(drawn), size_in_bytes(forward_.tensor_type(drawn)));
-    flow_.add_edge(out(state), in(drawn), MaxFlow::kInfinite);
+  void add_draw(const ir::BoundSymbol& symbol, const DrawnValue& drawn) {
+    for_each_result(symbol, [&](ir::ValueId id) {
+      if (id != drawn.value) add_value(id);
+    });
+    flow_.add_edge(in(drawn.value), out(drawn.value), size_in_bytes(forward_.tensor_type(drawn.value)));
+    flow_.add_edge(out(drawn.state), in(drawn.value), MaxFlow::kInfinite);
   }
 
   /// Tensors, and nothing that is written to afterwards.
@@ -192,7 +192,8 @@ class Rewriter {
     new_forward.symbols = forward_.symbols;
     for (std::size_t i = 0; i < plain.symbols.size(); ++i) {
       ir::BoundSymbol& symbol = new_forward.symbols[i];
-      if (gives_generator_state(symbol) && !is_saved(*symbol.results[1].get<ir::ValueId>())) symbol = plain.symbols[i];
+      const auto drawn = drawn_with_state(symbol);
+      if (drawn && !is_saved(drawn->state)) symbol = plain.symbols[i];
     }
     new_forward.outputs.resize(output_count_);
     result_.inputs.clear();
@@ -218,7 +219,7 @@ class Rewriter {
     }
     if (value != ir::kNoValue) return value;
     THUNDER_CHECK(may_recompute(*maker, Recompute::kMemory), kRematerialization, "a value is neither saved nor cheap");
-    ir::BoundSymbol symbol = recomputed(*maker, find_operator_);
+    ir::BoundSymbol symbol = recomputed(*maker, forward_, find_operator_);
     for (ir::Argument& argument : symbol.arguments) {
       ir::for_each_value(argument, [&](ir::ValueId& argument_id) { argument_id = value_of(argument_id); });
     }

@@ -392,7 +392,8 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     run_meta_kernel(op, metas);
     if (op.schema().is_mutable()) call.update_geometry();
     const auto from_meta = [&](const at::Tensor& meta) { return call.from_meta(meta, device); };
-    for (const IValue& result : metas) stack.push_back(laid_out_by_rule(op, arguments, map_tensors(result, from_meta)));
+    for (const IValue& result : metas)
+      stack.push_back(result_as_of_kernel(op, arguments, map_tensors(result, from_meta)));
   };
   if (std::ranges::none_of(tensors, is_real_number)) return evaluate(false);
   try {

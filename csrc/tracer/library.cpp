@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "bridge/bernoulli.h"
+#include "bridge/dropout.h"
 #include "bridge/random.h"
 #include "tracer/node_pointer.h"
 
@@ -73,6 +74,15 @@ std::tuple<at::Tensor, at::Tensor> bernoulli_with_state(at::IntArrayRef size, at
 at::Tensor bernoulli_from_state(const at::Tensor& state, at::IntArrayRef size, at::IntArrayRef stride,
                                 at::ScalarType dtype, c10::Device device, double p) {
   return bridge::bernoulli_from_state(state, size, stride, dtype, device, p);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_dropout_with_state(const at::Tensor& input, double p) {
+  return bridge::native_dropout_with_state(input, p);
+}
+
+at::Tensor native_dropout_mask_from_state(const at::Tensor& state, at::IntArrayRef size, at::IntArrayRef stride,
+                                          at::ScalarType dtype, c10::Device device, double p) {
+  return bridge::native_dropout_mask_from_state(state, size, stride, dtype, device, p);
 }
 
 /// The gradient of an operation without a derivative. PyTorch's error comes when a backward reaches it.
@@ -140,6 +150,12 @@ void register_library() {
         "bernoulli_from_state(Tensor state, int[] size, int[] stride, ScalarType dtype, Device device, float p) -> "
         "Tensor",
         dispatch(kAnyBackend, &bernoulli_from_state));
+    define("native_dropout_with_state(Tensor input, float p) -> (Tensor, Tensor, Tensor)",
+           dispatch(kAnyBackend, &native_dropout_with_state));
+    define(
+        "native_dropout_mask_from_state(Tensor state, int[] size, int[] stride, ScalarType dtype, Device device, "
+        "float p) -> Tensor",
+        dispatch(kAnyBackend, &native_dropout_mask_from_state));
     return library;
   }();
   static_cast<void>(kLibrary);

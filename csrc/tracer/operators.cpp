@@ -69,6 +69,7 @@ bool draws_random_numbers(const c10::FunctionSchema& schema) {
       "aten::scaled_dot_product_attention",
       "thunder::manual_seed",
       "thunder::make_generator",
+      "thunder::native_dropout_with_state",
   };
   for (std::string_view name : kNames) {
     if (schema.name() == name) return true;

@@ -8,6 +8,7 @@
 #include <ATen/ops/eq.h>
 #include <ATen/ops/where.h>
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -118,8 +119,13 @@ std::optional<at::Tensor> result_by_rule(const c10::OperatorHandle& op, Given ar
   return std::nullopt;
 }
 
-IValue laid_out_by_rule(const c10::OperatorHandle& op, Given arguments, IValue result) {
-  if (op.operator_name().name != "aten::convolution" && op.operator_name().name != "aten::_convolution") return result;
+IValue result_as_of_kernel(const c10::OperatorHandle& op, Given arguments, IValue result) {
+  const std::string& name = op.operator_name().name;
+  if (name == "aten::native_dropout") {  // the meta kernel gives the input itself where nothing is dropped
+    const at::Tensor& input = arguments[0].toTensor();
+    return result.toTensor().is_same(input) ? at::empty_like(input) : result;
+  }
+  if (name != "aten::convolution" && name != "aten::_convolution") return result;
   const at::Tensor& image = arguments[0].toTensor();
   const bool is_of_images = image.is_cpu() && image.dim() == 4;
   if (!is_of_images || !at::native::mkldnn_conv_use_channels_last(image, arguments[1].toTensor())) return result;

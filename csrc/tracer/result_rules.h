@@ -13,8 +13,8 @@ namespace thunder::tracer {
 [[nodiscard]] std::optional<at::Tensor> result_by_rule(const c10::OperatorHandle& op,
                                                        std::span<const c10::IValue> arguments);
 
-/// `result`, which a meta kernel made, as the operator's kernel on the CPU lays it out, where the two differ.
-[[nodiscard]] c10::IValue laid_out_by_rule(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
-                                           c10::IValue result);
+/// `result`, which a meta kernel made, as the operator's own kernel makes it and lays it out, where the two differ.
+[[nodiscard]] c10::IValue result_as_of_kernel(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+                                              c10::IValue result);
 
 }  // namespace thunder::tracer

@@ -25,6 +25,8 @@ constexpr NativeOperation kOperations[] = {
     {"aten::native_dropout", &run_native_dropout},
     {"thunder::bernoulli_from_state", &run_bernoulli_from_state},
     {"thunder::bernoulli_with_state", &run_bernoulli_with_state},
+    {"thunder::native_dropout_mask_from_state", &run_native_dropout_mask_from_state},
+    {"thunder::native_dropout_with_state", &run_native_dropout_with_state},
 };
 
 struct Native {

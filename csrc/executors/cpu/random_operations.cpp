@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bridge/bernoulli.h"
+#include "bridge/dropout.h"
 #include "executors/cpu/bernoulli.h"
 
 namespace thunder::executors::cpu {
@@ -104,6 +105,25 @@ bool run_bernoulli_from_state(Stack& stack) {
   at::Tensor result = bridge::bernoulli_from_state(arguments[0].toTensor(), drawn.size, drawn.stride, drawn.dtype,
                                                    drawn.device, drawn.p, &fill_or_ask_eager);
   replace_arguments(stack, kCount, std::move(result));
+  return true;
+}
+
+bool run_native_dropout_with_state(Stack& stack) {
+  constexpr std::size_t kCount = 2;
+  const c10::IValue* arguments = stack.data() + stack.size() - kCount;
+  auto [output, mask, state] =
+      bridge::native_dropout_with_state(arguments[0].toTensor(), arguments[1].toDouble(), &fill_or_ask_eager);
+  replace_arguments(stack, kCount, std::move(output), std::move(mask), std::move(state));
+  return true;
+}
+
+bool run_native_dropout_mask_from_state(Stack& stack) {
+  constexpr std::size_t kCount = 6;
+  const c10::IValue* arguments = stack.data() + stack.size() - kCount;
+  const Drawn drawn(arguments + 1);
+  at::Tensor mask = bridge::native_dropout_mask_from_state(arguments[0].toTensor(), drawn.size, drawn.stride,
+                                                           drawn.dtype, drawn.device, drawn.p, &fill_or_ask_eager);
+  replace_arguments(stack, kCount, std::move(mask));
   return true;
 }
 

@@ -14,5 +14,7 @@ namespace thunder::executors::cpu {
 [[nodiscard]] bool run_native_dropout(std::vector<c10::IValue>& stack);
 [[nodiscard]] bool run_bernoulli_with_state(std::vector<c10::IValue>& stack);
 [[nodiscard]] bool run_bernoulli_from_state(std::vector<c10::IValue>& stack);
+[[nodiscard]] bool run_native_dropout_with_state(std::vector<c10::IValue>& stack);
+[[nodiscard]] bool run_native_dropout_mask_from_state(std::vector<c10::IValue>& stack);
 
 }  // namespace thunder::executors::cpu

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+
+namespace thunder::bridge {
+
+/// Lets `draw` take its numbers from a copy of `generator`, which goes on where the copy stops, and returns the state
+/// that it had before. No other thread draws in between. (ATen's kernels lock the generator that they draw from.)
+[[nodiscard]] at::Tensor state_before(at::Generator generator, c10::function_ref<void(const at::Generator&)> draw);
+
+/// What is drawn now is drawn anew, from other states, by each replay of a CUDA graph.
+[[nodiscard]] bool is_captured(const at::Generator& generator);
+
+}  // namespace thunder::bridge
