@@ -1,9 +1,10 @@
 """Peak memory of a training step (forward, backward, AdamW), each compiler in a process of its own.
 
-    python benchmarks/memory.py [--compilers eager,inductor,thunder] [--models REGEX] [--device cuda]
+    python benchmarks/memory.py [--compilers eager,inductor,thunder] [--models REGEX] [--batch FACTOR] [--device cuda]
 
 On the CPU the peak is that of torch's allocator, from the profiler's record of each allocation during the third step,
-above what was allocated when the step began. On a GPU it is `torch.cuda.max_memory_allocated` of that step.
+above what was allocated when the step began; with small batches that of the optimizer may be it. On a GPU it is
+`torch.cuda.max_memory_allocated` of that step.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import common
 import torch
-from models import MODELS
+from models import models
 
 
 def peak_bytes(step: Callable[[], Any], device: str) -> int:
@@ -46,7 +47,7 @@ def peak_bytes(step: Callable[[], Any], device: str) -> int:
 def measure(arguments: argparse.Namespace, compiler: str, name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)
-    model, inputs = MODELS[name]()
+    model, inputs = models(arguments.batch)[name]()
     model.to(arguments.device)
     inputs = {key: value.to(arguments.device) for key, value in inputs.items()}
     candidate = common.compiled(compiler, model)
@@ -66,9 +67,10 @@ def measure(arguments: argparse.Namespace, compiler: str, name: str) -> dict[str
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--models", default="", help="regular expression of the models to run")
+    parser.add_argument("--batch", type=int, default=1, help="how many times the small batches")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    names = [name for name in MODELS if re.search(arguments.models, name)]
+    names = [name for name in models(arguments.batch) if re.search(arguments.models, name)]
     if arguments.alone:
         rows = [measure(arguments, arguments.compilers[0], name) for name in names]
     else:

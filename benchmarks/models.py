@@ -1,4 +1,4 @@
-"""Models with random weights that the benchmarks train; one row each."""
+"""Models with random weights that the benchmarks train."""
 
 from __future__ import annotations
 
@@ -27,25 +27,28 @@ def _vision(model: str, config: str, *, batch: int, **sizes: Any) -> tuple[torch
     }
 
 
-def _quickstart() -> tuple[torch.nn.Module, Inputs]:
-    tokens = torch.randint(0, 2048, (4, 128))
+def _quickstart(batch: int) -> tuple[torch.nn.Module, Inputs]:
+    tokens = torch.randint(0, 2048, (batch, 128))
     return common.llama(4, 256, vocabulary=2048), {"input_ids": tokens, "labels": tokens}
 
 
-MODELS: dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]] = {
-    "llama 4x256, 4x128 tokens": _quickstart,
-    "gpt2 6x384, 2x128 tokens": lambda: _language(
-        "GPT2LMHeadModel", "GPT2Config", batch=2, length=128, n_layer=6, n_embd=384, n_head=6, vocab_size=4096,
-        attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
-    ),
-    "bert 6x384, 4x128 tokens": lambda: _language(
-        "BertForMaskedLM", "BertConfig", batch=4, length=128, num_hidden_layers=6, hidden_size=384,
-        intermediate_size=1536, num_attention_heads=6, vocab_size=4096,
-    ),
-    "vit-small, 2 images": lambda: _vision(
-        "ViTForImageClassification", "ViTConfig", batch=2, hidden_size=384, num_attention_heads=6,
-        intermediate_size=1536,
-    ),
-    "resnet50, 2 images": lambda: _vision("ResNetForImageClassification", "ResNetConfig", batch=2),
-    "convnext-tiny, 2 images": lambda: _vision("ConvNextForImageClassification", "ConvNextConfig", batch=2),
-}  # fmt: skip
+def models(factor: int = 1) -> dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]]:
+    """Return builders by name, of models and small batches, `factor` times as large."""
+    two, four = 2 * factor, 4 * factor
+    return {
+        f"llama 4x256, {four}x128 tokens": lambda: _quickstart(four),
+        f"gpt2 6x384, {two}x128 tokens": lambda: _language(
+            "GPT2LMHeadModel", "GPT2Config", batch=two, length=128, n_layer=6, n_embd=384, n_head=6, vocab_size=4096,
+            attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
+        ),
+        f"bert 6x384, {four}x128 tokens": lambda: _language(
+            "BertForMaskedLM", "BertConfig", batch=four, length=128, num_hidden_layers=6, hidden_size=384,
+            intermediate_size=1536, num_attention_heads=6, vocab_size=4096,
+        ),
+        f"vit-small, {two} images": lambda: _vision(
+            "ViTForImageClassification", "ViTConfig", batch=two, hidden_size=384, num_attention_heads=6,
+            intermediate_size=1536,
+        ),
+        f"resnet50, {two} images": lambda: _vision("ResNetForImageClassification", "ResNetConfig", batch=two),
+        f"convnext-tiny, {two} images": lambda: _vision("ConvNextForImageClassification", "ConvNextConfig", batch=two),
+    }  # fmt: skip

@@ -1,6 +1,6 @@
 """Time of a training step's forward and backward, compilers in turns.
 
-python benchmarks/step.py [--compilers eager,inductor,thunder] [--models REGEX] [--device cuda]
+python benchmarks/step.py [--compilers eager,inductor,thunder] [--models REGEX] [--batch FACTOR] [--device cuda]
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import re
 
 import common
 import torch
-from models import MODELS
+from models import models
 
 
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--models", default="", help="regular expression of the models to run")
+    parser.add_argument("--batch", type=int, default=1, help="how many times the small batches")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows = []
-    for name, build in MODELS.items():
+    for name, build in models(arguments.batch).items():
         if not re.search(arguments.models, name):
             continue
         torch.manual_seed(0)

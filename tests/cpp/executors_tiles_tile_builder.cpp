@@ -139,6 +139,71 @@ TEST(equal_operations_are_one_and_constants_are_folded) {
   CHECK(four == builder.constant(Lane::kFloat, 4));
 }
 
+/// (x - a row's) * a column's + a column's, its sums, and those of its squares.
+TEST(pairs_are_one_operation_with_the_numbers_of_two) {
+  for (const std::int64_t columns : {3, 64, 2500}) {
+    const std::int64_t rows = 77;
+    TileBuilder builder({{rows}, columns, false});
+    const Access of_columns{2, Storage::kFloat, {0}, 1, Extent::kTile};
+    const auto x = builder.load(dense(0, columns));
+    const auto weight = builder.load(of_columns);
+    const auto scaled =
+        apply(builder, TileOp::kMultiply, {apply(builder, TileOp::kSubtract, {x, builder.load(row(1))}), weight});
+    const auto result = apply(builder, TileOp::kAdd, {scaled, weight});
+    builder.store(result, 3, Storage::kFloat);
+    builder.store(builder.reduce(ReduceOp::kSum, apply(builder, TileOp::kMultiply, {result, x})), 4, Storage::kFloat);
+    builder.column_sum(apply(builder, TileOp::kSquare, {result}), 5, Storage::kFloat, 1);
+    const TileProgram program = builder.build();
+    std::size_t elements = 0;
+    for (const Instruction& instruction : program.phases[0].tile) {
+      elements += instruction.kind == Instruction::Kind::kElement ? 1 : 0;
+      CHECK(instruction.kind != Instruction::Kind::kLoad);
+    }
+    CHECK_EQ(elements, std::size_t{2});
+
+    std::vector<float> values = numbers(static_cast<std::size_t>(rows * columns));
+    std::vector<float> of_rows = numbers(static_cast<std::size_t>(rows));
+    std::vector<float> of_column = numbers(static_cast<std::size_t>(columns));
+    std::vector<float> out(values.size());
+    std::vector<float> products(of_rows.size());
+    std::vector<float> squares(of_column.size());
+    char* arrays[] = {bytes(values), bytes(of_rows), bytes(of_column), bytes(out), bytes(products), bytes(squares)};
+    CHECK(run(program, arrays, &one_after_the_other));
+    std::vector<double> expected(squares.size(), 0);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const float difference = values[r * columns + c] - of_rows[r];
+        const float product = difference * of_column[c];
+        CHECK_EQ(out[r * columns + c], product + of_column[c]);
+        sum += double{out[r * columns + c]} * values[r * columns + c];
+        expected[c] += double{out[r * columns + c]} * out[r * columns + c];
+      }
+      CHECK(std::abs(products[r] - sum) < 1e-5 * (1 + std::abs(sum)) * static_cast<double>(columns));
+    }
+    for (std::int64_t c = 0; c < columns; ++c) CHECK(std::abs(squares[c] - expected[c]) < 1e-5 * (1 + expected[c]));
+  }
+}
+
+TEST(a_value_that_is_read_twice_is_not_part_of_a_pair) {
+  TileBuilder builder({{4}, 16, false});
+  const auto x = builder.load(dense(0, 16));
+  const auto square = apply(builder, TileOp::kMultiply, {x, x});
+  builder.store(apply(builder, TileOp::kAdd, {square, x}), 1, Storage::kFloat);
+  builder.store(apply(builder, TileOp::kSubtract, {square, x}), 2, Storage::kFloat);
+  const TileProgram program = builder.build();
+  std::vector<float> values = numbers(64);
+  std::vector<float> sum(64);
+  std::vector<float> difference(64);
+  char* arrays[] = {bytes(values), bytes(sum), bytes(difference)};
+  CHECK(run(program, arrays, &one_after_the_other));
+  for (std::size_t i = 0; i < 64; ++i) {
+    const float product = values[i] * values[i];
+    CHECK_EQ(sum[i], product + values[i]);
+    CHECK_EQ(difference[i], product - values[i]);
+  }
+}
+
 TEST(registers_that_die_are_used_again) {
   TileBuilder builder({{64}, 64, true});
   auto value = builder.load({0, Storage::kBfloat16, {64}, 1, Extent::kTile});
