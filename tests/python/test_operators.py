@@ -250,32 +250,7 @@ def test_tensor_made_like_another(program: Function) -> None:
     assert_as_eager(program, x())
 
 
-# ------------------------------------------------------------------------ what PyTorch 2.7-era Thunder fixed
-
-
-@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_cross_entropy_decomposition(reduction: str, smoothing: float) -> None:
-    def program(a: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(a, target, weight, ignore_index=1, reduction=reduction, label_smoothing=smoothing)
-
-    assert_as_eager(program, x(), torch.tensor([0, 1, 3]), torch.tensor([0.5, 1.0, 2.0, 1.5]))
-
-
-def test_top_k() -> None:
-    assert_as_eager(
-        lambda a: (a.topk(2), torch.topk(a, 1, dim=0, largest=False), a.topk(2, sorted=False)[0].sum()), x()
-    )
-
-
-def test_bitwise_shifts() -> None:
-    def program(i: torch.Tensor) -> Any:
-        j = i.clone()
-        j <<= 2
-        return i << 1, i >> 1, 1 << i, torch.bitwise_left_shift(i, i), torch.bitwise_right_shift(i, 1), j
-
-    assert_as_eager(program, torch.arange(6))
-    assert_as_eager(program, torch.arange(-3, 3, dtype=torch.int8))
+# ------------------------------------------------------------------------------------------- checks and indexing
 
 
 def test_in_place_data_flow_inside_higher_order_functions() -> None:
@@ -319,17 +294,6 @@ def test_checks_of_data_happen_at_run_time() -> None:
     assert thunder.cache_misses(compiled) == 1
 
 
-def test_repeat_interleave() -> None:
-    def program(a: torch.Tensor) -> Any:
-        return (
-            a.repeat_interleave(2),
-            torch.repeat_interleave(a, 3, dim=1),
-            torch.repeat_interleave(torch.tensor([1, 2])),
-        )
-
-    assert_as_eager(program, x(), misses=None)
-
-
 INDEXING = [
     ("basic", lambda a, i: a[1:, None, ..., -1]),
     ("advanced", lambda a, i: a[i, torch.tensor([0, 1, 3])]),
@@ -345,43 +309,6 @@ INDEXING = [
 @parametrize(INDEXING)
 def test_indexing(program: Function) -> None:
     assert_as_eager(program, x(), torch.tensor([2, 0, 2]), misses=None)
-
-
-class Scaler:
-    """A class with a `partialmethod`."""
-
-    def scale(self, a: torch.Tensor, factor: float, *, shift: float = 0.0) -> torch.Tensor:
-        """Return `a * factor + shift`."""
-        return a * factor + shift
-
-    double = functools.partialmethod(scale, factor=2.0, shift=1.0)
-
-
-def test_partial_and_partialmethod() -> None:
-    half = functools.partial(Scaler().scale, factor=0.5)
-    assert_as_eager(lambda a: (Scaler().double(a), half(a, shift=3.0), functools.partial(torch.mul, a)(a)), x())
-    assert_as_eager(functools.partial(torch.sub, alpha=2), x(), torch.ones(4))
-
-
-def test_keyword_arguments_of_gather() -> None:
-    index = torch.tensor([[0, 1], [2, 3], [1, 1]])
-    assert_as_eager(lambda a: torch.gather(input=a, dim=1, index=index, sparse_grad=False), x(), misses=None)
-    assert_as_eager(lambda a: torch.gather(a, index=index, dim=-1) + a.gather(dim=1, index=index), x(), misses=None)
-
-
-def test_cache_under_no_grad_autocast_and_dtype_changes() -> None:
-    def program(a: torch.Tensor) -> torch.Tensor:
-        return F.linear(a, a)
-
-    compiled, a = thunder.jit(program), x()
-    for _ in range(2):
-        assert compiled(a).requires_grad
-        with torch.no_grad():
-            assert not compiled(a).requires_grad
-        with torch.autocast("cpu", torch.bfloat16):
-            assert compiled(a).dtype == torch.bfloat16
-        assert compiled(a.detach().double()).dtype == torch.float64
-    assert thunder.cache_misses(compiled) == 4
 
 
 # ------------------------------------------------------------------------------------ tensors that are not plain

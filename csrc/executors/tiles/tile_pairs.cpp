@@ -36,7 +36,9 @@ struct TileBuilder::Pairs {
   explicit Pairs(TileBuilder& owner)
       : builder(owner), nodes(owner.nodes_), uses(nodes.size(), 0), is_gone(nodes.size(), false) {
     for (const Node& node : nodes) {
-      for (const std::uint32_t argument : node.arguments) uses[argument == kNone ? 0 : argument] += argument != kNone;
+      for (const std::uint32_t argument : node.arguments) {
+        if (argument != kNone) ++uses[argument];
+      }
     }
   }
 
