@@ -124,7 +124,7 @@ class Partitioner {
     // The same order of dimensions in memory.
     std::vector<std::size_t> own;
     for (const std::size_t dim : memory_order(value)) own.push_back(dim + over.sizes.size() - value.sizes.size());
-    if (!std::ranges::equal(own, std::span(order).first(leading)) && is_dense(value)) return Alignment::kOther;
+    if (!std::ranges::equal(own, std::span(order).first(leading))) return Alignment::kOther;
     return leading == order.size() ? Alignment::kSame : Alignment::kRows;
   }
 

@@ -13,7 +13,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "vmap refuses a batched 0-dim tensor as an index: Python's indexing reads it",
     ),
     ("numbers", r"linalg\.lstsq", "its last bits follow the address of the data, in eager too"),
-    ("refused", r"expected a dense \(strided\) tensor.*(sparse\w*=True|embedding)", "sparse gradients"),
+    (
+        "refused",
+        r"expected a dense \(strided\) tensor.*(sparse\w*=True|embedding)|follows from data.*sparse=True",
+        "sparse gradients",
+    ),
     (
         "error",
         r"nan_to_num does not support automatic differentiation for outputs with complex dtype",
@@ -68,6 +72,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("error", r"Invalid interpolation mode", "an interpolation that is none: eager gives memory that nobody filled"),
     ("numbers", r"gradient.*j\).*cumprod\(.*dtype=torch\.float", "eager's derivative of a product of real parts"),
     ("numbers", r"(\w+) = (\w+)\[.*\2 [*+/-]?= \1\b", "eager reads a part of what it writes to"),
+    ("numbers", r"float16.*corrcoef\(", "second derivatives that cancel, in float16: eager's are rounded to zero"),
     ("crash", r"lu_unpack\(.*False", "PyTorch's `lu_unpack` without data frees memory that is not its own"),
 )
 

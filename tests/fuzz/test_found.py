@@ -451,6 +451,21 @@ def test_normal_fill_under_vmap_draws_what_torch_draws(randomness: str) -> None:
     torch.testing.assert_close(thunder.vmap(program, randomness=randomness)(x(grad=False)), expected)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_fusion_of_what_is_expanded_and_a_transposed_square(dim: int) -> None:
+    def program(g: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(g.unsqueeze(dim).expand(4, 4) * a.t())
+
+    assert_as_eager(program, x(4), x(4, 4))
+
+
+@pytest.mark.parametrize("function", [torch.tanh, torch.nn.functional.gelu, torch.exp, torch.sigmoid])
+def test_what_is_not_a_number_stays_so_whatever_its_bits(function: Any) -> None:
+    bits = torch.tensor([-1, 0x7FC00001, 0x7FFFFFFF, -0x400000], dtype=torch.int32)
+    a = bits.view(torch.float32).repeat(16)
+    assert thunder.jit(lambda a: function(a) * 2)(a).isnan().all()
+
+
 def test_piece_that_reads_a_view_of_an_input_reads_it_before_the_write() -> None:
     index = torch.tensor(1)
 

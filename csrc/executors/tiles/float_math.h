@@ -42,7 +42,7 @@ inline float exp_of(float x) {
 /// The same for |x| <= 86, in half the time.
 inline float exp_of_moderate(float x) {
   const auto [p, shifted] = split_exp(x);
-  return of_bits(bits_of(p) + (bits_of(shifted) << 23));
+  return p * of_bits((bits_of(shifted) << 23) + (127 << 23));  // a product, so that what is not a number stays so
 }
 
 inline float sigmoid_of(float x) { return 1.0F / (1.0F + exp_of(-x)); }
