@@ -126,7 +126,7 @@ def assert_trains_as_eager(module: nn.Module, inputs: dict[str, torch.Tensor], t
                 got[name], value, rtol=0, atol=tolerance * scale + 1e-12, msg=lambda text, name=name: f"{name}: {text}"
             )
     counts = (thunder.cache_misses(compiled), thunder.cache_hits(compiled))
-    assert counts == (1, 1), thunder.explain_misses(compiled)
+    assert counts == (1, 1), str(thunder.explain_misses(compiled))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1], ids=["plain", "dropout"])
