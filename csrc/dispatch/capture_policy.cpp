@@ -23,11 +23,17 @@ constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   
 constexpr std::string_view kHooks = "utils/hooks.py";
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
-/// The metaclass of `torch.autograd.Function` counts the classes.
-bool makes_autograd_function(PyCodeObject* code, std::string_view file) {
-  return file.ends_with("/torch/autograd/function.py") &&
-         PyUnicode_CompareWithASCIIString(code->co_name, "__init__") == 0;
-}
+/// Functions of the torch package that keep books of their own about what the program makes.
+struct Bookkeeping {
+  std::string_view file;
+  const char* function;
+};
+constexpr std::array kBookkeeping{
+    Bookkeeping{"autograd/function.py", "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
+    // Once torch.compile was used, every module that is made is registered, by address, until it dies.
+    Bookkeeping{"_dynamo/mutation_guard.py", "tag"},
+    Bookkeeping{"_dynamo/utils.py", "_remove_id"},
+};
 
 const std::string& standard_library() {
   static const std::string folder = [] {
@@ -39,6 +45,14 @@ const std::string& standard_library() {
     return path.substr(0, path.rfind('/') + 1);
   }();
   return folder;
+}
+
+bool keeps_books(PyCodeObject* code, std::string_view file) {
+  const std::string& folder = torch_folder();
+  return file.starts_with(folder) && std::ranges::any_of(kBookkeeping, [&](const Bookkeeping& row) {
+           return file.substr(folder.size()) == row.file &&
+                  PyUnicode_CompareWithASCIIString(code->co_name, row.function) == 0;
+         });
 }
 
 template <typename Names>
@@ -92,7 +106,7 @@ Treatment treatment_of(PyCodeObject* code) {
   const std::string_view file = name;
   if (file.starts_with("<frozen importlib")) return Treatment::kNative;
   const bool is_native = lies_in(file, standard_library(), kNativeLibrary) ||
-                         lies_in(file, torch_folder(), kNativeTorch) || makes_autograd_function(code, file);
+                         lies_in(file, torch_folder(), kNativeTorch) || keeps_books(code, file);
   return is_native ? Treatment::kNative : Treatment::kInterpret;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "interpreter/eval.h"
+#include "interpreter/garbage_collection.h"
 #include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
 
@@ -67,6 +68,7 @@ PyObject* evaluate_natively(PyThreadState* tstate, Frame* frame, int throwing) {
 
 void retain_evaluation_hook() {
   if (hook_users++ > 0) return;
+  watch_collections();
   PyInterpreterState* interpreter = PyInterpreterState_Get();
   const _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interpreter);
   if (installed == evaluate) return;
@@ -76,6 +78,7 @@ void retain_evaluation_hook() {
 
 void release_evaluation_hook() {
   if (--hook_users > 0) return;
+  unwatch_collections();
   PyInterpreterState* interpreter = PyInterpreterState_Get();
   // Someone else's function on top of ours keeps forwarding to us; without a context we only forward.
   if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate)

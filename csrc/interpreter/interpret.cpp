@@ -8,6 +8,7 @@
 
 #include "interpreter/code_data.h"
 #include "interpreter/context.h"
+#include "interpreter/garbage_collection.h"
 #include "interpreter/handlers_calls.h"
 #include "interpreter/interpreted_getter.h"
 #include "interpreter/native_operation.h"
@@ -156,7 +157,7 @@ PyObject* make_interpreted(PyObject* callable) {
 }
 
 int init_interpreter(PyObject* module) {
-  if (CodeData::prepare() < 0 || prepare_native_operations() < 0) return -1;
+  if (CodeData::prepare() < 0 || prepare_native_operations() < 0 || prepare_garbage_collection() < 0) return -1;
   prepare_native_effects();
   prepare_interpreted_getters();
   plain_function_vectorcall = reinterpret_cast<PyFunctionObject*>(empty_function)->vectorcall;

@@ -264,6 +264,22 @@ def test_calls_from_several_threads_equal_eager() -> None:
         torch.testing.assert_close(result, torch.sin(x) * x.shape[0])
 
 
+def test_modules_made_by_others_after_torch_compile_was_used_cause_no_new_trace() -> None:
+    """From its first use on, torch.compile registers each module that the process makes, those of a trace too."""
+    script = (
+        "import torch, thunder\n"
+        "torch.compile(torch.nn.Linear(2, 2), backend='eager')(torch.ones(2))\n"
+        "others = [torch.nn.Linear(2, 2) for _ in range(5)]\n"
+        "x, target = torch.randn(4, 5), torch.arange(4)\n"
+        "compiled = thunder.jit(lambda x: torch.nn.CrossEntropyLoss()(x, target))\n"
+        "for _ in range(3):\n"
+        "    torch.testing.assert_close(compiled(x), torch.nn.functional.cross_entropy(x, target))\n"
+        "    others = others[2:] + [torch.nn.Linear(2, 2)]\n"
+        "assert thunder.cache_misses(compiled) == 1, str(thunder.explain_misses(compiled))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_first_trace_may_import_what_replaces_a_function_of_torch() -> None:
     """Meta kernels of PyTorch import torch._dynamo, which replaces torch.manual_seed."""
     script = (

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,58 @@ def test_jitted_function_called_by_a_finalizer_while_tracing() -> None:
     compiled = thunder.jit(program)
     for _ in range(2):
         torch.testing.assert_close(compiled(X), X + 1)
+
+
+references: dict[int, Any] = {}
+tally = {"deaths": 0, "collections": 0}
+
+
+def forget(reference: Any) -> None:
+    references.pop(id(reference))
+    tally["deaths"] += 1
+
+
+class Cyclic:
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        tally["deaths"] += 1
+
+
+def count_collection(phase: str, info: dict[str, int]) -> None:
+    tally["collections"] += 1
+
+
+@pytest.mark.parametrize("collect", [gc.collect, gc.enable], ids=["explicit", "automatic"])
+def test_what_a_collection_runs_is_no_part_of_the_program_that_it_interrupts(collect: Callable[[], Any]) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        collect()
+        return x + len([[i] for i in range(2000)])
+
+    compiled = thunder.jit(program)
+    callbacks = list(gc.callbacks)
+    gc.callbacks.append(count_collection)
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    tally.update(deaths=0, collections=0)
+    try:
+        reference = weakref.ref(Cyclic(), forget)
+        references[id(reference)] = reference
+        gc.set_threshold(5, 1, 1)
+        torch.testing.assert_close(compiled(X), X + 2000)
+        assert tally["deaths"] == 2
+        assert tally["collections"] > 0
+        torch.testing.assert_close(compiled(X), X + 2000)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(count_collection)
+        gc.enable()
+    assert tally["deaths"] == 2
+    assert not references
+    assert thunder.cache_misses(compiled) == 1, str(thunder.explain_misses(compiled))
+    assert gc.callbacks == callbacks
 
 
 def test_function_called_again_by_a_finalizer_between_calls() -> None:
