@@ -114,6 +114,9 @@ struct Draw {
   const char* from_state;   ///< takes the state, the layout of the first result, and the probability
   std::size_t drawn;        ///< the result that is drawn again
   std::size_t probability;  ///< among the arguments of `with_state`
+
+  [[nodiscard]] bool replaces(const ir::Operator& op) const { return op.name == name && op.overload == overload; }
+  [[nodiscard]] bool puts(const ir::Operator& op) const { return op.name == with_state; }
 };
 
 constexpr Draw kDraws[] = {
@@ -125,15 +128,8 @@ constexpr Draw kDraws[] = {
      "thunder::native_dropout_mask_from_state", 1, 1},
 };
 
-const Draw* find_draw(const ir::Operator& op) {
-  const auto* found = std::ranges::find_if(
-      kDraws, [&](const Draw& draw) { return op.random && op.name == draw.name && op.overload == draw.overload; });
-  return found == std::end(kDraws) ? nullptr : found;
-}
-
-const Draw* find_draw_with_state(const ir::Operator& op) {
-  const auto* found =
-      std::ranges::find_if(kDraws, [&](const Draw& draw) { return op.random && op.name == draw.with_state; });
+const Draw* find_draw(const ir::Operator& op, bool (Draw::*knows)(const ir::Operator&) const) {
+  const auto* found = std::ranges::find_if(kDraws, [&](const Draw& draw) { return op.random && (draw.*knows)(op); });
   return found == std::end(kDraws) ? nullptr : found;
 }
 
@@ -143,7 +139,7 @@ ir::Trace with_generator_states(const ir::Trace& trace, FindOperator find_operat
   const Draws draws(trace);
   ir::Trace result = trace;
   for (ir::BoundSymbol& symbol : result.symbols) {
-    const Draw* draw = find_draw(*symbol.op);
+    const Draw* draw = find_draw(*symbol.op, &Draw::replaces);
     const ir::Operator* op = draw == nullptr ? nullptr : find_operator(draw->with_state, "");
     auto arguments = op == nullptr ? std::nullopt : (draws.*draw->arguments)(symbol);
     if (!arguments) continue;
@@ -157,13 +153,13 @@ ir::Trace with_generator_states(const ir::Trace& trace, FindOperator find_operat
 }
 
 std::optional<DrawnValue> drawn_with_state(const ir::BoundSymbol& symbol) {
-  const Draw* draw = find_draw_with_state(*symbol.op);
+  const Draw* draw = find_draw(*symbol.op, &Draw::puts);
   if (draw == nullptr) return std::nullopt;
   return DrawnValue{*symbol.results[draw->drawn].get<ir::ValueId>(), *symbol.results.back().get<ir::ValueId>()};
 }
 
 ir::BoundSymbol drawn_again(const ir::BoundSymbol& symbol, const ir::Trace& trace, FindOperator find_operator) {
-  const Draw& draw = *find_draw_with_state(*symbol.op);
+  const Draw& draw = *find_draw(*symbol.op, &Draw::puts);
   ir::BoundSymbol again = symbol;
   again.op = find_operator(draw.from_state, "");
   again.arguments = *layout_of(*trace.tensor_type(*symbol.results[0].get<ir::ValueId>()));

@@ -122,11 +122,7 @@ void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
     ir::BoundSymbol symbol = trace.symbols[i];
     for (ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, replace);
     if (symbol.op == custom_gradient_operator()) {
-      const std::vector<ir::ValueId> results = ir::flat_results(symbol);
-      const auto& values = std::get<ir::ArgumentList>(symbol.arguments[0].content);
-      for (std::size_t k = 0; k < results.size(); ++k) {
-        again[index_of(results[k])] = std::get<ir::ValueId>(values[k].content);
-      }
+      for_each_handed_on(symbol, [&](ir::ValueId result, ir::ValueId value) { again[index_of(result)] = value; });
       continue;
     }
     for (ir::Argument& result : symbol.results) {

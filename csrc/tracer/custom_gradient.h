@@ -1,7 +1,9 @@
 #pragma once
 
+#include <variant>
 #include <vector>
 
+#include "ir/symbol_values.h"
 #include "ir/trace.h"
 
 namespace thunder::tracer {
@@ -23,6 +25,13 @@ struct CustomGradient {
 [[nodiscard]] std::vector<ir::ValueId> free_values(const CustomGradient& gradient);
 
 [[nodiscard]] const ir::Operator* custom_gradient_operator();
+/// `visit(result, value)` for each result of a custom gradient and the value that it hands on.
+template <typename Visit>
+void for_each_handed_on(const ir::BoundSymbol& symbol, Visit visit) {
+  const std::vector<ir::ValueId> results = ir::flat_results(symbol);
+  const auto& values = std::get<ir::ArgumentList>(symbol.arguments[0].content);
+  for (std::size_t i = 0; i < results.size(); ++i) visit(results[i], std::get<ir::ValueId>(values[i].content));
+}
 [[nodiscard]] const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 
 }  // namespace thunder::tracer

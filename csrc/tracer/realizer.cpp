@@ -86,11 +86,8 @@ bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symb
     const auto constant = std::get<ir::ObjectConstant>(arguments[0].content);
     store(symbol.results[0], *static_cast<const at::Tensor*>(trace.context()->objects.at(constant.index).owner.get()));
   } else if (symbol.op == custom_gradient_operator()) {
-    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
-    const auto& values = std::get<ir::ArgumentList>(arguments[0].content);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      values_[index_of(results[i])] = values_[index_of(std::get<ir::ValueId>(values[i].content))];
-    }
+    for_each_handed_on(
+        symbol, [&](ir::ValueId result, ir::ValueId value) { values_[index_of(result)] = values_[index_of(value)]; });
   } else if (symbol.op == item_operator()) {
     store(symbol.results[0], bridge::wrap_number(number(arguments[0])));
   } else if (symbol.op == number_operator()) {

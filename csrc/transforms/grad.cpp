@@ -155,10 +155,9 @@ class GradTransform {
       return value != ir::kNoValue && requires_grad(computation_, value);
     });
     if (symbol.op == tracer::custom_gradient_operator()) {
-      const auto& values = std::get<ir::ArgumentList>(symbol.arguments[0].content);
-      for (std::size_t i = 0; i < results.size(); ++i) {
-        to_forward_[index_of(results[i])] = to_forward_[index_of(std::get<ir::ValueId>(values[i].content))];
-      }
+      tracer::for_each_handed_on(symbol, [&](ir::ValueId result, ir::ValueId value) {
+        to_forward_[index_of(result)] = to_forward_[index_of(value)];
+      });
       instances_.emplace_back().symbol = &symbol;
     } else if (differentiable) {
       add_differentiated(symbol, std::move(results));

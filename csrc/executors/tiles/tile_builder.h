@@ -85,8 +85,9 @@ class TileBuilder {
   };
   struct Plan;
   struct Pairs;
+  using Readers = std::vector<std::vector<std::uint32_t>>;  ///< by node
   /// Makes one operation of two where nobody else reads what the first gives.
-  void join_pairs();
+  void join_pairs(const Readers& readers);
 
   [[nodiscard]] const Node& node(Value value) const { return nodes_[static_cast<std::uint32_t>(value)]; }
   /// In the first phase that knows the arguments.

@@ -33,18 +33,12 @@ std::optional<TileOp> pair_of(TileOp first, TileOp second, int position) {
 }  // namespace
 
 struct TileBuilder::Pairs {
-  explicit Pairs(TileBuilder& owner)
-      : builder(owner), nodes(owner.nodes_), uses(nodes.size(), 0), is_gone(nodes.size(), false) {
-    for (const Node& node : nodes) {
-      for (const std::uint32_t argument : node.arguments) {
-        if (argument != kNone) ++uses[argument];
-      }
-    }
-  }
+  Pairs(TileBuilder& owner, const Readers& readers_before)
+      : builder(owner), nodes(owner.nodes_), readers(readers_before), is_gone(nodes.size(), false) {}
 
   TileBuilder& builder;
   std::vector<Node>& nodes;
-  std::vector<std::uint32_t> uses;
+  const Readers& readers;
   std::vector<bool> is_gone;
 
   void join() {
@@ -63,7 +57,7 @@ struct TileBuilder::Pairs {
   /// Null: argument `position` is not what the node alone reads, at the same time.
   [[nodiscard]] const Node* only_read_by(const Node& node, int position) const {
     const std::uint32_t argument = node.arguments[position];
-    if (argument == kNone || uses[argument] != 1) return nullptr;
+    if (argument == kNone || readers[argument].size() != 1) return nullptr;
     const Node& first = nodes[argument];
     const bool fits = first.kind == Kind::kElement && !first.is_constant && first.extent == Extent::kTile &&
                       first.lane == Lane::kFloat && first.phase == node.phase;
@@ -100,10 +94,7 @@ struct TileBuilder::Pairs {
 
   /// Not one row for all.
   [[nodiscard]] bool is_own_tile(const Node& node) const {
-    if (node.extent != Extent::kTile) return false;
-    if (node.kind != Kind::kLoad) return true;
-    return std::ranges::any_of(builder.accesses_[node.index].outer_strides,
-                               [](std::int64_t step) { return step != 0; });
+    return node.extent == Extent::kTile && (node.kind != Kind::kLoad || !builder.accesses_[node.index].repeats_row());
   }
 
   void renumber() {
@@ -122,6 +113,6 @@ struct TileBuilder::Pairs {
   }
 };
 
-void TileBuilder::join_pairs() { Pairs(*this).join(); }
+void TileBuilder::join_pairs(const Readers& readers) { Pairs(*this, readers).join(); }
 
 }  // namespace thunder::executors::cpu

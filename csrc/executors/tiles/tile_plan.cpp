@@ -40,12 +40,14 @@ struct TileBuilder::Plan {
 
   TileBuilder& builder;
   std::vector<Node>& nodes;
-  std::vector<std::vector<std::uint32_t>> readers;
+  Readers readers;
   TileProgram program;
   std::int32_t phase_count = 1;
   std::vector<std::uint16_t> register_of;  ///< by node
   std::vector<std::int32_t> output_array;  ///< by node: the array in whose memory it is computed; -1: none
   std::vector<bool> lives_on;              ///< by node: read in a later phase than its own
+  /// By node: where a phase takes the tile from without an instruction; nullopt: it is loaded, or computed.
+  std::vector<std::optional<Binding>> bindings;
   struct FreeSlot {
     std::int64_t offset;
     std::int64_t size;
@@ -55,12 +57,15 @@ struct TileBuilder::Plan {
   TileProgram run() {
     find_readers();
     sink();
-    builder.join_pairs();
+    builder.join_pairs(readers);
     find_readers();
     for (const Node& node : nodes) phase_count = std::max(phase_count, node.phase + 1);
     set_shape();
     choose_outputs();
     find_survivors();
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      bindings.push_back(gives_tile(nodes[i]) ? binding_of(i) : std::nullopt);
+    }
     give_lasting_registers();
     program.phases.resize(static_cast<std::size_t>(phase_count));
     emit_rows(-1, program.before);
@@ -146,7 +151,6 @@ struct TileBuilder::Plan {
     }
   }
 
-  /// Where a phase takes the value from without an instruction; nullopt: it is loaded, or computed.
   [[nodiscard]] std::optional<Binding> binding_of(std::uint32_t i) const {
     const Node& node = nodes[i];
     Binding binding;
@@ -164,12 +168,11 @@ struct TileBuilder::Plan {
         binding.kind = Binding::Kind::kDense;
         return binding;
       }
-      const bool same_for_all = std::ranges::all_of(access.outer_strides, [](std::int64_t s) { return s == 0; });
       const bool by_rows = std::ranges::all_of(readers[i], [&](std::uint32_t reader) {
         return nodes[reader].kind == Kind::kElement && nodes[reader].extent == Extent::kTile;
       });
       binding.kind = Binding::Kind::kColumns;
-      return same_for_all && (by_rows || program.tile_rows == 1) ? std::make_optional(binding) : std::nullopt;
+      return access.repeats_row() && (by_rows || program.tile_rows == 1) ? std::make_optional(binding) : std::nullopt;
     }
     if (lives_on[i]) return binding;
     return std::nullopt;
@@ -208,8 +211,8 @@ struct TileBuilder::Plan {
         continue;
       } else if (node.extent == Extent::kRow) {
         register_of[i] = add_register(node.lane, Extent::kRow, take_scratch(8 * program.tile_rows));
-      } else if (const auto binding = binding_of(i)) {
-        const bool in_scratch = binding->kind == Binding::Kind::kWholeRow;
+      } else if (bindings[i]) {
+        const bool in_scratch = bindings[i]->kind == Binding::Kind::kWholeRow;
         const std::int64_t bytes = std::max(tile, program.tile_rows * program.columns) * size_of(node.lane);
         register_of[i] = add_register(node.lane, Extent::kTile, in_scratch ? take_scratch(bytes) : 0);
       }
@@ -236,8 +239,8 @@ struct TileBuilder::Plan {
       instruction.arguments[k] = register_of[argument];
       const bool is_row = node.extent == Extent::kTile && nodes[argument].extent == Extent::kRow;
       if (node.kind == Kind::kElement && is_row) instruction.row_arguments |= static_cast<std::uint8_t>(1U << k);
-      const auto binding = gives_tile(nodes[argument]) ? binding_of(argument) : std::nullopt;
-      const bool is_column = binding && binding->kind == Binding::Kind::kColumns && program.tile_rows > 1;
+      const bool is_column =
+          bindings[argument] && bindings[argument]->kind == Binding::Kind::kColumns && program.tile_rows > 1;
       if (is_column) instruction.column_arguments |= static_cast<std::uint8_t>(1U << k);
     }
     switch (node.kind) {
@@ -299,12 +302,10 @@ struct TileBuilder::Plan {
     free_slots.clear();
     std::vector<bool> bound(nodes.size(), false);
     const auto bind = [&](std::uint32_t i) {
-      if (i == kNone || bound[i] || !gives_tile(nodes[i])) return;
-      if (auto binding = binding_of(i)) {
-        bound[i] = true;
-        binding->target = register_of[i];
-        phase.bindings.push_back(*binding);
-      }
+      if (i == kNone || bound[i] || !bindings[i]) return;
+      bound[i] = true;
+      phase.bindings.push_back(*bindings[i]);
+      phase.bindings.back().target = register_of[i];
     };
     std::vector<std::uint32_t> temporary;
     for (std::size_t k = 0; k < order.size(); ++k) {
@@ -349,7 +350,7 @@ struct TileBuilder::Plan {
       if (node.is_constant || is_load(node) || !node.works_on_tiles() || node.phase != number) continue;
       for (const std::uint32_t argument : node.arguments) {
         if (argument == kNone || !is_load(nodes[argument]) || loaded[argument]) continue;
-        if (nodes[argument].extent != Extent::kTile || binding_of(argument)) continue;
+        if (nodes[argument].extent != Extent::kTile || bindings[argument]) continue;
         loaded[argument] = true;
         order.push_back(argument);
       }

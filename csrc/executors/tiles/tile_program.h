@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,11 @@ struct Access {
   std::vector<std::int64_t> outer_strides;  ///< one for each of the program's `outer_sizes`
   std::int64_t inner_stride = 0;            ///< between columns; 0 with kRow
   Extent extent = Extent::kTile;
+
+  /// All rows are the same one in memory.
+  [[nodiscard]] bool repeats_row() const {
+    return std::ranges::all_of(outer_strides, [](std::int64_t stride) { return stride == 0; });
+  }
 };
 
 /// Where a register's elements lie while a phase works on a tile.
