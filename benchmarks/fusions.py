@@ -20,6 +20,12 @@ import torch.nn.functional as F
 
 Chain = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
+
+def shuffled(x: torch.Tensor) -> torch.Tensor:
+    """Return indices of the rows."""
+    return torch.arange(x.shape[0]) * 7 % x.shape[0]
+
+
 CHAINS: dict[str, Chain] = {
     "add_mul": lambda x, y, w: (x + y) * y + 1.0,
     "relu_bias": lambda x, y, w: torch.relu(x + w) * y,
@@ -28,6 +34,8 @@ CHAINS: dict[str, Chain] = {
     "swiglu": lambda x, y, w: F.silu(x) * y,
     "rms_norm": lambda x, y, w: (x + y) * torch.rsqrt((x + y).pow(2).mean(-1, keepdim=True) + 1e-6) * w,
     "layer_norm_gelu": lambda x, y, w: F.gelu(F.layer_norm(x + y, (x.shape[-1],), w)),
+    "group_norm_silu": lambda x, y, w: F.silu(F.group_norm(x.view(-1, 64, x.shape[-1] // 64), 8, w[:64], w[:64])),
+    "embedding_layer_norm": lambda x, y, w: F.layer_norm(F.embedding(shuffled(x), y) + x, (x.shape[-1],), w),
     "softmax": lambda x, y, w: torch.softmax(x * 0.5 + y, -1) * w,
     "cross_entropy": lambda x, y, w: F.cross_entropy(x * w, torch.arange(x.shape[0]) % x.shape[1]),
     "bias_gradient": lambda x, y, w: (x * y).sum(0),

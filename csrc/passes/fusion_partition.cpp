@@ -75,8 +75,7 @@ class Partitioner {
       FusionRole role = model_.role(symbol, trace_);
       if (role.kind == FusionRole::Kind::kNone) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
-      IterationSpace space = space_of(over);
-      space.rows = role.rows;
+      IterationSpace space = space_of(over, role.rows);
       if (space.count() == 0 || (space.rows != 0 && space.count() / space.rows > model_.largest_row)) continue;
       std::size_t k = 0;
       for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
@@ -112,6 +111,7 @@ class Partitioner {
     const std::int64_t count = element_count(value);
     if (role.kind == FusionRole::Kind::kView) return Alignment::kSame;
     if ((role.by_rows >> argument & 1U) != 0) return count == role.rows ? Alignment::kRows : Alignment::kOther;
+    if (((role.by_channels | role.gathered) >> argument & 1U) != 0) return Alignment::kOther;
     if (value.sizes.size() > over.sizes.size()) return Alignment::kOther;
     const std::vector<std::size_t> order = memory_order(over);
     std::int64_t product = 1;

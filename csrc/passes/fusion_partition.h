@@ -26,6 +26,8 @@ struct FusionRole {
   std::vector<Result> results;      ///< lists flattened
   std::uint32_t by_rows = 0;        ///< a bit for each argument that has one element for a row, from the first dim on
   double work = 1;                  ///< per element; an addition is 1, a view 0
+  std::uint32_t by_channels = 0;    ///< a bit for each argument that has one element for each index of dim 1
+  std::uint32_t gathered = 0;       ///< a bit for each argument of which it chooses elements by what another one holds
 };
 
 /// What fusing is about: which symbols can be fused, and when it pays.

@@ -14,9 +14,20 @@ std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   return order;
 }
 
-IterationSpace space_of(const ir::TensorType& type) {
-  IterationSpace space;
-  for (const std::size_t i : memory_order(type)) space.sizes.push_back(type.sizes[i].hint);
+IterationSpace space_of(const ir::TensorType& type, std::int64_t rows) {
+  IterationSpace space{{}, rows};
+  std::int64_t product = 1;
+  for (const std::size_t i : memory_order(type)) {
+    const std::int64_t size = type.sizes[i].hint;
+    const std::int64_t part = rows % product == 0 ? rows / product : 0;  // of this size that belongs to the rows
+    if (part > 1 && part < size && size % part == 0) {
+      space.sizes.push_back(part);
+      space.sizes.push_back(size / part);
+    } else {
+      space.sizes.push_back(size);
+    }
+    product *= size;
+  }
   return space;
 }
 

@@ -24,7 +24,8 @@ struct IterationSpace {
 
 /// Dimensions with more than one element, the one with the longest stride first.
 [[nodiscard]] std::vector<std::size_t> memory_order(const ir::TensorType& type);
-[[nodiscard]] IterationSpace space_of(const ir::TensorType& type);
+/// With a size that begins inside of a row, and ends in another, cut in two.
+[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0);
 
 /// The finest sizes that both are made of by joining neighbours; nullopt: there are none.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> common_refinement(const std::vector<std::int64_t>& left,

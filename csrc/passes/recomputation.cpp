@@ -67,7 +67,6 @@ bool is_cheap(const ir::Operator& op) {
                                                               "minimum",
                                                               "mish",
                                                               "mul",
-                                                              "native_group_norm",
                                                               "native_layer_norm",
                                                               "ne",
                                                               "neg",

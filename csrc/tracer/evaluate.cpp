@@ -21,6 +21,7 @@
 #include "bridge/convert.h"
 #include "tracer/map_tensors.h"
 #include "tracer/meta_kernel.h"
+#include "tracer/operators.h"
 #include "tracer/result_rules.h"
 #include "tracer/trace_tensor.h"
 
@@ -351,7 +352,7 @@ ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arg
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   const bool differentiable = c10::GradMode::is_enabled() &&
                               std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
-  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+  if (is_composite(op)) {
     if (auto result = result_by_rule(op, arguments)) return ResultReader(tensors).read(std::array{IValue(*result)});
   }
   torch::jit::Stack stack(arguments.begin(), arguments.end());

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tracer/evaluate.h"
 #include "tracer/library.h"
+#include "tracer/operators.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 
@@ -86,7 +87,7 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 }
 
 void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+  if (is_composite(op)) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
   } else if (bottom_recorder != nullptr) {
     bottom_recorder->call(op, *stack, Level::kBottom);

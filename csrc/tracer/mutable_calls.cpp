@@ -71,8 +71,7 @@ bool fills(const c10::OperatorHandle& op) {
     return parameter.type()->isSubtypeOf(*c10::TensorType::get());
   };
   return operator_for(op)->random && op.operator_name().name.ends_with("_") &&
-         std::ranges::count_if(parameters, is_tensor) == 1 &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+         std::ranges::count_if(parameters, is_tensor) == 1 && !is_composite(op);
 }
 
 /// Fills `target` with random numbers, whose order follows the layout of its memory.
@@ -83,8 +82,7 @@ bool draws_by_layout(const c10::OperatorHandle& op, const at::Tensor& target) {
 
 /// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  if (!is_composite || !op.operator_name().name.ends_with("_") || !arguments[0].isTensor()) return false;
+  if (!is_composite(op) || !op.operator_name().name.ends_with("_") || !arguments[0].isTensor()) return false;
   at::Tensor root = arguments[0].toTensor();
   while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
   return root.requires_grad() && root.is_leaf();
@@ -147,7 +145,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   if (call_random_fill(op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {
-    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+    if (is_composite(op)) {
       op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
       return;
     }

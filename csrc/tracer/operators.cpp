@@ -225,6 +225,13 @@ const c10::OperatorHandle& handle_of(const ir::Operator& op) {
   return *static_cast<const c10::OperatorHandle*>(op.handle);
 }
 
+bool is_composite(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  const bool has_own =
+      op.hasKernelForDispatchKey(DispatchKey::CPU) && op.hasKernelForDispatchKey(DispatchKey::Autograd);
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) && !has_own;
+}
+
 const ir::Operator* tensor_constant_operator() {
   static const ir::Operator* const kRow =
       new ir::Operator(ir::parse_operator("prims::tensor_constant(Tensor value) -> Tensor", ir::CallStyle::kPrimitive));

@@ -15,6 +15,10 @@ namespace thunder::tracer {
 [[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
 [[nodiscard]] const c10::OperatorHandle& handle_of(const ir::Operator& op);
 
+/// To PyTorch it is what other operators do. Not `silu_backward` and the like, which have kernels and a derivative of
+/// their own besides.
+[[nodiscard]] bool is_composite(const c10::OperatorHandle& op);
+
 /// A tensor that the trace carries with it (`prims.tensor_constant(object0)`).
 [[nodiscard]] const ir::Operator* tensor_constant_operator();
 

@@ -104,10 +104,6 @@ void share_version(const at::Tensor& view, const at::Tensor& parent) {
 
 bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-}
-
 }  // namespace
 
 Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)

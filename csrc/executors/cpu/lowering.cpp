@@ -35,8 +35,7 @@ bool Lowering::find_space() {
   std::vector<passes::IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
     if (role.kind == FusionRole::Kind::kNone) return false;
-    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over)));
-    spaces.back().rows = role.rows;
+    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over), role.rows));
   }
   std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
   std::optional<passes::IterationSpace> joined = spaces.front();
@@ -53,13 +52,14 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
   const ir::TensorType& type = *trace_.tensor_type(id);
   const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
   const bool by_rows = (role.by_rows >> argument & 1U) != 0;
+  const bool by_channels = (role.by_channels >> argument & 1U) != 0;
   std::vector<std::int64_t> result(space_.sizes.size(), 0);
   const std::vector<std::size_t> order = passes::memory_order(over);
   std::size_t first = 0;  // in the space: what the dimension at hand is made of
   for (const std::size_t dim : order) {
     std::size_t last = first;
     for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
-    const std::size_t missing = by_rows ? 0 : over.sizes.size() - type.sizes.size();
+    const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();
     std::int64_t stride = 0;
     if (dim >= missing && dim - missing < type.sizes.size() && type.sizes[dim - missing].hint != 1) {
       stride = strides[dim - missing];
@@ -78,6 +78,7 @@ bool Lowering::find_domain() {
   std::vector<std::vector<std::int64_t>> accesses;
   for (const BoundSymbol& symbol : fused_.nested) {
     for (std::size_t a = 0; a < symbol.arguments.size(); ++a) {
+      if ((role(symbol).gathered >> a & 1U) != 0) continue;
       ir::for_each_value(symbol.arguments[a], [&](ir::ValueId id) {
         if (inputs_.contains(index_of(id))) accesses.push_back(strides_over_space(id, symbol, a));
       });
@@ -101,11 +102,12 @@ bool Lowering::find_domain() {
     if (i < split) outer_sizes = sizes.size();
   }
   if (space_.rows == 0) outer_sizes = sizes.empty() ? 0 : sizes.size() - 1;
-  if (sizes.size() > outer_sizes + 1) return false;
+  if (sizes.size() > outer_sizes + 2) return false;
   outer_count_ = outer_sizes;
   TileDomain domain;
   domain.outer.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(outer_sizes));
-  domain.columns = sizes.size() > outer_sizes ? sizes.back() : 1;
+  for (std::size_t i = outer_sizes; i < sizes.size(); ++i) domain.columns *= sizes[i];
+  if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
   domain.splits_columns = space_.rows == 0;
   builder_ = std::make_unique<TileBuilder>(std::move(domain));
   return true;
@@ -120,12 +122,28 @@ Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argu
   for (std::size_t i = 0; i < strides.size(); ++i) {  // the last of those that are joined counts
     if (joined_[i] < outer_count_) {
       access.outer_strides[joined_[i]] = strides[i];
+    } else if (run_ != 0 && joined_[i] == outer_count_) {
+      access.run_stride = strides[i];
     } else {
       access.inner_stride = strides[i];
     }
   }
-  if (access.inner_stride == 0) access.extent = Extent::kRow;
+  if (access.run_stride != access.inner_stride * run_) access.run = run_;
+  if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRow;
   return builder_->load(std::move(access));
+}
+
+Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
+  const auto id = std::get<ir::ValueId>(symbol.arguments.at(i).content);
+  const ir::TensorType& type = *trace_.tensor_type(id);
+  const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
+  Access table;
+  table.array = inputs_.at(index_of(id));
+  table.storage = *storage_of(type.dtype);
+  table.inner_stride = strides[1];
+  table.table_rows = type.sizes[0].hint;
+  table.table_stride = strides[0];
+  return builder_->gather(std::move(table), builder_->expand_rows(rows));
 }
 
 const ir::TensorType* Lowering::type(const BoundSymbol& symbol, std::size_t argument) const {
@@ -182,7 +200,7 @@ Value Lowering::number(Lane lane, double value) {
 }
 
 Value Lowering::argument(const BoundSymbol& symbol, std::size_t i, Lane lane) {
-  const ir::Argument& given = symbol.arguments.at(i);
+  const ir::Argument& given = only_of(symbol.arguments.at(i));
   if (const auto* integer = given.get<std::int64_t>()) {
     return lane == Lane::kInt ? builder_->integer(*integer) : number(lane, static_cast<double>(*integer));
   }

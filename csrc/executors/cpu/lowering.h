@@ -39,6 +39,8 @@ class Lowering {
 
   /// Argument `i`, a value or a number, in the lane.
   [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
+  /// Rows of argument `i`, a matrix that comes from memory, as `rows` chooses them.
+  [[nodiscard]] Value gather(const BoundSymbol& symbol, std::size_t i, Value rows);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.
   [[nodiscard]] Value rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
   /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its lane.
@@ -91,6 +93,7 @@ class Lowering {
   std::unordered_map<std::uint32_t, Made> made_;
   std::vector<std::size_t> joined_;  ///< by size of the space: the size of the domain that it is part of
   std::size_t outer_count_ = 0;      ///< of the domain's sizes
+  std::int64_t run_ = 0;             ///< columns of a run, where some inputs step through rows in two ways; 0: none do
   std::unique_ptr<TileBuilder> builder_;
 };
 

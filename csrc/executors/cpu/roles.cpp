@@ -71,9 +71,14 @@ bool is_float(const ir::TensorType* type) {
   return type != nullptr && storage_of(type->dtype).value_or(Storage::kBool) >= Storage::kHalf;
 }
 
+const ir::Argument& only_of(const ir::Argument& argument) {
+  const auto* list = argument.get<ir::ArgumentList>();
+  return list != nullptr && list->size() == 1 ? list->front() : argument;
+}
+
 const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i) {
-  const ir::ValueId id = passes::value_argument(symbol, i);
-  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+  const auto* id = i < symbol.arguments.size() ? only_of(symbol.arguments[i]).get<ir::ValueId>() : nullptr;
+  return id == nullptr ? nullptr : trace.tensor_type(*id);
 }
 
 const ir::TensorType* result_type(const BoundSymbol& symbol, const Trace& trace) {
@@ -158,9 +163,16 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
 FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
                     double work) {
   const ir::TensorType& type = *trace.tensor_type(over);
-  if (!is_contiguous(type) || row_dims > type.sizes.size()) return {};
-  FusionRole role{FusionRole::Kind::kWork, over, 1, {}, 0, work};
-  for (std::size_t i = 0; i + row_dims < type.sizes.size(); ++i) role.rows *= type.sizes[i].hint;
+  if (row_dims > type.sizes.size()) return {};
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + row_dims < type.sizes.size(); ++i) rows *= type.sizes[i].hint;
+  return rows_role(symbol, trace, over, rows, work);
+}
+
+FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t rows, double work) {
+  const ir::TensorType& type = *trace.tensor_type(over);
+  if (!is_contiguous(type)) return {};
+  FusionRole role{FusionRole::Kind::kWork, over, rows, {}, 0, work};
   const std::int64_t count = passes::element_count(type);
   if (count < 2 || role.rows < 1 || count / role.rows < 2) return {};
   bool fits = true;

@@ -21,7 +21,10 @@ using passes::FusionRole;
 /// A reduction over `dims` of argument 0 (empty: all) to one result.
 [[nodiscard]] FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims,
                                         bool rows_only);
-/// Results whose rows follow from rows of `over`, whose last `row_dims` dimensions are columns.
+/// Results whose elements, or rows, follow from the rows of `over`, which are so many.
+[[nodiscard]] FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t rows,
+                                   double work);
+/// The same, of rows that the last `row_dims` dimensions make.
 [[nodiscard]] FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
                                   double work);
 
@@ -29,6 +32,8 @@ using passes::FusionRole;
 [[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);
 /// Of a floating-point dtype; false for null, which is no tensor.
 [[nodiscard]] bool is_float(const ir::TensorType* type);
+/// What stands in a list by itself; any other argument as it is.
+[[nodiscard]] const ir::Argument& only_of(const ir::Argument& argument);
 /// Of argument `i`; null where that is no tensor.
 [[nodiscard]] const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i);
 /// Of the only result; null where there is none.

@@ -122,7 +122,7 @@ void lower_log_softmax_backward(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {cotangent, share}));
 }
 
-// --- layer norm, RMS norm
+// --- layer norm, group norm, RMS norm
 
 FusionRole layer_norm_role(const BoundSymbol& symbol, const Trace& trace) {
   const auto* shape = symbol.arguments[1].get<ir::ArgumentList>();
@@ -134,16 +134,46 @@ Value reciprocal_root(Lowering& lowering, const BoundSymbol& symbol, Value varia
   const Value added = lowering.argument(symbol, epsilon, lowering.builder().lane(variance));
   return lowering.apply(TileOp::kRsqrt, {lowering.apply(TileOp::kAdd, {variance, added})});
 }
-void lower_layer_norm(Lowering& lowering, const BoundSymbol& symbol) {
+/// Mean and deviation of each row, and their elements without them, by arguments for the elements of a row.
+void lower_norm(Lowering& lowering, const BoundSymbol& symbol, std::size_t weight, std::size_t bias,
+                std::size_t epsilon) {
   const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
   const auto [mean, variance] = lowering.builder().moments(x, 0);
-  const Value rstd = reciprocal_root(lowering, symbol, variance, 4);
+  const Value rstd = reciprocal_root(lowering, symbol, variance, epsilon);
   const Value normal = lowering.apply(TileOp::kMultiply, {lowering.apply(TileOp::kSubtract, {x, mean}), rstd});
-  const Value scaled = lowering.apply_if_given(TileOp::kMultiply, normal, symbol, 2);
-  lowering.set(symbol, 0, lowering.apply_if_given(TileOp::kAdd, scaled, symbol, 3));
+  const Value scaled = lowering.apply_if_given(TileOp::kMultiply, normal, symbol, weight);
+  lowering.set(symbol, 0, lowering.apply_if_given(TileOp::kAdd, scaled, symbol, bias));
   if (symbol.results.size() == 1) return;  // as the program called it
   lowering.set(symbol, 1, mean);
   lowering.set(symbol, 2, rstd);
+}
+void lower_layer_norm(Lowering& lowering, const BoundSymbol& symbol) { lower_norm(lowering, symbol, 2, 3, 4); }
+
+/// Where the two operators of group norms have their arguments.
+struct GroupNormArguments {
+  std::size_t groups;
+  std::size_t weight;
+  std::size_t bias;
+  std::size_t epsilon;
+};
+constexpr GroupNormArguments kGroupNorm{1, 2, 3, 4};
+constexpr GroupNormArguments kNativeGroupNorm{6, 1, 2, 7};
+
+/// A row is what a group has of an image; the weight and the bias step through it a channel at a time. By itself it is
+/// not worth a fusion: PyTorch's kernel reads a row twice and writes it once, too.
+template <const GroupNormArguments& at>
+FusionRole group_norm_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* x = argument_type(symbol, trace, 0);
+  const auto* groups = symbol.arguments[at.groups].get<std::int64_t>();
+  if (x == nullptr || groups == nullptr || x->sizes.size() < 3 || !is_float(x)) return {};
+  const std::int64_t rows = x->sizes[0].hint * *groups;
+  FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, 0), rows, 1);
+  role.by_channels = 1U << at.weight | 1U << at.bias;
+  return role;
+}
+template <const GroupNormArguments& at>
+void lower_group_norm(Lowering& lowering, const BoundSymbol& symbol) {
+  lower_norm(lowering, symbol, at.weight, at.bias, at.epsilon);
 }
 
 FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -292,6 +322,42 @@ void lower_cross_entropy(Lowering& lowering, const BoundSymbol& symbol) {
   lower_loss(lowering, symbol, log_probabilities(lowering, symbol));
 }
 
+// --- rows of a matrix, chosen by indices
+
+/// `x[indices]`; the numbers are the arguments' places.
+template <std::size_t table, std::size_t indices>
+FusionRole gather_role(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* matrix = argument_type(symbol, trace, table);
+  const ir::TensorType* chosen = argument_type(symbol, trace, indices);
+  const ir::TensorType* result = result_type(symbol, trace);
+  if (matrix == nullptr || chosen == nullptr || result == nullptr || matrix->sizes.size() != 2) return {};
+  const bool are_integers = chosen->dtype == ir::Dtype::kInt64 || chosen->dtype == ir::Dtype::kInt32;
+  if (!are_integers || !is_contiguous(*chosen)) return {};
+  FusionRole role = row_role(symbol, trace, passes::single_result(symbol), 1, 1);
+  role.by_rows = 1U << indices;
+  role.gathered = 1U << table;
+  return role;
+}
+void lower_embedding(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 1, Lane::kInt)));
+}
+
+FusionRole index_select_role(const BoundSymbol& symbol, const Trace& trace) {
+  return symbol.arguments[1] == ir::Argument(0) ? gather_role<0, 2>(symbol, trace) : FusionRole{};
+}
+void lower_index_select(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 2, Lane::kInt)));
+}
+
+/// Indices below zero count from the end.
+void lower_index(Lowering& lowering, const BoundSymbol& symbol) {
+  const Value index = lowering.argument(symbol, 1, Lane::kInt);
+  const auto count = static_cast<double>(lowering.type(symbol, 0)->sizes[0].hint);
+  const Value wrapped = lowering.apply(TileOp::kAdd, {index, lowering.number(Lane::kInt, count)});
+  const Value is_negative = lowering.apply(TileOp::kLess, {index, lowering.number(Lane::kInt, 0)});
+  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.apply(TileOp::kWhere, {is_negative, wrapped, index})));
+}
+
 /// One element for each row, added at a column.
 FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace) {
   const FusionRole role = last_dim_role(symbol, trace, 1);
@@ -332,11 +398,16 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::_log_softmax_backward_data", {&softmax_backward_role, &lower_log_softmax_backward}},
       {"aten::native_layer_norm", {&layer_norm_role, &lower_layer_norm}},
       {"aten::layer_norm", {&layer_norm_role, &lower_layer_norm}},
+      {"aten::group_norm", {&group_norm_role<kGroupNorm>, &lower_group_norm<kGroupNorm>}},
+      {"aten::native_group_norm", {&group_norm_role<kNativeGroupNorm>, &lower_group_norm<kNativeGroupNorm>}},
       {"aten::rms_norm", {&rms_norm_role, &lower_rms_norm}},
       {"aten::native_layer_norm_backward", {&layer_norm_backward_role, &lower_layer_norm_backward}},
       {"aten::nll_loss_forward", {&nll_loss_role, &lower_nll_loss}},
       {"aten::nll_loss_backward", {&nll_loss_backward_role, &lower_nll_loss_backward}},
       {"aten::cross_entropy_loss", {&cross_entropy_role, &lower_cross_entropy}},
+      {"aten::embedding", {&gather_role<0, 1>, &lower_embedding}},
+      {"aten::index_select", {&index_select_role, &lower_index_select}},
+      {"aten::index.Tensor", {&gather_role<0, 1>, &lower_index}},
       {"aten::scatter_add", {&scatter_add_role, &lower_scatter_add}},
   });
 }

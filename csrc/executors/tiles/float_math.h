@@ -45,7 +45,14 @@ inline float exp_of_moderate(float x) {
   return p * of_bits((bits_of(shifted) << 23) + (127 << 23));  // a product, so that what is not a number stays so
 }
 
-inline float sigmoid_of(float x) { return 1.0F / (1.0F + exp_of(-x)); }
+inline float sigmoid_of(float x) {
+  float t = -x;
+  t = t > 89.0F ? 89.0F : t;
+  t = t < -87.0F ? -87.0F : t;
+  const auto [p, shifted] = split_exp(t);
+  const float half = p * of_bits((bits_of(shifted) << 23) + (126 << 23));  // exp(89) has no float, half of it does
+  return 1.0F / fma_of(2.0F, half, 1.0F);
+}
 
 inline float tanh_of(float x) {
   const float a = __builtin_fabsf(x);

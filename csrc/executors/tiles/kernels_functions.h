@@ -113,6 +113,16 @@ THUNDER_BINARY(kSiluSlope, THUNDER_FLOAT, return y * (1.0F + x * (1.0F - y)))
 THUNDER_BINARY(kSigmoidBackward, THUNDER_REAL, return x * (T{1} - y) * y)
 THUNDER_BINARY(kTanhBackward, THUNDER_REAL, return x * (T{1} - y * y))
 
+#define THUNDER_COMPOSITION(name, second, first) \
+  THUNDER_UNARY(name, THUNDER_FLOAT, return Binary<TileOp::second>::apply<T>(x, Unary<TileOp::first>::apply<T>(x)))
+THUNDER_COMPOSITION(kSilu, kMultiply, kSigmoid)
+THUNDER_COMPOSITION(kSiluDerivative, kSiluSlope, kSigmoid)
+THUNDER_COMPOSITION(kGelu, kMultiply, kNormalCdf)
+THUNDER_COMPOSITION(kGeluDerivative, kGeluSlope, kNormalCdf)
+THUNDER_COMPOSITION(kGeluTanh, kGeluOfTanh, kTanhOfGelu)
+THUNDER_COMPOSITION(kGeluTanhDerivative, kGeluTanhSlope, kTanhOfGelu)
+#undef THUNDER_COMPOSITION
+
 THUNDER_TERNARY(kMultiplyAdd, return x * y + z)
 THUNDER_TERNARY(kMultiplySubtract, return x * y - z)
 THUNDER_TERNARY(kSubtractProduct, return z - x * y)

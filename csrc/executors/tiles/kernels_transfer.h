@@ -33,7 +33,38 @@ template <typename From, typename To>
 void load_strided_loop(void* to, const void* from, std::int64_t stride, std::int64_t count) {
   auto* result = static_cast<To*>(to);
   const auto* x = static_cast<const From*>(from);
+  if (stride == 0) {
+    std::fill_n(result, count, converted<To, From>(x[0]));
+    return;
+  }
   for (std::int64_t i = 0; i < count; ++i) result[i] = converted<To, From>(x[i * stride]);
+}
+
+// GCC makes no vectors of the processor's own conversions.
+template <>
+void load_loop<Half, float>(void* to, const void* from, std::int64_t, std::int64_t count) {
+  auto* result = static_cast<float*>(to);
+  const auto* x = static_cast<const Half*>(from);
+  std::int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8) {
+    _mm256_storeu_ps(result + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+#endif
+  for (; i < count; ++i) result[i] = converted<float, Half>(x[i]);
+}
+template <>
+void load_loop<float, Half>(void* to, const void* from, std::int64_t, std::int64_t count) {
+  auto* result = static_cast<Half*>(to);
+  const auto* x = static_cast<const float*>(from);
+  std::int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(result + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+  }
+#endif
+  for (; i < count; ++i) result[i] = converted<Half, float>(x[i]);
 }
 
 TransferKernel load(Storage from, bool strided) {
@@ -80,13 +111,15 @@ void stream_loop(void* to, const void* from, std::int64_t, std::int64_t count) {
   for (; i < count; ++i) result[i] = x[i];
 }
 
-void stream_bfloat16(void* to, const void* from, std::int64_t, std::int64_t count) {
+/// The same of floats in a narrower format.
+template <typename Narrow>
+void stream_narrow(void* to, const void* from, std::int64_t, std::int64_t count) {
   constexpr std::int64_t kBlock = 512;
-  alignas(64) Bfloat16 block[kBlock];
+  alignas(64) Narrow block[kBlock];
   for (std::int64_t i = 0; i < count; i += kBlock) {
     const std::int64_t n = std::min(kBlock, count - i);
-    load_loop<float, Bfloat16>(block, static_cast<const float*>(from) + i, 1, n);
-    stream_loop<Bfloat16>(static_cast<Bfloat16*>(to) + i, block, 1, n);
+    load_loop<float, Narrow>(block, static_cast<const float*>(from) + i, 1, n);
+    stream_loop<Narrow>(static_cast<Narrow*>(to) + i, block, 1, n);
   }
 }
 
@@ -105,9 +138,9 @@ TransferKernel store(Storage to, bool streams) {
     case Storage::kInt64:
       return &load_loop<Integer, Integer>;
     case Storage::kHalf:
-      return &load_loop<float, Half>;
+      return streams ? &stream_narrow<Half> : &load_loop<float, Half>;
     case Storage::kBfloat16:
-      return streams ? &stream_bfloat16 : &load_loop<float, Bfloat16>;
+      return streams ? &stream_narrow<Bfloat16> : &load_loop<float, Bfloat16>;
     case Storage::kFloat:
       return streams ? &stream_loop<float> : &load_loop<float, float>;
     case Storage::kDouble:

@@ -40,15 +40,22 @@ TileBuilder::Value TileBuilder::add(Node node) {
   return Value{static_cast<std::uint32_t>(nodes_.size() - 1)};
 }
 
-TileBuilder::Value TileBuilder::load(Access access) {
-  const auto same = [&](const Access& other) {
-    return other.array == access.array && other.outer_strides == access.outer_strides &&
-           other.inner_stride == access.inner_stride && other.extent == access.extent;
-  };
-  Node node = make_node(Kind::kLoad, lane_of(access.storage), access.extent, {});
-  const auto known = std::ranges::find_if(accesses_, same);
-  node.index = static_cast<std::uint32_t>(known - accesses_.begin());
+std::uint32_t TileBuilder::place_of(Access access) {
+  const auto known = std::ranges::find(accesses_, access);
+  const auto place = static_cast<std::uint32_t>(known - accesses_.begin());
   if (known == accesses_.end()) accesses_.push_back(std::move(access));
+  return place;
+}
+
+TileBuilder::Value TileBuilder::load(Access access) {
+  Node node = make_node(Kind::kLoad, lane_of(access.storage), access.extent, {});
+  node.index = place_of(std::move(access));
+  return add(node);
+}
+
+TileBuilder::Value TileBuilder::gather(Access table, Value rows) {
+  Node node = make_node(Kind::kGather, lane_of(table.storage), Extent::kTile, {&rows, 1});
+  node.index = place_of(std::move(table));
   return add(node);
 }
 

@@ -32,6 +32,8 @@ class TileBuilder {
   explicit TileBuilder(TileDomain domain) : domain_(std::move(domain)) {}
 
   Value load(Access access);
+  /// For each row that one of a table which `rows` chooses.
+  Value gather(Access table, Value rows);
   Value constant(Lane lane, double value);
   Value integer(std::int64_t value);
   /// One operation; nullopt: no kernel has it for these lanes.
@@ -95,6 +97,8 @@ class TileBuilder {
   Value add(Node node);
   Value copy(Value value, Extent extent);
   Value fold(const Node& made, std::span<const Value> arguments);
+  /// The place of an access, which is added if it is new.
+  std::uint32_t place_of(Access access);
   [[nodiscard]] static double slot_of(const Node& node);
   [[nodiscard]] bool is_dense(const Access& access) const;
 

@@ -30,11 +30,13 @@ inline constexpr int kStorageCount = 10;
   _(kCopy) _(kNegate) _(kAbs) _(kSign) _(kSquare) _(kReciprocal) _(kSqrt) _(kRsqrt) _(kExp) _(kExpm1)       \
   _(kLog) _(kLog1p) _(kSin) _(kCos) _(kTanh) _(kErf) _(kSigmoid) _(kNormalCdf) _(kTanhOfGelu) _(kRelu)     \
   _(kFloor) _(kCeil) _(kTrunc) _(kRound) _(kIsNan) _(kNot) _(kToBfloat16) _(kToHalf) _(kToInt8)             \
-  _(kToUint8) _(kToInt16) _(kToInt32)
+  _(kToUint8) _(kToInt16) _(kToInt32)                                                                       \
+  _(kSilu) _(kSiluDerivative) _(kGelu) _(kGeluDerivative) _(kGeluTanh) _(kGeluTanhDerivative)
 
 // Of two; the backward ones take the cotangent first. What a function and its derivative both need is an operation of
 // its own, made once: the distribution function of gelu (kNormalCdf), the hyperbolic tangent of its approximation. The
-// slopes, and kGeluOfTanh, take x and that.
+// slopes, and kGeluOfTanh, take x and that. Where only one of them is needed, both become one (tile_pairs.cpp): kSilu,
+// kSiluDerivative and the like.
 #define THUNDER_FORALL_BINARY_TILE_OPS(_)                                                                   \
   _(kAdd) _(kSubtract) _(kMultiply) _(kDivide) _(kMaximum) _(kMinimum) _(kPower) _(kEqual) _(kNotEqual)     \
   _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kGeluSlope) _(kGeluOfTanh)   \

@@ -1,6 +1,7 @@
 // Pairs of operations that become one: what the first gives is read by the second alone, and never leaves the
 // processor.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -30,6 +31,25 @@ std::optional<TileOp> pair_of(TileOp first, TileOp second, int position) {
   }
 }
 
+/// `second` of x and of `first(x)`, as one operation of x.
+std::optional<TileOp> composition_of(TileOp first, TileOp second) {
+  struct Row {
+    TileOp first;
+    TileOp second;
+    TileOp both;
+  };
+  constexpr Row kRows[] = {{TileOp::kSigmoid, TileOp::kMultiply, TileOp::kSilu},
+                           {TileOp::kSigmoid, TileOp::kSiluSlope, TileOp::kSiluDerivative},
+                           {TileOp::kNormalCdf, TileOp::kMultiply, TileOp::kGelu},
+                           {TileOp::kNormalCdf, TileOp::kGeluSlope, TileOp::kGeluDerivative},
+                           {TileOp::kTanhOfGelu, TileOp::kGeluOfTanh, TileOp::kGeluTanh},
+                           {TileOp::kTanhOfGelu, TileOp::kGeluTanhSlope, TileOp::kGeluTanhDerivative}};
+  for (const Row& row : kRows) {
+    if (row.first == first && row.second == second) return row.both;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 struct TileBuilder::Pairs {
@@ -46,7 +66,7 @@ struct TileBuilder::Pairs {
       if (node.is_constant) continue;
       const bool is_sum = node.kind == Kind::kReduce && node.reduce_op == ReduceOp::kSum;
       if (node.kind == Kind::kElement && node.extent == Extent::kTile) {
-        join_element(node, 0) || join_element(node, 1);
+        compose(node) || join_element(node, 0) || join_element(node, 1);
       } else if (is_sum || node.kind == Kind::kColumnSum) {
         join_sum(node);
       }
@@ -62,6 +82,20 @@ struct TileBuilder::Pairs {
     const bool fits = first.kind == Kind::kElement && !first.is_constant && first.extent == Extent::kTile &&
                       first.lane == Lane::kFloat && first.phase == node.phase;
     return fits ? &first : nullptr;
+  }
+
+  bool compose(Node& node) {
+    const std::uint32_t made = std::max(node.arguments[0], node.arguments[1]);  // after what it is made of
+    const Node* first = made == kNone ? nullptr : only_read_by(node, made == node.arguments[0] ? 0 : 1);
+    const auto op = first == nullptr ? std::nullopt : composition_of(first->op, node.op);
+    if (!op || std::min(node.arguments[0], node.arguments[1]) != first->arguments[0]) return false;
+    const ElementKernel kernel = kernels().element(*op, Lane::kFloat, 0);
+    if (kernel == nullptr) return false;
+    is_gone[made] = true;
+    node.op = *op;
+    node.kernel = kernel;
+    std::ranges::copy(std::to_array({first->arguments[0], kNone, kNone}), node.arguments);
+    return true;
   }
 
   bool join_element(Node& node, int position) {

@@ -25,7 +25,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAl
 }  // namespace
 
 bool TileBuilder::is_dense(const Access& access) const {
-  if (access.extent != Extent::kTile || access.inner_stride != 1) return false;
+  if (access.extent != Extent::kTile || access.inner_stride != 1 || access.run != 0) return false;
   std::int64_t step = domain_.columns;
   for (std::size_t i = domain_.outer.size(); i-- > 0;) {
     if (domain_.outer[i] != 1 && access.outer_strides[i] != step) return false;
@@ -80,7 +80,8 @@ struct TileBuilder::Plan {
   static bool is_load(const Node& node) { return node.kind == Kind::kLoad && !node.is_constant; }
   static bool gives_tile(const Node& node) {
     return !node.is_constant && node.extent == Extent::kTile &&
-           (node.kind == Kind::kElement || node.kind == Kind::kScatterAdd || node.kind == Kind::kLoad);
+           (node.kind == Kind::kElement || node.kind == Kind::kScatterAdd || node.kind == Kind::kLoad ||
+            node.kind == Kind::kGather);
   }
   static bool is_variance(const Node& node) { return node.kind == Kind::kMoments && node.pair != kNone; }
 
@@ -144,7 +145,7 @@ struct TileBuilder::Plan {
       const Node& stored = nodes[node.arguments[0]];
       const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane);
       const bool streams = program.rows * program.columns * size_of(access.storage) >= kStreamBytes;
-      const bool is_computed = stored.kind == Kind::kElement || stored.kind == Kind::kScatterAdd;
+      const bool is_computed = gives_tile(stored) && !is_load(stored);
       if (as_it_is && !streams && is_computed && output_array[node.arguments[0]] < 0) {
         output_array[node.arguments[0]] = static_cast<std::int32_t>(access.array);
       }
@@ -162,7 +163,9 @@ struct TileBuilder::Plan {
     }
     if (is_load(node)) {
       const Access& access = builder.accesses_[node.index];
-      if (size_of(access.storage) != size_of(node.lane) || access.inner_stride != 1) return std::nullopt;
+      if (size_of(access.storage) != size_of(node.lane) || access.inner_stride != 1 || access.run != 0) {
+        return std::nullopt;
+      }
       binding.array = access.array;
       if (builder.is_dense(access)) {
         binding.kind = Binding::Kind::kDense;
@@ -262,6 +265,11 @@ struct TileBuilder::Plan {
                                         ? (access.outer_strides.size() == 1 ? access.outer_strides[0] : 1)
                                         : access.inner_stride;
         instruction.transfer = kernels().load(access.storage, stride != 1);
+        break;
+      }
+      case Kind::kGather: {
+        const Access& table = builder.accesses_[node.index];
+        instruction.transfer = kernels().load(table.storage, table.inner_stride != 1);
         break;
       }
       case Kind::kStore: {

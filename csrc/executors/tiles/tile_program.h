@@ -16,9 +16,14 @@ struct Access {
   std::uint32_t array = 0;
   Storage storage = Storage::kFloat;
   std::vector<std::int64_t> outer_strides;  ///< one for each of the program's `outer_sizes`
-  std::int64_t inner_stride = 0;            ///< between columns; 0 with kRow
+  std::int64_t inner_stride = 0;            ///< between columns (of a run); 0 with kRow
   Extent extent = Extent::kTile;
+  std::int64_t run = 0;  ///< columns after which the next begin `run_stride` further; 0: one stride does for all
+  std::int64_t run_stride = 0;
+  std::int64_t table_rows = 0;  ///< of kGather: among which an index chooses, `table_stride` apart
+  std::int64_t table_stride = 0;
 
+  friend bool operator==(const Access&, const Access&) = default;
   /// All rows are the same one in memory.
   [[nodiscard]] bool repeats_row() const {
     return std::ranges::all_of(outer_strides, [](std::int64_t stride) { return stride == 0; });
@@ -42,6 +47,7 @@ struct Instruction {
   enum class Kind : std::uint8_t {
     kElement,     ///< `element`
     kLoad,        ///< accesses[index] into `out`
+    kGather,      ///< the same, of the rows that `arguments[0]` chooses
     kStore,       ///< `arguments[0]` into accesses[index]
     kReduce,      ///< folds rows of `arguments[0]` into `out`, ready at the end of the phase
     kMoments,     ///< the same, mean and variance: `out` and `out2`
@@ -116,8 +122,8 @@ struct TileProgram {
 using RunTasks = void (*)(std::int64_t count, bool parallel, void (*task)(void* context, std::int64_t index),
                           void* context);
 
-/// Runs a program on arrays; `arrays[i]` is the first element of array i. False: a column of kPick or kScatterAdd does
-/// not exist, and what was written is of no use.
+/// Runs a program on arrays; `arrays[i]` is the first element of array i. False: a row of kGather, or a column of kPick
+/// or kScatterAdd, does not exist, and what was written is of no use.
 [[nodiscard]] bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks);
 
 }  // namespace thunder::executors::cpu

@@ -190,6 +190,9 @@ class Task {
       case Instruction::Kind::kLoad:
         load_tile(instruction);
         return;
+      case Instruction::Kind::kGather:
+        gather(instruction);
+        return;
       case Instruction::Kind::kStore:
         store_tile(instruction);
         return;
@@ -313,6 +316,10 @@ class Task {
 
   void load_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
+    if (access.run != 0) {
+      for (std::int64_t row = 0; row < height_; ++row) load_runs(instruction, access, row);
+      return;
+    }
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage)) * width_;
     const char* array = run_.arrays[access.array] + column_ * access.inner_stride * size;
@@ -325,6 +332,38 @@ class Task {
     for (std::int64_t row = 0; row < height_; ++row) {
       instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
                            access.inner_stride, width_);
+    }
+  }
+
+  void gather(const Instruction& instruction) {
+    const Access& table = program_.accesses[instruction.index];
+    const std::int64_t size = size_of(table.storage);
+    const std::int64_t step = size_of(lane_of(table.storage)) * width_;
+    const char* array = run_.arrays[table.array] + column_ * table.inner_stride * size;
+    const auto* rows = reinterpret_cast<const std::int64_t*>(at_[instruction.arguments[0]]);
+    for (std::int64_t row = 0; row < height_; ++row) {
+      if (rows[row] < 0 || rows[row] >= table.table_rows) {
+        run_.is_out_of_bounds = true;
+        continue;
+      }
+      instruction.transfer(at_[instruction.out] + row * step, array + rows[row] * table.table_stride * size,
+                           table.inner_stride, width_);
+    }
+  }
+
+  void load_runs(const Instruction& instruction, const Access& access, std::int64_t row) {
+    const std::int64_t size = size_of(access.storage);
+    const std::int64_t step = size_of(lane_of(access.storage));
+    const char* array = run_.arrays[access.array] + row_offset(access, first_row_ + row) * size;
+    char* out = at_[instruction.out] + row * width_ * step;
+    const std::int64_t end = column_ + width_;
+    for (std::int64_t column = column_; column < end;) {
+      const std::int64_t place = column % access.run;
+      const std::int64_t count = std::min(access.run - place, end - column);
+      const std::int64_t offset = column / access.run * access.run_stride + place * access.inner_stride;
+      instruction.transfer(out, array + offset * size, access.inner_stride, count);
+      out += count * step;
+      column += count;
     }
   }
 
