@@ -144,7 +144,7 @@ def fusions(fn: Any) -> list[Fusion]:
 
 
 def _bytes(values: list[Any]) -> int:
-    return sum(value.numel() * value.dtype.itemsize for value in values)
+    return sum(value.numel() * value.dtype.itemsize for value in values if value.is_tensor)
 
 
 @dataclasses.dataclass(frozen=True)

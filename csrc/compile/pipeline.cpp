@@ -77,7 +77,11 @@ void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
 void differentiate(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
   compilation.computation_index = compilation.forward.history.traces.size() - 1;
-  if (!transforms::needs_backward(computation)) return;
+  if (!transforms::needs_backward(computation)) {
+    auto plain = tracer::without_custom_gradients(computation);
+    if (plain) runner.keep("drop_custom_gradients", *std::move(plain), compilation.forward.history);
+    return;
+  }
   transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
   gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
   runner.keep("forward_and_backward", gradient.forward, compilation.forward.history);

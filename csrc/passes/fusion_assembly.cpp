@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/substitution.h"
+#include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 #include "passes/symbol_order.h"
 
@@ -21,6 +22,7 @@ class Assembler {
         executor_(executor),
         describe_(describe),
         order_(trace),
+        aliases_(trace),
         groups_(partition(trace, order_, model)),
         result_(trace.empty_copy(kFusionPartition)),
         replaced_(trace.value_count()),
@@ -109,8 +111,8 @@ class Assembler {
     std::size_t large = 0;
     bool are_outside = true;
     for_each_argument(symbol, [&](ir::ValueId id) {
-      are_outside = are_outside && !is_made_in(group_of_[i], id);
-      large += element_count(*trace_.tensor_type(id)) == element_count(*trace_.tensor_type(role.over)) ? 1 : 0;
+      are_outside = are_outside && !is_made_in(group_of_[i], id) && !aliases_.is_written(id);
+      large += element_count(*operand_type(trace_, id)) == element_count(*trace_.tensor_type(role.over)) ? 1 : 0;
     });
     return are_outside && large <= 1;
   }
@@ -228,6 +230,7 @@ class Assembler {
   const std::string& executor_;
   const DescribeFusion& describe_;
   SymbolOrder order_;
+  AliasAnalysis aliases_;
   std::vector<FusionGroup> groups_;
   ir::Trace result_;
   ir::Substitution replaced_;  ///< views, as they are made outside

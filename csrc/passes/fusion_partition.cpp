@@ -87,16 +87,16 @@ class Partitioner {
   [[nodiscard]] bool may_fuse(const ir::BoundSymbol& symbol) const {
     if (!is_pure(symbol)) return false;
     bool stays = true;
-    for_each_argument(symbol, [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && is_final(id); });
+    for_each_argument(symbol, [&](ir::ValueId id) { stays = stays && operand_type(trace_, id) && is_final(id); });
     for_each_result(symbol,
                     [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); });
     return stays;
   }
 
   /// Nothing writes to the memory once the value is there: the value is what the last write to memory of the trace's
-  /// own gave, or nothing ever writes.
+  /// own gave, or nothing ever writes. Of the caller's memory segments see to it.
   [[nodiscard]] bool is_final(ir::ValueId id) const {
-    if (!aliases_.is_written(id)) return true;
+    if (!aliases_.is_written(id) || aliases_.touches_input(id)) return true;
     return aliases_.is_own_memory(id) && order_.maker(id) == last_writers_[aliases_.set_of(id)];
   }
 

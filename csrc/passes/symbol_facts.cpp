@@ -37,4 +37,19 @@ bool is_dense(const ir::TensorType& type) {
   return true;
 }
 
+const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {
+  if (const ir::TensorType* type = trace.tensor_type(id)) return type;
+  const auto* kind = std::get_if<ir::ScalarKind>(&*trace.value(id).type);
+  const auto of = [](ir::Dtype dtype) {
+    ir::TensorType type;
+    type.dtype = dtype;
+    return type;
+  };
+  static const ir::TensorType kBool = of(ir::Dtype::kBool);
+  static const ir::TensorType kInt = of(ir::Dtype::kInt64);
+  static const ir::TensorType kFloat = of(ir::Dtype::kFloat64);
+  if (kind == nullptr || *kind == ir::ScalarKind::kComplex) return nullptr;
+  return *kind == ir::ScalarKind::kBool ? &kBool : *kind == ir::ScalarKind::kInt ? &kInt : &kFloat;
+}
+
 }  // namespace thunder::passes

@@ -53,6 +53,8 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
   for (const ir::Dim& size : type.sizes) count *= size.hint;
   return count;
 }
+/// Of a tensor; a number is one without dimensions. Null for all else.
+[[nodiscard]] const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id);
 /// Bytes of the elements; zero for what is no tensor.
 [[nodiscard]] inline std::int64_t size_in_bytes(const ir::TensorType* type) {
   return type == nullptr ? 0 : element_count(*type) * ir::size_of(type->dtype);

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
+#include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
 #include "tracer/operators.h"
@@ -57,6 +58,23 @@ const ir::Operator* custom_gradient_operator() {
       ir::parse_operator("prims::custom_gradient(Tensor[] values, Tensor[] reads, object gradient) -> Tensor[]",
                          ir::CallStyle::kPrimitive));
   return kRow;
+}
+
+std::optional<ir::Trace> without_custom_gradients(const ir::Trace& trace) {
+  const auto is_custom = [](const ir::BoundSymbol& symbol) { return symbol.op == custom_gradient_operator(); };
+  if (std::ranges::none_of(trace.symbols, is_custom)) return std::nullopt;
+  ir::Trace result = trace.empty_copy("drop_custom_gradients");
+  ir::Substitution values(trace.value_count());
+  for (ir::BoundSymbol symbol : trace.symbols) {
+    values.apply(symbol);
+    if (!is_custom(symbol)) {
+      result.add(std::move(symbol));
+      continue;
+    }
+    for_each_handed_on(symbol, [&](ir::ValueId from, ir::ValueId to) { values.set(from, to); });
+  }
+  values.apply(result.outputs);
+  return result;
 }
 
 const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -32,6 +33,8 @@ void for_each_handed_on(const ir::BoundSymbol& symbol, Visit visit) {
   const auto& values = std::get<ir::ArgumentList>(symbol.arguments[0].content);
   for (std::size_t i = 0; i < results.size(); ++i) visit(results[i], std::get<ir::ValueId>(values[i].content));
 }
+/// For a trace that nobody differentiates; nullopt: it has none.
+[[nodiscard]] std::optional<ir::Trace> without_custom_gradients(const ir::Trace& trace);
 [[nodiscard]] const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 
 }  // namespace thunder::tracer

@@ -104,6 +104,13 @@ void share_version(const at::Tensor& view, const at::Tensor& parent) {
 
 bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
+/// `torch._foreach_…` on the CPU, where PyTorch calls one operation after the other: each may be fused with its own.
+bool is_loop_over_tensors(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (!op.operator_name().name.starts_with("aten::_foreach_")) return false;
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
+}
+
 }  // namespace
 
 Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)
@@ -420,6 +427,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     call_reading_number(op, stack);
   } else if (level == Level::kTop && reads_lengths(op)) {
     call_reading_lengths(op, stack);
+  } else if (is_loop_over_tensors(op, std::span(stack).last(count))) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
   } else if (op.schema().is_mutable()) {
     call_mutable(op, stack, level);
   } else if (op.operator_name().name == "aten::_new_zeros_with_same_feature_meta") {

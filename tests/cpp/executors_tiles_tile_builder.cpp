@@ -130,6 +130,76 @@ TEST(a_column_that_does_not_exist_is_told) {
   CHECK(!run(program, arrays, &one_after_the_other));
 }
 
+TEST(an_input_is_overwritten_when_a_tile_of_it_was_read) {
+  const std::int64_t columns = 5000;
+  TileBuilder builder({{3}, columns, true});
+  const auto x = builder.load(dense(0, columns));
+  const auto y = builder.load(dense(1, columns));
+  const auto sum = apply(builder, TileOp::kAdd, {x, y});
+  const auto difference = apply(builder, TileOp::kSubtract, {x, y});
+  builder.store(sum, 2, Storage::kFloat);
+  builder.store(difference, 3, Storage::kFloat);
+  builder.overwrite(0, 2);
+  builder.overwrite(1, 3);
+  const TileProgram program = builder.build();
+  CHECK(program.overwrites_inputs);
+  const std::vector<float> numbers_before = numbers(static_cast<std::size_t>(3 * columns));
+  std::vector<float> a = numbers_before;
+  std::vector<float> b(a.rbegin(), a.rend());
+  const std::vector<float> reversed = b;
+  char* arrays[] = {bytes(a), bytes(b), bytes(a), bytes(b)};
+  CHECK(run(program, arrays, &the_last_first));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    CHECK_EQ(a[i], numbers_before[i] + reversed[i]);
+    CHECK_EQ(b[i], numbers_before[i] - reversed[i]);
+  }
+}
+
+TEST(what_is_read_again_is_not_overwritten) {
+  TileBuilder builder({{4}, 100, false});
+  softmax(builder, 100);
+  builder.overwrite(0, 1);
+  CHECK(!builder.build().overwrites_inputs);
+  TileBuilder rows({{4}, 100, true});
+  const auto x = rows.load(dense(0, 100));
+  const auto first = rows.load({0, Storage::kFloat, {0}, 1, Extent::kTile});
+  rows.store(apply(rows, TileOp::kSubtract, {x, first}), 1, Storage::kFloat);
+  rows.overwrite(0, 1);
+  CHECK(!rows.build().overwrites_inputs);
+  TileBuilder early({{4}, 100, true});
+  const auto y = early.load(dense(0, 100));
+  early.store(apply(early, TileOp::kExp, {y}), 1, Storage::kFloat);
+  early.store(apply(early, TileOp::kSin, {y}), 2, Storage::kFloat);
+  early.overwrite(0, 1);
+  CHECK(!early.build().overwrites_inputs);
+}
+
+TEST(rows_of_a_table_and_runs_of_columns) {
+  TileBuilder builder({{3}, 6, true});
+  Access table{0, Storage::kFloat, {}, 1, Extent::kTile};
+  table.table_rows = 5;
+  table.table_stride = 6;
+  const auto chosen = builder.gather(table, builder.load({1, Storage::kInt64, {1}, 0, Extent::kRow}));
+  Access halves{2, Storage::kFloat, {2}, 0, Extent::kTile};
+  halves.run = 3;
+  halves.run_stride = 1;
+  builder.store(apply(builder, TileOp::kAdd, {chosen, builder.load(halves)}), 3, Storage::kFloat);
+  const TileProgram program = builder.build();
+  std::vector<float> x = numbers(30);
+  std::vector<std::int64_t> indices = {4, 0, 2};
+  std::vector<float> added = {1, 2, 3, 4, 5, 6};
+  std::vector<float> y(18);
+  char* arrays[] = {bytes(x), bytes(indices), bytes(added), bytes(y)};
+  CHECK(run(program, arrays, &one_after_the_other));
+  for (std::size_t r = 0; r < 3; ++r) {
+    for (std::size_t c = 0; c < 6; ++c) {
+      CHECK_EQ(y[6 * r + c], x[6 * static_cast<std::size_t>(indices[r]) + c] + added[2 * r + c / 3]);
+    }
+  }
+  indices[1] = 5;
+  CHECK(!run(program, arrays, &one_after_the_other));
+}
+
 TEST(equal_operations_are_one_and_constants_are_folded) {
   TileBuilder builder({{4}, 10, true});
   const auto x = builder.load(dense(0, 10));

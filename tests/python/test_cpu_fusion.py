@@ -46,6 +46,7 @@ CHAINS: dict[str, Function] = {
     "total": lambda x, y, w: (x * y + w).sum(),
     "mean": lambda x, y, w: (x * y + w).square().mean(),
     "column_sum": lambda x, y, w: (x * y).sum(0) + w,
+    "lerp": lambda x, y, w: torch.lerp(torch.lerp(x, y, 0.3), torch.lerp(y, x, 0.8), 0.5) * torch.lerp(x, y, w),
     "addcmul": lambda x, y, w: torch.addcmul(x, y, w, value=0.5) - x,
     "group_norm": lambda x, y, w: F.silu(F.group_norm((x * y).view(-1, 5, x.shape[-1] // 5), 1, w[:5], w[5:10])),
     "embedding": lambda x, y, w: F.layer_norm(F.embedding(reversed_rows(x), y) + x, (x.shape[-1],), w),
@@ -401,3 +402,64 @@ def test_rows_that_do_not_exist_raise_as_in_eager(choose: Function) -> None:
     index[3, 4] = 39
     columns = x.t().contiguous().t()
     torch.testing.assert_close(compiled(columns, index), F.gelu(x[index] + 1))
+
+
+def test_numbers_that_a_program_computes_are_read_by_fusions() -> None:
+    def program(x: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+        count = step.item()
+        return torch.tanh(x / (1 - 0.9**count)) * (2.0 * count) + count
+
+    compiled = thunder.jit(program)
+    x = torch.randn(64, 300)
+    for count in (1.0, 2.0, 7.0):
+        torch.testing.assert_close(compiled(x, torch.tensor(count)), program(x, torch.tensor(count)))
+    assert thunder.cache_misses(compiled) == 1
+    assert [fusion.bytes_written for fusion in thunder.fusions(compiled)] == [x.nbytes]
+
+
+def swap(x: torch.Tensor, y: torch.Tensor) -> None:
+    a, b = torch.tanh(x) + y, torch.sin(y) * x
+    x.copy_(a)
+    y.copy_(b)
+
+
+def shift(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.copy_(torch.tanh(x - x[:1]) + y)
+
+
+def center(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.copy_(torch.tanh(x - x.mean(-1, keepdim=True)) * y)
+    y.mul_(2)
+
+
+def read_later(x: torch.Tensor, y: torch.Tensor) -> None:
+    a = torch.tanh(x) * 2
+    y.copy_(x.t().cumsum(0).t() + a)
+    x.copy_(a)
+
+
+def count(x: torch.Tensor, y: torch.Tensor) -> None:
+    a = torch.tanh(x) * 2
+    total = y[0, 0].item()
+    x.copy_(a + total)
+    y.add_(1)
+
+
+@pytest.mark.parametrize("program", [swap, shift, center, read_later, count])
+@pytest.mark.parametrize("overlap", ["none", "part", "same"])
+def test_results_that_are_computed_where_they_go_to(program: Function, overlap: str) -> None:
+    compiled = thunder.jit(program)
+
+    def arguments() -> tuple[torch.Tensor, torch.Tensor]:
+        memory = torch.randn(2, 301, 200, generator=torch.Generator().manual_seed(1)).unbind()
+        if overlap == "none":
+            return memory
+        return memory[0][:-1], memory[0][1:] if overlap == "part" else memory[0][:-1]
+
+    for _ in range(3):
+        got, expected = arguments(), arguments()
+        compiled(*got)
+        program(*expected)
+        versions = [(a._version, b._version) for a, b in zip(got, expected, strict=True)]
+        torch.testing.assert_close(got, expected)
+        assert all(a > 0 for a, b in versions if b > 0)

@@ -267,3 +267,28 @@ def test_training_step_in_one_program(make: Callable[[Any], torch.optim.Optimize
         torch.testing.assert_close(got, expected)
     assert_same(list(module.parameters()), list(eager.parameters()), "parameter", rtol=1e-5, atol=1e-6)
     assert thunder.cache_misses(compiled) <= 3
+
+
+def test_update_of_each_parameter_is_one_fusion() -> None:
+    module = nn.Linear(256, 256)
+    eager = copy.deepcopy(module)
+    optimizers = {id(m): torch.optim.AdamW(m.parameters(), 0.01, foreach=True) for m in (module, eager)}
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, a: torch.Tensor) -> None:
+        model(a).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    compiled = thunder.jit(step)
+    for _ in range(4):
+        a = torch.randn(8, 256)
+        compiled(module, optimizers[id(module)], a)
+        step(eager, optimizers[id(eager)], a)
+    assert_same(list(module.parameters()), list(eager.parameters()), "parameter", rtol=1e-5, atol=1e-6)
+    updates = [f.operations for f in thunder.fusions(compiled) if "aten.addcdiv.default" in f.operations]
+    assert len(updates) >= 1
+    for name in ("lerp.Scalar", "addcmul.default", "sqrt.default", "div.Tensor"):
+        assert all(f"aten.{name}" in operations for operations in updates)
+    final = str(thunder.last_traces(compiled)[-1])
+    assert "_foreach" not in final
+    assert "prims.custom_gradient" not in final

@@ -1,4 +1,5 @@
 // Operations of elements: how much work they are, and what they are made of.
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
 
@@ -25,7 +26,7 @@ bool numbers_fit(const BoundSymbol& symbol, const Trace& trace) {
     const auto* number = argument.get<std::int64_t>();
     if (number != nullptr && !holds(type->dtype, *number)) return false;
     const auto* id = argument.get<ir::ValueId>();
-    if (id != nullptr && is_float(trace.tensor_type(*id))) return false;
+    if (id != nullptr && is_float(passes::operand_type(trace, *id))) return false;
   }
   return true;
 }
@@ -131,7 +132,9 @@ constexpr Operation comparison() {
 
 FusionRole bool_role(const BoundSymbol& symbol, const Trace& trace) {
   bool all_bools = true;
-  const auto check = [&](ir::ValueId id) { all_bools = all_bools && trace.tensor_type(id)->dtype == ir::Dtype::kBool; };
+  const auto check = [&](ir::ValueId id) {
+    all_bools = all_bools && passes::operand_type(trace, id)->dtype == ir::Dtype::kBool;
+  };
   passes::for_each_argument(symbol, check);
   passes::for_each_result(symbol, check);
   for (const ir::Argument& argument : symbol.arguments) {
@@ -258,6 +261,29 @@ FusionRole addition_role(const BoundSymbol& symbol, const Trace& trace) {
   return is_float(result_type(symbol, trace)) ? element_role(symbol, trace, 2 * kArithmetic) : FusionRole{};
 }
 
+/// `start + weight * (end - start)`, from the nearer of the two.
+void lower_lerp(Lowering& lowering, const BoundSymbol& symbol) {
+  const Lane lane = lowering.result_lane(symbol);
+  const Value start = lowering.argument(symbol, 0, lane);
+  const Value end = lowering.argument(symbol, 1, lane);
+  const Value weight = lowering.argument(symbol, 2, lane);
+  const Value distance = lowering.apply(TileOp::kSubtract, {end, start});
+  const auto moved = [&](TileOp op, Value from, Value by) {
+    return lowering.apply(op, {from, lowering.apply(TileOp::kMultiply, {by, distance})});
+  };
+  const auto near = [&] { return moved(TileOp::kAdd, start, weight); };
+  const auto far = [&] {
+    return moved(TileOp::kSubtract, end, lowering.apply(TileOp::kSubtract, {lowering.number(lane, 1), weight}));
+  };
+  if (const auto* number = symbol.arguments[2].get<double>()) {
+    lowering.set(symbol, 0, std::abs(*number) < 0.5 ? near() : far());
+    return;
+  }
+  const Value is_near =
+      lowering.apply(TileOp::kLess, {lowering.apply(TileOp::kAbs, {weight}), lowering.number(lane, 0.5)});
+  lowering.set(symbol, 0, lowering.apply(TileOp::kWhere, {is_near, near(), far()}));
+}
+
 // Casts: not to integers, whose values for what they cannot hold are the hardware's own.
 FusionRole cast_role(const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType* from = argument_type(symbol, trace, 0);
@@ -343,6 +369,8 @@ void add_elementwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::clamp_max", {&arithmetic_role, &lower_clamp<false, true>}},
       {"aten::pow.Tensor_Scalar", {&power_role, &lower_power}},
       {"aten::addcmul", {&addition_role, &lower_add_of<TileOp::kMultiply>}},
+      {"aten::lerp.Scalar", {&addition_role, &lower_lerp}},
+      {"aten::lerp.Tensor", {&addition_role, &lower_lerp}},
       {"aten::addcdiv", {&addition_role, &lower_add_of<TileOp::kDivide>}},
       {"aten::eq.Tensor", comparison<TileOp::kEqual>()},
       {"aten::eq.Scalar", comparison<TileOp::kEqual>()},

@@ -6,6 +6,7 @@
 
 #include "executors/api/lowering.h"
 #include "executors/cpu/depthwise_operation.h"
+#include "executors/cpu/destinations.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
@@ -52,8 +53,8 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace), std::move(operands),
-               std::move(results), location_of(symbol));
+  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, destinations_of(symbol, trace)),
+               std::move(operands), std::move(results), location_of(symbol));
 }
 
 }  // namespace

@@ -64,29 +64,32 @@ const ir::Operator* fusion_operator() {
   return kRow;
 }
 
-std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
+std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                         const Destinations& destinations) {
   ir::Trace region = region_of(fused, trace);
   // Types with their strides stand in no text; those of inputs and outputs do.
   std::string key = ir::print(region, {.nested = false, .locations = false, .deletions = false});
   for (std::size_t i = 0; i < region.value_count(); ++i) {
-    const ir::TensorType* type = region.tensor_type(ir::ValueId{static_cast<std::uint32_t>(i)});
+    const ir::TensorType* type = passes::operand_type(region, ir::ValueId{static_cast<std::uint32_t>(i)});
     for (const ir::Dim& stride : type->strides) key += std::to_string(stride.hint) + ",";
     key += ';';
   }
+  for (const std::int32_t place : destinations) key += std::to_string(place) + ",";
   Memo& table = memo();
   {
     const std::scoped_lock lock(table.mutex);
     if (auto known = table.known[key].lock()) return known;
   }
-  auto made = std::make_shared<const Fusion>(std::move(region));
+  auto made = std::make_shared<const Fusion>(std::move(region), destinations);
   const std::scoped_lock lock(table.mutex);
   table.known[key] = made;
   return made;
 }
 
-Fusion::Fusion(ir::Trace region) : region_(std::move(region)) {
+Fusion::Fusion(ir::Trace region, Destinations destinations)
+    : region_(std::move(region)), destinations_(std::move(destinations)) {
   const auto describe = [&](ir::ValueId id) {
-    const ir::TensorType& type = *region_.tensor_type(id);
+    const ir::TensorType& type = *passes::operand_type(region_, id);
     return Tensor{bridge::hints(type.sizes), bridge::hints(type.strides), bridge::to_torch(type.dtype)};
   };
   Strides strides;
@@ -100,7 +103,7 @@ Fusion::Fusion(ir::Trace region) : region_(std::move(region)) {
 
 std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
   auto plan = std::make_unique<Plan>();
-  plan->program = Lowering::lower(region_.symbols[0], region_, strides);
+  plan->program = Lowering::lower(region_.symbols[0], region_, strides, destinations_);
   plan->strides = std::move(strides);
   return plan;
 }
@@ -166,14 +169,21 @@ void Fusion::run(std::vector<c10::IValue>& stack) const {
   results.reserve(outputs_.size());
   std::vector<char*> arrays;
   arrays.reserve(inputs_.size() + outputs_.size());
+  std::vector<char*> written;
+  written.reserve(outputs_.size());
+  for (std::size_t k = 0; k < outputs_.size(); ++k) {
+    const Tensor& output = outputs_[k];
+    results.push_back(
+        plan.program->overwrites_inputs && destinations_[k] >= 0
+            ? inputs[destinations_[k]].toTensor()
+            : at::Tensor(at::detail::empty_strided_generic(output.sizes, output.strides, c10::GetCPUAllocator(),
+                                                           c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype)));
+    written.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
+  }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     arrays.push_back(static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr())));
   }
-  for (const Tensor& output : outputs_) {
-    results.emplace_back(at::detail::empty_strided_generic(output.sizes, output.strides, c10::GetCPUAllocator(),
-                                                           c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype));
-    arrays.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
-  }
+  arrays.insert(arrays.end(), written.begin(), written.end());
   // An index that is out of bounds: PyTorch says so.
   if (!cpu::run(*plan.program, arrays.data(), &run_tasks)) return run_operations(stack);
   stack.resize(stack.size() - inputs_.size());

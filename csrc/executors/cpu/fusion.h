@@ -17,9 +17,10 @@ namespace thunder::executors::cpu {
 class Fusion {
  public:
   /// The fusion for a symbol of `fusion_operator()`.
-  [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace);
+  [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                                        const Destinations& destinations);
 
-  explicit Fusion(ir::Trace region);
+  Fusion(ir::Trace region, Destinations destinations);
 
   /// Takes its inputs from the end of the stack and puts its results there. Inputs of other strides than were traced
   /// have a program of their own; where there is none, PyTorch runs the operations one by one.
@@ -52,6 +53,7 @@ class Fusion {
   ir::Trace region_;  ///< one symbol, the fused one; its inputs and outputs are the trace's
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
+  Destinations destinations_;
   std::unique_ptr<Plan> first_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Plan>> others_;

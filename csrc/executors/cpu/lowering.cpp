@@ -18,7 +18,8 @@ Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& 
   for (const BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace));
 }
 
-std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides) {
+std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides,
+                                           const Destinations& destinations) {
   Lowering lowering(fused, trace, strides);
   if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
   try {
@@ -27,6 +28,11 @@ std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace
     return std::nullopt;
   }
   lowering.store_results();
+  for (std::size_t k = 0; k < destinations.size(); ++k) {
+    if (destinations[k] < 0) continue;
+    const auto output = static_cast<std::uint32_t>(lowering.inputs_.size() + k);
+    lowering.builder_->overwrite(static_cast<std::uint32_t>(destinations[k]), output);
+  }
   return lowering.builder_->build();
 }
 
@@ -49,7 +55,7 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
                                                        std::size_t argument) const {
   const FusionRole& role = this->role(reader);
   const ir::TensorType& over = *trace_.tensor_type(role.over);
-  const ir::TensorType& type = *trace_.tensor_type(id);
+  const ir::TensorType& type = *passes::operand_type(trace_, id);
   const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
   const bool by_rows = (role.by_rows >> argument & 1U) != 0;
   const bool by_channels = (role.by_channels >> argument & 1U) != 0;
@@ -117,7 +123,7 @@ Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argu
   const std::vector<std::int64_t> strides = strides_over_space(id, reader, argument);
   Access access;
   access.array = inputs_.at(index_of(id));
-  access.storage = *storage_of(trace_.tensor_type(id)->dtype);
+  access.storage = *storage_of(passes::operand_type(trace_, id)->dtype);
   access.outer_strides.assign(outer_count_, 0);
   for (std::size_t i = 0; i < strides.size(); ++i) {  // the last of those that are joined counts
     if (joined_[i] < outer_count_) {
@@ -189,7 +195,7 @@ Lane Lowering::common_lane(const BoundSymbol& symbol, std::size_t count) const {
 bool Lowering::is_loaded_row(const BoundSymbol& symbol, std::size_t i) {
   const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
   if (id == nullptr || made_.contains(index_of(*id))) return false;
-  const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
+  const ir::Dtype dtype = passes::operand_type(trace_, *id)->dtype;
   const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
   return is_narrow && builder_->extent(load(*id, symbol, i)) == Extent::kRow;
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "executors/cpu/destinations.h"
 #include "executors/cpu/roles.h"
 #include "executors/tiles/tile_builder.h"
 #include "ir/trace.h"
@@ -24,7 +25,7 @@ class Lowering {
  public:
   /// The program of a fused symbol, for inputs of the given strides. nullopt: there is none.
   [[nodiscard]] static std::optional<TileProgram> lower(const BoundSymbol& fused, const Trace& trace,
-                                                        const Strides& strides);
+                                                        const Strides& strides, const Destinations& destinations);
 
   [[nodiscard]] TileBuilder& builder() { return *builder_; }
   [[nodiscard]] const FusionRole& role(const BoundSymbol& symbol) const {

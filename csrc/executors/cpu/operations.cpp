@@ -43,7 +43,10 @@ FusionRole role_of(const BoundSymbol& symbol, const Trace& trace) {
   const Operation* operation = find_operation(*symbol.op);
   if (operation == nullptr) return {};
   bool supported = true;
-  const auto check = [&](ir::ValueId id) { supported = supported && is_supported(*trace.tensor_type(id)); };
+  const auto check = [&](ir::ValueId id) {
+    const ir::TensorType* type = passes::operand_type(trace, id);
+    supported = supported && type != nullptr && is_supported(*type);
+  };
   passes::for_each_argument(symbol, check);
   passes::for_each_result(symbol, check);
   return supported ? operation->role(symbol, trace) : FusionRole{};

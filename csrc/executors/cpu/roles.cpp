@@ -78,7 +78,7 @@ const ir::Argument& only_of(const ir::Argument& argument) {
 
 const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i) {
   const auto* id = i < symbol.arguments.size() ? only_of(symbol.arguments[i]).get<ir::ValueId>() : nullptr;
-  return id == nullptr ? nullptr : trace.tensor_type(*id);
+  return id == nullptr ? nullptr : passes::operand_type(trace, *id);
 }
 
 const ir::TensorType* result_type(const BoundSymbol& symbol, const Trace& trace) {
@@ -106,7 +106,7 @@ FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double wo
   const bool is_ordered = std::ranges::is_sorted(passes::memory_order(*type));
   bool fits = passes::is_dense(*type) || (work == 0 && is_ordered);
   passes::for_each_argument(symbol, [&](ir::ValueId id) {
-    const ir::TensorType& argument = *trace.tensor_type(id);
+    const ir::TensorType& argument = *passes::operand_type(trace, id);
     fits = fits && broadcasts(argument, *type) && !is_transposed(argument, *type);
   });
   if (!fits) return {};

@@ -56,6 +56,9 @@ class TileBuilder {
   std::uint32_t total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                       std::optional<std::uint32_t> divisor);
 
+  /// Arrays `input` and `output` may be the same memory, if the program turns out so that it `overwrites_inputs`.
+  void overwrite(std::uint32_t input, std::uint32_t output) { overwritten_.push_back({input, output}); }
+
   [[nodiscard]] Lane lane(Value value) const { return node(value).lane; }
   [[nodiscard]] Extent extent(Value value) const { return node(value).extent; }
 
@@ -107,6 +110,11 @@ class TileBuilder {
   std::vector<Access> accesses_;
   std::vector<Sum> column_sums_;
   std::vector<Sum> totals_;
+  struct Overwritten {
+    std::uint32_t input;
+    std::uint32_t output;
+  };
+  std::vector<Overwritten> overwritten_;
 };
 
 }  // namespace thunder::executors::cpu

@@ -1,5 +1,6 @@
 // How the values of a TileBuilder become a program: phases, places in memory, registers, instructions.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -71,6 +72,7 @@ struct TileBuilder::Plan {
     emit_rows(-1, program.before);
     for (std::int32_t phase = 0; phase < phase_count; ++phase) emit_phase(phase);
     program.scratch_bytes = aligned(program.scratch_bytes);
+    program.overwrites_inputs = !builder.overwritten_.empty() && reads_before_it_writes();
     program.accesses = std::move(builder.accesses_);
     program.column_sums = std::move(builder.column_sums_);
     program.totals = std::move(builder.totals_);
@@ -146,10 +148,30 @@ struct TileBuilder::Plan {
       const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane);
       const bool streams = program.rows * program.columns * size_of(access.storage) >= kStreamBytes;
       const bool is_computed = gives_tile(stored) && !is_load(stored);
-      if (as_it_is && !streams && is_computed && output_array[node.arguments[0]] < 0) {
+      const bool is_read = std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) {
+        return pair.output == access.array;  // by what comes later in the tile
+      });
+      if (as_it_is && !streams && is_computed && !is_read && output_array[node.arguments[0]] < 0) {
         output_array[node.arguments[0]] = static_cast<std::int32_t>(access.array);
       }
     }
+  }
+
+  /// One phase, which stores a tile when all is computed, and reads of what it overwrites no other tile's elements.
+  [[nodiscard]] bool reads_before_it_writes() const {
+    const auto may_fail = [](const Node& node) {
+      return node.kind == Kind::kPick || node.kind == Kind::kGather || node.kind == Kind::kScatterAdd;
+    };
+    const auto is_store = [](const Node& node) { return node.kind == Kind::kStore; };
+    const bool stores_last = std::ranges::is_partitioned(nodes, std::not_fn(is_store));
+    if (phase_count != 1 || !stores_last || std::ranges::any_of(nodes, may_fail)) return false;
+    return std::ranges::all_of(nodes, [&](const Node& node) {
+      if (node.kind != Kind::kLoad) return true;
+      const Access& access = builder.accesses_[node.index];
+      return builder.is_dense(access) || std::ranges::none_of(builder.overwritten_, [&](const Overwritten& pair) {
+               return pair.input == access.array;
+             });
+    });
   }
 
   [[nodiscard]] std::optional<Binding> binding_of(std::uint32_t i) const {

@@ -116,6 +116,7 @@ struct TileProgram {
   std::int64_t task_count = 1;  ///< follows from the shape alone: so do all roundings
   std::int64_t unit_count = 1;  ///< tiles, dealt out to the tasks
   bool parallel = false;
+  bool overwrites_inputs = false;  ///< may write what was asked for over inputs: it is done reading when it does
 };
 
 /// Calls a function for each task below a count, on several threads or one.
