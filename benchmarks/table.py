@@ -18,6 +18,7 @@ QUANTITY = {
     "capture": "first step",
     "fusions": "time of a chain, with backward",
     "step": "time of a step",
+    "optimizer_step": "time of a step with its update",
     "memory": "peak memory",
 }
 
