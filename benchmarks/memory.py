@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import common
+import models
 import torch
-from models import models
 
 
 def peak_bytes(step: Callable[[], Any], device: str) -> int:
@@ -45,11 +44,8 @@ def peak_bytes(step: Callable[[], Any], device: str) -> int:
 
 
 def measure(arguments: argparse.Namespace, compiler: str, name: str) -> dict[str, Any]:
-    torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)
-    model, inputs = models(arguments.batch)[name]()
-    model.to(arguments.device)
-    inputs = {key: value.to(arguments.device) for key, value in inputs.items()}
+    model, inputs = models.chosen(arguments)[name]()
     candidate = common.compiled(compiler, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
@@ -65,12 +61,10 @@ def measure(arguments: argparse.Namespace, compiler: str, name: str) -> dict[str
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--models", default="", help="regular expression of the models to run")
-    parser.add_argument("--batch", type=int, default=1, help="how many times the small batches")
+    parser = models.parser(__doc__)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    names = [name for name in models(arguments.batch) if re.search(arguments.models, name)]
+    names = list(models.chosen(arguments))
     if arguments.alone:
         rows = [measure(arguments, arguments.compilers[0], name) for name in names]
     else:

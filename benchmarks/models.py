@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +33,26 @@ def _vision(model: str, config: str, *, batch: int, **sizes: Any) -> tuple[torch
 def _quickstart(batch: int) -> tuple[torch.nn.Module, Inputs]:
     tokens = torch.randint(0, 2048, (batch, 128))
     return common.llama(4, 256, vocabulary=2048), {"input_ids": tokens, "labels": tokens}
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the options of a program that trains them."""
+    result = common.parser(description)
+    result.add_argument("--models", default="", help="regular expression of the models to run")
+    result.add_argument("--batch", type=int, default=1, help="how many times the small batches")
+    return result
+
+
+def chosen(arguments: argparse.Namespace) -> dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]]:
+    """Return builders of the models that the options name, by name; each gives the same model every time."""
+
+    def build(make: Callable[[], tuple[torch.nn.Module, Inputs]]) -> tuple[torch.nn.Module, Inputs]:
+        torch.manual_seed(0)
+        model, inputs = make()
+        return model.to(arguments.device), {key: value.to(arguments.device) for key, value in inputs.items()}
+
+    known = models(arguments.batch).items()
+    return {name: functools.partial(build, make) for name, make in known if re.search(arguments.models, name)}
 
 
 def models(factor: int = 1) -> dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]]:

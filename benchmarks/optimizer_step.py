@@ -9,13 +9,12 @@ that does forward, backward and update.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable
 from typing import Any
 
 import common
+import models
 import torch
-from models import models
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, 1e-4, foreach=True),
@@ -32,18 +31,13 @@ def training_step(model: Any, optimizer: torch.optim.Optimizer, inputs: dict[str
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--models", default="", help="regular expression of the models to run")
+    parser = models.parser(__doc__)
     parser.add_argument("--optimizer", default="adamw", choices=OPTIMIZERS)
-    parser.add_argument("--batch", type=int, default=1, help="how many times the small batches")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     variants = [*arguments.compilers, "thunder, one program"]
     rows = []
-    for name, build in models(arguments.batch).items():
-        if not re.search(arguments.models, name):
-            continue
-        torch.manual_seed(0)
+    for name, build in models.chosen(arguments).items():
         model, inputs = build()
         calls, first = {}, {}
         for variant in variants:

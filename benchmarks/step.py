@@ -5,27 +5,17 @@ python benchmarks/step.py [--compilers eager,inductor,thunder] [--models REGEX] 
 
 from __future__ import annotations
 
-import re
-
 import common
+import models
 import torch
-from models import models
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--models", default="", help="regular expression of the models to run")
-    parser.add_argument("--batch", type=int, default=1, help="how many times the small batches")
-    arguments = parser.parse_args()
+    arguments = models.parser(__doc__).parse_args()
     torch.set_num_threads(arguments.threads)
     rows = []
-    for name, build in models(arguments.batch).items():
-        if not re.search(arguments.models, name):
-            continue
-        torch.manual_seed(0)
+    for name, build in models.chosen(arguments).items():
         model, inputs = build()
-        model.to(arguments.device)
-        inputs = {key: value.to(arguments.device) for key, value in inputs.items()}
         calls, first = {}, {}
         for compiler in arguments.compilers:
             candidate = common.compiled(compiler, model)

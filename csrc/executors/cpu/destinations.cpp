@@ -12,26 +12,16 @@ namespace {
 
 bool is_copy(const BoundSymbol& symbol) { return symbol.op->name == "aten::copy_"; }
 
-bool reads(const BoundSymbol& symbol, ir::ValueId value) {
-  bool found = false;
-  passes::for_each_argument(symbol, [&](ir::ValueId id) { found = found || id == value; });
-  return found;
-}
-
-/// The only one of the symbols that reads the value, if that copies it to a tensor just like it; else null.
-const BoundSymbol* only_copy(ir::ValueId value, std::span<const BoundSymbol> after, const Trace& trace) {
-  const auto reads_it = [&](const BoundSymbol& symbol) { return reads(symbol, value); };
-  const auto first = std::ranges::find_if(after, reads_it);
-  if (first == after.end() || !is_copy(*first) || std::any_of(first + 1, after.end(), reads_it)) return nullptr;
-  bool is_output = false;
-  for (const ir::Argument& output : trace.outputs) {
-    ir::for_each_value(output, [&](ir::ValueId id) { is_output = is_output || id == value; });
-  }
-  const ir::ValueId target = passes::value_argument(*first, 0);
-  const bool is_source = passes::value_argument(*first, 1) == value && target != ir::kNoValue && target != value;
+/// The symbol that copies the value to a tensor just like it; null: there is none.
+const BoundSymbol* copy_of(ir::ValueId value, std::span<const BoundSymbol> after, const Trace& trace) {
+  const auto copies_it = [&](const BoundSymbol& symbol) {
+    return is_copy(symbol) && passes::value_argument(symbol, 1) == value;
+  };
+  const auto copy = std::ranges::find_if(after, copies_it);
+  const ir::ValueId target = copy == after.end() ? ir::kNoValue : passes::value_argument(*copy, 0);
   const bool fits =
-      !is_output && is_source && passes::same_layout(*trace.tensor_type(target), *trace.tensor_type(value));
-  return fits ? &*first : nullptr;
+      target != ir::kNoValue && passes::same_layout(*trace.tensor_type(target), *trace.tensor_type(value));
+  return fits ? &*copy : nullptr;
 }
 
 }  // namespace
@@ -44,8 +34,9 @@ Destinations destinations_of(const BoundSymbol& fused, const Trace& trace) {
   const auto after = std::span(trace.symbols).subspan(static_cast<std::size_t>(place) + 1);
   if (std::ranges::none_of(after, is_copy)) return places;
   const passes::AliasAnalysis aliases(trace);
+  const std::vector<std::uint32_t> uses = passes::use_counts(trace);
   for (std::size_t k = 0; k < results.size(); ++k) {
-    const BoundSymbol* copy = only_copy(results[k], after, trace);
+    const BoundSymbol* copy = uses[index_of(results[k])] == 1 ? copy_of(results[k], after, trace) : nullptr;
     if (copy == nullptr) continue;
     const ir::ValueId target = passes::value_argument(*copy, 0);
     const auto input = std::ranges::find(inputs, target);

@@ -167,10 +167,7 @@ void Fusion::run(std::vector<c10::IValue>& stack) const {
   if (!plan.program) return run_operations(stack);
   std::vector<at::Tensor> results;
   results.reserve(outputs_.size());
-  std::vector<char*> arrays;
-  arrays.reserve(inputs_.size() + outputs_.size());
-  std::vector<char*> written;
-  written.reserve(outputs_.size());
+  std::vector<char*> arrays(inputs_.size() + outputs_.size());
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     const Tensor& output = outputs_[k];
     results.push_back(
@@ -178,12 +175,11 @@ void Fusion::run(std::vector<c10::IValue>& stack) const {
             ? inputs[destinations_[k]].toTensor()
             : at::Tensor(at::detail::empty_strided_generic(output.sizes, output.strides, c10::GetCPUAllocator(),
                                                            c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype)));
-    written.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
+    arrays[inputs_.size() + k] = static_cast<char*>(results.back().mutable_data_ptr());
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    arrays.push_back(static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr())));
+    arrays[i] = static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr()));
   }
-  arrays.insert(arrays.end(), written.begin(), written.end());
   // An index that is out of bounds: PyTorch says so.
   if (!cpu::run(*plan.program, arrays.data(), &run_tasks)) return run_operations(stack);
   stack.resize(stack.size() - inputs_.size());
