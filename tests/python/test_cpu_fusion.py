@@ -113,7 +113,7 @@ def test_is_as_near_to_the_exact_result_as_eager(name: str, kind: str, dtype: to
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 3e38, 1e-44])
 @pytest.mark.parametrize("name", CHAINS)
-def test_special_values_are_those_of_eager(name: str, value: float) -> None:
+def test_special_values_are_those_of_eager_or_exact(name: str, value: float) -> None:
     inputs = make_inputs("normal", torch.float32, 5, 40)
     with torch.no_grad():
         inputs[0][1, 3] = value
@@ -121,8 +121,13 @@ def test_special_values_are_those_of_eager(name: str, value: float) -> None:
     function = CHAINS[name]
     eager = results_of(function, inputs, torch.ones_like(function(*inputs)))
     ours = results_of(thunder.jit(function), inputs, torch.ones_like(function(*inputs)))
-    for got, expected in zip(ours, eager, strict=True):
-        torch.testing.assert_close(got, expected, equal_nan=True, rtol=1e-4, atol=1e-5)
+    exact = results_of(function, [x.double() for x in inputs], torch.ones_like(function(*inputs)).double())
+    for got, expected, truth in zip(ours, eager, exact, strict=True):
+        # PyTorch's gelu of infinity is NaN on some processors.
+        close = [
+            torch.isclose(got, x, equal_nan=True, rtol=1e-4, atol=1e-5) for x in (expected, truth.to(expected.dtype))
+        ]
+        assert torch.logical_or(*close).all()
 
 
 @pytest.mark.parametrize("name", [name for name in CHAINS if name != "group_norm"])  # whose derivative is PyTorch's

@@ -13,6 +13,8 @@ struct NativeOperation {
   /// Takes the operator's arguments from the end of the stack and puts its results there. False: the stack is as it
   /// was, and PyTorch's kernel shall run.
   bool (*run)(std::vector<c10::IValue>& stack);
+  /// Whether it is worth it for a symbol; null: always.
+  bool (*pays)(const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
 };
 
 /// Null: not ours.
