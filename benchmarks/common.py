@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -120,6 +121,15 @@ def report(row: dict[str, Any]) -> None:
     print("  ".join(fields), flush=True)
 
 
+def processor() -> str:
+    """Return the name of the processor, with its widest vectors."""
+    information = Path("/proc/cpuinfo")
+    text = information.read_text() if information.exists() else ""
+    name = re.search(r"model name\s*: (.+)", text)
+    vectors = next((flag for flag in ("avx512f", "avx2") if f" {flag} " in text), "")
+    return f"{name.group(1) if name else platform.processor()} {vectors}".strip()
+
+
 def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     """Write the rows with date, versions, machine and command."""
     program = Path(sys.argv[0]).stem
@@ -135,6 +145,7 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         },
         "machine": {
             "device": torch.cuda.get_device_name() if arguments.device == "cuda" else platform.machine(),
+            "cpu": processor(),
             "cores": os.cpu_count(),
             "threads": arguments.threads,
         },

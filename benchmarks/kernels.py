@@ -1,8 +1,8 @@
-"""Single operations that the CPU executor runs in kernels of its own, beside ATen's.
+"""Single operations that the CPU executor runs in kernels of its own, or another library's, beside ATen's.
 
 python benchmarks/kernels.py [--threads 2] [--names REGEX]
 
-`ns` is the time for one element of the result, or of the gradient that comes in.
+`ns` is the time for one element of the first argument: of what is filled, of the gradient that comes in, of a matrix.
 """
 
 from __future__ import annotations
@@ -35,13 +35,31 @@ def filter_gradient(channels: int, size: int, filter: int, stride: int, layout: 
     return gradient, (torch.randn_like(out), x, w.detach())
 
 
+def product(rows: int, common: int, columns: int, transposed: str) -> Case:
+    """Of a matrix of so many rows and one of so many columns; those named lie in memory column by column."""
+    left, right = torch.randn(rows, common), torch.randn(common, columns)
+    if "left" in transposed:
+        left = torch.randn(common, rows).t()
+    if "right" in transposed:
+        right = torch.randn(columns, common).t()
+    return torch.mm, (left, right)
+
+
 FILTERS = [(96, 56, 7, 1), (192, 28, 7, 1), (384, 14, 7, 1), (768, 7, 7, 1)]  # ConvNeXt
 FILTERS += [(32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (576, 14, 3, 1), (960, 7, 3, 1)]  # MobileNet
 LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
+PRODUCTS = [(16, 768, 3072, "right"), (512, 768, 3072, "right"), (512, 3072, 768, ""), (3072, 512, 768, "left")]
+
 CASES: dict[str, Callable[[], Case]] = {
     "bernoulli bool": lambda: bernoulli(torch.bool),
     "bernoulli float32": lambda: bernoulli(torch.float32),
+    **{
+        f"product {m}x{k}x{n}" + (f" {transposed} transposed" if transposed else ""): functools.partial(
+            product, m, k, n, transposed
+        )
+        for m, k, n, transposed in PRODUCTS
+    },
     **{
         f"filter gradient {c}@{size} {k}x{k}/{stride} {name}": functools.partial(
             filter_gradient, c, size, k, stride, layout

@@ -1,15 +1,17 @@
-"""Rewrite the measured table of README.md from benchmarks/results/*.json.
+"""Rewrite the measured tables from benchmarks/results/*.json: of means in README.md, of all in docs/performance.md.
 
     python benchmarks/table.py
 
-The table stands between the two marker comments. A figure is the ratio to eager of the same run: below 1 is better.
+A table stands between the two marker comments. A figure is the ratio to eager of the same run: below 1 is better.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -17,38 +19,70 @@ QUANTITY = {
     "calls": "time of a call",
     "capture": "first step",
     "fusions": "time of a chain, with backward",
-    "step": "time of a step",
+    "step": "time of a training step",
+    "models": "time of a training step",
+    "inference": "time of a forward",
     "optimizer_step": "time of a step with its update",
     "memory": "peak memory",
 }
+COMPILERS = ("inductor", "thunder")
+
+Ratios = dict[str, dict[str, float]]  # name -> compiler -> ratio to eager
 
 
-def table_lines() -> list[str]:
-    """Return the table in Markdown, one line for each measured name."""
-    lines = ["| what | | torch.compile | thunder | command | date |", "|---|---|---|---|---|---|"]
+def ratios_of(document: dict[str, Any]) -> Ratios:
+    ratios: Ratios = {}
+    for row in document["rows"]:
+        if row.get("kind", "training") == "training":
+            ratios.setdefault(row["name"], {})[row["compiler"]] = row.get("ratio", float("nan"))
+    return ratios
+
+
+def cell(values: list[float]) -> str:
+    """Return the geometric mean of ratios."""
+    return f"{math.exp(sum(map(math.log, values)) / len(values)):.2f}" if values else "–"
+
+
+def machine_of(document: dict[str, Any]) -> str:
+    """Return where a file's figures were measured, and with which PyTorch."""
+    machine = document["machine"]
+    device = machine["device"] if machine["device"] != "x86_64" else machine.get("cpu", "CPU")
+    return f"{device}, {machine['threads']} of {machine['cores']} cores, {document['versions']['torch'].split('+')[0]}"
+
+
+def line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def tables() -> tuple[list[str], list[str]]:
+    """Return the table of means and that of all figures in Markdown, a line for each result file and each name."""
+    heading = ["torch.compile", "thunder"]
+    means = [line("", *heading, "best to worst", "command", "machine", "date"), "|---" * 7 + "|"]
+    figures = [line("", "what", *heading), "|---" * 4 + "|"]
     for path in sorted((ROOT / "benchmarks/results").glob("*.json")):
         document = json.loads(path.read_text())
-        if document["program"] not in QUANTITY:
+        quantity = QUANTITY.get(document["program"])
+        if quantity is None:
             continue
-        ratios: dict[str, dict[str, float]] = {}
-        for row in document["rows"]:
-            if row.get("kind", "training") != "training":
-                continue
-            ratios.setdefault(row["name"], {})[row["compiler"]] = row.get("ratio", float("nan"))
+        ratios = ratios_of(document)
+        columns = [[of[compiler] for of in ratios.values() if compiler in of] for compiler in COMPILERS]
+        cells = [cell(column) if len(column) == len(ratios) else "–" for column in columns]
+        extent = f"{min(columns[-1]):.2f} to {max(columns[-1]):.2f}" if len(ratios) > 1 else ""
+        about = [f"`{document['command']}`", machine_of(document), document["date"][:10]]
+        means.append(line(f"{quantity} ({len(ratios)})", *cells, extent, *about))
         for name, of in ratios.items():
-            cells = [f"{of[compiler]:.2f}" if compiler in of else "–" for compiler in ("inductor", "thunder")]
-            date = document["date"][:10]
-            quantity = QUANTITY[document["program"]]
-            lines.append(f"| {name} | {quantity} | {cells[0]} | {cells[1]} | `{document['command']}` | {date} |")
-    return lines
+            cells = [cell([of[compiler]] if compiler in of else []) for compiler in COMPILERS]
+            figures.append(line(f"`{path.name}`", name, *cells))
+    return means, figures
 
 
-def main() -> None:
-    readme = ROOT / "README.md"
+def rewrite(page: Path, table: list[str]) -> None:
     begin, end = (re.escape(marker) for marker in MARKERS)
-    body = "\n".join([MARKERS[0], *table_lines(), MARKERS[1]])
-    readme.write_text(re.sub(f"{begin}.*{end}", lambda _: body, readme.read_text(), flags=re.DOTALL))
+    body = "\n".join([MARKERS[0], *table, MARKERS[1]])
+    page.write_text(re.sub(f"{begin}.*{end}", lambda _: body, page.read_text(), flags=re.DOTALL))
 
 
 if __name__ == "__main__":
-    main()
+    of_means, of_all = tables()
+    rewrite(ROOT / "README.md", of_means)
+    rewrite(ROOT / "docs/performance.md", of_all)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
+#include "executors/cpu/convolution.h"
 #include "executors/cpu/depthwise_operation.h"
 #include "executors/cpu/destinations.h"
 #include "executors/cpu/fusion.h"
@@ -34,7 +35,8 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
 }
 
 bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  return symbol.op == fusion_operator() || find_native_operation(symbol, trace) != nullptr;
+  return symbol.op == fusion_operator() || is_convolution(symbol, trace) ||
+         find_native_operation(symbol, trace) != nullptr;
 }
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }
@@ -43,6 +45,10 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
            runtime::ProgramBuilder& builder) {
   if (const NativeOperation* native = find_native_operation(symbol, trace)) {
     lower_native(*native, symbol, trace, builder);
+    return;
+  }
+  if (is_convolution(symbol, trace)) {
+    lower_convolution(symbol, trace, builder);
     return;
   }
   if (is_depthwise(symbol)) {

@@ -77,7 +77,8 @@ bool multiply(Stack& stack, std::size_t count, const at::Tensor& left, const at:
   const at::Tensor rows = left.dim() == 2 ? left : left.reshape({-1, left.size(-1)});
   if (!is_matrix(rows) || !is_matrix(right)) return false;
   if (bias && (bias->dim() != 1 || bias->scalar_type() != at::kFloat || !bias->is_contiguous())) return false;
-  at::Tensor product = linear()->call(by_rows(rows), right.t(), bias, "none", c10::List<std::optional<at::Scalar>>(), "");
+  at::Tensor product =
+      linear()->call(by_rows(rows), right.t(), bias, "none", c10::List<std::optional<at::Scalar>>(), "");
   if (left.dim() != 2) {
     std::vector<std::int64_t> sizes = left.sizes().vec();
     sizes.back() = right.size(1);
