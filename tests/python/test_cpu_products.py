@@ -109,6 +109,19 @@ def test_who_computes() -> None:
         assert libraries(torch.mm, square(), square()) == {"aten::mm"}
 
 
+def test_numbers_for_python_are_those_of_eager() -> None:
+    torch.manual_seed(0)
+    inputs = [square(), square()]
+
+    def branch(a: torch.Tensor, b: torch.Tensor) -> tuple[float, torch.Tensor]:
+        total = (a @ b).sum().item()
+        return total, (a @ b) * (1 if total > 0 else -1)
+
+    compiled = thunder.jit(branch)
+    for _ in range(3):
+        assert compiled(*inputs)[0] == branch(*inputs)[0]
+
+
 def test_wrong_sizes() -> None:
     compiled = thunder.jit(torch.mm)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):

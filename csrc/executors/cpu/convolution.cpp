@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/mkldnn_reorder_conv2d_weight.h>
 
 #include <memory>
@@ -13,7 +12,6 @@
 #include "executors/api/lowering.h"
 #include "executors/cpu/packed_filter.h"
 #include "executors/cpu/roles.h"
-#include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -34,31 +32,16 @@ const std::optional<PointwiseHandle>& pointwise() {
   return kHandle;
 }
 
+/// Where `aten::conv2d` has its arguments. What a gradient was asked of was recorded as another operator.
 struct At {
-  enum : std::size_t { kImages, kFilter, kBias, kStride, kPadding, kDilation, kTransposed };
+  enum : std::size_t { kImages, kFilter, kBias, kStride, kPadding, kDilation, kGroups, kArguments };
 };
-
-/// An operator, the number of its arguments, and where it has the groups; the arguments of `At` come first.
-struct Signature {
-  std::string_view name;
-  std::size_t arguments;
-  std::size_t groups;
-};
-constexpr Signature kSignatures[] = {{"aten::conv2d", 7, 6}, {"aten::convolution", 9, 8}};
-
-const Signature* signature_of(const ir::BoundSymbol& symbol) {
-  for (const Signature& signature : kSignatures) {
-    if (symbol.op->name == signature.name && symbol.op->overload.empty()) return &signature;
-  }
-  return nullptr;
-}
 
 struct Convolution {
-  c10::OperatorHandle op;
-  Signature signature;
-  mutable PackedFilter filter;
+  explicit Convolution(c10::OperatorHandle handle) : op(std::move(handle)) {}
 
-  Convolution(c10::OperatorHandle handle, const Signature& given) : op(std::move(handle)), signature(given) {}
+  c10::OperatorHandle op;
+  mutable PackedFilter filter;
 };
 
 bool is_of_floats(const at::Tensor& tensor) {
@@ -76,11 +59,8 @@ std::vector<std::int64_t> pair_of(const c10::IValue& value) {
 std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IValue* arguments) {
   const at::Tensor& images = arguments[At::kImages].toTensor();
   const at::Tensor& filter = arguments[At::kFilter].toTensor();
-  const bool needs_gradient = at::GradMode::is_enabled() && filter.requires_grad();
-  const bool is_transposed = convolution.signature.groups != At::kTransposed && arguments[At::kTransposed].toBool();
-  if (needs_gradient || is_transposed || !is_of_floats(images) || !is_of_floats(filter) ||
-      !images.is_contiguous(at::MemoryFormat::ChannelsLast) || !at::globalContext().userEnabledMkldnn() ||
-      arguments[convolution.signature.groups].toInt() != 1) {
+  if (!is_of_floats(images) || !is_of_floats(filter) || !images.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+      !at::globalContext().userEnabledMkldnn() || arguments[At::kGroups].toInt() != 1) {
     return std::nullopt;
   }
   const auto stride = pair_of(arguments[At::kStride]);
@@ -97,7 +77,7 @@ std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IV
 
 void run_convolution(const void* state, Stack& stack) {
   const auto& convolution = *static_cast<const Convolution*>(state);
-  const std::size_t first = stack.size() - convolution.signature.arguments;
+  const std::size_t first = stack.size() - At::kArguments;
   std::optional<at::Tensor> result = convolve(convolution, stack.data() + first);
   if (!result) return convolution.op.callBoxed(stack);
   stack.resize(first);
@@ -106,9 +86,8 @@ void run_convolution(const void* state, Stack& stack) {
 
 }  // namespace
 
-bool is_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  if (symbol.op->style != ir::CallStyle::kTorchOperator || signature_of(symbol) == nullptr || !pointwise())
-    return false;
+bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  if (symbol.op->name != "aten::conv2d" || !symbol.op->overload.empty() || !pointwise()) return false;
   const ir::TensorType* images = argument_type(symbol, trace, At::kImages);
   const ir::TensorType* filter = argument_type(symbol, trace, At::kFilter);
   return images != nullptr && filter != nullptr && images->device.type == ir::DeviceType::kCpu &&
@@ -117,8 +96,8 @@ bool is_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 
 void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op, *signature_of(symbol)),
-               operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
+  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op), operands_of(symbol, trace),
+               result_slots(symbol), location_of(symbol));
 }
 
 }  // namespace thunder::executors::cpu

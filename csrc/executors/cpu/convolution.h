@@ -5,10 +5,9 @@
 
 namespace thunder::executors::cpu {
 
-/// Whether a symbol is a convolution of images for which oneDNN's own layout of filters may be kept from call to call.
-[[nodiscard]] bool is_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace);
-/// Keeps it where no gradient is asked for, filters stay the same, and images lie channels last; PyTorch brings filters
-/// to that layout in each call.
+// A `SingleOperation`: a convolution of images that runs without gradients. PyTorch brings the filters to oneDNN's
+// layout in each call; they are kept in it while they stay the same, if images lie channels last.
+[[nodiscard]] bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 
 }  // namespace thunder::executors::cpu

@@ -11,7 +11,6 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/depthwise.h"
-#include "executors/cpu/fusion.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
@@ -67,28 +66,6 @@ bool onednn_is_fast(const ir::TensorType& filter, const std::array<std::int64_t,
          dilation == std::array<std::int64_t, 2>{1, 1};
 }
 
-bool takes(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  if (symbol.op->name != kName || !symbol.op->overload.empty() || symbol.arguments.size() != kArguments) return false;
-  const auto type_of = [&](std::size_t i) {
-    const ir::ValueId id = passes::value_argument(symbol, i);
-    return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
-  };
-  const ir::TensorType* filter = type_of(kFilter);
-  if (filter == nullptr || !is_float_dtype(filter->dtype)) return false;
-  for (const std::size_t i : {kGradient, kInput, kFilter}) {
-    if (!is_of_images(type_of(i), filter->dtype)) return false;
-  }
-  for (const std::size_t i : {kStride, kPadding, kDilation}) {
-    if (!pair_of(symbol.arguments[i])) return false;
-  }
-  if (onednn_is_fast(*filter, *pair_of(symbol.arguments[kDilation]))) return false;
-  const ir::Dim& channels = type_of(kInput)->sizes[1];
-  const auto* mask = symbol.arguments[kMask].get<ir::ArgumentList>();
-  return symbol.arguments[kTransposed] == ir::Argument(false) &&
-         symbol.arguments[kGroups] == ir::Argument(channels.hint) && filter->sizes[0] == channels && mask != nullptr &&
-         mask->at(1) == ir::Argument(true) && symbol.results.at(1).is<ir::ValueId>();
-}
-
 bool is_plain_tensor(const c10::IValue& value, at::ScalarType dtype) {
   const at::Tensor& tensor = value.toTensor();
   return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == 4 && tensor.scalar_type() == dtype &&
@@ -123,31 +100,29 @@ void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
 
 }  // namespace
 
-void take_depthwise(ir::Trace& trace, const char* executor) {
-  for (ir::BoundSymbol& symbol : trace.symbols) {
-    if (!takes(symbol, trace)) continue;
-    ir::BoundSymbol block;
-    block.op = fusion_operator();
-    block.location = symbol.location;
-    block.comment = "filter gradient of a depthwise convolution";
-    ir::ArgumentList reads;
-    for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) reads.emplace_back(id);
-    ir::ArgumentList gives;
-    passes::for_each_result(symbol, [&](ir::ValueId id) { gives.emplace_back(id); });
-    block.arguments = {ir::Argument(std::string(executor)), ir::Argument(std::move(reads))};
-    block.results = {ir::Argument(std::move(gives))};
-    symbol.nested.clear();
-    block.nested.push_back(std::move(symbol));
-    symbol = std::move(block);
+bool takes_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  if (symbol.op->name != kName || !symbol.op->overload.empty() || symbol.arguments.size() != kArguments) return false;
+  const auto type_of = [&](std::size_t i) {
+    const ir::ValueId id = passes::value_argument(symbol, i);
+    return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+  };
+  const ir::TensorType* filter = type_of(kFilter);
+  if (filter == nullptr || !is_float_dtype(filter->dtype)) return false;
+  for (const std::size_t i : {kGradient, kInput, kFilter}) {
+    if (!is_of_images(type_of(i), filter->dtype)) return false;
   }
+  for (const std::size_t i : {kStride, kPadding, kDilation}) {
+    if (!pair_of(symbol.arguments[i])) return false;
+  }
+  if (onednn_is_fast(*filter, *pair_of(symbol.arguments[kDilation]))) return false;
+  const ir::Dim& channels = type_of(kInput)->sizes[1];
+  const auto* mask = symbol.arguments[kMask].get<ir::ArgumentList>();
+  return symbol.arguments[kTransposed] == ir::Argument(false) &&
+         symbol.arguments[kGroups] == ir::Argument(channels.hint) && filter->sizes[0] == channels && mask != nullptr &&
+         mask->at(1) == ir::Argument(true) && symbol.results.at(1).is<ir::ValueId>();
 }
 
-bool is_depthwise(const ir::BoundSymbol& block) {
-  return block.nested.size() == 1 && block.nested[0].op->name == kName;
-}
-
-void lower_depthwise(const ir::BoundSymbol& block, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
-  const ir::BoundSymbol& symbol = block.nested[0];
+void lower_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   const auto hints_of = [&](const ir::Argument& value, auto dims) {
     return bridge::hints(trace.tensor_type(std::get<ir::ValueId>(value.content))->*dims);
   };
@@ -160,7 +135,7 @@ void lower_depthwise(const ir::BoundSymbol& block, const ir::Trace& trace, runti
                                                              .dilation = *pair_of(symbol.arguments[kDilation])},
                                                             hints_of(symbol.results[1], &ir::TensorType::strides)});
   builder.call(op, &run_depthwise, std::move(backward), operands_of(symbol, trace), result_slots(symbol),
-               location_of(block));
+               location_of(symbol));
 }
 
 }  // namespace thunder::executors::cpu

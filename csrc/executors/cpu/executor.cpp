@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
-#include "executors/cpu/convolution.h"
-#include "executors/cpu/depthwise_operation.h"
 #include "executors/cpu/destinations.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
+#include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/fusion_assembly.h"
 
@@ -30,13 +29,12 @@ std::string describe(const ir::BoundSymbol& fused, const ir::Trace& trace) {
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   static const passes::FusionModel kModel{.role = &role_of};
   ir::Trace fused = passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
-  take_depthwise(fused, self.name);
+  take_single_operations(fused, self.name);
   return fused;
 }
 
 bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  return symbol.op == fusion_operator() || is_convolution(symbol, trace) ||
-         find_native_operation(symbol, trace) != nullptr;
+  return symbol.op == fusion_operator() || find_native_operation(symbol, trace) != nullptr;
 }
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }
@@ -47,12 +45,8 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
     lower_native(*native, symbol, trace, builder);
     return;
   }
-  if (is_convolution(symbol, trace)) {
-    lower_convolution(symbol, trace, builder);
-    return;
-  }
-  if (is_depthwise(symbol)) {
-    lower_depthwise(symbol, trace, builder);
+  if (const SingleOperation* single = find_single_operation(symbol, trace)) {
+    single->lower(symbol.nested[0], trace, builder);
     return;
   }
   std::vector<runtime::Operand> operands;

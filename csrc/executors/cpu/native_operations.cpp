@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "executors/api/lowering.h"
-#include "executors/cpu/products.h"
 #include "executors/cpu/random_operations.h"
 
 namespace thunder::executors::cpu {
@@ -20,13 +19,9 @@ bool is_on_cpu(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 }
 
 constexpr NativeOperation kOperations[] = {
-    {"aten::addmm", &run_addmm, &is_large_product},
     {"aten::bernoulli_.float", &run_bernoulli_in_place},
     {"aten::bernoulli.p", &run_bernoulli},
     {"aten::dropout", &run_dropout},
-    {"aten::linear", &run_linear, &is_large_product},
-    {"aten::matmul", &run_mm, &is_large_product},
-    {"aten::mm", &run_mm, &is_large_product},
     {"aten::native_dropout", &run_native_dropout},
     {"thunder::bernoulli_from_state", &run_bernoulli_from_state},
     {"thunder::bernoulli_with_state", &run_bernoulli_with_state},
@@ -55,9 +50,7 @@ const NativeOperation* find_native_operation(const ir::BoundSymbol& symbol, cons
     return table;
   }();
   const auto found = kByName->find(op.overload.empty() ? op.name : op.name + "." + op.overload);
-  if (found == kByName->end() || !is_on_cpu(symbol, trace)) return nullptr;
-  const NativeOperation* operation = found->second;
-  return operation->pays == nullptr || operation->pays(symbol, trace) ? operation : nullptr;
+  return found != kByName->end() && is_on_cpu(symbol, trace) ? found->second : nullptr;
 }
 
 void lower_native(const NativeOperation& operation, const ir::BoundSymbol& symbol, const ir::Trace& trace,

@@ -7,14 +7,13 @@
 
 namespace thunder::executors::cpu {
 
-/// An operator of PyTorch that runs as a kernel of ours, by itself, on tensors of the CPU.
+/// An operator of PyTorch that runs as a kernel of ours, by itself, on tensors of the CPU, with PyTorch's results to
+/// the bit.
 struct NativeOperation {
   std::string_view name;
   /// Takes the operator's arguments from the end of the stack and puts its results there. False: the stack is as it
   /// was, and PyTorch's kernel shall run.
   bool (*run)(std::vector<c10::IValue>& stack);
-  /// Whether it is worth it for a symbol; null: always.
-  bool (*pays)(const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
 };
 
 /// Null: not ours.

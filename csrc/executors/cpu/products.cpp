@@ -8,9 +8,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "executors/api/lowering.h"
 #include "executors/cpu/roles.h"
 #include "passes/symbol_facts.h"
 
@@ -95,16 +100,6 @@ std::optional<at::Tensor> bias_of(const c10::IValue& value) {
 
 bool is_one(const c10::IValue& value) { return value.isScalar() && value.toScalar().toDouble() == 1; }
 
-}  // namespace
-
-bool is_large_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const ir::TensorType* left = argument_type(symbol, trace, symbol.op->name == "aten::addmm" ? 1 : 0);
-  const ir::TensorType* result = result_type(symbol, trace);
-  if (!linear() || left == nullptr || result == nullptr || left->sizes.empty()) return false;
-  return left->dtype == ir::Dtype::kFloat32 && result->dtype == ir::Dtype::kFloat32 &&
-         passes::element_count(*result) * left->sizes.back().hint >= kLeastProduct;
-}
-
 bool run_mm(Stack& stack) {
   const c10::IValue* arguments = stack.data() + stack.size() - 2;
   const at::Tensor left = arguments[0].toTensor();
@@ -127,6 +122,51 @@ bool run_linear(Stack& stack) {
   const at::Tensor input = arguments[0].toTensor();
   const at::Tensor weight = arguments[1].toTensor();
   return weight.dim() == 2 && multiply(stack, kArguments, input, weight.t(), bias_of(arguments[2]));
+}
+
+/// Takes the operator's arguments from the end of the stack and puts its result there. False: the stack is as it was.
+using RunProduct = bool (*)(Stack& stack);
+struct Operator {
+  std::string_view name;
+  std::size_t left;  ///< the argument whose last dimension is summed over
+  RunProduct run;
+};
+constexpr Operator kOperators[] = {{"aten::addmm", 1, &run_addmm},
+                                   {"aten::linear", 0, &run_linear},
+                                   {"aten::matmul", 0, &run_mm},
+                                   {"aten::mm", 0, &run_mm}};
+
+const Operator* find_operator(const ir::BoundSymbol& symbol) {
+  const auto* found = std::ranges::find(kOperators, std::string_view(symbol.op->name), &Operator::name);
+  return found != std::end(kOperators) && symbol.op->overload.empty() ? found : nullptr;
+}
+
+struct Product {
+  c10::OperatorHandle op;
+  RunProduct run;
+};
+
+}  // namespace
+
+bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const Operator* product = find_operator(symbol);
+  if (product == nullptr || !linear()) return false;
+  const ir::TensorType* left = argument_type(symbol, trace, product->left);
+  const ir::TensorType* result = result_type(symbol, trace);
+  if (left == nullptr || result == nullptr || left->sizes.empty() || left->device.type != ir::DeviceType::kCpu)
+    return false;
+  return left->dtype == ir::Dtype::kFloat32 && result->dtype == ir::Dtype::kFloat32 &&
+         passes::element_count(*result) * left->sizes.back().hint >= kLeastProduct;
+}
+
+void lower_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
+  const auto run = [](const void* state, Stack& stack) {
+    const auto& product = *static_cast<const Product*>(state);
+    if (!product.run(stack)) product.op.callBoxed(stack);
+  };
+  builder.call(op, run, std::make_shared<const Product>(Product{op, find_operator(symbol)->run}),
+               operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
 }
 
 }  // namespace thunder::executors::cpu

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "ir/trace.h"
+#include "runtime/program_builder.h"
+
+namespace thunder::executors::cpu {
+
+/// An operation for which there is something better than PyTorch's way to run it, by itself: a kernel of ours, another
+/// library. Its results may differ from PyTorch's in their last bits. In a trace it is a block, as a fusion is.
+struct SingleOperation {
+  const char* comment;  ///< of its block
+  bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+  void (*lower)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
+};
+
+/// Makes blocks of their symbols.
+void take_single_operations(ir::Trace& trace, const char* executor);
+/// Null: the block is a fusion.
+[[nodiscard]] const SingleOperation* find_single_operation(const ir::BoundSymbol& block, const ir::Trace& trace);
+
+}  // namespace thunder::executors::cpu
