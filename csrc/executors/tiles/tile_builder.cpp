@@ -172,11 +172,7 @@ TileBuilder::Value TileBuilder::scatter_add(Value value, Value columns, Value ad
 void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
   Node result = make_node(Kind::kStore, lane(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(accesses_.size());
-  Access access;
-  access.array = array;
-  access.storage = storage;
-  access.extent = result.extent;
-  accesses_.push_back(std::move(access));
+  accesses_.push_back(dense_access(array, storage));
   add(result);
 }
 

@@ -15,6 +15,8 @@ struct TileDomain {
   std::vector<std::int64_t> outer;
   std::int64_t columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
+  /// What lies as the domain does has so many columns of all rows side by side, then the next ones; 0: whole rows.
+  std::int64_t run = 0;
 
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 1;
@@ -103,6 +105,8 @@ class TileBuilder {
   /// The place of an access, which is added if it is new.
   std::uint32_t place_of(Access access);
   [[nodiscard]] static double slot_of(const Node& node);
+  /// An array that lies as the domain does.
+  [[nodiscard]] Access dense_access(std::uint32_t array, Storage storage) const;
   [[nodiscard]] bool is_dense(const Access& access) const;
 
   TileDomain domain_;

@@ -75,8 +75,9 @@ class Task {
     for (const Instruction& instruction : program_.before) execute_row(instruction);
     for (const Phase& phase : program_.phases) {
       for (const Instruction& instruction : phase.tile) begin(instruction);
-      for (column_ = first; column_ < last; column_ += program_.tile_columns) {
+      for (column_ = first; column_ < last; column_ += width_) {
         width_ = std::min(program_.tile_columns, last - column_);
+        if (program_.stays_in_runs) width_ = std::min(width_, program_.run - column_ % program_.run);
         for (const Binding& binding : phase.bindings) bind(binding);
         for (const Instruction& instruction : phase.tile) execute_tile(instruction);
       }
@@ -94,13 +95,19 @@ class Task {
             scratch_.data() + program_.registers[binding.target].offset + column_ * binding.element_size;
         return;
       case Binding::Kind::kDense:
-        at_[binding.target] =
-            run_.arrays[binding.array] + (first_row_ * program_.columns + column_) * binding.element_size;
+        at_[binding.target] = run_.arrays[binding.array] + dense_offset() * binding.element_size;
         return;
       case Binding::Kind::kColumns:
         at_[binding.target] = run_.arrays[binding.array] + column_ * binding.element_size;
         return;
     }
+  }
+
+  /// Where the tile begins in an array that lies as the domain does.
+  [[nodiscard]] std::int64_t dense_offset() const {
+    const std::int64_t run = program_.run;
+    if (run == 0) return first_row_ * program_.columns + column_;
+    return (first_row_ + column_ / run * program_.rows) * run + column_ % run;
   }
 
   double* accumulator(const Instruction& instruction, std::int64_t row) {
@@ -317,7 +324,9 @@ class Task {
   void load_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
     if (access.run != 0) {
-      for (std::int64_t row = 0; row < height_; ++row) load_runs(instruction, access, row);
+      move_runs(access, at_[instruction.out], [&](char* memory, char* tile, std::int64_t count) {
+        instruction.transfer(tile, memory, access.inner_stride, count);
+      });
       return;
     }
     const std::int64_t size = size_of(access.storage);
@@ -351,26 +360,35 @@ class Task {
     }
   }
 
-  void load_runs(const Instruction& instruction, const Access& access, std::int64_t row) {
+  /// Calls `move` with the places, in memory and in the tile, of each stretch of columns that lies in one run.
+  template <typename Move>
+  void move_runs(const Access& access, char* tile, const Move& move) {
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage));
-    const char* array = run_.arrays[access.array] + row_offset(access, first_row_ + row) * size;
-    char* out = at_[instruction.out] + row * width_ * step;
     const std::int64_t end = column_ + width_;
-    for (std::int64_t column = column_; column < end;) {
-      const std::int64_t place = column % access.run;
-      const std::int64_t count = std::min(access.run - place, end - column);
-      const std::int64_t offset = column / access.run * access.run_stride + place * access.inner_stride;
-      instruction.transfer(out, array + offset * size, access.inner_stride, count);
-      out += count * step;
-      column += count;
+    for (std::int64_t row = 0; row < height_; ++row) {
+      char* array = run_.arrays[access.array] + row_offset(access, first_row_ + row) * size;
+      for (std::int64_t column = column_; column < end;) {
+        const std::int64_t place = column % access.run;
+        const std::int64_t count = std::min(access.run - place, end - column);
+        const std::int64_t offset = column / access.run * access.run_stride + place * access.inner_stride;
+        move(array + offset * size, tile, count);
+        tile += count * step;
+        column += count;
+      }
     }
   }
 
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
-    char* array = run_.arrays[access.array] + (first_row_ * program_.columns + column_) * size_of(access.storage);
-    instruction.transfer(array, at_[instruction.arguments[0]], 1, height_ * width_);
+    char* from = at_[instruction.arguments[0]];
+    if (access.run != 0) {
+      move_runs(access, from,
+                [&](char* memory, char* tile, std::int64_t count) { instruction.transfer(memory, tile, 1, count); });
+      return;
+    }
+    instruction.transfer(run_.arrays[access.array] + dense_offset() * size_of(access.storage), from, 1,
+                         height_ * width_);
   }
 
   void clear_column_sums() {
