@@ -112,6 +112,7 @@ bool is_cheap(const ir::Operator& op) {
 
 /// Its statistics are those of the batch; the running ones are written once only.
 bool is_training_batch_norm(const ir::BoundSymbol& symbol) {
+  if (symbol.op->name == "aten::_native_batch_norm_legit") return symbol.op->overload == "no_stats";
   const auto* training = symbol.arguments.size() == 8 ? symbol.arguments[5].get<bool>() : nullptr;
   return symbol.op->name == "aten::native_batch_norm" && training != nullptr && *training;
 }
@@ -134,8 +135,9 @@ ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace
   copy.comment = "recomputed";
   if (drawn_with_state(symbol)) return drawn_again(copy, trace, find_operator);
   if (!is_training_batch_norm(symbol)) return copy;
-  copy.op = find_operator("aten::_native_batch_norm_legit", "no_stats");
   const ir::ArgumentList& all = symbol.arguments;
+  if (all.size() == 6) return copy;  // it knows no running statistics
+  copy.op = find_operator("aten::_native_batch_norm_legit", "no_stats");
   copy.arguments = {all[0], all[1], all[2], all[5], all[6], all[7]};
   return copy;
 }

@@ -31,6 +31,18 @@ bool BatchNorm::has_columns() const {
   return are_plain && has_columns && input_.is_cpu() && input_.size(1) > 1 && count() > 1;
 }
 
+bool BatchNorm::has_rows() const {
+  constexpr std::int64_t kLeastStretch = 16;  // the CPU executor fuses no shorter ones
+  const auto is_plain = [&](Argument argument) {
+    const at::Tensor given = tensor(argument);
+    return !given.defined() || given.scalar_type() == at::kFloat || given.scalar_type() == input_.scalar_type();
+  };
+  const bool are_plain = input_.is_floating_point() &&
+                         std::ranges::all_of(std::array{kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
+  return are_plain && input_.is_cpu() && input_.dim() > 2 && input_.is_contiguous() && input_.numel() > 0 &&
+         input_.numel() / (input_.size(0) * input_.size(1)) >= kLeastStretch;
+}
+
 std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }
 
 BatchNorm::Moments BatchNorm::moments() const {
@@ -68,15 +80,21 @@ at::Tensor BatchNorm::evaluated() const {
 void BatchNorm::update_running_statistics() {
   if (!has_running_statistics()) return;
   const c10::AutoGradMode no_gradients(false);
-  const double momentum = arguments_[kMomentum].toDouble();
   const Moments now = moments();
-  const auto move = [&](Argument argument, const at::Tensor& statistic, double factor) {
+  const double correction = static_cast<double>(count()) / static_cast<double>(count() - 1);
+  update_running_statistics(of_channels(now.mean), at::mul(of_channels(now.variance), correction));
+}
+
+void BatchNorm::update_running_statistics(const at::Tensor& mean, const at::Tensor& variance) {
+  const c10::AutoGradMode no_gradients(false);
+  const double momentum = arguments_[kMomentum].toDouble();
+  const auto move = [&](Argument argument, const at::Tensor& statistic) {
     const at::Tensor running = tensor(argument);
-    running.copy_(at::add(at::mul(running, 1 - momentum), of_channels(statistic), momentum * factor));
+    running.copy_(at::add(at::mul(running, 1 - momentum), statistic, momentum));
     arguments_[argument] = c10::IValue();
   };
-  move(kRunningMean, now.mean, 1);
-  move(kRunningVariance, now.variance, static_cast<double>(count()) / static_cast<double>(count() - 1));
+  move(kRunningMean, mean);
+  move(kRunningVariance, variance);
 }
 
 }  // namespace thunder::transforms

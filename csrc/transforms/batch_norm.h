@@ -26,6 +26,8 @@ class BatchNorm {
 
   /// The input is a float32 tensor on the CPU whose channels lie side by side.
   [[nodiscard]] bool has_columns() const;
+  /// The input is a tensor on the CPU in which a channel's elements of an image lie side by side, not just a few.
+  [[nodiscard]] bool has_rows() const;
   [[nodiscard]] bool is_training() const { return arguments_[kTraining].toBool(); }
   [[nodiscard]] bool has_running_statistics() const { return !arguments_[kRunningMean].isNone(); }
   [[nodiscard]] const at::Tensor& input() const { return input_; }
@@ -51,6 +53,8 @@ class BatchNorm {
   [[nodiscard]] at::Tensor evaluated() const;
   /// Moves the running statistics, and leaves them out of the call.
   void update_running_statistics();
+  /// The same by the statistics of this batch, `[C]`; the variance is that of a sample.
+  void update_running_statistics(const at::Tensor& mean, const at::Tensor& variance);
 
  private:
   [[nodiscard]] at::Tensor tensor(Argument argument) const;

@@ -66,6 +66,36 @@ TEST(rows_shorter_and_longer_than_a_tile) {
   }
 }
 
+/// Softmax of what the middle one of three dimensions keeps, beside sums of its rows.
+TEST(rows_of_several_runs) {
+  for (const std::int64_t run : {3, 40, 300, 2500}) {
+    const std::int64_t rows = 21;
+    const std::int64_t runs = 3;
+    const Access array{0, Storage::kFloat, {run}, 1, Extent::kTile, run, rows * run};
+    TileBuilder builder({{rows}, runs * run, false, run});
+    const auto x = builder.load(array);
+    const auto exponentials = apply(builder, TileOp::kExp, {x});
+    const auto sum = builder.reduce(ReduceOp::kSum, exponentials);
+    builder.store(apply(builder, TileOp::kDivide, {exponentials, sum}), 1, Storage::kFloat);
+    builder.store(sum, 2, Storage::kFloat);
+    const TileProgram program = builder.build();
+    std::vector<float> values = numbers(static_cast<std::size_t>(runs * rows * run));
+    std::vector<float> out(values.size(), -1);
+    std::vector<float> sums(static_cast<std::size_t>(rows));
+    char* arrays[] = {bytes(values), bytes(out), bytes(sums)};
+    CHECK(cpu::run(program, arrays, &one_after_the_other));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double expected = 0;
+      const auto place = [&](std::int64_t c) { return (c / run * rows + r) * run + c % run; };
+      for (std::int64_t c = 0; c < runs * run; ++c) expected += std::exp(static_cast<double>(values[place(c)]));
+      CHECK(std::abs(sums[r] - expected) < 1e-5 * expected);
+      for (std::int64_t c = 0; c < runs * run; ++c) {
+        CHECK(std::abs(out[place(c)] - std::exp(static_cast<double>(values[place(c)])) / expected) < 1e-6);
+      }
+    }
+  }
+}
+
 TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   const std::int64_t rows = 501;
   const std::int64_t columns = 130;

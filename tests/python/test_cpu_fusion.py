@@ -390,6 +390,95 @@ def test_group_norm_of_channels_last_images_is_that_of_eager() -> None:
     torch.testing.assert_close(thunder.jit(function)(x, x[0, :, 0, 0], x[1, :, 0, 0]), function(x, *x[:2, :, 0, 0]))
 
 
+def per_channel(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return x.view(1, -1, *[1] * (like.dim() - 2))
+
+
+def all_but_channels(x: torch.Tensor) -> list[int]:
+    return [dim for dim in range(x.dim()) if dim != 1]
+
+
+def normalized_by_hand(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    centered = x - x.mean(all_but_channels(x), keepdim=True)
+    variance = centered.square().mean(all_but_channels(x), keepdim=True)
+    return centered * torch.rsqrt(variance + 1e-5) * per_channel(w, x) + per_channel(b, x)
+
+
+# What is kept stands in the middle of memory. Each with an operation that must be part of a fusion.
+OF_CHANNELS: dict[str, tuple[str, Function]] = {
+    "batch_norm": ("batch_norm_backward", lambda x, w, b: F.batch_norm(x * 1.5, None, None, w, b, training=True)),
+    "batch_norm_relu": ("no_stats", lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True)) * x),
+    "batch_norm_without_weight": ("no_stats", lambda x, w, b: F.batch_norm(x, None, None, training=True).sin()),
+    "norm_by_hand": ("mean", lambda x, w, b: F.gelu(normalized_by_hand(x, w, b))),
+    "bias": ("sum", lambda x, w, b: F.gelu(x + per_channel(w, x)) * per_channel(b, x)),
+    "sum": ("sum", lambda x, w, b: (x * 2 + 1).sum(all_but_channels(x)) * w),
+    "mean": ("mean", lambda x, w, b: (x * 2 + 1).square().mean(all_but_channels(x), keepdim=True) * x),
+    "variance": ("var", lambda x, w, b: x.exp().var(all_but_channels(x)) * w),
+    "amax": ("amax", lambda x, w, b: (x * 2 + 1).amax(all_but_channels(x)) * b),
+    "of_images": ("sum", lambda x, w, b: (x * torch.sigmoid(x[:, :, :1, ...]) + x[:1]).sum(all_but_channels(x))),
+}
+CHANNEL_SHAPES = [(8, 16, 12, 12), (32, 24, 40), (4, 6, 23, 90), (1, 7, 5000), (3, 5, 2, 3, 17)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("shape", CHANNEL_SHAPES, ids=str)
+@pytest.mark.parametrize("name", OF_CHANNELS)
+def test_what_channels_have_is_as_near_to_the_exact_result_as_eager(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    operation, function = OF_CHANNELS[name]
+    inputs = [torch.randn(s).add(0.5).to(dtype).requires_grad_() for s in (shape, shape[1:2], shape[1:2])]
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(function(*inputs).shape).to(dtype)
+    exact = results_of(function, [x.double() for x in inputs], cotangent.double())
+    eager, ours = results_of(function, inputs, cotangent), results_of(compiled, inputs, cotangent)
+    assert any(operation in each for fusion in thunder.fusions(compiled) for each in fusion.operations)
+    allowed = torch.finfo(dtype).eps * (64 if dtype == torch.float64 else 4)
+    for k, (got, reference, truth) in enumerate(zip(ours, eager, exact, strict=True)):
+        assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        assert error(got, truth) <= 1.5 * error(reference, truth) + allowed, f"result {k}"
+
+
+@pytest.mark.parametrize("name", OF_CHANNELS)
+def test_what_channels_have_does_not_depend_on_the_number_of_threads(name: str) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(s, requires_grad=True) for s in ((12, 40, 31, 33), (40,), (40,))]
+    compiled = thunder.jit(OF_CHANNELS[name][1])
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 8):
+            torch.set_num_threads(count)
+            results.append(results_of(compiled, inputs, None))
+    finally:
+        torch.set_num_threads(threads)
+    for others in results[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(results[0], others, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
+def test_batch_norm_of_contiguous_images_is_one_fusion_with_its_running_statistics(dtype: torch.dtype) -> None:
+    def step(norm: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(norm(x) + x)
+
+    def trained(norm: torch.nn.Module, function: Function) -> list[torch.Tensor]:
+        norm.train()
+        images = torch.randn(8, 16, 12, 12, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
+        for _ in range(2):
+            function(norm, images + 1).sum().backward()
+        return [images.grad, *(p.grad for p in norm.parameters()), norm.running_mean, norm.running_var]
+
+    compiled = thunder.jit(step)
+    ours = trained(torch.nn.BatchNorm2d(16).to(dtype), compiled)
+    expected = trained(torch.nn.BatchNorm2d(16).to(dtype).double(), lambda norm, x: step(norm, x.double()))
+    eager = trained(torch.nn.BatchNorm2d(16).to(dtype), step)
+    forward = [fusion for fusion in thunder.fusions(compiled) if fusion.trace == "forward"]
+    assert ["aten.relu.default" in fusion.operations for fusion in forward] == [True]
+    for got, reference, truth in zip(ours, eager, expected, strict=True):
+        assert error(got, truth) <= 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
+
+
 @pytest.mark.parametrize("choose", [lambda x, i: F.embedding(i, x), lambda x, i: x[i]], ids=["embedding", "index"])
 def test_rows_that_do_not_exist_raise_as_in_eager(choose: Function) -> None:
     compiled = thunder.jit(lambda x, i: F.gelu(choose(x, i) + 1))

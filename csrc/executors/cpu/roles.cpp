@@ -8,9 +8,6 @@
 namespace thunder::executors::cpu {
 namespace {
 
-/// Elements that must follow one another in memory where rows are made of several stretches.
-constexpr std::int64_t kLeastStretch = 16;
-
 /// Whether `value` broadcasts to `over`.
 bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   if (value.sizes.size() > over.sizes.size()) return false;

@@ -19,8 +19,12 @@ constexpr std::int64_t kColumnSumTasks = 32;
 constexpr std::int64_t kColumnSumRows = 16;
 /// Outputs of more bytes leave the caches alone: nobody finds them there.
 constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
-/// Columns of a run from which on it is worth tiles of its own, which need not be put together.
+/// Columns of a run from which on tiles need not be put together of several.
 constexpr std::int64_t kLeastRun = 256;
+/// Elements of rows that are worked on together, of which phases find again in a cache what they read.
+constexpr std::int64_t kRowElements = 65536;
+/// Pieces that rows of several runs are cut into where there is work for several threads.
+constexpr std::int64_t kLeastUnits = 16;
 constexpr std::int64_t kAlignment = 64;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -136,11 +140,7 @@ struct TileBuilder::Plan {
     program.tile_rows = std::max<std::int64_t>(program.tile_rows, 1);
     program.run = domain.run;
     program.stays_in_runs = domain.run >= kLeastRun;
-    if (program.stays_in_runs) {
-      const std::int64_t pieces = (domain.run + kTileElements - 1) / kTileElements;
-      program.tile_columns = (domain.run + pieces - 1) / pieces;
-      program.tile_rows = 1;
-    }
+    if (program.stays_in_runs) shape_runs();
     const std::int64_t row_units = (program.rows + program.tile_rows - 1) / program.tile_rows;
     const std::int64_t stretches =
         domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
@@ -154,6 +154,16 @@ struct TileBuilder::Plan {
       if (elements < kTaskElements) program.task_count = 1;
     }
     program.parallel = program.task_count > 1;
+  }
+
+  /// A tile is part of a run, or a run of several rows.
+  void shape_runs() {
+    const std::int64_t pieces = (program.run + kTileElements - 1) / kTileElements;
+    program.tile_columns = (program.run + pieces - 1) / pieces;
+    std::int64_t most_rows = kRowElements / program.columns;
+    if (program.rows * program.columns >= 2 * kTaskElements)
+      most_rows = std::min(most_rows, program.rows / kLeastUnits);
+    program.tile_rows = std::clamp<std::int64_t>(std::min(most_rows, kTileElements / program.run), 1, program.rows);
   }
 
   /// Whether a tile of an array that lies as the domain does is one piece.

@@ -105,7 +105,7 @@ struct TileProgram {
   std::int64_t tile_columns = 1;
   bool splits_columns = false;  ///< stretches of columns have nothing to do with one another
   std::int64_t run = 0;         ///< see TileDomain
-  bool stays_in_runs = false;   ///< each tile is part of one run
+  bool stays_in_runs = false;   ///< each tile is of one run
   std::vector<Register> registers;
   std::vector<double> constants;
   std::vector<Access> accesses;

@@ -92,7 +92,7 @@ class Task {
     switch (binding.kind) {
       case Binding::Kind::kWholeRow:
         at_[binding.target] =
-            scratch_.data() + program_.registers[binding.target].offset + column_ * binding.element_size;
+            scratch_.data() + program_.registers[binding.target].offset + column_ * height_ * binding.element_size;
         return;
       case Binding::Kind::kDense:
         at_[binding.target] = run_.arrays[binding.array] + dense_offset() * binding.element_size;
@@ -305,6 +305,12 @@ class Task {
     return offset;
   }
 
+  /// How far into a row a column is in an array, in elements.
+  [[nodiscard]] static std::int64_t column_offset(const Access& access, std::int64_t column) {
+    if (access.run == 0) return column * access.inner_stride;
+    return column / access.run * access.run_stride + column % access.run * access.inner_stride;
+  }
+
   void load_rows(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
     const std::int64_t size = size_of(access.storage);
@@ -323,7 +329,7 @@ class Task {
 
   void load_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
-    if (access.run != 0) {
+    if (access.run != 0 && !program_.stays_in_runs) {
       move_runs(access, at_[instruction.out], [&](char* memory, char* tile, std::int64_t count) {
         instruction.transfer(tile, memory, access.inner_stride, count);
       });
@@ -331,9 +337,9 @@ class Task {
     }
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage)) * width_;
-    const char* array = run_.arrays[access.array] + column_ * access.inner_stride * size;
-    const bool is_dense = program_.outer_sizes.size() == 1 && access.inner_stride == 1 &&
-                          access.outer_strides[0] == program_.columns && width_ == program_.columns;
+    const char* array = run_.arrays[access.array] + column_offset(access, column_) * size;
+    const bool is_dense =
+        program_.outer_sizes.size() == 1 && access.inner_stride == 1 && access.outer_strides[0] == width_;
     if (is_dense) {
       instruction.transfer(at_[instruction.out], array + first_row_ * width_ * size, 1, height_ * width_);
       return;
@@ -365,16 +371,15 @@ class Task {
   void move_runs(const Access& access, char* tile, const Move& move) {
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage));
-    const std::int64_t end = column_ + width_;
+    const std::int64_t first_place = column_ % access.run;
     for (std::int64_t row = 0; row < height_; ++row) {
-      char* array = run_.arrays[access.array] + row_offset(access, first_row_ + row) * size;
-      for (std::int64_t column = column_; column < end;) {
-        const std::int64_t place = column % access.run;
-        const std::int64_t count = std::min(access.run - place, end - column);
-        const std::int64_t offset = column / access.run * access.run_stride + place * access.inner_stride;
-        move(array + offset * size, tile, count);
+      std::int64_t offset = row_offset(access, first_row_ + row) + column_ / access.run * access.run_stride;
+      std::int64_t place = first_place;
+      for (std::int64_t left = width_; left > 0; place = 0, offset += access.run_stride) {
+        const std::int64_t count = std::min(access.run - place, left);
+        move(run_.arrays[access.array] + (offset + place * access.inner_stride) * size, tile, count);
         tile += count * step;
-        column += count;
+        left -= count;
       }
     }
   }
@@ -382,13 +387,13 @@ class Task {
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
     char* from = at_[instruction.arguments[0]];
-    if (access.run != 0) {
+    if (access.run != 0 && !program_.stays_in_runs) {
       move_runs(access, from,
                 [&](char* memory, char* tile, std::int64_t count) { instruction.transfer(memory, tile, 1, count); });
       return;
     }
-    instruction.transfer(run_.arrays[access.array] + dense_offset() * size_of(access.storage), from, 1,
-                         height_ * width_);
+    char* array = run_.arrays[access.array] + dense_offset() * size_of(access.storage);
+    instruction.transfer(array, from, 1, height_ * width_);
   }
 
   void clear_column_sums() {
