@@ -72,7 +72,7 @@ class Partitioner {
       FusionRole role = model_.role(symbol, trace_);
       if (role.kind == FusionRole::Kind::kNone) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
-      IterationSpace space = space_of(over, role.rows, role.before);
+      IterationSpace space = space_of(over, role.rows, role.before, role.blocks);
       if (space.count() == 0 || space.columns() > model_.largest_row) continue;
       std::size_t k = 0;
       for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });

@@ -29,6 +29,7 @@ struct FusionRole {
   std::uint32_t by_channels = 0;    ///< a bit for each argument that has one element for each index of dim 1
   std::uint32_t gathered = 0;       ///< a bit for each argument of which it chooses elements by what another one holds
   std::int64_t before = 1;          ///< elements of that value that stand before the rows
+  std::int64_t blocks = 1;          ///< of the rows: it reduces each to a row, known at the end
 };
 
 /// What fusing is about: which symbols can be fused, and when it pays.

@@ -14,8 +14,8 @@ std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   return order;
 }
 
-IterationSpace space_of(const ir::TensorType& type, std::int64_t rows, std::int64_t before) {
-  IterationSpace space{{}, rows, before};
+IterationSpace space_of(const ir::TensorType& type, std::int64_t rows, std::int64_t before, std::int64_t blocks) {
+  IterationSpace space{{}, rows, before, blocks};
   std::int64_t product = 1;
   for (const std::size_t i : memory_order(type)) {
     std::int64_t rest = type.sizes[i].hint;
@@ -78,7 +78,8 @@ std::optional<IterationSpace> join(const IterationSpace& left, const IterationSp
   const std::int64_t right_count = right.count();
   if (left_count < right_count) return join(right, left);
   const IterationSpace& with_rows = left.rows != 0 ? left : right;
-  IterationSpace joined{{}, with_rows.rows, with_rows.before};
+  if (left.blocks != 1 && right.blocks != 1 && left.blocks != right.blocks) return std::nullopt;
+  IterationSpace joined{{}, with_rows.rows, with_rows.before, std::max(left.blocks, right.blocks)};
   if (left_count == right_count) {
     if (right.rows != 0 && (right.rows != joined.rows || right.before != joined.before)) return std::nullopt;
     auto sizes = common_refinement(left.sizes, right.sizes);

@@ -15,6 +15,7 @@ struct IterationSpace {
   std::vector<std::int64_t> sizes;
   std::int64_t rows = 0;  ///< 0: not cut
   std::int64_t before = 1;
+  std::int64_t blocks = 1;  ///< of rows, each with column sums of its own
 
   [[nodiscard]] std::int64_t count() const {
     std::int64_t product = 1;
@@ -29,7 +30,8 @@ struct IterationSpace {
 /// Dimensions with more than one element, the one with the longest stride first.
 [[nodiscard]] std::vector<std::size_t> memory_order(const ir::TensorType& type);
 /// With sizes that are partly rows cut where rows begin and end.
-[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0, std::int64_t before = 1);
+[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0, std::int64_t before = 1,
+                                      std::int64_t blocks = 1);
 
 /// The finest sizes that both are made of by joining neighbours; nullopt: there are none.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> common_refinement(const std::vector<std::int64_t>& left,

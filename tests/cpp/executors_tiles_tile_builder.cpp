@@ -123,6 +123,35 @@ TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   CHECK(std::abs(results[0].back() - squares / total) < 1e-4 * std::abs(squares / total));
 }
 
+TEST(sums_of_blocks_of_rows) {
+  for (const std::int64_t block_rows : {1, 30, 100}) {
+    const std::int64_t blocks = 13;
+    const std::int64_t columns = 130;
+    TileDomain domain{{blocks * block_rows}, columns, false};
+    domain.blocks = blocks;
+    TileBuilder builder(domain);
+    const auto x = builder.load(dense(0, columns));
+    builder.column_sum(x, 1, Storage::kFloat, 1, blocks);
+    builder.column_sum(x, 2, Storage::kFloat, 0.5);
+    const TileProgram program = builder.build();
+    std::vector<float> values = numbers(static_cast<std::size_t>(blocks * block_rows * columns));
+    std::vector<float> of_blocks(static_cast<std::size_t>(blocks * columns));
+    std::vector<float> of_all(static_cast<std::size_t>(columns));
+    char* arrays[] = {bytes(values), bytes(of_blocks), bytes(of_all)};
+    CHECK(cpu::run(program, arrays, &the_last_first));
+    for (std::int64_t c = 0; c < columns; ++c) {
+      double all = 0;
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        double sum = 0;
+        for (std::int64_t r = b * block_rows; r < (b + 1) * block_rows; ++r) sum += values[r * columns + c];
+        CHECK(std::abs(of_blocks[b * columns + c] - sum) < 1e-4);
+        all += sum;
+      }
+      CHECK(std::abs(of_all[c] - all / 2) < 1e-3);
+    }
+  }
+}
+
 TEST(strides_and_rows_of_inputs) {
   const std::int64_t rows = 6;
   const std::int64_t columns = 10;

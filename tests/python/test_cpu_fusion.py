@@ -127,8 +127,11 @@ def test_special_values_are_those_of_eager(name: str, value: float) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CHAINS if name != "group_norm"])  # whose derivative is PyTorch's
 def test_results_do_not_depend_on_the_number_of_threads(name: str) -> None:
-    inputs = make_inputs("normal", torch.float32, 257, 700)
-    compiled = thunder.jit(CHAINS[name])
+    assert_same_with_any_number_of_threads(CHAINS[name], make_inputs("normal", torch.float32, 257, 700))
+
+
+def assert_same_with_any_number_of_threads(function: Function, inputs: list[torch.Tensor]) -> None:
+    compiled = thunder.jit(function)
     threads = torch.get_num_threads()
     try:
         results = []
@@ -444,17 +447,7 @@ def test_what_channels_have_is_as_near_to_the_exact_result_as_eager(
 def test_what_channels_have_does_not_depend_on_the_number_of_threads(name: str) -> None:
     torch.manual_seed(0)
     inputs = [torch.randn(s, requires_grad=True) for s in ((12, 40, 31, 33), (40,), (40,))]
-    compiled = thunder.jit(OF_CHANNELS[name][1])
-    threads = torch.get_num_threads()
-    try:
-        results = []
-        for count in (1, 2, 8):
-            torch.set_num_threads(count)
-            results.append(results_of(compiled, inputs, None))
-    finally:
-        torch.set_num_threads(threads)
-    for others in results[1:]:
-        assert all(torch.equal(one, other) for one, other in zip(results[0], others, strict=True))
+    assert_same_with_any_number_of_threads(OF_CHANNELS[name][1], inputs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
@@ -477,6 +470,42 @@ def test_batch_norm_of_contiguous_images_is_one_fusion_with_its_running_statisti
     assert ["aten.relu.default" in fusion.operations for fusion in forward] == [True]
     for got, reference, truth in zip(ours, eager, expected, strict=True):
         assert error(got, truth) <= 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
+
+
+# What is reduced stands in the middle of memory.
+OF_BLOCKS: dict[str, Function] = {
+    "mean_of_tokens": lambda x: (x * 2 + 1).mean(1),
+    "sum_and_elements": lambda x: ((x * 2).exp().sum(1, keepdim=True) + 1) * x.sin(),
+    "norm": lambda x: F.layer_norm(x + 1, x.shape[-1:]).sigmoid().sum(1),
+    "several_dims": lambda x: F.silu(x.view(x.shape[0], -1, 4, x.shape[-1])).mean((1, 2)),
+    "channels_last": lambda x: F.silu(x.view(x.shape[0], -1, 4, x.shape[-1]).permute(0, 3, 1, 2) * 2).mean((2, 3)),
+    "sums_of_all_rows": lambda x: (x * x).exp().neg().sum(1) + (x * x).sum((0, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("shape", [(8, 128, 96), (3, 200, 192), (40, 4, 70), (2, 2000, 17), (5, 28, 4000)], ids=str)
+@pytest.mark.parametrize("name", OF_BLOCKS)
+def test_sums_of_blocks_of_rows_are_as_near_to_the_exact_result_as_eager(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(shape) * 0.5).to(dtype).requires_grad_()
+    function = OF_BLOCKS[name]
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(function(x).shape).to(dtype)
+    exact = results_of(function, [x.double()], cotangent.double())
+    eager, ours = results_of(function, [x], cotangent), results_of(compiled, [x], cotangent)
+    forward = [fusion.operations for fusion in thunder.fusions(compiled) if fusion.trace == "forward"]
+    assert any("mean" in operation or "sum" in operation for operations in forward for operation in operations)
+    for got, reference, truth in zip(ours, eager, exact, strict=True):
+        assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        assert error(got, truth) <= 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("name", OF_BLOCKS)
+def test_sums_of_blocks_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    assert_same_with_any_number_of_threads(OF_BLOCKS[name], [torch.randn(5, 300, 150, requires_grad=True)])
 
 
 @pytest.mark.parametrize("choose", [lambda x, i: F.embedding(i, x), lambda x, i: x[i]], ids=["embedding", "index"])

@@ -41,7 +41,7 @@ bool Lowering::find_space() {
   std::vector<passes::IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
     if (role.kind == FusionRole::Kind::kNone) return false;
-    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over), role.rows, role.before));
+    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks));
   }
   std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
   std::optional<passes::IterationSpace> joined = spaces.front();
@@ -129,6 +129,7 @@ bool Lowering::find_domain() {
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
   domain.splits_columns = space_.rows == 0;
   if (space_.before != 1) domain.run = run_;
+  domain.blocks = space_.blocks;
   builder_ = std::make_unique<TileBuilder>(std::move(domain));
   return true;
 }
@@ -288,7 +289,8 @@ std::optional<std::uint32_t> Lowering::array_of(const BoundSymbol& symbol, std::
 void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale) {
   const auto array = array_of(symbol, result);
   if (!array) return;
-  builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale);
+  builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale,
+                       role(symbol).blocks);
 }
 
 std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,

@@ -8,6 +8,9 @@
 namespace thunder::executors::cpu {
 namespace {
 
+/// Rows that are added to one.
+constexpr std::int64_t kLeastBlock = 4;
+
 /// Whether `value` broadcasts to `over`.
 bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   if (value.sizes.size() > over.sizes.size()) return false;
@@ -144,7 +147,7 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   std::vector<std::size_t> kept(order.begin(), order.end());
   std::erase_if(kept, [&](std::size_t dim) { return is_reduced[dim]; });
   if (order_in_source(result_type, type, is_reduced) != kept) return {};
-  // In the order of memory: elements of the dimensions up to a point that is reduced, kept, reduced.
+  // In the order of memory: elements of the dimensions up to a point that is reduced, kept, reduced, kept.
   std::size_t i = 0;
   const auto elements_of = [&](bool reduced) {
     std::int64_t elements = 1;
@@ -154,14 +157,21 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   const std::int64_t before = elements_of(true);
   const std::int64_t rows = elements_of(false);
   const std::int64_t behind = elements_of(true);
+  const std::int64_t columns = elements_of(false);
   if (i < order.size() || before * behind == 1) return {};
   FusionRole role{FusionRole::Kind::kWork, over, rows, {FusionRole::Result::kRows}, 0, 1};
   if (before > 1 && behind > 1) {
     role.before = before;
-    return behind >= kLeastStretch ? role : FusionRole{};
+    return behind >= kLeastStretch && columns == 1 ? role : FusionRole{};
   }
-  if (behind > 1) return role;
+  if (behind > 1 && columns == 1) return role;
   if (rows_only) return {};
+  if (behind > 1) {
+    role.rows = rows * behind;
+    role.blocks = rows;
+    role.results = {FusionRole::Result::kEnd};
+    return behind >= kLeastBlock && columns >= kLeastStretch ? role : FusionRole{};
+  }
   role.rows = rows == 1 ? 0 : before;
   role.results = {FusionRole::Result::kEnd};
   return role;

@@ -17,6 +17,7 @@ struct TileDomain {
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
   /// What lies as the domain does has so many columns of all rows side by side, then the next ones; 0: whole rows.
   std::int64_t run = 0;
+  std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
 
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 1;
@@ -53,7 +54,8 @@ class TileBuilder {
 
   /// Writes a value to an array that lies as the domain, or its rows, do.
   void store(Value value, std::uint32_t array, Storage storage);
-  void column_sum(Value value, std::uint32_t array, Storage storage, double scale);
+  /// Of all rows, or one for each of the domain's blocks.
+  void column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks = 1);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
   std::uint32_t total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                       std::optional<std::uint32_t> divisor);

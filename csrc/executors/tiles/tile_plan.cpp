@@ -132,16 +132,17 @@ struct TileBuilder::Plan {
     const TileDomain& domain = builder.domain_;
     program.outer_sizes = domain.outer;
     program.rows = domain.rows();
+    program.block_rows = program.rows / domain.blocks;
     program.columns = domain.columns;
     program.splits_columns = domain.splits_columns;
     const std::int64_t columns = std::max<std::int64_t>(domain.columns, 1);
     program.tile_columns = std::min(columns, kTileElements);
-    program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.rows) : 1;
+    program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.block_rows) : 1;
     program.tile_rows = std::max<std::int64_t>(program.tile_rows, 1);
     program.run = domain.run;
     program.stays_in_runs = domain.run >= kLeastRun;
     if (program.stays_in_runs) shape_runs();
-    const std::int64_t row_units = (program.rows + program.tile_rows - 1) / program.tile_rows;
+    const std::int64_t row_units = domain.blocks * units_of_block(program);
     const std::int64_t stretches =
         domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
     program.unit_count = row_units * stretches;
@@ -154,6 +155,11 @@ struct TileBuilder::Plan {
       if (elements < kTaskElements) program.task_count = 1;
     }
     program.parallel = program.task_count > 1;
+    // Tasks and blocks that have rows in common are a staircase: task + block is a place of each.
+    for (Sum& sum : builder.column_sums_) {
+      sum.partials = program.column_partials;
+      program.column_partials += program.task_count + sum.blocks - 1;
+    }
   }
 
   /// A tile is part of a run, or a run of several rows.

@@ -17,7 +17,7 @@ constexpr std::int64_t kRowsBetweenFlushes = 64;
 struct Run {
   const TileProgram& program;
   char* const* arrays;
-  double* column_partials;  ///< [task][sum][column]
+  double* column_partials;  ///< [sum][task + block][column]
   double* total_partials;   ///< [task][total]
   std::atomic<bool> is_out_of_bounds = false;
 };
@@ -49,8 +49,10 @@ class Task {
     const std::int64_t stretches =
         program_.splits_columns ? (program_.columns + program_.tile_columns - 1) / program_.tile_columns : 1;
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      first_row_ = unit / stretches * program_.tile_rows;
-      height_ = std::min(program_.tile_rows, program_.rows - first_row_);
+      block_ = unit / stretches / units_of_block(program_);
+      const std::int64_t row = unit / stretches % units_of_block(program_) * program_.tile_rows;  // of the block
+      first_row_ = block_ * program_.block_rows + row;
+      height_ = std::min(program_.tile_rows, program_.block_rows - row);
       const std::int64_t first = program_.splits_columns ? unit % stretches * program_.tile_columns : 0;
       const std::int64_t last =
           program_.splits_columns ? std::min(first + program_.tile_columns, program_.columns) : program_.columns;
@@ -85,7 +87,8 @@ class Task {
       for (const Instruction& instruction : phase.row) execute_row(instruction);
     }
     rows_since_flush_ += height_;
-    if (rows_since_flush_ >= kRowsBetweenFlushes) flush_column_sums();
+    const bool ends_block = program_.block_rows != program_.rows && (first_row_ + height_) % program_.block_rows == 0;
+    if (rows_since_flush_ >= kRowsBetweenFlushes || ends_block) flush_column_sums();
   }
 
   void bind(const Binding& binding) {
@@ -403,11 +406,11 @@ class Task {
 
   void flush_column_sums() {
     for (std::size_t i = 0; i < program_.column_sums.size(); ++i) {
-      double* partial = run_.column_partials + (index_ * static_cast<std::int64_t>(program_.column_sums.size()) +
-                                                static_cast<std::int64_t>(i)) *
-                                                   program_.columns;
+      const Sum& sum = program_.column_sums[i];
+      const std::int64_t place = sum.partials + index_ + (sum.blocks == 1 ? 0 : block_);
+      double* partial = run_.column_partials + place * program_.columns;
       const char* sums = column_sums_ + static_cast<std::int64_t>(i) * program_.columns * 8;
-      const bool is_float = program_.column_sums[i].lane == Lane::kFloat;
+      const bool is_float = sum.lane == Lane::kFloat;
       for (std::int64_t column = 0; column < program_.columns; ++column) {
         partial[column] += is_float ? static_cast<double>(reinterpret_cast<const float*>(sums)[column])
                                     : reinterpret_cast<const double*>(sums)[column];
@@ -424,6 +427,7 @@ class Task {
   double* accumulators_ = nullptr;
   char* column_sums_ = nullptr;
   double* totals_ = nullptr;
+  std::int64_t block_ = 0;
   std::int64_t first_row_ = 0;
   std::int64_t height_ = 0;
   std::int64_t column_ = 0;
@@ -441,19 +445,29 @@ void write_number(const Sum& sum, char* const* arrays, std::int64_t element, dou
   }
 }
 
+std::int64_t task_of(const TileProgram& program, std::int64_t unit) {
+  std::int64_t task = unit * program.task_count / program.unit_count;
+  while (program.unit_count * (task + 1) / program.task_count <= unit) ++task;
+  return task;
+}
+
 /// Partial sums are added in the order of the tasks, whoever ran them.
-void combine_columns(const Run& run, std::int64_t block, std::int64_t block_count) {
+void combine_columns(const Run& run, std::int64_t part, std::int64_t part_count) {
   const TileProgram& program = run.program;
-  const auto count = static_cast<std::int64_t>(program.column_sums.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Sum& sum = program.column_sums[static_cast<std::size_t>(i)];
-    const std::int64_t end = program.columns * (block + 1) / block_count;
-    for (std::int64_t column = program.columns * block / block_count; column < end; ++column) {
-      double total = 0;
-      for (std::int64_t task = 0; task < program.task_count; ++task) {
-        total += run.column_partials[(task * count + i) * program.columns + column];
+  const std::int64_t begin = program.columns * part / part_count;
+  const std::int64_t end = program.columns * (part + 1) / part_count;
+  for (const Sum& sum : program.column_sums) {
+    const std::int64_t units = program.unit_count / sum.blocks;
+    for (std::int64_t block = 0; block < sum.blocks; ++block) {
+      const std::int64_t first = task_of(program, block * units);
+      const std::int64_t last = task_of(program, (block + 1) * units - 1);
+      for (std::int64_t column = begin; column < end; ++column) {
+        double total = 0;
+        for (std::int64_t task = first; task <= last; ++task) {
+          total += run.column_partials[(sum.partials + task + block) * program.columns + column];
+        }
+        write_number(sum, run.arrays, block * program.columns + column, total * sum.scale);
       }
-      write_number(sum, run.arrays, column, total * sum.scale);
     }
   }
 }
@@ -477,8 +491,7 @@ void combine_totals(const Run& run) {
 }  // namespace
 
 bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
-  const std::int64_t column_partials =
-      program.task_count * static_cast<std::int64_t>(program.column_sums.size()) * program.columns;
+  const std::int64_t column_partials = program.column_partials * program.columns;
   const std::int64_t total_partials = program.task_count * static_cast<std::int64_t>(program.totals.size());
   Memory partials;
   if (column_partials + total_partials > 0) {
@@ -491,10 +504,10 @@ bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
       program.task_count, program.parallel,
       [](void* context, std::int64_t index) { Task(*static_cast<Run*>(context), index).execute(); }, &state);
   if (!program.column_sums.empty()) {
-    constexpr std::int64_t kBlocks = 8;
+    constexpr std::int64_t kParts = 8;
     run_tasks(
-        kBlocks, program.parallel,
-        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kBlocks); },
+        kParts, program.parallel,
+        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kParts); },
         &state);
   }
   if (!program.totals.empty()) combine_totals(state);
