@@ -56,11 +56,18 @@ void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.builder().reduce(op, lowering.builder().expand(value)));
 }
 
+/// Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
+FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace) {
+  FusionRole role = row_reduction_role(symbol, trace);
+  role.work = kRowWork;
+  return role;
+}
 void lower_variance(Lowering& lowering, const BoundSymbol& symbol) {
-  const ir::Argument& given = symbol.arguments[2];
-  const auto* integer = given.get<std::int64_t>();
-  const auto* real = given.get<double>();
-  const double correction = integer != nullptr ? static_cast<double>(*integer) : real != nullptr ? *real : 1;
+  const ir::Argument& given = symbol.arguments[2];  // a number, or whether it is unbiased
+  double correction = 1;
+  if (const auto* integer = given.get<std::int64_t>()) correction = static_cast<double>(*integer);
+  if (const auto* real = given.get<double>()) correction = *real;
+  if (const auto* is_unbiased = given.get<bool>()) correction = *is_unbiased ? 1 : 0;
   const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
   const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
   const Value variance = lowering.builder().moments(x, 0).second;  // a norm of the same rows needs it, too
@@ -193,29 +200,30 @@ void lower_group_norm(Lowering& lowering, const BoundSymbol& symbol) {
 // --- batch norm of contiguous images in training
 
 /// A row is what a channel has of all images; `per_channel` has a bit for each argument that is one element for each.
-FusionRole batch_norm_role(const BoundSymbol& symbol, const Trace& trace, std::size_t input,
-                           std::uint32_t per_channel) {
+FusionRole batch_norm_role(const BoundSymbol& symbol, const Trace& trace, std::size_t input, std::uint32_t per_channel,
+                           double work) {
   const ir::TensorType* x = argument_type(symbol, trace, input);
   if (!is_float(x) || x->sizes.size() < 3) return {};
   const std::int64_t channels = x->sizes[1].hint;
-  FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, input), channels, kRowWork);
+  FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, input), channels, work);
   role.before = x->sizes[0].hint;
   role.by_channels = per_channel;
   const bool has_stretches = passes::element_count(*x) / (role.before * channels) >= kLeastStretch;
   return has_stretches ? role : FusionRole{};
 }
 FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace) {
-  return symbol.arguments[3] == ir::Argument(true) ? batch_norm_role(symbol, trace, 0, 0b110) : FusionRole{};
+  return symbol.arguments[3] == ir::Argument(true) ? batch_norm_role(symbol, trace, 0, 0b110, kRowWork) : FusionRole{};
 }
 void lower_batch_norm(Lowering& lowering, const BoundSymbol& symbol) { lower_norm(lowering, symbol, 1, 2, 5); }
 
 struct BatchNormBackwardArguments {
   enum : std::size_t { kCotangent, kInput, kWeight, kMean = 5, kDeviation, kTraining };
 };
+/// By itself not worth a fusion: PyTorch's kernel goes over its inputs twice, too.
 FusionRole batch_norm_backward_role(const BoundSymbol& symbol, const Trace& trace) {
   using At = BatchNormBackwardArguments;
   if (symbol.arguments[At::kTraining] != ir::Argument(true)) return {};
-  return batch_norm_role(symbol, trace, At::kInput, 1U << At::kWeight | 1U << At::kMean | 1U << At::kDeviation);
+  return batch_norm_role(symbol, trace, At::kInput, 1U << At::kWeight | 1U << At::kMean | 1U << At::kDeviation, 1);
 }
 void lower_batch_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   using At = BatchNormBackwardArguments;
@@ -234,11 +242,13 @@ void lower_batch_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
     const auto mean_of = [&](Value total) {
       return lowering.apply(TileOp::kDivide, {total, lowering.number(lane, count)});
     };
-    const Value slope = mean_of(lowering.apply(TileOp::kMultiply, {of_weight, rstd}));
-    Value result = lowering.apply(TileOp::kSubtract, {cotangent, mean_of(sum)});
-    result = lowering.apply(TileOp::kSubtract, {result, lowering.apply(TileOp::kMultiply, {centered, slope})});
     const Value scale = lowering.apply_if_given(TileOp::kMultiply, rstd, symbol, At::kWeight);
-    lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {result, scale}));
+    const Value slope = mean_of(lowering.apply(TileOp::kMultiply, {of_weight, rstd}));
+    const Value rest = lowering.apply(TileOp::kSubtract, {cotangent, mean_of(sum)});
+    const Value scaled = lowering.apply(TileOp::kMultiply, {rest, scale});
+    const Value along =
+        lowering.apply(TileOp::kMultiply, {centered, lowering.apply(TileOp::kMultiply, {slope, scale})});
+    lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {scaled, along}));
   }
   if (lowering.is_read(symbol, 1)) lowering.set(symbol, 1, of_weight);
   if (lowering.is_read(symbol, 2)) lowering.set(symbol, 2, sum);
@@ -457,7 +467,8 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::mean", {&sum_role<false>, &lower_sum<false, true>}},
       {"aten::amax", {&row_reduction_role, &lower_extreme<ReduceOp::kMax>}},
       {"aten::amin", {&row_reduction_role, &lower_extreme<ReduceOp::kMin>}},
-      {"aten::var.correction", {&row_reduction_role, &lower_variance}},
+      {"aten::var.correction", {&variance_role, &lower_variance}},
+      {"aten::var.dim", {&variance_role, &lower_variance}},
       {"aten::_softmax", {&softmax_role, &lower_softmax}},
       {"aten::_safe_softmax", {&softmax_role, &lower_safe_softmax}},
       {"aten::_log_softmax", {&softmax_role, &lower_log_softmax}},
