@@ -80,21 +80,15 @@ at::Tensor BatchNorm::evaluated() const {
 void BatchNorm::update_running_statistics() {
   if (!has_running_statistics()) return;
   const c10::AutoGradMode no_gradients(false);
-  const Moments now = moments();
-  const double correction = static_cast<double>(count()) / static_cast<double>(count() - 1);
-  update_running_statistics(of_channels(now.mean), at::mul(of_channels(now.variance), correction));
-}
-
-void BatchNorm::update_running_statistics(const at::Tensor& mean, const at::Tensor& variance) {
-  const c10::AutoGradMode no_gradients(false);
   const double momentum = arguments_[kMomentum].toDouble();
-  const auto move = [&](Argument argument, const at::Tensor& statistic) {
+  const Moments now = moments();
+  const auto move = [&](Argument argument, const at::Tensor& statistic, double factor) {
     const at::Tensor running = tensor(argument);
-    running.copy_(at::add(at::mul(running, 1 - momentum), statistic, momentum));
+    running.copy_(at::add(at::mul(running, 1 - momentum), of_channels(statistic), momentum * factor));
     arguments_[argument] = c10::IValue();
   };
-  move(kRunningMean, mean);
-  move(kRunningVariance, variance);
+  move(kRunningMean, now.mean, 1);
+  move(kRunningVariance, now.variance, static_cast<double>(count()) / static_cast<double>(count() - 1));
 }
 
 }  // namespace thunder::transforms

@@ -53,8 +53,6 @@ class BatchNorm {
   [[nodiscard]] at::Tensor evaluated() const;
   /// Moves the running statistics, and leaves them out of the call.
   void update_running_statistics();
-  /// The same by the statistics of this batch, `[C]`; the variance is that of a sample.
-  void update_running_statistics(const at::Tensor& mean, const at::Tensor& variance);
 
  private:
   [[nodiscard]] at::Tensor tensor(Argument argument) const;

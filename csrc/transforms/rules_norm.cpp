@@ -127,17 +127,27 @@ bool batch_norm_of_rows_applies(const RuleCall& call) {
 }
 
 Tensors batch_norm_of_rows_forward(RuleCall& call) {
-  BatchNorm norm(call.arguments);
+  const BatchNorm norm(call.arguments);
   const auto optional = [&](std::size_t i) {
     return call.tensor(i).defined() ? std::make_optional(call.tensor(i)) : std::nullopt;
   };
-  auto [result, mean, rstd] =
-      at::_native_batch_norm_legit(norm.input(), optional(BatchNorm::kWeight), optional(BatchNorm::kBias),
-                                   /*training=*/true, call.arguments[BatchNorm::kMomentum].toDouble(),
-                                   call.arguments[BatchNorm::kEpsilon].toDouble());
-  if (norm.has_running_statistics()) {
-    norm.update_running_statistics(mean, at::var(norm.input(), norm.reduced(), /*correction=*/1));
+  const at::Tensor x = norm.input();
+  const auto weight = optional(BatchNorm::kWeight);
+  const auto bias = optional(BatchNorm::kBias);
+  const double momentum = call.arguments[BatchNorm::kMomentum].toDouble();
+  const double epsilon = call.arguments[BatchNorm::kEpsilon].toDouble();
+  if (!norm.has_running_statistics()) {
+    auto [result, mean, rstd] = at::_native_batch_norm_legit(x, weight, bias, /*training=*/true, momentum, epsilon);
+    call.saved = {mean, rstd};
+    return {result};
   }
+  const c10::AutoGradMode no_gradients(false);
+  const at::Tensor running_mean = call.tensor(BatchNorm::kRunningMean);
+  const at::Tensor running_variance = call.tensor(BatchNorm::kRunningVariance);
+  auto [result, mean, rstd, next_mean, next_variance] = at::_native_batch_norm_legit_functional(
+      x, weight, bias, running_mean, running_variance, /*training=*/true, momentum, epsilon);
+  running_mean.copy_(next_mean);
+  running_variance.copy_(next_variance);
   call.saved = {mean, rstd};
   return {result};
 }

@@ -216,6 +216,28 @@ FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace
 }
 void lower_batch_norm(Lowering& lowering, const BoundSymbol& symbol) { lower_norm(lowering, symbol, 1, 2, 5); }
 
+/// The same, and what the running statistics, arguments 3 and 4, are afterwards.
+FusionRole running_batch_norm_role(const BoundSymbol& symbol, const Trace& trace) {
+  const bool is_training = symbol.arguments[5] == ir::Argument(true) && symbol.arguments[6].is<double>();
+  return is_training ? batch_norm_role(symbol, trace, 0, 0b11110, kRowWork) : FusionRole{};
+}
+void lower_running_batch_norm(Lowering& lowering, const BoundSymbol& symbol) {
+  lower_norm(lowering, symbol, 1, 2, 7);
+  const Lane lane = lowering.result_lane(symbol);
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const double momentum = std::get<double>(symbol.arguments[6].content);
+  const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
+  const auto [mean, variance] = lowering.builder().moments(x, 0);
+  const auto move = [&](std::size_t argument, Value statistic, double share) {
+    const Value kept = lowering.apply(TileOp::kMultiply,
+                                      {lowering.argument(symbol, argument, lane), lowering.number(lane, 1 - momentum)});
+    const Value added = lowering.apply(TileOp::kMultiply, {statistic, lowering.number(lane, share)});
+    lowering.set(symbol, argument, lowering.apply(TileOp::kAdd, {kept, added}));
+  };
+  move(3, mean, momentum);
+  move(4, variance, momentum * count / (count - 1));
+}
+
 struct BatchNormBackwardArguments {
   enum : std::size_t { kCotangent, kInput, kWeight, kMean = 5, kDeviation, kTraining };
 };
@@ -481,6 +503,7 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::group_norm", {&group_norm_role<kGroupNorm>, &lower_group_norm<kGroupNorm>}},
       {"aten::native_group_norm", {&group_norm_role<kNativeGroupNorm>, &lower_group_norm<kNativeGroupNorm>}},
       {"aten::_native_batch_norm_legit.no_stats", {&batch_norm_forward_role, &lower_batch_norm}},
+      {"aten::_native_batch_norm_legit_functional", {&running_batch_norm_role, &lower_running_batch_norm}},
       {"aten::native_batch_norm_backward", {&batch_norm_backward_role, &lower_batch_norm_backward}},
       {"aten::rms_norm", {&rms_norm_role, &lower_rms_norm}},
       {"aten::native_layer_norm_backward", {&layer_norm_backward_role, &lower_layer_norm_backward}},
