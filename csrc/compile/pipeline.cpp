@@ -21,6 +21,7 @@
 #include "passes/embedding_gradients.h"
 #include "passes/fusion_partition.h"
 #include "passes/in_place.h"
+#include "passes/late_writes.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
 #include "passes/rematerialization.h"
@@ -36,6 +37,7 @@ using passes::kDeadCodeElimination;
 using passes::kEmbeddingGradients;
 using passes::kForwardMemoryOrder;
 using passes::kInPlace;
+using passes::kLateWrites;
 using passes::kLayoutCleanup;
 
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
@@ -231,6 +233,9 @@ constexpr std::array kExecutionSteps{
     Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
     Step(TraceStep{Part::kBackward, kEmbeddingGradients}),
+    // after forward_and_backward: because rules bring writes. Before fusion_partition: because it moves nothing across
+    // one.
+    Step(TraceStep{Part::kForward, kLateWrites}),
     Step(LineStep{Part::kForward, passes::kFusionPartition, &fuse, true}),
     Step(LineStep{Part::kBackward, passes::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which

@@ -10,9 +10,6 @@
 namespace thunder::passes {
 namespace {
 
-/// How the elements of an argument meet those that a symbol goes over.
-enum class Alignment : std::uint8_t { kSame, kRows, kOther };
-
 class Partitioner {
  public:
   Partitioner(const ir::Trace& trace, const SymbolOrder& order, const FusionModel& model)
@@ -75,8 +72,8 @@ class Partitioner {
       FusionRole role = model_.role(symbol, trace_);
       if (role.kind == FusionRole::Kind::kNone) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
-      IterationSpace space = space_of(over, role.rows);
-      if (space.count() == 0 || (space.rows != 0 && space.count() / space.rows > model_.largest_row)) continue;
+      IterationSpace space = space_of(over, role.rows, role.before, role.blocks);
+      if (space.count() == 0 || space.columns() > model_.largest_row) continue;
       std::size_t k = 0;
       for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
       groups_[i] = {{i}, std::move(space)};
@@ -105,27 +102,29 @@ class Partitioner {
     return dim < missing ? 1 : type.sizes[dim - missing].hint;
   }
 
-  [[nodiscard]] Alignment align(const ir::TensorType& value, std::uint32_t reader, std::uint32_t argument) const {
+  /// Whether an argument has an element for each that the reader goes over, in their order, or one for each row.
+  [[nodiscard]] bool lines_up(const ir::TensorType& value, std::uint32_t reader, std::uint32_t argument,
+                              const IterationSpace& space) const {
     const FusionRole& role = roles_[reader];
     const ir::TensorType& over = *trace_.tensor_type(role.over);
-    const std::int64_t count = element_count(value);
-    if (role.kind == FusionRole::Kind::kView) return Alignment::kSame;
-    if ((role.by_rows >> argument & 1U) != 0) return count == role.rows ? Alignment::kRows : Alignment::kOther;
-    if (((role.by_channels | role.gathered) >> argument & 1U) != 0) return Alignment::kOther;
-    if (value.sizes.size() > over.sizes.size()) return Alignment::kOther;
+    if (role.kind == FusionRole::Kind::kView) return true;
+    const bool has_rows = element_count(value) == space.rows;
+    if ((role.by_rows >> argument & 1U) != 0) return has_rows;
+    if (((role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
+    if (value.sizes.size() > over.sizes.size()) return false;
     const std::vector<std::size_t> order = memory_order(over);
-    std::int64_t product = 1;
-    std::size_t leading = 0;
-    for (; leading < order.size(); ++leading) {
-      if (size_at(value, order[leading], over.sizes.size()) != over.sizes[order[leading]].hint) break;
-      product *= over.sizes[order[leading]].hint;
-    }
-    if (product != count) return Alignment::kOther;
-    // The same order of dimensions in memory.
     std::vector<std::size_t> own;
-    for (const std::size_t dim : memory_order(value)) own.push_back(dim + over.sizes.size() - value.sizes.size());
-    if (!std::ranges::equal(own, std::span(order).first(leading))) return Alignment::kOther;
-    return leading == order.size() ? Alignment::kSame : Alignment::kRows;
+    for (const std::size_t dim : memory_order(value)) {
+      own.push_back(dim + over.sizes.size() - value.sizes.size());
+      if (size_at(value, own.back(), over.sizes.size()) != over.sizes[own.back()].hint) return false;
+    }
+    if (own == order) return true;
+    std::size_t first = 0;  // of the rows
+    std::int64_t before = 1;
+    for (; first < order.size() && before < space.before; ++first) before *= over.sizes[order[first]].hint;
+    const auto rest = std::span(order).subspan(first);
+    return has_rows && before == space.before && own.size() <= rest.size() &&
+           std::ranges::equal(own, rest.first(own.size()));
   }
 
   /// Whether what `maker` gives can be handed to `reader` inside a fusion over `space`.
@@ -140,16 +139,7 @@ class Partitioner {
           return;
         }
         const ir::TensorType& type = *trace_.tensor_type(id);
-        switch (align(type, reader, a)) {
-          case Alignment::kSame:
-            return;
-          case Alignment::kRows:
-            possible = possible && space.rows == element_count(type);
-            return;
-          case Alignment::kOther:
-            possible = false;
-            return;
-        }
+        possible = possible && lines_up(type, reader, a, space);
       });
     }
     return possible;
@@ -162,7 +152,7 @@ class Partitioner {
     if (roles_[left].kind == FusionRole::Kind::kNone || roles_[right].kind == FusionRole::Kind::kNone) return;
     if (groups_[a].symbols.size() + groups_[b].symbols.size() > model_.most_symbols) return;
     const auto space = join(groups_[a].space, groups_[b].space);
-    if (!space || (space->rows != 0 && space->count() / space->rows > model_.largest_row)) return;
+    if (!space || space->columns() > model_.largest_row) return;
     if (!may_exchange(a, b, *space) || !may_exchange(b, a, *space)) return;
     if (tensor_count(a, b) > model_.most_tensors) return;
     if (reaches(a, b) || reaches(b, a)) return;

@@ -9,30 +9,40 @@
 namespace thunder::passes {
 
 /// What a fusion's loops go over: the dimensions of a dense tensor in the order of its memory, without those of size
-/// one. With `rows`, so many of the leading elements' stretches are rows, which reductions reduce, or reduce to.
+/// one. With `rows`, it is cut in three: `before` x `rows` x what is behind. A row, which reductions reduce, or reduce
+/// to, is what has the same place in the middle: as many stretches as stand before.
 struct IterationSpace {
   std::vector<std::int64_t> sizes;
-  std::int64_t rows = 0;  ///< 0: not cut in two
+  std::int64_t rows = 0;  ///< 0: not cut
+  std::int64_t before = 1;
+  std::int64_t blocks = 1;  ///< of rows, each with column sums of its own
 
   [[nodiscard]] std::int64_t count() const {
     std::int64_t product = 1;
     for (const std::int64_t size : sizes) product *= size;
     return product;
   }
+  /// Elements of a row.
+  [[nodiscard]] std::int64_t columns() const { return rows == 0 ? 0 : count() / rows; }
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
 };
 
 /// Dimensions with more than one element, the one with the longest stride first.
 [[nodiscard]] std::vector<std::size_t> memory_order(const ir::TensorType& type);
-/// With a size that begins inside of a row, and ends in another, cut in two.
-[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0);
+/// With sizes that are partly rows cut where rows begin and end.
+[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0, std::int64_t before = 1,
+                                      std::int64_t blocks = 1);
 
 /// The finest sizes that both are made of by joining neighbours; nullopt: there are none.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> common_refinement(const std::vector<std::int64_t>& left,
                                                                          const std::vector<std::int64_t>& right);
 /// The space in which what goes over either of two can run: the same elements, or one's elements are the other's rows.
 [[nodiscard]] std::optional<IterationSpace> join(const IterationSpace& left, const IterationSpace& right);
-/// How many leading sizes make `rows`; nullopt: none do.
-[[nodiscard]] std::optional<std::size_t> leading_sizes(const std::vector<std::int64_t>& sizes, std::int64_t rows);
+/// The sizes that are rows, of a space that has some; nullopt: none are.
+struct SizeRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+[[nodiscard]] std::optional<SizeRange> row_sizes(const IterationSpace& space);
 
 }  // namespace thunder::passes

@@ -112,11 +112,24 @@ bool is_cheap(const ir::Operator& op) {
 
 /// Its statistics are those of the batch; the running ones are written once only.
 bool is_training_batch_norm(const ir::BoundSymbol& symbol) {
+  const std::string_view name = symbol.op->name;
+  if (name == "aten::_native_batch_norm_legit") return symbol.op->overload == "no_stats";
   const auto* training = symbol.arguments.size() == 8 ? symbol.arguments[5].get<bool>() : nullptr;
-  return symbol.op->name == "aten::native_batch_norm" && training != nullptr && *training;
+  const bool is_norm = name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit_functional";
+  return is_norm && training != nullptr && *training;
 }
 
 }  // namespace
+
+std::vector<ir::ValueId> read_again(const ir::BoundSymbol& symbol) {
+  const bool has_running_statistics = is_training_batch_norm(symbol) && symbol.arguments.size() == 8;
+  std::vector<ir::ValueId> values;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    if (has_running_statistics && (i == 3 || i == 4)) continue;
+    ir::for_each_value(symbol.arguments[i], [&](ir::ValueId id) { values.push_back(id); });
+  }
+  return values;
+}
 
 bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy) {
   if (policy == Recompute::kNothing) return false;
@@ -134,8 +147,10 @@ ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace
   copy.comment = "recomputed";
   if (drawn_with_state(symbol)) return drawn_again(copy, trace, find_operator);
   if (!is_training_batch_norm(symbol)) return copy;
-  copy.op = find_operator("aten::_native_batch_norm_legit", "no_stats");
   const ir::ArgumentList& all = symbol.arguments;
+  if (all.size() == 6) return copy;  // it knows no running statistics
+  copy.op = find_operator("aten::_native_batch_norm_legit", "no_stats");
+  copy.results.resize(3);  // without the next running statistics
   copy.arguments = {all[0], all[1], all[2], all[5], all[6], all[7]};
   return copy;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "ir/trace.h"
 #include "passes/pass.h"
 
@@ -20,5 +22,7 @@ enum class Recompute : std::uint8_t {
 /// The symbol of `trace` as it runs a second time: without effects on what outlives it.
 [[nodiscard]] ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                          FindOperator find_operator);
+/// The values that it reads when it does.
+[[nodiscard]] std::vector<ir::ValueId> read_again(const ir::BoundSymbol& symbol);
 
 }  // namespace thunder::passes

@@ -87,8 +87,7 @@ class ForwardCut {
       if (!again || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
-      for_each_argument(symbol,
-                        [&](ir::ValueId argument) { flow_.add_edge(out(argument), in(id), MaxFlow::kInfinite); });
+      for (const ir::ValueId argument : read_again(symbol)) flow_.add_edge(out(argument), in(id), MaxFlow::kInfinite);
     });
   }
 
@@ -109,7 +108,7 @@ class ForwardCut {
       const bool changes = aliases_.is_written(id) && last_write_[aliases_.set_of(id)] > position;
       stays = stays && forward_.tensor_type(id) != nullptr && !changes;
     };
-    for_each_argument(symbol, check);
+    std::ranges::for_each(read_again(symbol), check);
     for_each_result(symbol, check);
     return stays;
   }

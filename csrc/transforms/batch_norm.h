@@ -26,6 +26,8 @@ class BatchNorm {
 
   /// The input is a float32 tensor on the CPU whose channels lie side by side.
   [[nodiscard]] bool has_columns() const;
+  /// The input is a tensor on the CPU in which a channel's elements of an image lie side by side, not just a few.
+  [[nodiscard]] bool has_rows() const;
   [[nodiscard]] bool is_training() const { return arguments_[kTraining].toBool(); }
   [[nodiscard]] bool has_running_statistics() const { return !arguments_[kRunningMean].isNone(); }
   [[nodiscard]] const at::Tensor& input() const { return input_; }

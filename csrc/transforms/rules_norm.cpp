@@ -1,6 +1,7 @@
 // Normalizations.
 #include <ATen/ATen.h>
 
+#include <array>
 #include <limits>
 #include <optional>
 
@@ -117,7 +118,59 @@ void batch_norm_backward(RuleCall& call) {
   call.give(norm.input(), at::mul(rest, scale));
 }
 
+// --- batch norm of contiguous images
+
+bool batch_norm_of_rows_applies(const RuleCall& call) {
+  std::vector<c10::IValue> arguments = call.arguments;
+  const BatchNorm norm(arguments);
+  return norm.is_training() && norm.has_rows();
+}
+
+Tensors batch_norm_of_rows_forward(RuleCall& call) {
+  const BatchNorm norm(call.arguments);
+  const auto optional = [&](std::size_t i) {
+    return call.tensor(i).defined() ? std::make_optional(call.tensor(i)) : std::nullopt;
+  };
+  const at::Tensor x = norm.input();
+  const auto weight = optional(BatchNorm::kWeight);
+  const auto bias = optional(BatchNorm::kBias);
+  const double momentum = call.arguments[BatchNorm::kMomentum].toDouble();
+  const double epsilon = call.arguments[BatchNorm::kEpsilon].toDouble();
+  if (!norm.has_running_statistics()) {
+    auto [result, mean, rstd] = at::_native_batch_norm_legit(x, weight, bias, /*training=*/true, momentum, epsilon);
+    call.saved = {mean, rstd};
+    return {result};
+  }
+  const c10::AutoGradMode no_gradients(false);
+  const at::Tensor running_mean = call.tensor(BatchNorm::kRunningMean);
+  const at::Tensor running_variance = call.tensor(BatchNorm::kRunningVariance);
+  auto [result, mean, rstd, next_mean, next_variance] = at::_native_batch_norm_legit_functional(
+      x, weight, bias, running_mean, running_variance, /*training=*/true, momentum, epsilon);
+  running_mean.copy_(next_mean);
+  running_variance.copy_(next_variance);
+  call.saved = {mean, rstd};
+  return {result};
+}
+
+void batch_norm_of_rows_backward(RuleCall& call) {
+  const at::Tensor cotangent = call.cotangent(0);
+  if (!cotangent.defined()) return;
+  const std::array given{BatchNorm::kInput, BatchNorm::kWeight, BatchNorm::kBias};
+  std::array<bool, 3> needed{};
+  for (std::size_t i = 0; i < given.size(); ++i) needed[i] = call.needs_gradient(given[i]);
+  const at::Tensor weight = call.tensor(BatchNorm::kWeight);
+  const auto [of_input, of_weight, of_bias] = at::native_batch_norm_backward(
+      cotangent, call.tensor(BatchNorm::kInput), weight.defined() ? std::make_optional(weight) : std::nullopt,
+      std::nullopt, std::nullopt, call.saved[0], call.saved[1], /*train=*/true,
+      call.arguments[BatchNorm::kEpsilon].toDouble(), needed);
+  if (needed[0]) call.give(call.tensor(BatchNorm::kInput), of_input);
+  if (needed[1]) call.give(weight, of_weight);
+  if (needed[2]) call.give(call.tensor(BatchNorm::kBias), of_bias);
+}
+
 constexpr GradRule kNormRules[] = {
+    {"aten::batch_norm", "", "moves the running statistics apart from what is fused", &batch_norm_of_rows_applies,
+     &batch_norm_of_rows_forward, &batch_norm_of_rows_backward},
     {"aten::batch_norm", "", "arithmetic that is fused with what stands around it", &batch_norm_applies,
      &batch_norm_forward, &batch_norm_backward},
     {"aten::group_norm", "", "PyTorch's derivative divides by the number of elements, which is zero",

@@ -66,6 +66,36 @@ TEST(rows_shorter_and_longer_than_a_tile) {
   }
 }
 
+/// Softmax of what the middle one of three dimensions keeps, beside sums of its rows.
+TEST(rows_of_several_runs) {
+  for (const std::int64_t run : {3, 40, 300, 2500}) {
+    const std::int64_t rows = 21;
+    const std::int64_t runs = 3;
+    const Access array{0, Storage::kFloat, {run}, 1, Extent::kTile, run, rows * run};
+    TileBuilder builder({{rows}, runs * run, false, run});
+    const auto x = builder.load(array);
+    const auto exponentials = apply(builder, TileOp::kExp, {x});
+    const auto sum = builder.reduce(ReduceOp::kSum, exponentials);
+    builder.store(apply(builder, TileOp::kDivide, {exponentials, sum}), 1, Storage::kFloat);
+    builder.store(sum, 2, Storage::kFloat);
+    const TileProgram program = builder.build();
+    std::vector<float> values = numbers(static_cast<std::size_t>(runs * rows * run));
+    std::vector<float> out(values.size(), -1);
+    std::vector<float> sums(static_cast<std::size_t>(rows));
+    char* arrays[] = {bytes(values), bytes(out), bytes(sums)};
+    CHECK(cpu::run(program, arrays, &one_after_the_other));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double expected = 0;
+      const auto place = [&](std::int64_t c) { return (c / run * rows + r) * run + c % run; };
+      for (std::int64_t c = 0; c < runs * run; ++c) expected += std::exp(static_cast<double>(values[place(c)]));
+      CHECK(std::abs(sums[r] - expected) < 1e-5 * expected);
+      for (std::int64_t c = 0; c < runs * run; ++c) {
+        CHECK(std::abs(out[place(c)] - std::exp(static_cast<double>(values[place(c)])) / expected) < 1e-6);
+      }
+    }
+  }
+}
+
 TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   const std::int64_t rows = 501;
   const std::int64_t columns = 130;
@@ -91,6 +121,35 @@ TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   double squares = 0;
   for (const float value : values) total += value, squares += static_cast<double>(value) * value;
   CHECK(std::abs(results[0].back() - squares / total) < 1e-4 * std::abs(squares / total));
+}
+
+TEST(sums_of_blocks_of_rows) {
+  for (const std::int64_t block_rows : {1, 30, 100}) {
+    const std::int64_t blocks = 13;
+    const std::int64_t columns = 130;
+    TileDomain domain{{blocks * block_rows}, columns, false};
+    domain.blocks = blocks;
+    TileBuilder builder(domain);
+    const auto x = builder.load(dense(0, columns));
+    builder.column_sum(x, 1, Storage::kFloat, 1, blocks);
+    builder.column_sum(x, 2, Storage::kFloat, 0.5);
+    const TileProgram program = builder.build();
+    std::vector<float> values = numbers(static_cast<std::size_t>(blocks * block_rows * columns));
+    std::vector<float> of_blocks(static_cast<std::size_t>(blocks * columns));
+    std::vector<float> of_all(static_cast<std::size_t>(columns));
+    char* arrays[] = {bytes(values), bytes(of_blocks), bytes(of_all)};
+    CHECK(cpu::run(program, arrays, &the_last_first));
+    for (std::int64_t c = 0; c < columns; ++c) {
+      double all = 0;
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        double sum = 0;
+        for (std::int64_t r = b * block_rows; r < (b + 1) * block_rows; ++r) sum += values[r * columns + c];
+        CHECK(std::abs(of_blocks[b * columns + c] - sum) < 1e-4);
+        all += sum;
+      }
+      CHECK(std::abs(of_all[c] - all / 2) < 1e-3);
+    }
+  }
 }
 
 TEST(strides_and_rows_of_inputs) {

@@ -19,6 +19,7 @@ const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
 const Operator& kSum = add_row("aten::sum.dim(Tensor self, int dim, bool keepdim) -> Tensor");
+const Operator& kSumAround = add_row("aten::sum.around(Tensor self) -> Tensor");  // keeps the middle one of three
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
 const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
 const Operator kFused = parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
@@ -30,9 +31,14 @@ FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
     return {FusionRole::Kind::kWork, result, 0, {Result::kElements}, 0, 1};
   }
   if (symbol.op == &kView) return {FusionRole::Kind::kView, result, 0, {Result::kElements}, 0, 0};
-  if (symbol.op != &kSum) return {};
+  if (symbol.op != &kSum && symbol.op != &kSumAround) return {};
   const auto source = std::get<ValueId>(symbol.arguments[0].content);
   const TensorType& type = *trace.tensor_type(source);
+  if (symbol.op == &kSumAround) {
+    FusionRole around{FusionRole::Kind::kWork, source, type.sizes[1].hint, {Result::kRows}, 0, 1};
+    around.before = type.sizes[0].hint;
+    return around;
+  }
   const bool is_last = symbol.arguments[1] == Argument(static_cast<int>(type.sizes.size()) - 1);
   return {FusionRole::Kind::kWork, source, type.sizes[0].hint, {is_last ? Result::kRows : Result::kEnd}, 0, 1};
 }
@@ -105,6 +111,22 @@ TEST(rows_that_a_reduction_gives_meet_the_elements_of_their_rows) {
   const ValueId scale = add_call(e.trace, kExp, {sum}, e.column);
   e.trace.outputs = {e.mul(e.x, scale)};
   CHECK((e.groups() == Groups{{0, 1, 2}}));
+}
+
+TEST(rows_in_the_middle_meet_the_elements_of_their_rows_only) {
+  for (const bool in_the_middle : {true, false}) {
+    Trace trace("f", std::make_shared<TraceContext>());
+    const TypePtr images = tensor_type(Dtype::kFloat32, {4, 4, 4});
+    const TypePtr kept =
+        in_the_middle ? tensor_type(Dtype::kFloat32, {1, 4, 1}) : tensor_type(Dtype::kFloat32, {4, 1, 1});
+    const ValueId x = trace.add_input(images, "x");
+    const ValueId sum = add_call(trace, kSumAround, {x}, kept);
+    trace.outputs = {add_call(trace, kMul, {add_call(trace, kExp, {x}, images), sum}, images)};
+    const std::vector<FusionGroup> groups = partition(trace, SymbolOrder(trace), FusionModel{.role = &role});
+    CHECK_EQ(groups.size(), std::size_t{1});
+    CHECK_EQ(groups[0].symbols.size(), std::size_t{in_the_middle ? 3U : 2U});
+    CHECK_EQ(groups[0].space.before, std::int64_t{groups[0].space.rows == 0 ? 1 : 4});
+  }
 }
 
 TEST(rows_without_the_dimension_that_was_reduced_are_no_columns) {

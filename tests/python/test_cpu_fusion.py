@@ -132,8 +132,11 @@ def test_special_values_are_those_of_eager_or_exact(name: str, value: float) -> 
 
 @pytest.mark.parametrize("name", [name for name in CHAINS if name != "group_norm"])  # whose derivative is PyTorch's
 def test_results_do_not_depend_on_the_number_of_threads(name: str) -> None:
-    inputs = make_inputs("normal", torch.float32, 257, 700)
-    compiled = thunder.jit(CHAINS[name])
+    assert_same_with_any_number_of_threads(CHAINS[name], make_inputs("normal", torch.float32, 257, 700))
+
+
+def assert_same_with_any_number_of_threads(function: Function, inputs: list[torch.Tensor]) -> None:
+    compiled = thunder.jit(function)
     threads = torch.get_num_threads()
     try:
         results = []
@@ -393,6 +396,121 @@ def test_group_norm_of_channels_last_images_is_that_of_eager() -> None:
     x = torch.randn(4, 32, 17, 16).to(memory_format=torch.channels_last)
     function = silu_of_group_norm(4)
     torch.testing.assert_close(thunder.jit(function)(x, x[0, :, 0, 0], x[1, :, 0, 0]), function(x, *x[:2, :, 0, 0]))
+
+
+def per_channel(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return x.view(1, -1, *[1] * (like.dim() - 2))
+
+
+def all_but_channels(x: torch.Tensor) -> list[int]:
+    return [dim for dim in range(x.dim()) if dim != 1]
+
+
+def normalized_by_hand(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    centered = x - x.mean(all_but_channels(x), keepdim=True)
+    variance = centered.square().mean(all_but_channels(x), keepdim=True)
+    return centered * torch.rsqrt(variance + 1e-5) * per_channel(w, x) + per_channel(b, x)
+
+
+# What is kept stands in the middle of memory. Each with an operation that must be part of a fusion.
+OF_CHANNELS: dict[str, tuple[str, Function]] = {
+    "batch_norm": ("batch_norm_backward", lambda x, w, b: F.batch_norm(x * 1.5, None, None, w, b, training=True)),
+    "batch_norm_relu": ("no_stats", lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True)) * x),
+    "batch_norm_without_weight": ("no_stats", lambda x, w, b: F.batch_norm(x, None, None, training=True).sin()),
+    "norm_by_hand": ("mean", lambda x, w, b: F.gelu(normalized_by_hand(x, w, b))),
+    "bias": ("sum", lambda x, w, b: F.gelu(x + per_channel(w, x)) * per_channel(b, x)),
+    "sum": ("sum", lambda x, w, b: (x * 2 + 1).sum(all_but_channels(x)) * w),
+    "mean": ("mean", lambda x, w, b: (x * 2 + 1).square().mean(all_but_channels(x), keepdim=True) * x),
+    "variance": ("var", lambda x, w, b: x.exp().var(all_but_channels(x)) * w),
+    "amax": ("amax", lambda x, w, b: (x * 2 + 1).amax(all_but_channels(x)) * b),
+    "of_images": ("sum", lambda x, w, b: (x * torch.sigmoid(x[:, :, :1, ...]) + x[:1]).sum(all_but_channels(x))),
+}
+CHANNEL_SHAPES = [(8, 16, 12, 12), (32, 24, 40), (4, 6, 23, 90), (1, 7, 5000), (3, 5, 2, 3, 17)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("shape", CHANNEL_SHAPES, ids=str)
+@pytest.mark.parametrize("name", OF_CHANNELS)
+def test_what_channels_have_is_as_near_to_the_exact_result_as_eager(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    operation, function = OF_CHANNELS[name]
+    inputs = [torch.randn(s).add(0.5).to(dtype).requires_grad_() for s in (shape, shape[1:2], shape[1:2])]
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(function(*inputs).shape).to(dtype)
+    exact = results_of(function, [x.double() for x in inputs], cotangent.double())
+    eager, ours = results_of(function, inputs, cotangent), results_of(compiled, inputs, cotangent)
+    assert any(operation in each for fusion in thunder.fusions(compiled) for each in fusion.operations)
+    allowed = torch.finfo(dtype).eps * (64 if dtype == torch.float64 else 4)
+    for k, (got, reference, truth) in enumerate(zip(ours, eager, exact, strict=True)):
+        assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        assert error(got, truth) <= 1.5 * error(reference, truth) + allowed, f"result {k}"
+
+
+@pytest.mark.parametrize("name", OF_CHANNELS)
+def test_what_channels_have_does_not_depend_on_the_number_of_threads(name: str) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(s, requires_grad=True) for s in ((12, 40, 31, 33), (40,), (40,))]
+    assert_same_with_any_number_of_threads(OF_CHANNELS[name][1], inputs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
+def test_batch_norm_of_contiguous_images_is_one_fusion_with_its_running_statistics(dtype: torch.dtype) -> None:
+    def step(norm: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(norm(x) + x)
+
+    def trained(norm: torch.nn.Module, function: Function) -> list[torch.Tensor]:
+        norm.train()
+        images = torch.randn(8, 16, 12, 12, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
+        for _ in range(2):
+            function(norm, images + 1).sum().backward()
+        return [images.grad, *(p.grad for p in norm.parameters()), norm.running_mean, norm.running_var]
+
+    compiled = thunder.jit(step)
+    ours = trained(torch.nn.BatchNorm2d(16).to(dtype), compiled)
+    expected = trained(torch.nn.BatchNorm2d(16).to(dtype).double(), lambda norm, x: step(norm, x.double()))
+    eager = trained(torch.nn.BatchNorm2d(16).to(dtype), step)
+    forward = [fusion for fusion in thunder.fusions(compiled) if fusion.trace == "forward"]
+    assert ["aten.relu.default" in fusion.operations for fusion in forward] == [True]
+    for got, reference, truth in zip(ours, eager, expected, strict=True):
+        assert error(got, truth) <= 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
+
+
+# What is reduced stands in the middle of memory.
+OF_BLOCKS: dict[str, Function] = {
+    "mean_of_tokens": lambda x: (x * 2 + 1).mean(1),
+    "sum_and_elements": lambda x: ((x * 2).exp().sum(1, keepdim=True) + 1) * x.sin(),
+    "norm": lambda x: F.layer_norm(x + 1, x.shape[-1:]).sigmoid().sum(1),
+    "several_dims": lambda x: F.silu(x.view(x.shape[0], -1, 4, x.shape[-1])).mean((1, 2)),
+    "channels_last": lambda x: F.silu(x.view(x.shape[0], -1, 4, x.shape[-1]).permute(0, 3, 1, 2) * 2).mean((2, 3)),
+    "sums_of_all_rows": lambda x: (x * x).exp().neg().sum(1) + (x * x).sum((0, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("shape", [(8, 128, 96), (3, 200, 192), (40, 4, 70), (2, 2000, 17), (5, 28, 4000)], ids=str)
+@pytest.mark.parametrize("name", OF_BLOCKS)
+def test_sums_of_blocks_of_rows_are_as_near_to_the_exact_result_as_eager(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(shape) * 0.5).to(dtype).requires_grad_()
+    function = OF_BLOCKS[name]
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(function(x).shape).to(dtype)
+    exact = results_of(function, [x.double()], cotangent.double())
+    eager, ours = results_of(function, [x], cotangent), results_of(compiled, [x], cotangent)
+    forward = [fusion.operations for fusion in thunder.fusions(compiled) if fusion.trace == "forward"]
+    assert any("mean" in operation or "sum" in operation for operations in forward for operation in operations)
+    for got, reference, truth in zip(ours, eager, exact, strict=True):
+        assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        assert error(got, truth) <= 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("name", OF_BLOCKS)
+def test_sums_of_blocks_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    assert_same_with_any_number_of_threads(OF_BLOCKS[name], [torch.randn(5, 300, 150, requires_grad=True)])
 
 
 @pytest.mark.parametrize("choose", [lambda x, i: F.embedding(i, x), lambda x, i: x[i]], ids=["embedding", "index"])

@@ -41,16 +41,24 @@ bool Lowering::find_space() {
   std::vector<passes::IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
     if (role.kind == FusionRole::Kind::kNone) return false;
-    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over), role.rows));
+    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks));
   }
   std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
   std::optional<passes::IterationSpace> joined = spaces.front();
   for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = passes::join(*joined, spaces[i]);
-  if (joined) space_ = *std::move(joined);
-  return joined.has_value();
+  if (!joined) return false;
+  space_ = *std::move(joined);
+  rows_ = {0, space_.sizes.size()};
+  if (space_.rows != 0) rows_ = passes::row_sizes(space_).value();
+  return true;
 }
 
-/// How far apart, in the memory of an input, neighbours along each size of the space are.
+void Lowering::put_rows_first(std::vector<std::int64_t>& by_size) const {
+  const auto at = [&](std::size_t i) { return by_size.begin() + static_cast<std::ptrdiff_t>(i); };
+  std::rotate(by_size.begin(), at(rows_.begin), at(rows_.end));
+}
+
+/// How far apart, in the memory of an input, neighbours along each size of the space are, the rows' first.
 std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader,
                                                        std::size_t argument) const {
   const FusionRole& role = this->role(reader);
@@ -61,7 +69,8 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
   const bool by_channels = (role.by_channels >> argument & 1U) != 0;
   std::vector<std::int64_t> result(space_.sizes.size(), 0);
   const std::vector<std::size_t> order = passes::memory_order(over);
-  std::size_t first = 0;  // in the space: what the dimension at hand is made of
+  const bool over_rows = passes::element_count(over) < space_.count();
+  std::size_t first = over_rows ? rows_.begin : 0;  // in the space: what the dimension at hand is made of
   for (const std::size_t dim : order) {
     std::size_t last = first;
     for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
@@ -76,6 +85,7 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
     }
     first = last;
   }
+  put_rows_first(result);
   return result;
 }
 
@@ -90,19 +100,22 @@ bool Lowering::find_domain() {
       });
     }
   }
-  const std::size_t count = space_.sizes.size();
-  const std::size_t split = space_.rows == 0 ? count : passes::leading_sizes(space_.sizes, space_.rows).value_or(count);
+  std::vector<std::int64_t> parts = space_.sizes;
+  put_rows_first(parts);
+  const std::size_t count = parts.size();
+  const std::size_t split = rows_.end - rows_.begin;
+  const std::size_t behind = rows_.begin == 0 ? split : rows_.end;  // what was before the rows is before this now
   std::vector<std::int64_t> sizes;
   std::size_t outer_sizes = 0;
   joined_.assign(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    const bool joins = i > 0 && i != split && std::ranges::all_of(accesses, [&](const auto& strides) {
-                         return strides[i - 1] == strides[i] * space_.sizes[i];
+    const bool joins = i > 0 && i != split && i != behind && std::ranges::all_of(accesses, [&](const auto& strides) {
+                         return strides[i - 1] == strides[i] * parts[i];
                        });
     if (joins) {
-      sizes.back() *= space_.sizes[i];
+      sizes.back() *= parts[i];
     } else {
-      sizes.push_back(space_.sizes[i]);
+      sizes.push_back(parts[i]);
     }
     joined_[i] = sizes.size() - 1;
     if (i < split) outer_sizes = sizes.size();
@@ -115,6 +128,8 @@ bool Lowering::find_domain() {
   for (std::size_t i = outer_sizes; i < sizes.size(); ++i) domain.columns *= sizes[i];
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
   domain.splits_columns = space_.rows == 0;
+  if (space_.before != 1) domain.run = run_;
+  domain.blocks = space_.blocks;
   builder_ = std::make_unique<TileBuilder>(std::move(domain));
   return true;
 }
@@ -274,7 +289,8 @@ std::optional<std::uint32_t> Lowering::array_of(const BoundSymbol& symbol, std::
 void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale) {
   const auto array = array_of(symbol, result);
   if (!array) return;
-  builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale);
+  builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale,
+                       role(symbol).blocks);
 }
 
 std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,

@@ -81,6 +81,7 @@ class Lowering {
   void store_results();
   [[nodiscard]] std::vector<std::int64_t> strides_over_space(ir::ValueId id, const BoundSymbol& reader,
                                                              std::size_t argument) const;
+  void put_rows_first(std::vector<std::int64_t>& by_size) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
   [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
 
@@ -92,7 +93,8 @@ class Lowering {
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
   std::unordered_map<std::uint32_t, Made> made_;
-  std::vector<std::size_t> joined_;  ///< by size of the space: the size of the domain that it is part of
+  passes::SizeRange rows_;           ///< sizes of the space that are rows
+  std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of
   std::size_t outer_count_ = 0;      ///< of the domain's sizes
   std::int64_t run_ = 0;             ///< columns of a run, where some inputs step through rows in two ways; 0: none do
   std::unique_ptr<TileBuilder> builder_;

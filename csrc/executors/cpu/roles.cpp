@@ -8,6 +8,9 @@
 namespace thunder::executors::cpu {
 namespace {
 
+/// Rows that are added to one.
+constexpr std::int64_t kLeastBlock = 4;
+
 /// Whether `value` broadcasts to `over`.
 bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   if (value.sizes.size() > over.sizes.size()) return false;
@@ -141,22 +144,36 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   if (!passes::is_dense(type) || !passes::is_dense(result_type)) return {};
   const std::vector<std::size_t> order = passes::memory_order(type);
   if (order.empty()) return {};
-  // In the order of memory: what is reduced comes last (rows), or first (columns), or is everything.
-  const bool last = is_reduced[order.back()];
-  std::size_t split = 0;
-  while (split < order.size() && is_reduced[order[split]] != last) ++split;
-  for (std::size_t i = split; i < order.size(); ++i) {
-    if (is_reduced[order[i]] != last) return {};
-  }
-  std::int64_t leading = 1;
-  for (std::size_t i = 0; i < split; ++i) leading *= type.sizes[order[i]].hint;
   std::vector<std::size_t> kept(order.begin(), order.end());
   std::erase_if(kept, [&](std::size_t dim) { return is_reduced[dim]; });
   if (order_in_source(result_type, type, is_reduced) != kept) return {};
-  FusionRole role{FusionRole::Kind::kWork, over, split == 0 ? 0 : leading, {}, 0, 1};
-  if (!last && split == 0) return {};
-  role.results = {last && split > 0 ? FusionRole::Result::kRows : FusionRole::Result::kEnd};
-  if (rows_only && role.results[0] != FusionRole::Result::kRows) return {};
+  // In the order of memory: elements of the dimensions up to a point that is reduced, kept, reduced, kept.
+  std::size_t i = 0;
+  const auto elements_of = [&](bool reduced) {
+    std::int64_t elements = 1;
+    for (; i < order.size() && is_reduced[order[i]] == reduced; ++i) elements *= type.sizes[order[i]].hint;
+    return elements;
+  };
+  const std::int64_t before = elements_of(true);
+  const std::int64_t rows = elements_of(false);
+  const std::int64_t behind = elements_of(true);
+  const std::int64_t columns = elements_of(false);
+  if (i < order.size() || before * behind == 1) return {};
+  FusionRole role{FusionRole::Kind::kWork, over, rows, {FusionRole::Result::kRows}, 0, 1};
+  if (before > 1 && behind > 1) {
+    role.before = before;
+    return behind >= kLeastStretch && columns == 1 ? role : FusionRole{};
+  }
+  if (behind > 1 && columns == 1) return role;
+  if (rows_only) return {};
+  if (behind > 1) {
+    role.rows = rows * behind;
+    role.blocks = rows;
+    role.results = {FusionRole::Result::kEnd};
+    return behind >= kLeastBlock && columns >= kLeastStretch ? role : FusionRole{};
+  }
+  role.rows = rows == 1 ? 0 : before;
+  role.results = {FusionRole::Result::kEnd};
   return role;
 }
 

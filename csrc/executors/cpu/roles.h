@@ -12,6 +12,9 @@ using ir::BoundSymbol;
 using ir::Trace;
 using passes::FusionRole;
 
+/// Elements that must follow one another in memory where rows are made of several stretches.
+inline constexpr std::int64_t kLeastStretch = 16;
+
 /// Roles of symbols, by the shape of their work. Each gives no role where the tensors are not what it expects.
 
 /// One result whose elements follow from those of the arguments that broadcast to it.

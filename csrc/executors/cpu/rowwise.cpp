@@ -1,4 +1,5 @@
 // Operations that know whole rows, or all of them: reductions, softmax, norms, losses.
+#include <algorithm>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
@@ -20,7 +21,7 @@ Value mean_of_rows(Lowering& lowering, Value value, std::int64_t columns) {
   return lowering.apply(TileOp::kDivide, {sum, count});
 }
 
-// --- sum, mean, amax, amin
+// --- sum, mean, amax, amin, var
 
 template <bool has_dims>
 FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -28,7 +29,8 @@ FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace) {
   if (!is_float(argument_type(symbol, trace, 0)) || !is_float(result_type(symbol, trace))) return {};
   return reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false);
 }
-FusionRole extreme_role(const BoundSymbol& symbol, const Trace& trace) {
+/// Of rows only.
+FusionRole row_reduction_role(const BoundSymbol& symbol, const Trace& trace) {
   if (!is_float(argument_type(symbol, trace, 0))) return {};
   return reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/true);
 }
@@ -52,6 +54,25 @@ template <ReduceOp op>
 void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
   const Value value = lowering.argument(symbol, 0, lowering.result_lane(symbol));
   lowering.set(symbol, 0, lowering.builder().reduce(op, lowering.builder().expand(value)));
+}
+
+/// Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
+FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace) {
+  FusionRole role = row_reduction_role(symbol, trace);
+  role.work = kRowWork;
+  return role;
+}
+void lower_variance(Lowering& lowering, const BoundSymbol& symbol) {
+  const ir::Argument& given = symbol.arguments[2];  // a number, or whether it is unbiased
+  double correction = 1;
+  if (const auto* integer = given.get<std::int64_t>()) correction = static_cast<double>(*integer);
+  if (const auto* real = given.get<double>()) correction = *real;
+  if (const auto* is_unbiased = given.get<bool>()) correction = *is_unbiased ? 1 : 0;
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
+  const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
+  const Value variance = lowering.builder().moments(x, 0).second;  // a norm of the same rows needs it, too
+  const Value factor = lowering.number(lowering.builder().lane(x), count / std::max(count - correction, 0.0));
+  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {variance, factor}));
 }
 
 // --- softmax
@@ -174,6 +195,85 @@ FusionRole group_norm_role(const BoundSymbol& symbol, const Trace& trace) {
 template <const GroupNormArguments& at>
 void lower_group_norm(Lowering& lowering, const BoundSymbol& symbol) {
   lower_norm(lowering, symbol, at.weight, at.bias, at.epsilon);
+}
+
+// --- batch norm of contiguous images in training
+
+/// A row is what a channel has of all images; `per_channel` has a bit for each argument that is one element for each.
+FusionRole batch_norm_role(const BoundSymbol& symbol, const Trace& trace, std::size_t input, std::uint32_t per_channel,
+                           double work) {
+  const ir::TensorType* x = argument_type(symbol, trace, input);
+  if (!is_float(x) || x->sizes.size() < 3) return {};
+  const std::int64_t channels = x->sizes[1].hint;
+  FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, input), channels, work);
+  role.before = x->sizes[0].hint;
+  role.by_channels = per_channel;
+  const bool has_stretches = passes::element_count(*x) / (role.before * channels) >= kLeastStretch;
+  return has_stretches ? role : FusionRole{};
+}
+FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace) {
+  return symbol.arguments[3] == ir::Argument(true) ? batch_norm_role(symbol, trace, 0, 0b110, kRowWork) : FusionRole{};
+}
+void lower_batch_norm(Lowering& lowering, const BoundSymbol& symbol) { lower_norm(lowering, symbol, 1, 2, 5); }
+
+/// The same, and what the running statistics, arguments 3 and 4, are afterwards.
+FusionRole running_batch_norm_role(const BoundSymbol& symbol, const Trace& trace) {
+  const bool is_training = symbol.arguments[5] == ir::Argument(true) && symbol.arguments[6].is<double>();
+  return is_training ? batch_norm_role(symbol, trace, 0, 0b11110, kRowWork) : FusionRole{};
+}
+void lower_running_batch_norm(Lowering& lowering, const BoundSymbol& symbol) {
+  lower_norm(lowering, symbol, 1, 2, 7);
+  const Lane lane = lowering.result_lane(symbol);
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const double momentum = std::get<double>(symbol.arguments[6].content);
+  const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
+  const auto [mean, variance] = lowering.builder().moments(x, 0);
+  const auto move = [&](std::size_t argument, Value statistic, double share) {
+    const Value kept = lowering.apply(TileOp::kMultiply,
+                                      {lowering.argument(symbol, argument, lane), lowering.number(lane, 1 - momentum)});
+    const Value added = lowering.apply(TileOp::kMultiply, {statistic, lowering.number(lane, share)});
+    lowering.set(symbol, argument, lowering.apply(TileOp::kAdd, {kept, added}));
+  };
+  move(3, mean, momentum);
+  move(4, variance, momentum * count / (count - 1));
+}
+
+struct BatchNormBackwardArguments {
+  enum : std::size_t { kCotangent, kInput, kWeight, kMean = 5, kDeviation, kTraining };
+};
+/// By itself not worth a fusion: PyTorch's kernel goes over its inputs twice, too.
+FusionRole batch_norm_backward_role(const BoundSymbol& symbol, const Trace& trace) {
+  using At = BatchNormBackwardArguments;
+  if (symbol.arguments[At::kTraining] != ir::Argument(true)) return {};
+  return batch_norm_role(symbol, trace, At::kInput, 1U << At::kWeight | 1U << At::kMean | 1U << At::kDeviation, 1);
+}
+void lower_batch_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
+  using At = BatchNormBackwardArguments;
+  TileBuilder& builder = lowering.builder();
+  const ir::TensorType& type = *lowering.type(symbol, At::kInput);
+  const Lane lane = lane_of(*storage_of(type.dtype));
+  const Value cotangent = builder.expand(lowering.argument(symbol, At::kCotangent, lane));
+  const Value x = builder.expand(lowering.argument(symbol, At::kInput, lane));
+  const Value rstd = lowering.argument(symbol, At::kDeviation, lane);
+  const Value centered = lowering.apply(TileOp::kSubtract, {x, lowering.argument(symbol, At::kMean, lane)});
+  const Value sum = builder.reduce(ReduceOp::kSum, cotangent);
+  const Value product = builder.reduce(ReduceOp::kSum, lowering.apply(TileOp::kMultiply, {cotangent, centered}));
+  const Value of_weight = lowering.apply(TileOp::kMultiply, {product, rstd});
+  if (lowering.is_read(symbol, 0)) {
+    const auto count = static_cast<double>(passes::element_count(type) / lowering.role(symbol).rows);
+    const auto mean_of = [&](Value total) {
+      return lowering.apply(TileOp::kDivide, {total, lowering.number(lane, count)});
+    };
+    const Value scale = lowering.apply_if_given(TileOp::kMultiply, rstd, symbol, At::kWeight);
+    const Value slope = mean_of(lowering.apply(TileOp::kMultiply, {of_weight, rstd}));
+    const Value rest = lowering.apply(TileOp::kSubtract, {cotangent, mean_of(sum)});
+    const Value scaled = lowering.apply(TileOp::kMultiply, {rest, scale});
+    const Value along =
+        lowering.apply(TileOp::kMultiply, {centered, lowering.apply(TileOp::kMultiply, {slope, scale})});
+    lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {scaled, along}));
+  }
+  if (lowering.is_read(symbol, 1)) lowering.set(symbol, 1, of_weight);
+  if (lowering.is_read(symbol, 2)) lowering.set(symbol, 2, sum);
 }
 
 FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace) {
@@ -387,8 +487,10 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::sum", {&sum_role<false>, &lower_sum<false, false>}},
       {"aten::mean.dim", {&sum_role<true>, &lower_sum<true, true>}},
       {"aten::mean", {&sum_role<false>, &lower_sum<false, true>}},
-      {"aten::amax", {&extreme_role, &lower_extreme<ReduceOp::kMax>}},
-      {"aten::amin", {&extreme_role, &lower_extreme<ReduceOp::kMin>}},
+      {"aten::amax", {&row_reduction_role, &lower_extreme<ReduceOp::kMax>}},
+      {"aten::amin", {&row_reduction_role, &lower_extreme<ReduceOp::kMin>}},
+      {"aten::var.correction", {&variance_role, &lower_variance}},
+      {"aten::var.dim", {&variance_role, &lower_variance}},
       {"aten::_softmax", {&softmax_role, &lower_softmax}},
       {"aten::_safe_softmax", {&softmax_role, &lower_safe_softmax}},
       {"aten::_log_softmax", {&softmax_role, &lower_log_softmax}},
@@ -400,6 +502,9 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::layer_norm", {&layer_norm_role, &lower_layer_norm}},
       {"aten::group_norm", {&group_norm_role<kGroupNorm>, &lower_group_norm<kGroupNorm>}},
       {"aten::native_group_norm", {&group_norm_role<kNativeGroupNorm>, &lower_group_norm<kNativeGroupNorm>}},
+      {"aten::_native_batch_norm_legit.no_stats", {&batch_norm_forward_role, &lower_batch_norm}},
+      {"aten::_native_batch_norm_legit_functional", {&running_batch_norm_role, &lower_running_batch_norm}},
+      {"aten::native_batch_norm_backward", {&batch_norm_backward_role, &lower_batch_norm_backward}},
       {"aten::rms_norm", {&rms_norm_role, &lower_rms_norm}},
       {"aten::native_layer_norm_backward", {&layer_norm_backward_role, &lower_layer_norm_backward}},
       {"aten::nll_loss_forward", {&nll_loss_role, &lower_nll_loss}},

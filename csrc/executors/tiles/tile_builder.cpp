@@ -172,18 +172,14 @@ TileBuilder::Value TileBuilder::scatter_add(Value value, Value columns, Value ad
 void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
   Node result = make_node(Kind::kStore, lane(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(accesses_.size());
-  Access access;
-  access.array = array;
-  access.storage = storage;
-  access.extent = result.extent;
-  accesses_.push_back(std::move(access));
+  accesses_.push_back(dense_access(array, storage));
   add(result);
 }
 
-void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, double scale) {
+void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks) {
   Node result = make_node(Kind::kColumnSum, lane(value), Extent::kTile, {&value, 1});
   result.index = static_cast<std::uint32_t>(column_sums_.size());
-  column_sums_.push_back({lane(value), storage, static_cast<std::int32_t>(array), -1, scale});
+  column_sums_.push_back({lane(value), storage, static_cast<std::int32_t>(array), -1, scale, blocks});
   add(result);
 }
 

@@ -15,6 +15,9 @@ struct TileDomain {
   std::vector<std::int64_t> outer;
   std::int64_t columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
+  /// What lies as the domain does has so many columns of all rows side by side, then the next ones; 0: whole rows.
+  std::int64_t run = 0;
+  std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
 
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 1;
@@ -51,7 +54,8 @@ class TileBuilder {
 
   /// Writes a value to an array that lies as the domain, or its rows, do.
   void store(Value value, std::uint32_t array, Storage storage);
-  void column_sum(Value value, std::uint32_t array, Storage storage, double scale);
+  /// Of all rows, or one for each of the domain's blocks.
+  void column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks = 1);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
   std::uint32_t total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                       std::optional<std::uint32_t> divisor);
@@ -103,6 +107,8 @@ class TileBuilder {
   /// The place of an access, which is added if it is new.
   std::uint32_t place_of(Access access);
   [[nodiscard]] static double slot_of(const Node& node);
+  /// An array that lies as the domain does.
+  [[nodiscard]] Access dense_access(std::uint32_t array, Storage storage) const;
   [[nodiscard]] bool is_dense(const Access& access) const;
 
   TileDomain domain_;

@@ -19,20 +19,35 @@ constexpr std::int64_t kColumnSumTasks = 32;
 constexpr std::int64_t kColumnSumRows = 16;
 /// Outputs of more bytes leave the caches alone: nobody finds them there.
 constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
+/// Columns of a run from which on tiles need not be put together of several.
+constexpr std::int64_t kLeastRun = 256;
+/// Elements of rows that are worked on together, of which phases find again in a cache what they read.
+constexpr std::int64_t kRowElements = 65536;
+/// Pieces that rows of several runs are cut into where there is work for several threads.
+constexpr std::int64_t kLeastUnits = 16;
 constexpr std::int64_t kAlignment = 64;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
-bool TileBuilder::is_dense(const Access& access) const {
-  if (access.extent != Extent::kTile || access.inner_stride != 1 || access.run != 0) return false;
-  std::int64_t step = domain_.columns;
+Access TileBuilder::dense_access(std::uint32_t array, Storage storage) const {
+  Access access{array, storage, std::vector<std::int64_t>(domain_.outer.size()), 1, Extent::kTile, domain_.run};
+  std::int64_t step = domain_.run != 0 ? domain_.run : domain_.columns;
   for (std::size_t i = domain_.outer.size(); i-- > 0;) {
-    if (domain_.outer[i] != 1 && access.outer_strides[i] != step) return false;
+    access.outer_strides[i] = step;
     step *= domain_.outer[i];
   }
-  return true;
+  if (domain_.run != 0) access.run_stride = step;
+  return access;
+}
+
+bool TileBuilder::is_dense(const Access& access) const {
+  Access dense = dense_access(access.array, access.storage);
+  for (std::size_t i = 0; i < domain_.outer.size() && i < access.outer_strides.size(); ++i) {
+    if (domain_.outer[i] == 1) dense.outer_strides[i] = access.outer_strides[i];
+  }
+  return access == dense;
 }
 
 /// One build: what the phases are made of, then registers.
@@ -117,13 +132,17 @@ struct TileBuilder::Plan {
     const TileDomain& domain = builder.domain_;
     program.outer_sizes = domain.outer;
     program.rows = domain.rows();
+    program.block_rows = program.rows / domain.blocks;
     program.columns = domain.columns;
     program.splits_columns = domain.splits_columns;
     const std::int64_t columns = std::max<std::int64_t>(domain.columns, 1);
     program.tile_columns = std::min(columns, kTileElements);
-    program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.rows) : 1;
+    program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.block_rows) : 1;
     program.tile_rows = std::max<std::int64_t>(program.tile_rows, 1);
-    const std::int64_t row_units = (program.rows + program.tile_rows - 1) / program.tile_rows;
+    program.run = domain.run;
+    program.stays_in_runs = domain.run >= kLeastRun;
+    if (program.stays_in_runs) shape_runs();
+    const std::int64_t row_units = domain.blocks * units_of_block(program);
     const std::int64_t stretches =
         domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
     program.unit_count = row_units * stretches;
@@ -136,7 +155,25 @@ struct TileBuilder::Plan {
       if (elements < kTaskElements) program.task_count = 1;
     }
     program.parallel = program.task_count > 1;
+    // Tasks and blocks that have rows in common are a staircase: task + block is a place of each.
+    for (Sum& sum : builder.column_sums_) {
+      sum.partials = program.column_partials;
+      program.column_partials += program.task_count + sum.blocks - 1;
+    }
   }
+
+  /// A tile is part of a run, or a run of several rows.
+  void shape_runs() {
+    const std::int64_t pieces = (program.run + kTileElements - 1) / kTileElements;
+    program.tile_columns = (program.run + pieces - 1) / pieces;
+    std::int64_t most_rows = kRowElements / program.columns;
+    if (program.rows * program.columns >= 2 * kTaskElements)
+      most_rows = std::min(most_rows, program.rows / kLeastUnits);
+    program.tile_rows = std::clamp<std::int64_t>(std::min(most_rows, kTileElements / program.run), 1, program.rows);
+  }
+
+  /// Whether a tile of an array that lies as the domain does is one piece.
+  [[nodiscard]] bool lies_as_tiles() const { return program.run == 0 || program.stays_in_runs; }
 
   /// A value that is stored once, as it is, is computed where it is stored.
   void choose_outputs() {
@@ -151,7 +188,7 @@ struct TileBuilder::Plan {
       const bool is_read = std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) {
         return pair.output == access.array;  // by what comes later in the tile
       });
-      if (as_it_is && !streams && is_computed && !is_read && output_array[node.arguments[0]] < 0) {
+      if (as_it_is && lies_as_tiles() && !streams && is_computed && !is_read && output_array[node.arguments[0]] < 0) {
         output_array[node.arguments[0]] = static_cast<std::int32_t>(access.array);
       }
     }
@@ -185,14 +222,13 @@ struct TileBuilder::Plan {
     }
     if (is_load(node)) {
       const Access& access = builder.accesses_[node.index];
-      if (size_of(access.storage) != size_of(node.lane) || access.inner_stride != 1 || access.run != 0) {
-        return std::nullopt;
-      }
+      if (size_of(access.storage) != size_of(node.lane)) return std::nullopt;
       binding.array = access.array;
-      if (builder.is_dense(access)) {
+      if (builder.is_dense(access) && lies_as_tiles()) {
         binding.kind = Binding::Kind::kDense;
         return binding;
       }
+      if (access.inner_stride != 1 || access.run != 0) return std::nullopt;
       const bool by_rows = std::ranges::all_of(readers[i], [&](std::uint32_t reader) {
         return nodes[reader].kind == Kind::kElement && nodes[reader].extent == Extent::kTile;
       });

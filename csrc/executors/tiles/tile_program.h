@@ -94,22 +94,28 @@ struct Sum {
   std::int32_t array = -1;    ///< -1: only a divisor
   std::int32_t divisor = -1;  ///< of a total: another one
   double scale = 1;
+  std::int64_t blocks = 1;    ///< of a sum over rows: so many, one after the other
+  std::int64_t partials = 0;  ///< where its partial sums begin, in rows of them
 };
 
 /// A fusion, ready to run: no allocation but scratch memory, no decision but the tile at hand.
 struct TileProgram {
   std::vector<std::int64_t> outer_sizes;  ///< the rows, as a box
   std::int64_t rows = 1;
+  std::int64_t block_rows = 1;  ///< rows of a block, which no tile leaves
   std::int64_t columns = 1;
   std::int64_t tile_rows = 1;
   std::int64_t tile_columns = 1;
   bool splits_columns = false;  ///< stretches of columns have nothing to do with one another
+  std::int64_t run = 0;         ///< see TileDomain
+  bool stays_in_runs = false;   ///< each tile is of one run
   std::vector<Register> registers;
   std::vector<double> constants;
   std::vector<Access> accesses;
   std::vector<Instruction> before;  ///< on rows, before the first phase
   std::vector<Phase> phases;
   std::vector<Sum> column_sums;
+  std::int64_t column_partials = 0;  ///< rows of partial sums of all of them
   std::vector<Sum> totals;
   std::uint32_t accumulators = 0;
   std::int64_t scratch_bytes = 0;
@@ -118,6 +124,11 @@ struct TileProgram {
   bool parallel = false;
   bool overwrites_inputs = false;  ///< may write what was asked for over inputs: it is done reading when it does
 };
+
+/// Tiles of a block of rows, one below the other.
+[[nodiscard]] inline std::int64_t units_of_block(const TileProgram& program) {
+  return (program.block_rows + program.tile_rows - 1) / program.tile_rows;
+}
 
 /// Calls a function for each task below a count, on several threads or one.
 using RunTasks = void (*)(std::int64_t count, bool parallel, void (*task)(void* context, std::int64_t index),

@@ -17,7 +17,7 @@ constexpr std::int64_t kRowsBetweenFlushes = 64;
 struct Run {
   const TileProgram& program;
   char* const* arrays;
-  double* column_partials;  ///< [task][sum][column]
+  double* column_partials;  ///< [sum][task + block][column]
   double* total_partials;   ///< [task][total]
   std::atomic<bool> is_out_of_bounds = false;
 };
@@ -49,8 +49,10 @@ class Task {
     const std::int64_t stretches =
         program_.splits_columns ? (program_.columns + program_.tile_columns - 1) / program_.tile_columns : 1;
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      first_row_ = unit / stretches * program_.tile_rows;
-      height_ = std::min(program_.tile_rows, program_.rows - first_row_);
+      block_ = unit / stretches / units_of_block(program_);
+      const std::int64_t row = unit / stretches % units_of_block(program_) * program_.tile_rows;  // of the block
+      first_row_ = block_ * program_.block_rows + row;
+      height_ = std::min(program_.tile_rows, program_.block_rows - row);
       const std::int64_t first = program_.splits_columns ? unit % stretches * program_.tile_columns : 0;
       const std::int64_t last =
           program_.splits_columns ? std::min(first + program_.tile_columns, program_.columns) : program_.columns;
@@ -75,8 +77,9 @@ class Task {
     for (const Instruction& instruction : program_.before) execute_row(instruction);
     for (const Phase& phase : program_.phases) {
       for (const Instruction& instruction : phase.tile) begin(instruction);
-      for (column_ = first; column_ < last; column_ += program_.tile_columns) {
+      for (column_ = first; column_ < last; column_ += width_) {
         width_ = std::min(program_.tile_columns, last - column_);
+        if (program_.stays_in_runs) width_ = std::min(width_, program_.run - column_ % program_.run);
         for (const Binding& binding : phase.bindings) bind(binding);
         for (const Instruction& instruction : phase.tile) execute_tile(instruction);
       }
@@ -84,23 +87,30 @@ class Task {
       for (const Instruction& instruction : phase.row) execute_row(instruction);
     }
     rows_since_flush_ += height_;
-    if (rows_since_flush_ >= kRowsBetweenFlushes) flush_column_sums();
+    const bool ends_block = program_.block_rows != program_.rows && (first_row_ + height_) % program_.block_rows == 0;
+    if (rows_since_flush_ >= kRowsBetweenFlushes || ends_block) flush_column_sums();
   }
 
   void bind(const Binding& binding) {
     switch (binding.kind) {
       case Binding::Kind::kWholeRow:
         at_[binding.target] =
-            scratch_.data() + program_.registers[binding.target].offset + column_ * binding.element_size;
+            scratch_.data() + program_.registers[binding.target].offset + column_ * height_ * binding.element_size;
         return;
       case Binding::Kind::kDense:
-        at_[binding.target] =
-            run_.arrays[binding.array] + (first_row_ * program_.columns + column_) * binding.element_size;
+        at_[binding.target] = run_.arrays[binding.array] + dense_offset() * binding.element_size;
         return;
       case Binding::Kind::kColumns:
         at_[binding.target] = run_.arrays[binding.array] + column_ * binding.element_size;
         return;
     }
+  }
+
+  /// Where the tile begins in an array that lies as the domain does.
+  [[nodiscard]] std::int64_t dense_offset() const {
+    const std::int64_t run = program_.run;
+    if (run == 0) return first_row_ * program_.columns + column_;
+    return (first_row_ + column_ / run * program_.rows) * run + column_ % run;
   }
 
   double* accumulator(const Instruction& instruction, std::int64_t row) {
@@ -298,6 +308,12 @@ class Task {
     return offset;
   }
 
+  /// How far into a row a column is in an array, in elements.
+  [[nodiscard]] static std::int64_t column_offset(const Access& access, std::int64_t column) {
+    if (access.run == 0) return column * access.inner_stride;
+    return column / access.run * access.run_stride + column % access.run * access.inner_stride;
+  }
+
   void load_rows(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
     const std::int64_t size = size_of(access.storage);
@@ -316,15 +332,17 @@ class Task {
 
   void load_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
-    if (access.run != 0) {
-      for (std::int64_t row = 0; row < height_; ++row) load_runs(instruction, access, row);
+    if (access.run != 0 && !program_.stays_in_runs) {
+      move_runs(access, at_[instruction.out], [&](char* memory, char* tile, std::int64_t count) {
+        instruction.transfer(tile, memory, access.inner_stride, count);
+      });
       return;
     }
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage)) * width_;
-    const char* array = run_.arrays[access.array] + column_ * access.inner_stride * size;
-    const bool is_dense = program_.outer_sizes.size() == 1 && access.inner_stride == 1 &&
-                          access.outer_strides[0] == program_.columns && width_ == program_.columns;
+    const char* array = run_.arrays[access.array] + column_offset(access, column_) * size;
+    const bool is_dense =
+        program_.outer_sizes.size() == 1 && access.inner_stride == 1 && access.outer_strides[0] == width_;
     if (is_dense) {
       instruction.transfer(at_[instruction.out], array + first_row_ * width_ * size, 1, height_ * width_);
       return;
@@ -351,26 +369,34 @@ class Task {
     }
   }
 
-  void load_runs(const Instruction& instruction, const Access& access, std::int64_t row) {
+  /// Calls `move` with the places, in memory and in the tile, of each stretch of columns that lies in one run.
+  template <typename Move>
+  void move_runs(const Access& access, char* tile, const Move& move) {
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage));
-    const char* array = run_.arrays[access.array] + row_offset(access, first_row_ + row) * size;
-    char* out = at_[instruction.out] + row * width_ * step;
-    const std::int64_t end = column_ + width_;
-    for (std::int64_t column = column_; column < end;) {
-      const std::int64_t place = column % access.run;
-      const std::int64_t count = std::min(access.run - place, end - column);
-      const std::int64_t offset = column / access.run * access.run_stride + place * access.inner_stride;
-      instruction.transfer(out, array + offset * size, access.inner_stride, count);
-      out += count * step;
-      column += count;
+    const std::int64_t first_place = column_ % access.run;
+    for (std::int64_t row = 0; row < height_; ++row) {
+      std::int64_t offset = row_offset(access, first_row_ + row) + column_ / access.run * access.run_stride;
+      std::int64_t place = first_place;
+      for (std::int64_t left = width_; left > 0; place = 0, offset += access.run_stride) {
+        const std::int64_t count = std::min(access.run - place, left);
+        move(run_.arrays[access.array] + (offset + place * access.inner_stride) * size, tile, count);
+        tile += count * step;
+        left -= count;
+      }
     }
   }
 
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
-    char* array = run_.arrays[access.array] + (first_row_ * program_.columns + column_) * size_of(access.storage);
-    instruction.transfer(array, at_[instruction.arguments[0]], 1, height_ * width_);
+    char* from = at_[instruction.arguments[0]];
+    if (access.run != 0 && !program_.stays_in_runs) {
+      move_runs(access, from,
+                [&](char* memory, char* tile, std::int64_t count) { instruction.transfer(memory, tile, 1, count); });
+      return;
+    }
+    char* array = run_.arrays[access.array] + dense_offset() * size_of(access.storage);
+    instruction.transfer(array, from, 1, height_ * width_);
   }
 
   void clear_column_sums() {
@@ -380,11 +406,11 @@ class Task {
 
   void flush_column_sums() {
     for (std::size_t i = 0; i < program_.column_sums.size(); ++i) {
-      double* partial = run_.column_partials + (index_ * static_cast<std::int64_t>(program_.column_sums.size()) +
-                                                static_cast<std::int64_t>(i)) *
-                                                   program_.columns;
+      const Sum& sum = program_.column_sums[i];
+      const std::int64_t place = sum.partials + index_ + (sum.blocks == 1 ? 0 : block_);
+      double* partial = run_.column_partials + place * program_.columns;
       const char* sums = column_sums_ + static_cast<std::int64_t>(i) * program_.columns * 8;
-      const bool is_float = program_.column_sums[i].lane == Lane::kFloat;
+      const bool is_float = sum.lane == Lane::kFloat;
       for (std::int64_t column = 0; column < program_.columns; ++column) {
         partial[column] += is_float ? static_cast<double>(reinterpret_cast<const float*>(sums)[column])
                                     : reinterpret_cast<const double*>(sums)[column];
@@ -401,6 +427,7 @@ class Task {
   double* accumulators_ = nullptr;
   char* column_sums_ = nullptr;
   double* totals_ = nullptr;
+  std::int64_t block_ = 0;
   std::int64_t first_row_ = 0;
   std::int64_t height_ = 0;
   std::int64_t column_ = 0;
@@ -418,19 +445,29 @@ void write_number(const Sum& sum, char* const* arrays, std::int64_t element, dou
   }
 }
 
+std::int64_t task_of(const TileProgram& program, std::int64_t unit) {
+  std::int64_t task = unit * program.task_count / program.unit_count;
+  while (program.unit_count * (task + 1) / program.task_count <= unit) ++task;
+  return task;
+}
+
 /// Partial sums are added in the order of the tasks, whoever ran them.
-void combine_columns(const Run& run, std::int64_t block, std::int64_t block_count) {
+void combine_columns(const Run& run, std::int64_t part, std::int64_t part_count) {
   const TileProgram& program = run.program;
-  const auto count = static_cast<std::int64_t>(program.column_sums.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Sum& sum = program.column_sums[static_cast<std::size_t>(i)];
-    const std::int64_t end = program.columns * (block + 1) / block_count;
-    for (std::int64_t column = program.columns * block / block_count; column < end; ++column) {
-      double total = 0;
-      for (std::int64_t task = 0; task < program.task_count; ++task) {
-        total += run.column_partials[(task * count + i) * program.columns + column];
+  const std::int64_t begin = program.columns * part / part_count;
+  const std::int64_t end = program.columns * (part + 1) / part_count;
+  for (const Sum& sum : program.column_sums) {
+    const std::int64_t units = program.unit_count / sum.blocks;
+    for (std::int64_t block = 0; block < sum.blocks; ++block) {
+      const std::int64_t first = task_of(program, block * units);
+      const std::int64_t last = task_of(program, (block + 1) * units - 1);
+      for (std::int64_t column = begin; column < end; ++column) {
+        double total = 0;
+        for (std::int64_t task = first; task <= last; ++task) {
+          total += run.column_partials[(sum.partials + task + block) * program.columns + column];
+        }
+        write_number(sum, run.arrays, block * program.columns + column, total * sum.scale);
       }
-      write_number(sum, run.arrays, column, total * sum.scale);
     }
   }
 }
@@ -454,8 +491,7 @@ void combine_totals(const Run& run) {
 }  // namespace
 
 bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
-  const std::int64_t column_partials =
-      program.task_count * static_cast<std::int64_t>(program.column_sums.size()) * program.columns;
+  const std::int64_t column_partials = program.column_partials * program.columns;
   const std::int64_t total_partials = program.task_count * static_cast<std::int64_t>(program.totals.size());
   Memory partials;
   if (column_partials + total_partials > 0) {
@@ -468,10 +504,10 @@ bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
       program.task_count, program.parallel,
       [](void* context, std::int64_t index) { Task(*static_cast<Run*>(context), index).execute(); }, &state);
   if (!program.column_sums.empty()) {
-    constexpr std::int64_t kBlocks = 8;
+    constexpr std::int64_t kParts = 8;
     run_tasks(
-        kBlocks, program.parallel,
-        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kBlocks); },
+        kParts, program.parallel,
+        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kParts); },
         &state);
   }
   if (!program.totals.empty()) combine_totals(state);
