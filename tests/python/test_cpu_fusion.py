@@ -455,6 +455,28 @@ def test_what_channels_have_does_not_depend_on_the_number_of_threads(name: str) 
     assert_same_with_any_number_of_threads(OF_CHANNELS[name][1], inputs)
 
 
+IMAGE_LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "some_channels": lambda x: torch.cat([x, x], 1)[:, : x.shape[1]],
+    "every_other_image": lambda x: torch.repeat_interleave(x, 2, 0)[::2],
+    "part_of_the_width": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "one_image": lambda x: x[:1].expand(x.shape),
+    "one_channel": lambda x: x[:, :1].expand(x.shape),
+    "channels_last": lambda x: x.to(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("size", [(5, 7), (23, 30), (50, 60)], ids=str)
+@pytest.mark.parametrize("layout", IMAGE_LAYOUTS)
+def test_channels_of_images_that_are_not_contiguous(layout: str, size: tuple[int, int]) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return normalized_by_hand(x, w, w) + y, (x * y).sum((0, 2, 3)), F.gelu(x + y).mean(1)
+
+    torch.manual_seed(0)
+    x, y, w = torch.randn(6, 10, *size), torch.randn(6, 10, *size), torch.randn(10)
+    for inputs in ((IMAGE_LAYOUTS[layout](x), y, w), (x, IMAGE_LAYOUTS[layout](y), w)):
+        torch.testing.assert_close(thunder.jit(function)(*inputs), function(*inputs), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
 def test_batch_norm_of_contiguous_images_is_one_fusion_with_its_running_statistics(dtype: torch.dtype) -> None:
     def step(norm: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
