@@ -19,6 +19,7 @@ QUANTITY = {
     "calls": "time of a call",
     "capture": "first step",
     "fusions": "time of a chain, with backward",
+    "chains": "time of a chain, with backward",
     "step": "time of a training step",
     "models": "time of a training step",
     "inference": "time of a forward",

@@ -30,7 +30,7 @@ TEST(dense_tensors_are_filled_as_pytorch_fills_them) {
     for (const std::int64_t count : {1, 100, 312, 40000}) {
       const at::Tensor filled = at::empty({count}, dtype);
       const bool is_ours = fill_bernoulli(filled, 0.3, ours);
-      CHECK_EQ(is_ours, !is_intel());
+      CHECK(is_ours || is_intel());  // where it depends on the library whether numbers are drawn as everywhere
       if (!is_ours) return;
       CHECK(at::equal(filled, at::empty({count}, dtype).bernoulli_(0.3, eager)));
       CHECK(same_state(ours, eager));
