@@ -74,7 +74,12 @@ std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir:
     for (const ir::Dim& stride : type->strides) key += std::to_string(stride.hint) + ",";
     key += ';';
   }
-  for (const std::int32_t place : destinations) key += std::to_string(place) + ",";
+  for (const std::int32_t place : destinations.inputs) key += std::to_string(place) + ",";
+  for (const Whole& whole : destinations.wholes) {
+    for (std::size_t i = 0; i < whole.parts.size(); ++i) {
+      key += std::to_string(whole.parts[i]) + "@" + std::to_string(whole.offsets[i]) + ",";
+    }
+  }
   Memo& table = memo();
   {
     const std::scoped_lock lock(table.mutex);
@@ -104,6 +109,8 @@ Fusion::Fusion(ir::Trace region, Destinations destinations)
 std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
   auto plan = std::make_unique<Plan>();
   plan->program = Lowering::lower(region_.symbols[0], region_, strides, destinations_);
+  plan->joins = plan->program.has_value();
+  if (!plan->joins) plan->program = Lowering::lower(region_.symbols[0], region_, strides, {destinations_.inputs, {}});
   plan->strides = std::move(strides);
   return plan;
 }
@@ -160,22 +167,36 @@ bool Fusion::is_as_traced(const c10::IValue* inputs) const {
   return true;
 }
 
+std::vector<at::Tensor> Fusion::make_results(const Plan& plan, const c10::IValue* inputs) const {
+  const auto make = [](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+    return at::Tensor(at::detail::empty_strided_generic(sizes, strides, c10::GetCPUAllocator(),
+                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
+  };
+  std::vector<at::Tensor> results(outputs_.size());
+  for (const Whole& whole : plan.joins ? destinations_.wholes : std::vector<Whole>()) {
+    const at::Tensor tensor = make(whole.sizes, whole.strides, outputs_[whole.parts[0]].dtype);
+    for (std::size_t i = 0; i < whole.parts.size(); ++i) {
+      results[whole.parts[i]] = tensor.as_strided(outputs_[whole.parts[i]].sizes, whole.strides, whole.offsets[i]);
+    }
+  }
+  for (std::size_t k = 0; k < outputs_.size(); ++k) {
+    if (results[k].defined()) continue;
+    const bool overwrites = plan.program->overwrites_inputs && destinations_.inputs[k] >= 0;
+    results[k] = overwrites ? inputs[destinations_.inputs[k]].toTensor()
+                            : make(outputs_[k].sizes, outputs_[k].strides, outputs_[k].dtype);
+  }
+  return results;
+}
+
 void Fusion::run(std::vector<c10::IValue>& stack) const {
   const c10::IValue* inputs = stack.data() + (stack.size() - inputs_.size());
   if (!is_as_traced(inputs)) return run_operations(stack);
   const Plan& plan = plan_for(inputs);
   if (!plan.program) return run_operations(stack);
-  std::vector<at::Tensor> results;
-  results.reserve(outputs_.size());
+  std::vector<at::Tensor> results = make_results(plan, inputs);
   std::vector<char*> arrays(inputs_.size() + outputs_.size());
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
-    const Tensor& output = outputs_[k];
-    results.push_back(
-        plan.program->overwrites_inputs && destinations_[k] >= 0
-            ? inputs[destinations_[k]].toTensor()
-            : at::Tensor(at::detail::empty_strided_generic(output.sizes, output.strides, c10::GetCPUAllocator(),
-                                                           c10::DispatchKeySet(c10::DispatchKey::CPU), output.dtype)));
-    arrays[inputs_.size() + k] = static_cast<char*>(results.back().mutable_data_ptr());
+    arrays[inputs_.size() + k] = static_cast<char*>(results[k].mutable_data_ptr());
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     arrays[i] = static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr()));

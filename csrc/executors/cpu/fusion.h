@@ -42,12 +42,14 @@ class Fusion {
   struct Plan {
     Strides strides;
     std::optional<TileProgram> program;  ///< none: PyTorch runs it
+    bool joins = false;                  ///< parts of wholes are computed where they stand there
   };
 
   [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
   [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
   [[nodiscard]] static bool has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count);
   [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
+  [[nodiscard]] std::vector<at::Tensor> make_results(const Plan& plan, const c10::IValue* inputs) const;
   void run_operations(std::vector<c10::IValue>& stack) const;
 
   ir::Trace region_;  ///< one symbol, the fused one; its inputs and outputs are the trace's

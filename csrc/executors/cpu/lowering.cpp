@@ -21,17 +21,21 @@ Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& 
 std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides,
                                            const Destinations& destinations) {
   Lowering lowering(fused, trace, strides);
+  const std::vector<ir::ValueId> results = ir::flat_results(fused);
+  for (const Whole& whole : destinations.wholes) {
+    for (const std::uint32_t part : whole.parts) lowering.part_strides_.emplace(index_of(results[part]), whole.strides);
+  }
   if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
   try {
     lowering.lower_symbols();
+    lowering.store_results();
   } catch (const Failure&) {
     return std::nullopt;
   }
-  lowering.store_results();
-  for (std::size_t k = 0; k < destinations.size(); ++k) {
-    if (destinations[k] < 0) continue;
+  for (std::size_t k = 0; k < destinations.inputs.size(); ++k) {
+    if (destinations.inputs[k] < 0) continue;
     const auto output = static_cast<std::uint32_t>(lowering.inputs_.size() + k);
-    lowering.builder_->overwrite(static_cast<std::uint32_t>(destinations[k]), output);
+    lowering.builder_->overwrite(static_cast<std::uint32_t>(destinations.inputs[k]), output);
   }
   return lowering.builder_->build();
 }
@@ -64,9 +68,16 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
   const FusionRole& role = this->role(reader);
   const ir::TensorType& over = *trace_.tensor_type(role.over);
   const ir::TensorType& type = *passes::operand_type(trace_, id);
-  const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
   const bool by_rows = (role.by_rows >> argument & 1U) != 0;
   const bool by_channels = (role.by_channels >> argument & 1U) != 0;
+  const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();
+  return strides_over_space(type, input_strides_[inputs_.at(index_of(id))], over, missing);
+}
+
+/// The same of a tensor with those strides, whose dimensions are those of `over` from `missing` on.
+std::vector<std::int64_t> Lowering::strides_over_space(const ir::TensorType& type,
+                                                       const std::vector<std::int64_t>& strides,
+                                                       const ir::TensorType& over, std::size_t missing) const {
   std::vector<std::int64_t> result(space_.sizes.size(), 0);
   const std::vector<std::size_t> order = passes::memory_order(over);
   const bool over_rows = passes::element_count(over) < space_.count();
@@ -74,7 +85,6 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
   for (const std::size_t dim : order) {
     std::size_t last = first;
     for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
-    const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();
     std::int64_t stride = 0;
     if (dim >= missing && dim - missing < type.sizes.size() && type.sizes[dim - missing].hint != 1) {
       stride = strides[dim - missing];
@@ -99,6 +109,11 @@ bool Lowering::find_domain() {
         if (inputs_.contains(index_of(id))) accesses.push_back(strides_over_space(id, symbol, a));
       });
     }
+  }
+  for (const auto& [value, strides] : part_strides_) {
+    const ir::TensorType& type = *trace_.tensor_type(ir::ValueId{value});
+    if (space_.before != 1 || passes::element_count(type) != space_.count()) return false;
+    accesses.push_back(strides_over_space(type, strides, type, 0));
   }
   std::vector<std::int64_t> parts = space_.sizes;
   put_rows_first(parts);
@@ -135,10 +150,14 @@ bool Lowering::find_domain() {
 }
 
 Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) {
-  const std::vector<std::int64_t> strides = strides_over_space(id, reader, argument);
+  return builder_->load(access_of(inputs_.at(index_of(id)), *storage_of(passes::operand_type(trace_, id)->dtype),
+                                  strides_over_space(id, reader, argument)));
+}
+
+Access Lowering::access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const {
   Access access;
-  access.array = inputs_.at(index_of(id));
-  access.storage = *storage_of(passes::operand_type(trace_, id)->dtype);
+  access.array = array;
+  access.storage = storage;
   access.outer_strides.assign(outer_count_, 0);
   for (std::size_t i = 0; i < strides.size(); ++i) {  // the last of those that are joined counts
     if (joined_[i] < outer_count_) {
@@ -151,7 +170,7 @@ Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argu
   }
   if (access.run_stride != access.inner_stride * run_) access.run = run_;
   if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRow;
-  return builder_->load(std::move(access));
+  return access;
 }
 
 Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
@@ -322,7 +341,16 @@ void Lowering::store_results() {
     const bool is_rows = space_.rows != 0 && passes::element_count(type) == space_.rows;
     if (!is_rows) value = builder_->expand(value);
     if (is_rows && builder_->extent(value) == Extent::kConstant) value = builder_->expand_rows(value);
-    builder_->store(value, outputs_.at(index_of(id)), *storage_of(type.dtype));
+    const std::uint32_t array = outputs_.at(index_of(id));
+    const Storage storage = *storage_of(type.dtype);
+    const auto part = part_strides_.find(index_of(id));
+    if (part == part_strides_.end()) {
+      builder_->store(value, array, storage);
+      continue;
+    }
+    Access access = access_of(array, storage, strides_over_space(type, part->second, type, 0));
+    if (access.inner_stride != 1 || access.run != 0) throw Failure{};
+    builder_->store(value, std::move(access));
   }
 }
 

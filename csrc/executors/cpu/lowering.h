@@ -81,6 +81,10 @@ class Lowering {
   void store_results();
   [[nodiscard]] std::vector<std::int64_t> strides_over_space(ir::ValueId id, const BoundSymbol& reader,
                                                              std::size_t argument) const;
+  [[nodiscard]] std::vector<std::int64_t> strides_over_space(const ir::TensorType& type,
+                                                             const std::vector<std::int64_t>& strides,
+                                                             const ir::TensorType& over, std::size_t missing) const;
+  [[nodiscard]] Access access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const;
   void put_rows_first(std::vector<std::int64_t>& by_size) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
   [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
@@ -88,10 +92,11 @@ class Lowering {
   const BoundSymbol& fused_;
   const Trace& trace_;
   const Strides& input_strides_;
-  std::vector<FusionRole> roles_;                             ///< by nested symbol
-  passes::IterationSpace space_;                              ///< what all of them go over together
-  std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
-  std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
+  std::vector<FusionRole> roles_;                                              ///< by nested symbol
+  passes::IterationSpace space_;                                               ///< what all of them go over together
+  std::unordered_map<std::uint32_t, std::uint32_t> inputs_;                    ///< value -> array
+  std::unordered_map<std::uint32_t, std::uint32_t> outputs_;                   ///< value -> array
+  std::unordered_map<std::uint32_t, std::vector<std::int64_t>> part_strides_;  ///< of results that are parts of a whole
   std::unordered_map<std::uint32_t, Made> made_;
   passes::SizeRange rows_;           ///< sizes of the space that are rows
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of

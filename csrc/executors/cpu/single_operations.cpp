@@ -5,6 +5,7 @@
 
 #include "executors/cpu/convolution.h"
 #include "executors/cpu/depthwise_operation.h"
+#include "executors/cpu/destinations.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/products.h"
 #include "ir/symbol_values.h"
@@ -14,6 +15,7 @@ namespace thunder::executors::cpu {
 namespace {
 
 constexpr SingleOperation kSingleOperations[] = {
+    {"parts that were computed side by side", &takes_cat, &lower_cat},
     {"a convolution that keeps oneDNN's layout of its filters", &takes_convolution, &lower_convolution},
     {"filter gradient of a depthwise convolution", &takes_depthwise, &lower_depthwise},
     {"a product by oneDNN", &takes_product, &lower_product},

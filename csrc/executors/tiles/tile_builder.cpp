@@ -170,9 +170,13 @@ TileBuilder::Value TileBuilder::scatter_add(Value value, Value columns, Value ad
 }
 
 void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
+  store(value, dense_access(array, storage));
+}
+
+void TileBuilder::store(Value value, Access access) {
   Node result = make_node(Kind::kStore, lane(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(accesses_.size());
-  accesses_.push_back(dense_access(array, storage));
+  accesses_.push_back(std::move(access));
   add(result);
 }
 

@@ -54,6 +54,8 @@ class TileBuilder {
 
   /// Writes a value to an array that lies as the domain, or its rows, do.
   void store(Value value, std::uint32_t array, Storage storage);
+  /// The same where rows may lie apart.
+  void store(Value value, Access access);
   /// Of all rows, or one for each of the domain's blocks.
   void column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks = 1);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.

@@ -182,7 +182,8 @@ struct TileBuilder::Plan {
       if (node.kind != Kind::kStore || node.is_constant || node.extent != Extent::kTile) continue;
       const Access& access = builder.accesses_[node.index];
       const Node& stored = nodes[node.arguments[0]];
-      const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane);
+      const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane) &&
+                            builder.is_dense(access);
       const bool streams = program.rows * program.columns * size_of(access.storage) >= kStreamBytes;
       const bool is_computed = gives_tile(stored) && !is_load(stored);
       const bool is_read = std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) {
@@ -333,6 +334,7 @@ struct TileBuilder::Plan {
       case Kind::kStore: {
         const Access& access = builder.accesses_[node.index];
         const std::int64_t bytes = program.rows * program.columns * size_of(access.storage);
+        instruction.by_rows = !builder.is_dense(access);
         instruction.transfer = kernels().store(access.storage, bytes >= kStreamBytes && node.extent == Extent::kTile);
         break;
       }

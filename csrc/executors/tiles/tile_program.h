@@ -60,6 +60,7 @@ struct Instruction {
   Lane lane = Lane::kFloat;           ///< of the arguments
   std::uint8_t row_arguments = 0;     ///< a bit for each argument that is one element for each row, of a kTile result
   std::uint8_t column_arguments = 0;  ///< a bit for each argument that is one row for all of a tile
+  bool by_rows = false;               ///< kStore: rows lie apart
   bool of_products = false;           ///< kReduce and kColumnSum: of products of arguments 0 and 1
   std::uint16_t out = 0;
   std::uint16_t out2 = 0;

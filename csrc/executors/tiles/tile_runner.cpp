@@ -395,8 +395,16 @@ class Task {
                 [&](char* memory, char* tile, std::int64_t count) { instruction.transfer(memory, tile, 1, count); });
       return;
     }
-    char* array = run_.arrays[access.array] + dense_offset() * size_of(access.storage);
-    instruction.transfer(array, from, 1, height_ * width_);
+    const std::int64_t size = size_of(access.storage);
+    if (instruction.by_rows) {
+      const std::int64_t step = size_of(instruction.lane) * width_;
+      for (std::int64_t row = 0; row < height_; ++row) {
+        char* place = run_.arrays[access.array] + (row_offset(access, first_row_ + row) + column_) * size;
+        instruction.transfer(place, from + row * step, 1, width_);
+      }
+      return;
+    }
+    instruction.transfer(run_.arrays[access.array] + dense_offset() * size, from, 1, height_ * width_);
   }
 
   void clear_column_sums() {

@@ -1,0 +1,95 @@
+"""Results of a fusion that are put together: computed side by side, where they stand in the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.profiler import ProfilerActivity, profile
+
+import thunder
+
+Function = Callable[..., torch.Tensor]
+
+
+def copies_parts(call: Callable[[], object]) -> bool:
+    with profile(activities=[ProfilerActivity.CPU]) as run:
+        call()
+    return "aten::cat" in {event.key for event in run.key_averages()}
+
+
+def check(function: Function, *inputs: torch.Tensor, copies: bool) -> None:
+    compiled = thunder.jit(function)
+    for _ in range(2):
+        got, expected = compiled(*inputs), function(*inputs)
+        unit = torch.finfo(expected.dtype).eps  # eager rounds between operations
+        torch.testing.assert_close(got, expected, rtol=max(8 * unit, 1e-5), atol=max(8 * unit, 1e-6))
+        assert got.stride() == expected.stride()
+        assert got.storage_offset() == 0
+    assert copies_parts(lambda: compiled(*inputs)) == copies
+
+
+def both(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return F.silu(x) * y, torch.sigmoid(x) * y
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_along_each_dimension(dim: int, dtype: torch.dtype) -> None:
+    x, y = (torch.randn(6, 50, 33, dtype=dtype) for _ in range(2))
+    check(lambda x, y: torch.cat(both(x, y), dim), x, y, copies=False)
+    check(lambda x, y: torch.cat([*both(x, y), (x - y).exp()], dim), x, y, copies=False)
+
+
+def test_large_and_transposed_inputs() -> None:
+    check(lambda x, y: torch.cat(both(x, y), -1), torch.randn(1500, 2000), torch.randn(1500, 2000), copies=False)
+    x = torch.randn(300, 700)[:, ::2]
+    check(lambda x, y: torch.cat(both(x, y), -1), x, torch.randn(350), copies=False)
+
+
+def test_rows() -> None:
+    x = torch.randn(64, 200)
+    check(lambda x: torch.cat([torch.softmax(x, -1), x.sigmoid() * 2], 1), x, copies=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.cat([F.silu(x) * y, F.silu(x) * y], 1),  # one result, twice
+        lambda x, y: torch.cat([both(x, y)[0], y], 1),  # an input
+        lambda x, y: torch.cat([both(x, y)[0], both(x, y)[1].double()], 1),  # of two dtypes
+        lambda x, y: torch.cat([both(x, y)[0], (both(x, y)[0] * 2).mean(0, keepdim=True)]),  # known at the end
+        lambda x, y: torch.cat(x.split(20), 0) + y,  # parts of the caller's memory
+    ],
+)
+def test_what_is_copied(function: Function) -> None:
+    check(function, torch.randn(60, 80), torch.randn(60, 80), copies=True)
+
+
+def test_part_that_is_read_elsewhere() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        left, right = both(x, y)
+        return torch.cat([left, right], 1), left
+
+    x, y = torch.randn(60, 80), torch.randn(60, 80)
+    whole, left = thunder.jit(function)(x, y)
+    left.fill_(7)
+    torch.testing.assert_close(whole, function(x, y)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_gated_unit() -> None:
+    def gated(x: torch.Tensor) -> torch.Tensor:
+        gate, value = x.chunk(2, -1)
+        return F.silu(gate) * value
+
+    x = torch.randn(128, 512, requires_grad=True)
+    compiled = thunder.jit(gated)
+    cotangent = torch.randn(128, 256)
+    gradients = [torch.autograd.grad(f(x), x, cotangent)[0] for f in (compiled, gated)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
+    assert not copies_parts(lambda: torch.autograd.grad(compiled(x), x, cotangent))
+    # Cotangents of other strides.
+    gradients = [torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, gated)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
