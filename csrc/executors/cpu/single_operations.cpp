@@ -5,9 +5,9 @@
 
 #include "executors/cpu/convolution.h"
 #include "executors/cpu/depthwise_operation.h"
-#include "executors/cpu/destinations.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/products.h"
+#include "executors/cpu/wholes.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
