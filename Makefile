@@ -105,6 +105,7 @@ benchmarks: build
 	python benchmarks/calls.py
 	python benchmarks/capture.py
 	python benchmarks/step.py
+	python benchmarks/inference.py
 	python benchmarks/memory.py
 	python benchmarks/plot.py
 

@@ -10,7 +10,13 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = {"step": "training step", "fusions": "chain, with backward", "calls": "call", "kernels": "kernel"}
+PROGRAMS = {
+    "step": "training step",
+    "inference": "forward",
+    "fusions": "chain, with backward",
+    "calls": "call",
+    "kernels": "kernel",
+}
 COLORS = {"thunder": "#3f51b5", "inductor": "#9e9e9e"}
 ROW, LABEL, WIDTH, PER_UNIT = 16, 330, 900, 40
 

@@ -1,4 +1,4 @@
-"""Results of a fusion that are put together: computed side by side, where they stand in the whole."""
+"""Results of a fusion that are computed where they go to: in a whole that they are parts of, in what they are copied to."""
 
 from __future__ import annotations
 
@@ -93,3 +93,54 @@ def test_gated_unit() -> None:
     # Cotangents of other strides.
     gradients = [torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, gated)]
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
+
+
+# --- copies to inputs
+
+
+def swap(x: torch.Tensor, y: torch.Tensor) -> None:
+    a, b = torch.tanh(x) + y, torch.sin(y) * x
+    x.copy_(a)
+    y.copy_(b)
+
+
+def shift(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.copy_(torch.tanh(x - x[:1]) + y)
+
+
+def center(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.copy_(torch.tanh(x - x.mean(-1, keepdim=True)) * y)
+    y.mul_(2)
+
+
+def read_later(x: torch.Tensor, y: torch.Tensor) -> None:
+    a = torch.tanh(x) * 2
+    y.copy_(x.t().cumsum(0).t() + a)
+    x.copy_(a)
+
+
+def count(x: torch.Tensor, y: torch.Tensor) -> None:
+    a = torch.tanh(x) * 2
+    total = y[0, 0].item()
+    x.copy_(a + total)
+    y.add_(1)
+
+
+@pytest.mark.parametrize("program", [swap, shift, center, read_later, count])
+@pytest.mark.parametrize("overlap", ["none", "part", "same"])
+def test_copies_to_inputs(program: Callable[..., None], overlap: str) -> None:
+    compiled = thunder.jit(program)
+
+    def arguments() -> tuple[torch.Tensor, torch.Tensor]:
+        memory = torch.randn(2, 301, 200, generator=torch.Generator().manual_seed(1)).unbind()
+        if overlap == "none":
+            return memory
+        return memory[0][:-1], memory[0][1:] if overlap == "part" else memory[0][:-1]
+
+    for _ in range(3):
+        got, expected = arguments(), arguments()
+        compiled(*got)
+        program(*expected)
+        versions = [(a._version, b._version) for a, b in zip(got, expected, strict=True)]
+        torch.testing.assert_close(got, expected)
+        assert all(a > 0 for a, b in versions if b > 0)
