@@ -1,4 +1,4 @@
-"""Results of a fusion that are computed where they go to: in a whole that they are parts of, in what they are copied to."""
+"""Results of a fusion that are computed where they go to: in a whole that they are parts of, in what takes a copy."""
 
 from __future__ import annotations
 
