@@ -41,6 +41,9 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
   return order;
 }
 
+/// Elements of each stretch of a row that is only reduced: less is won by that than by a norm.
+constexpr std::int64_t kLeastReducedStretch = 64;
+
 }  // namespace
 
 std::optional<Storage> storage_of(ir::Dtype dtype) {
@@ -162,7 +165,7 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   FusionRole role{FusionRole::Kind::kWork, over, rows, {FusionRole::Result::kRows}, 0, 1};
   if (before > 1 && behind > 1) {
     role.before = before;
-    return behind >= kLeastStretch && columns == 1 ? role : FusionRole{};
+    return behind >= kLeastReducedStretch && columns == 1 ? role : FusionRole{};
   }
   if (behind > 1 && columns == 1) return role;
   if (rows_only) return {};
