@@ -5,31 +5,23 @@ python benchmarks/inference.py [--compilers eager,inductor,thunder] [--models RE
 
 from __future__ import annotations
 
-import common
+import functools
+
 import models
 import torch
 
 
+def without_labels(build: models.Builder) -> tuple[torch.nn.Module, models.Inputs]:
+    model, inputs = build()
+    del inputs["labels"]
+    return model.eval(), inputs
+
+
 def main() -> None:
     arguments = models.parser(__doc__).parse_args()
-    torch.set_num_threads(arguments.threads)
-    rows = []
-    for name, build in models.chosen(arguments).items():
-        model, inputs = build()
-        model.eval()
-        del inputs["labels"]
-        calls, first = {}, {}
-        with torch.no_grad():
-            for compiler in arguments.compilers:
-                candidate = common.compiled(compiler, model)
-                calls[compiler] = lambda candidate=candidate, inputs=inputs: candidate(**inputs)
-                first[compiler] = common.seconds(calls[compiler])
-                common.settle(compiler, candidate)
-                common.seconds(calls[compiler], 3)
-            for compiler, figure in common.take_turns(calls, count=1, rounds=arguments.rounds).items():
-                rows.append({"name": name, "compiler": compiler, **figure, "first_s": first[compiler]})
-                common.report(rows[-1])
-    common.write(arguments, rows)
+    builders = {name: functools.partial(without_labels, build) for name, build in models.chosen(arguments).items()}
+    with torch.no_grad():
+        models.compare(arguments, builders, lambda model, inputs: model(**inputs))
 
 
 if __name__ == "__main__":

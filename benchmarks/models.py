@@ -13,6 +13,7 @@ import torch
 import transformers
 
 Inputs = dict[str, torch.Tensor]
+Builder = Callable[[], tuple[torch.nn.Module, Inputs]]
 
 
 def _language(model: str, config: str, *, batch: int, length: int, **sizes: Any) -> tuple[torch.nn.Module, Inputs]:
@@ -43,10 +44,10 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return result
 
 
-def chosen(arguments: argparse.Namespace) -> dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]]:
+def chosen(arguments: argparse.Namespace) -> dict[str, Builder]:
     """Return builders of the models that the options name, by name; each gives the same model every time."""
 
-    def build(make: Callable[[], tuple[torch.nn.Module, Inputs]]) -> tuple[torch.nn.Module, Inputs]:
+    def build(make: Builder) -> tuple[torch.nn.Module, Inputs]:
         torch.manual_seed(0)
         model, inputs = make()
         return model.to(arguments.device), {key: value.to(arguments.device) for key, value in inputs.items()}
@@ -55,7 +56,26 @@ def chosen(arguments: argparse.Namespace) -> dict[str, Callable[[], tuple[torch.
     return {name: functools.partial(build, make) for name, make in known if re.search(arguments.models, name)}
 
 
-def models(factor: int = 1) -> dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]]:
+def compare(arguments: argparse.Namespace, builders: dict[str, Builder], run: Callable[[Any, Inputs], Any]) -> None:
+    """Time `run(model, inputs)` of each model, compilers in turns, and write the figures."""
+    torch.set_num_threads(arguments.threads)
+    rows = []
+    for name, build in builders.items():
+        model, inputs = build()
+        calls, first = {}, {}
+        for compiler in arguments.compilers:
+            candidate = common.compiled(compiler, model)
+            calls[compiler] = functools.partial(run, candidate, inputs)
+            first[compiler] = common.seconds(calls[compiler])
+            common.settle(compiler, candidate)
+            common.seconds(calls[compiler], 2)
+        for compiler, figure in common.take_turns(calls, count=1, rounds=arguments.rounds).items():
+            rows.append({"name": name, "compiler": compiler, **figure, "first_s": first[compiler]})
+            common.report(rows[-1])
+    common.write(arguments, rows)
+
+
+def models(factor: int = 1) -> dict[str, Builder]:
     """Return builders by name, of models and small batches, `factor` times as large."""
     two, four = 2 * factor, 4 * factor
     return {

@@ -12,6 +12,7 @@
 #include "executors/api/lowering.h"
 #include "executors/cpu/packed_filter.h"
 #include "executors/cpu/roles.h"
+#include "executors/cpu/single_operations.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -44,11 +45,6 @@ struct Convolution {
   mutable PackedFilter filter;
 };
 
-bool is_of_floats(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == 4 &&
-         tensor.scalar_type() == at::kFloat && tensor.numel() > 0 && !tensor.is_neg();
-}
-
 /// For rows and columns, of a list that may hold one number for both.
 std::vector<std::int64_t> pair_of(const c10::IValue& value) {
   std::vector<std::int64_t> pair = value.toIntVector();
@@ -59,8 +55,9 @@ std::vector<std::int64_t> pair_of(const c10::IValue& value) {
 std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IValue* arguments) {
   const at::Tensor& images = arguments[At::kImages].toTensor();
   const at::Tensor& filter = arguments[At::kFilter].toTensor();
-  if (!is_of_floats(images) || !is_of_floats(filter) || !images.is_contiguous(at::MemoryFormat::ChannelsLast) ||
-      !at::globalContext().userEnabledMkldnn() || arguments[At::kGroups].toInt() != 1) {
+  if (!is_plain(images, at::kFloat, 4) || !is_plain(filter, at::kFloat, 4) ||
+      !images.is_contiguous(at::MemoryFormat::ChannelsLast) || !at::globalContext().userEnabledMkldnn() ||
+      arguments[At::kGroups].toInt() != 1) {
     return std::nullopt;
   }
   const auto stride = pair_of(arguments[At::kStride]);

@@ -11,6 +11,7 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/depthwise.h"
+#include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
@@ -66,12 +67,6 @@ bool onednn_is_fast(const ir::TensorType& filter, const std::array<std::int64_t,
          dilation == std::array<std::int64_t, 2>{1, 1};
 }
 
-bool is_plain_tensor(const c10::IValue& value, at::ScalarType dtype) {
-  const at::Tensor& tensor = value.toTensor();
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == 4 && tensor.scalar_type() == dtype &&
-         tensor.numel() > 0 && !tensor.is_neg();
-}
-
 /// The gradient of the input is PyTorch's.
 void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
   const auto& backward = *static_cast<const Backward*>(state);
@@ -80,7 +75,7 @@ void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
   const at::Tensor input = arguments[kInput].toTensor();
   const at::Tensor filter = arguments[kFilter].toTensor();
   for (const std::size_t i : {kGradient, kInput, kFilter}) {
-    if (!is_plain_tensor(arguments[i], filter.scalar_type())) return backward.op.callBoxed(stack);
+    if (!is_plain(arguments[i].toTensor(), filter.scalar_type(), 4)) return backward.op.callBoxed(stack);
   }
   const auto mask = arguments[kMask].toBoolList().vec();
   at::Tensor of_filter = at::empty_strided(filter.sizes(), backward.filter_strides, filter.options());

@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -110,7 +111,8 @@ std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
   auto plan = std::make_unique<Plan>();
   plan->program = Lowering::lower(region_.symbols[0], region_, strides, destinations_);
   plan->joins = plan->program.has_value();
-  if (!plan->joins) plan->program = Lowering::lower(region_.symbols[0], region_, strides, {destinations_.inputs, {}});
+  if (!plan->joins && !destinations_.wholes.empty())
+    plan->program = Lowering::lower(region_.symbols[0], region_, strides, {destinations_.inputs, {}});
   plan->strides = std::move(strides);
   return plan;
 }
@@ -173,7 +175,8 @@ std::vector<at::Tensor> Fusion::make_results(const Plan& plan, const c10::IValue
                                                         c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
   };
   std::vector<at::Tensor> results(outputs_.size());
-  for (const Whole& whole : plan.joins ? destinations_.wholes : std::vector<Whole>()) {
+  const std::span<const Whole> wholes(destinations_.wholes);
+  for (const Whole& whole : plan.joins ? wholes : std::span<const Whole>()) {
     const at::Tensor tensor = make(whole.sizes, whole.strides, outputs_[whole.parts[0]].dtype);
     for (std::size_t i = 0; i < whole.parts.size(); ++i) {
       results[whole.parts[i]] = tensor.as_strided(outputs_[whole.parts[i]].sizes, whole.strides, whole.offsets[i]);

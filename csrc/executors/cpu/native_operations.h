@@ -7,8 +7,7 @@
 
 namespace thunder::executors::cpu {
 
-/// An operator of PyTorch that runs as a kernel of ours, by itself, on tensors of the CPU, with PyTorch's results to
-/// the bit.
+/// An operator of PyTorch that runs as a kernel of ours, or of another library, by itself, on tensors of the CPU.
 struct NativeOperation {
   std::string_view name;
   /// Takes the operator's arguments from the end of the stack and puts its results there. False: the stack is as it
@@ -16,7 +15,7 @@ struct NativeOperation {
   bool (*run)(std::vector<c10::IValue>& stack);
 };
 
-/// Null: not ours.
+/// One that gives PyTorch's results to the bit. Null: not ours.
 [[nodiscard]] const NativeOperation* find_native_operation(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_native(const NativeOperation& operation, const ir::BoundSymbol& symbol, const ir::Trace& trace,
                   runtime::ProgramBuilder& builder);

@@ -9,14 +9,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "executors/api/lowering.h"
+#include "executors/cpu/native_operations.h"
 #include "executors/cpu/roles.h"
+#include "executors/cpu/single_operations.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
@@ -53,10 +52,7 @@ const std::optional<c10::TypedOperatorHandle<LinearPointwise>>& linear() {
 
 /// With neighbours in a row or in a column side by side.
 bool is_matrix(const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat || tensor.is_neg() ||
-      tensor.dim() != 2 || tensor.numel() == 0) {
-    return false;
-  }
+  if (!is_plain(tensor, at::kFloat, 2)) return false;
   const bool is_by_rows = tensor.stride(1) == 1 && tensor.stride(0) >= tensor.size(1);
   const bool is_by_columns = tensor.stride(0) == 1 && tensor.stride(1) >= tensor.size(0);
   return is_by_rows || is_by_columns;
@@ -124,32 +120,25 @@ bool run_linear(Stack& stack) {
   return weight.dim() == 2 && multiply(stack, kArguments, input, weight.t(), bias_of(arguments[2]));
 }
 
-/// Takes the operator's arguments from the end of the stack and puts its result there. False: the stack is as it was.
-using RunProduct = bool (*)(Stack& stack);
-struct Operator {
-  std::string_view name;
-  std::size_t left;  ///< the argument whose last dimension is summed over
-  RunProduct run;
-};
-constexpr Operator kOperators[] = {{"aten::addmm", 1, &run_addmm},
-                                   {"aten::linear", 0, &run_linear},
-                                   {"aten::matmul", 0, &run_mm},
-                                   {"aten::mm", 0, &run_mm}};
-
-const Operator* find_operator(const ir::BoundSymbol& symbol) {
-  const auto* found = std::ranges::find(kOperators, std::string_view(symbol.op->name), &Operator::name);
-  return found != std::end(kOperators) && symbol.op->overload.empty() ? found : nullptr;
-}
-
 struct Product {
-  c10::OperatorHandle op;
-  RunProduct run;
+  NativeOperation operation;
+  std::size_t left = 0;  ///< the argument whose last dimension is summed over
 };
+constexpr Product kProducts[] = {{{"aten::addmm", &run_addmm}, 1},
+                                 {{"aten::linear", &run_linear}},
+                                 {{"aten::matmul", &run_mm}},
+                                 {{"aten::mm", &run_mm}}};
+
+const Product* find_product(const ir::BoundSymbol& symbol) {
+  const auto has_name = [&](const Product& product) { return product.operation.name == symbol.op->name; };
+  const auto* found = std::ranges::find_if(kProducts, has_name);
+  return found != std::end(kProducts) && symbol.op->overload.empty() ? found : nullptr;
+}
 
 }  // namespace
 
 bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const Operator* product = find_operator(symbol);
+  const Product* product = find_product(symbol);
   if (product == nullptr || !linear()) return false;
   const ir::TensorType* left = argument_type(symbol, trace, product->left);
   const ir::TensorType* result = result_type(symbol, trace);
@@ -160,13 +149,7 @@ bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 }
 
 void lower_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
-  const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  const auto run = [](const void* state, Stack& stack) {
-    const auto& product = *static_cast<const Product*>(state);
-    if (!product.run(stack)) product.op.callBoxed(stack);
-  };
-  builder.call(op, run, std::make_shared<const Product>(Product{op, find_operator(symbol)->run}),
-               operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
+  lower_native(find_product(symbol)->operation, symbol, trace, builder);
 }
 
 }  // namespace thunder::executors::cpu

@@ -31,6 +31,11 @@ const SingleOperation* find(const ir::BoundSymbol& symbol, const ir::Trace& trac
 
 }  // namespace
 
+bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims) {
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == dims && tensor.scalar_type() == dtype &&
+         tensor.numel() > 0 && !tensor.is_neg();
+}
+
 void take_single_operations(ir::Trace& trace, const char* executor) {
   for (ir::BoundSymbol& symbol : trace.symbols) {
     const SingleOperation* operation = find(symbol, trace);

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
@@ -12,6 +16,9 @@ struct SingleOperation {
   bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   void (*lower)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 };
+
+/// What such kernels take: elements in memory of the CPU, as they are.
+[[nodiscard]] bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims);
 
 /// Makes blocks of their symbols.
 void take_single_operations(ir::Trace& trace, const char* executor);
