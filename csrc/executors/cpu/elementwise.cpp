@@ -38,7 +38,7 @@ template <TileOp op>
 constexpr double work_of() {
   constexpr TileOp kCostly[] = {TileOp::kExp,     TileOp::kExpm1,     TileOp::kLog,        TileOp::kLog1p,
                                 TileOp::kSin,     TileOp::kCos,       TileOp::kTanh,       TileOp::kErf,
-                                TileOp::kSigmoid, TileOp::kNormalCdf, TileOp::kTanhOfGelu, TileOp::kPower,
+                                TileOp::kSigmoid, TileOp::kNormalCdf, TileOp::kTailOfGelu, TileOp::kPower,
                                 TileOp::kRsqrt};
   for (const TileOp costly : kCostly) {
     if (costly == op) return kTranscendental;
@@ -181,7 +181,7 @@ bool is_tanh(const ir::Argument& approximate) {
 void lower_gelu(Lowering& lowering, const BoundSymbol& symbol) {
   const Value x = lowering.argument(symbol, 0, lowering.result_lane(symbol));
   if (is_tanh(symbol.arguments[1])) {
-    lowering.set(symbol, 0, lowering.apply(TileOp::kGeluOfTanh, {x, lowering.apply(TileOp::kTanhOfGelu, {x})}));
+    lowering.set(symbol, 0, lowering.apply(TileOp::kGeluOfTail, {x, lowering.apply(TileOp::kTailOfGelu, {x})}));
   } else {
     lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {x, lowering.apply(TileOp::kNormalCdf, {x})}));
   }
@@ -190,7 +190,7 @@ void lower_gelu_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const Lane lane = lowering.result_lane(symbol);
   const Value x = lowering.argument(symbol, 1, lane);
   const bool with_tanh = is_tanh(symbol.arguments[2]);
-  const Value known = lowering.apply(with_tanh ? TileOp::kTanhOfGelu : TileOp::kNormalCdf, {x});
+  const Value known = lowering.apply(with_tanh ? TileOp::kTailOfGelu : TileOp::kNormalCdf, {x});
   const Value slope = lowering.apply(with_tanh ? TileOp::kGeluTanhSlope : TileOp::kGeluSlope, {x, known});
   lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {lowering.argument(symbol, 0, lane), slope}));
 }

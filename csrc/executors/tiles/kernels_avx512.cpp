@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "executors/tiles/kernels.h"
+#include "executors/tiles/piecewise.h"
 
 #define THUNDER_CAPABILITY_NAME "avx512"
 namespace thunder::executors::cpu::capability_avx512 {

@@ -17,6 +17,19 @@ void unary_loop(void* out, const void* a, const void*, const void*, std::int64_t
   for (std::int64_t i = 0; i < count; ++i) result[i] = F::template apply<T>(x[i]);
 }
 
+#ifdef __AVX512F__
+template <typename F>
+void function_loop(void* out, const void* a, const void*, const void*, std::int64_t count) {
+  auto* result = static_cast<float*>(out);
+  const auto* x = static_cast<const float*>(a);
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16) _mm512_storeu_ps(result + i, F::template apply<Floats>(_mm512_loadu_ps(x + i)));
+  if (i == count) return;
+  const auto rest = static_cast<__mmask16>((1U << (count - i)) - 1);
+  _mm512_mask_storeu_ps(result + i, rest, F::template apply<Floats>(_mm512_maskz_loadu_ps(rest, x + i)));
+}
+#endif
+
 template <typename T>
 void fill_loop(void* out, const void* a, const void*, const void*, std::int64_t count) {
   std::fill_n(static_cast<T*>(out), count, *static_cast<const T*>(a));
@@ -130,6 +143,9 @@ ElementKernel for_lane(Lane lane, const Function& function) {
 template <TileOp op>
 ElementKernel find_unary(Lane lane) {
   return for_lane(lane, []<typename T>(T) -> ElementKernel {
+#ifdef __AVX512F__
+    if constexpr (std::is_same_v<T, float> && kIsFunction<op>) return &function_loop<Unary<op>>;
+#endif
     if constexpr (Unary<op>::template kDefined<T>) return &unary_loop<Unary<op>, T>;
     return nullptr;
   });

@@ -5,11 +5,16 @@
 template <TileOp op> struct Unary;
 template <TileOp op> struct Binary;
 template <TileOp op> struct Ternary;
+/// Takes Floats, too.
+template <TileOp op> constexpr bool kIsFunction = false;
 #define THUNDER_UNARY(name, condition, ...)                                       \
   template <> struct Unary<TileOp::name> {                                        \
     template <typename T> static constexpr bool kDefined = condition;             \
     template <typename T> static inline auto apply(T x) { __VA_ARGS__; }          \
   };
+#define THUNDER_FUNCTION(name, ...)                                               \
+  template <> constexpr bool kIsFunction<TileOp::name> = true;                    \
+  THUNDER_UNARY(name, THUNDER_FLOAT, __VA_ARGS__)
 #define THUNDER_BINARY(name, condition, ...)                                      \
   template <> struct Binary<TileOp::name> {                                       \
     template <typename T> static constexpr bool kDefined = condition;             \
@@ -69,13 +74,12 @@ THUNDER_UNARY(kSquare, THUNDER_NUMBER, return wrapped_multiply(x, x))
 THUNDER_UNARY(kReciprocal, THUNDER_REAL, return T{1} / x)
 THUNDER_UNARY(kSqrt, THUNDER_REAL, return square_root(x))
 THUNDER_UNARY(kRsqrt, THUNDER_REAL, return T{1} / square_root(x))
-THUNDER_UNARY(kExp, THUNDER_FLOAT, return exp_of(x))
-THUNDER_UNARY(kTanh, THUNDER_FLOAT, return tanh_of(x))
-THUNDER_UNARY(kErf, THUNDER_FLOAT, return erf_of(x))
-THUNDER_UNARY(kSigmoid, THUNDER_FLOAT, return sigmoid_of(x))
-THUNDER_UNARY(kNormalCdf, THUNDER_FLOAT, return normal_cdf_of(x))
-inline float gelu_argument(float x) { return 0.797884561F * (x + 0.044715F * (x * x * x)); }
-THUNDER_UNARY(kTanhOfGelu, THUNDER_FLOAT, return tanh_of(gelu_argument(x)))
+THUNDER_FUNCTION(kExp, return exp_of(x))
+THUNDER_FUNCTION(kTanh, return tanh_of(x))
+THUNDER_FUNCTION(kErf, return erf_of(x))
+THUNDER_FUNCTION(kSigmoid, return sigmoid_of(x))
+THUNDER_FUNCTION(kNormalCdf, return normal_cdf_of(x))
+THUNDER_FUNCTION(kTailOfGelu, return gelu_tail_of(x))
 THUNDER_UNARY(kRelu, THUNDER_NUMBER, return x < T{0} ? T{0} : x)
 THUNDER_UNARY(kFloor, THUNDER_FLOAT, return __builtin_floorf(x))
 THUNDER_UNARY(kCeil, THUNDER_FLOAT, return __builtin_ceilf(x))
@@ -105,23 +109,22 @@ THUNDER_BINARY(kGreater, true, return static_cast<Bool>(x > y))
 THUNDER_BINARY(kGreaterEqual, true, return static_cast<Bool>(x >= y))
 THUNDER_BINARY(kAnd, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x & y))
 THUNDER_BINARY(kOr, (THUNDER_INT || THUNDER_BOOL), return static_cast<T>(x | y))
-THUNDER_BINARY(kGeluSlope, THUNDER_FLOAT, return y + x * (0.398942280F * gaussian_of(x)))
-THUNDER_BINARY(kGeluOfTanh, THUNDER_FLOAT, return 0.5F * x * (1.0F + y))
-THUNDER_BINARY(kGeluTanhSlope, THUNDER_FLOAT, const float inner = 0.797884561F * (1.0F + 0.134145F * (x * x));
-               return 0.5F * (1.0F + y) + 0.5F * x * (1.0F - y * y) * inner)
+THUNDER_BINARY(kGeluSlope, THUNDER_FLOAT, return gelu_slope(x, y))
+THUNDER_BINARY(kGeluOfTail, THUNDER_FLOAT, return x * gelu_weight(x, y))
+THUNDER_BINARY(kGeluTanhSlope, THUNDER_FLOAT, return gelu_tanh_slope(x, y))
 THUNDER_BINARY(kSiluSlope, THUNDER_FLOAT, return y * (1.0F + x * (1.0F - y)))
 THUNDER_BINARY(kSigmoidBackward, THUNDER_REAL, return x * (T{1} - y) * y)
 THUNDER_BINARY(kTanhBackward, THUNDER_REAL, return x * (T{1} - y * y))
 
 #define THUNDER_COMPOSITION(name, second, first) \
-  THUNDER_UNARY(name, THUNDER_FLOAT, return Binary<TileOp::second>::apply<T>(x, Unary<TileOp::first>::apply<T>(x)))
+  THUNDER_FUNCTION(name, return Binary<TileOp::second>::apply<T>(x, Unary<TileOp::first>::apply<T>(x)))
 THUNDER_COMPOSITION(kSilu, kMultiply, kSigmoid)
 THUNDER_COMPOSITION(kSiluDerivative, kSiluSlope, kSigmoid)
 THUNDER_COMPOSITION(kGelu, kMultiply, kNormalCdf)
-THUNDER_COMPOSITION(kGeluDerivative, kGeluSlope, kNormalCdf)
-THUNDER_COMPOSITION(kGeluTanh, kGeluOfTanh, kTanhOfGelu)
-THUNDER_COMPOSITION(kGeluTanhDerivative, kGeluTanhSlope, kTanhOfGelu)
+THUNDER_COMPOSITION(kGeluTanh, kGeluOfTail, kTailOfGelu)
 #undef THUNDER_COMPOSITION
+THUNDER_FUNCTION(kGeluDerivative, return gelu_derivative_of(x))
+THUNDER_FUNCTION(kGeluTanhDerivative, return gelu_tanh_derivative_of(x))
 
 THUNDER_TERNARY(kMultiplyAdd, return x * y + z)
 THUNDER_TERNARY(kMultiplySubtract, return x * y - z)

@@ -28,7 +28,7 @@ inline constexpr int kStorageCount = 10;
 // Of one argument.
 #define THUNDER_FORALL_UNARY_TILE_OPS(_)                                                                    \
   _(kCopy) _(kNegate) _(kAbs) _(kSign) _(kSquare) _(kReciprocal) _(kSqrt) _(kRsqrt) _(kExp) _(kExpm1)       \
-  _(kLog) _(kLog1p) _(kSin) _(kCos) _(kTanh) _(kErf) _(kSigmoid) _(kNormalCdf) _(kTanhOfGelu) _(kRelu)     \
+  _(kLog) _(kLog1p) _(kSin) _(kCos) _(kTanh) _(kErf) _(kSigmoid) _(kNormalCdf) _(kTailOfGelu) _(kRelu)     \
   _(kFloor) _(kCeil) _(kTrunc) _(kRound) _(kIsNan) _(kNot) _(kToBfloat16) _(kToHalf) _(kToInt8)             \
   _(kToUint8) _(kToInt16) _(kToInt32)                                                                       \
   _(kSilu) _(kSiluDerivative) _(kGelu) _(kGeluDerivative) _(kGeluTanh) _(kGeluTanhDerivative)
@@ -39,7 +39,7 @@ inline constexpr int kStorageCount = 10;
 // kSiluDerivative and the like.
 #define THUNDER_FORALL_BINARY_TILE_OPS(_)                                                                   \
   _(kAdd) _(kSubtract) _(kMultiply) _(kDivide) _(kMaximum) _(kMinimum) _(kPower) _(kEqual) _(kNotEqual)     \
-  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kGeluSlope) _(kGeluOfTanh)   \
+  _(kLess) _(kLessEqual) _(kGreater) _(kGreaterEqual) _(kAnd) _(kOr) _(kGeluSlope) _(kGeluOfTail)   \
   _(kGeluTanhSlope) _(kSiluSlope) _(kSigmoidBackward) _(kTanhBackward)
 
 // Of three: two operations of floats, the second of what the first gives and the last argument (tile_pairs.cpp), each

@@ -42,8 +42,8 @@ std::optional<TileOp> composition_of(TileOp first, TileOp second) {
                            {TileOp::kSigmoid, TileOp::kSiluSlope, TileOp::kSiluDerivative},
                            {TileOp::kNormalCdf, TileOp::kMultiply, TileOp::kGelu},
                            {TileOp::kNormalCdf, TileOp::kGeluSlope, TileOp::kGeluDerivative},
-                           {TileOp::kTanhOfGelu, TileOp::kGeluOfTanh, TileOp::kGeluTanh},
-                           {TileOp::kTanhOfGelu, TileOp::kGeluTanhSlope, TileOp::kGeluTanhDerivative}};
+                           {TileOp::kTailOfGelu, TileOp::kGeluOfTail, TileOp::kGeluTanh},
+                           {TileOp::kTailOfGelu, TileOp::kGeluTanhSlope, TileOp::kGeluTanhDerivative}};
   for (const Row& row : kRows) {
     if (row.first == first && row.second == second) return row.both;
   }

@@ -17,7 +17,7 @@ constexpr std::int64_t kTaskElements = 32768;
 /// Tasks over which column sums are split at most, and the rows that each has at least.
 constexpr std::int64_t kColumnSumTasks = 32;
 constexpr std::int64_t kColumnSumRows = 16;
-/// Outputs of more bytes leave the caches alone: nobody finds them there.
+/// Outputs of more bytes leave the caches alone: nobody finds them there. Inputs of more are fetched ahead.
 constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
 /// Columns of a run from which on tiles need not be put together of several.
 constexpr std::int64_t kLeastRun = 256;
@@ -394,7 +394,26 @@ struct TileBuilder::Plan {
       if (nodes[i].kind == Kind::kStore && is_stored_in_place(nodes[i])) phase.tile.pop_back();
     }
     for (const std::uint32_t i : temporary) register_of[i] = 0xffff;
+    phase.streams = streams_of(order);
     emit_rows(number, phase.row);
+  }
+
+  /// What a phase reads in one piece for each tile, where it is more than caches hold.
+  [[nodiscard]] std::vector<Stream> streams_of(const std::vector<std::uint32_t>& order) const {
+    std::vector<bool> is_read(nodes.size(), false);
+    for (const std::uint32_t i : order) {
+      for (const std::uint32_t argument : nodes[i].arguments) is_read[argument == kNone ? i : argument] = true;
+    }
+    std::vector<Stream> streams;
+    std::int64_t bytes = 0;
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if (!is_read[i] || !is_load(nodes[i]) || nodes[i].extent != Extent::kTile) continue;
+      const Access& access = builder.accesses_[nodes[i].index];
+      if (!builder.is_dense(access) || !lies_as_tiles()) continue;
+      streams.push_back({access.array, size_of(access.storage)});
+      bytes += program.rows * program.columns * size_of(access.storage);
+    }
+    return bytes < kStreamBytes ? std::vector<Stream>{} : streams;
   }
 
   [[nodiscard]] bool is_stored_in_place(const Node& store) const {

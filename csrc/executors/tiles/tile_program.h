@@ -75,11 +75,18 @@ struct Instruction {
   TransferKernel transfer = nullptr;
 };
 
+/// An input that lies as the domain does, so that what the next tile reads comes after what this one does.
+struct Stream {
+  std::uint32_t array = 0;
+  std::int64_t element_size = 0;
+};
+
 /// Passes over a tile's rows between which reductions of whole rows become known.
 struct Phase {
   std::vector<Binding> bindings;
   std::vector<Instruction> tile;  ///< for each stretch of columns
   std::vector<Instruction> row;   ///< at the end, on what there is one of for each row
+  std::vector<Stream> streams;    ///< what is fetched ahead
 };
 
 struct Register {

@@ -81,7 +81,10 @@ class Task {
         width_ = std::min(program_.tile_columns, last - column_);
         if (program_.stays_in_runs) width_ = std::min(width_, program_.run - column_ % program_.run);
         for (const Binding& binding : phase.bindings) bind(binding);
-        for (const Instruction& instruction : phase.tile) execute_tile(instruction);
+        for (std::size_t k = 0; k < phase.tile.size(); ++k) {
+          fetch(phase, k);
+          execute_tile(phase.tile[k]);
+        }
       }
       for (const Instruction& instruction : phase.tile) end(instruction);
       for (const Instruction& instruction : phase.row) execute_row(instruction);
@@ -89,6 +92,20 @@ class Task {
     rows_since_flush_ += height_;
     const bool ends_block = program_.block_rows != program_.rows && (first_row_ + height_) % program_.block_rows == 0;
     if (rows_since_flush_ >= kRowsBetweenFlushes || ends_block) flush_column_sums();
+  }
+
+  /// Asks for a share of what the next tile reads, so that memory works while this one is computed.
+  void fetch(const Phase& phase, std::size_t share) const {
+    const auto shares = static_cast<std::int64_t>(phase.tile.size());
+    const std::int64_t tile = height_ * width_;
+    for (const Stream& stream : phase.streams) {
+      const char* next = run_.arrays[stream.array] + (dense_offset() + tile) * stream.element_size;
+      const std::int64_t lines = tile * stream.element_size / kAlignment;
+      const std::int64_t end = lines * static_cast<std::int64_t>(share + 1) / shares;
+      for (std::int64_t i = lines * static_cast<std::int64_t>(share) / shares; i < end; ++i) {
+        __builtin_prefetch(next + i * kAlignment, 0, 2);  // into the second-level cache
+      }
+    }
   }
 
   void bind(const Binding& binding) {
