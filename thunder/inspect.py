@@ -92,6 +92,10 @@ class PassRun:
     symbols_after: int
 
 
+#: Runs of which `fusions(…, measure=True)` takes the shortest.
+_ROUNDS = 7
+
+
 @dataclasses.dataclass(frozen=True)
 class Fusion:
     """Operations that run as one.
@@ -104,6 +108,8 @@ class Fusion:
         bytes_written: of all tensors that it gives.
         file: file of the line that called the first operation; None where it is not known.
         line: number of that line.
+        seconds: of a run by itself; None where it was not measured.
+        copy_seconds: of a copy that moves as many bytes.
     """
 
     trace: str
@@ -113,22 +119,39 @@ class Fusion:
     bytes_written: int
     file: str | None
     line: int
+    seconds: float | None = None
+    copy_seconds: float | None = None
+
+    @property
+    def of_copy(self) -> float | None:
+        """The share of the memory's bandwidth that it reaches: 1 is as fast as a copy."""
+        if self.seconds is None or self.copy_seconds is None:
+            return None
+        return self.copy_seconds / self.seconds
 
     def __str__(self) -> str:
         amount = (self.bytes_read + self.bytes_written) / 2**20
-        return f"{self.trace}: {len(self.operations)} operations by {self.executor}, {amount:.3g} MiB: " + ", ".join(
-            self.operations
-        )
+        text = f"{self.trace}: {len(self.operations)} operations by {self.executor}, {amount:.3g} MiB"
+        if self.seconds is not None:
+            text += f", {1e6 * self.seconds:.4g} us, {self.of_copy:.2f} of a copy's speed"
+        return f"{text}: {', '.join(self.operations)}"
 
 
-def fusions(fn: Any) -> list[Fusion]:
-    """Return what runs as one in `fn`, as last compiled, in order: the forward's before the backward's."""
+def fusions(fn: Any, *, measure: bool = False) -> list[Fusion]:
+    """Return what runs as one in `fn`, as last compiled, in order: the forward's before the backward's.
+
+    Args:
+        fn: a function or module that `thunder.jit` gave.
+        measure: run each fusion of the CPU by itself, on random numbers of the traced sizes, in turns with a copy that
+            moves as many bytes, and say how long both take. Nothing of the caller is read or written.
+    """
     found = []
     for traces in (last_traces(fn), last_backward_traces(fn)):
         for symbol in traces[-1].bound_symbols if traces else ():
             if symbol.name != "prims.fused":
                 continue
             executor, tensors = symbol.args
+            timing = symbol.timing(_ROUNDS) if measure else None
             found.append(
                 Fusion(
                     trace=traces[-1].name,
@@ -138,6 +161,8 @@ def fusions(fn: Any) -> list[Fusion]:
                     bytes_written=_bytes(symbol.results[0]),
                     file=symbol.file,
                     line=symbol.line,
+                    seconds=timing[0] if timing else None,
+                    copy_seconds=timing[1] if timing else None,
                 )
             )
     return found

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         comment: str
         nested: list[str]
 
+        def timing(self, rounds: int) -> tuple[float, float] | None:
+            """Return the seconds of a fusion run by itself and of a copy of as many bytes, where that is possible."""
+
 else:
     BoundSymbol = _trace.BoundSymbol
     Value = _trace.Value

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bindings/python_values.h"
 #include "bridge/convert.h"
+#include "compile/fusion_timing.h"
 #include "dispatch/gil.h"
 #include "dispatch/trace_object.h"
 #include "executors/callback/callback_executor.h"
@@ -226,6 +227,16 @@ python::tuple take_region(const std::shared_ptr<TraceView>& view, const std::vec
                             inputs, outputs);
 }
 
+/// Seconds of a fusion of this build's executors, and of a copy of as many bytes; None: it is not on the CPU.
+python::object timing_of(const SymbolView& self, int rounds) {
+  std::optional<compile::FusionTiming> timing;
+  {
+    const python::gil_scoped_release release;
+    timing = compile::time_fusion(self.symbol(), self.view->trace(), compile::with_fallback({}), rounds);
+  }
+  return timing ? python::make_tuple(timing->seconds, timing->copy_seconds) : python::object(python::none());
+}
+
 void define_value(python::module_& module) {
   python::class_<TracedValue>(module, "Value",
                               "A value of a trace: a tensor of which shape, dtype and device are known.")
@@ -275,6 +286,7 @@ void define_symbol(python::module_& module) {
                                return names;
                              })
       .def_property_readonly("comment", [](const SymbolView& self) { return self.symbol().comment; })
+      .def("timing", &timing_of)
       .def("__str__", [](const SymbolView& self) { return ir::print(self.symbol(), self.view->trace()); });
 }
 

@@ -129,30 +129,31 @@ const transforms::GradRule* find_rule(const Executor* executor, const ir::Operat
   return found == rules().table.end() ? nullptr : found->second;
 }
 
-/// A trace of one symbol, whose inputs are its distinct values and whose outputs its results.
-ir::Trace trace_of(const ir::BoundSymbol& symbol, const ir::Trace& source) {
+}  // namespace
+
+ir::Trace symbol_trace(const ir::BoundSymbol& symbol, const ir::Trace& source) {
   ir::Trace trace("symbol", source.context());
   ir::Substitution values(source.value_count());
-  ir::BoundSymbol copy = symbol;
-  const auto name = [&](ir::ValueId id, bool is_input) {
-    const ir::ValueId value =
-        is_input ? trace.add_input(source.value(id).type) : trace.add_value(source.value(id).type);
-    values.set(id, value);
-    return value;
-  };
-  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) name(id, true);
-  for (const ir::ValueId id : ir::flat_results(symbol)) {
-    if (id != ir::kNoValue)
-      trace.outputs.emplace_back(name(id, false));
-    else
-      trace.outputs.emplace_back(ir::None{});
+  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) {
+    values.set(id, trace.add_input(source.value(id).type));
   }
-  values.apply(copy);
-  trace.add(std::move(copy));
+  const auto add_results = [&](const ir::BoundSymbol& from, const auto& self) -> void {
+    for (const ir::ValueId id : ir::flat_results(from)) {
+      if (id != ir::kNoValue && values.find(id) == nullptr) values.set(id, trace.add_value(source.value(id).type));
+    }
+    for (const ir::BoundSymbol& nested : from.nested) self(nested, self);
+  };
+  add_results(symbol, add_results);
+  for (const ir::ValueId id : ir::flat_results(symbol)) {
+    if (id == ir::kNoValue) {
+      trace.outputs.emplace_back(ir::None{});
+    } else {
+      trace.outputs.emplace_back(*values.find(id));
+    }
+  }
+  values.apply(trace.add(symbol));
   return trace;
 }
-
-}  // namespace
 
 ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors) {
   return Expansion(trace, executors).take();
@@ -198,7 +199,7 @@ ExecutorScope::ExecutorScope(const Executors& executors) {
       [executors](const ir::BoundSymbol& symbol, const ir::Trace& trace,
                   const std::function<at::Tensor(ir::ValueId)>& value) -> std::optional<std::vector<at::Tensor>> {
         if (serving_executor(symbol, trace, executors) == nullptr) return std::nullopt;
-        const runtime::Program program = lower_directly(trace_of(symbol, trace), executors);
+        const runtime::Program program = lower_directly(symbol_trace(symbol, trace), executors);
         std::vector<at::Tensor> inputs;
         for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) inputs.push_back(value(id));
         std::vector<at::Tensor> outputs(program.output_count());

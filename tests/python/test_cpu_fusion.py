@@ -560,3 +560,26 @@ def test_numbers_that_a_program_computes_are_read_by_fusions() -> None:
         torch.testing.assert_close(compiled(x, torch.tensor(count)), program(x, torch.tensor(count)))
     assert thunder.cache_misses(compiled) == 1
     assert [fusion.bytes_written for fusion in thunder.fusions(compiled)] == [x.nbytes]
+
+
+def test_fusions_are_measured_by_themselves() -> None:
+    def function(x: torch.Tensor, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return F.gelu(x.t() + 1.0) * F.embedding(rows, table)
+
+    inputs = torch.randn(256, 512), torch.randn(1000, 256, requires_grad=True), torch.randint(1000, (512,))
+    copies = [x.clone() for x in inputs]
+    compiled = thunder.jit(function)
+    compiled(*inputs).sum().backward()
+    assert [each.of_copy for each in thunder.fusions(compiled)] == [None] * len(thunder.fusions(compiled))
+    state = torch.get_rng_state()
+    measured = thunder.fusions(compiled, measure=True)
+    assert len(measured) == len(thunder.fusions(compiled)) > 0
+    for each in measured:
+        assert each.seconds is not None
+        assert each.copy_seconds is not None
+        assert each.seconds > 0
+        assert each.of_copy == each.copy_seconds / each.seconds
+        assert f"{each.of_copy:.2f} of a copy's speed" in str(each)
+    assert torch.equal(torch.get_rng_state(), state)
+    for x, copy in zip(inputs, copies, strict=True):
+        assert torch.equal(x, copy)
