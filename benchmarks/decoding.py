@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import common
 import models
 import torch
 import transformers

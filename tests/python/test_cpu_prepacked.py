@@ -18,7 +18,8 @@ import thunder
 PACKING = {"mkldnn::_reorder_linear_weight", "aten::mkldnn_reorder_conv2d_weight"}
 CALLS_UNTIL_KEPT = 2
 WIDTH = 512  # of weights that are worth it
-DTYPES = [torch.float32, torch.bfloat16]
+# oneDNN adds sums of float32 up in one go, MKL in parts.
+ERRORS = {torch.float32: 2.5, torch.bfloat16: 1.5}
 
 
 def needs_onednn_for(dtype: torch.dtype) -> None:
@@ -56,7 +57,7 @@ PRODUCTS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ERRORS)
 @pytest.mark.parametrize("count", [1, 3, 16, 70])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_results(name: str, count: int, dtype: torch.dtype) -> None:
@@ -77,7 +78,7 @@ def test_results(name: str, count: int, dtype: torch.dtype) -> None:
             got = compiled(*inputs)
             assert got.dtype == dtype
             assert got.stride() == expected.stride()
-            assert error_of(got, exact) <= 1.5 * error_of(expected, exact)
+            assert error_of(got, exact) <= ERRORS[dtype] * error_of(expected, exact)
 
 
 def test_a_transposed_weight() -> None:

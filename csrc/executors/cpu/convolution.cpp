@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"
@@ -35,10 +36,11 @@ struct At {
 };
 
 struct Convolution {
-  Convolution(c10::OperatorHandle handle, WeightGuard guard, std::string layout)
-      : op(std::move(handle)), filter(guard, std::move(layout)) {}
+  Convolution(c10::OperatorHandle handle, at::ScalarType type, WeightGuard guard, std::string layout)
+      : op(std::move(handle)), dtype(type), filter(guard, std::move(layout)) {}
 
   c10::OperatorHandle op;
+  at::ScalarType dtype;
   mutable PackedWeight filter;
 };
 
@@ -52,7 +54,7 @@ std::vector<std::int64_t> pair_of(const c10::IValue& value) {
 std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IValue* arguments) {
   const at::Tensor& images = arguments[At::kImages].toTensor();
   const at::Tensor& filter = arguments[At::kFilter].toTensor();
-  if (!is_plain(images, at::kFloat, 4) || !is_plain(filter, at::kFloat, 4) ||
+  if (!is_plain(images, convolution.dtype, 4) || !is_plain(filter, convolution.dtype, 4) ||
       !images.is_contiguous(at::MemoryFormat::ChannelsLast) || !at::globalContext().userEnabledMkldnn() ||
       arguments[At::kGroups].toInt() != 1) {
     return std::nullopt;
@@ -85,7 +87,7 @@ bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const ir::TensorType* images = argument_type(symbol, trace, At::kImages);
   const ir::TensorType* filter = argument_type(symbol, trace, At::kFilter);
   return images != nullptr && filter != nullptr && images->device.type == ir::DeviceType::kCpu &&
-         images->dtype == ir::Dtype::kFloat32 && filter->dtype == ir::Dtype::kFloat32 && images->sizes.size() == 4;
+         images->dtype == filter->dtype && onednn_has(images->dtype) && images->sizes.size() == 4;
 }
 
 namespace {
@@ -107,7 +109,8 @@ std::string layout_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 void lower_guarded(const ir::BoundSymbol& symbol, const ir::Trace& trace, WeightGuard guard,
                    runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op, guard, layout_of(symbol, trace)),
+  const at::ScalarType dtype = bridge::to_torch(result_type(symbol, trace)->dtype);
+  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op, dtype, guard, layout_of(symbol, trace)),
                operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
 }
 

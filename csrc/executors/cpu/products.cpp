@@ -60,12 +60,8 @@ bool has_avx512_but_not_for_mkl() {
 
 /// Whether products of the dtype shall be oneDNN's. Those of bfloat16 are PyTorch's own choice then.
 bool is_for_onednn(ir::Dtype dtype) {
-  static const bool kFloat = has_avx512_but_not_for_mkl() && at::Context::hasMKL() && linear();
-  static const bool kBfloat16 = [] {
-    const auto supported = find_onednn<bool()>("mkldnn::_is_mkldnn_bf16_supported");
-    return supported && linear() && supported->call();
-  }();
-  return dtype == ir::Dtype::kFloat32 ? kFloat : dtype == ir::Dtype::kBfloat16 && kBfloat16;
+  static const bool kFloat = has_avx512_but_not_for_mkl() && at::Context::hasMKL();
+  return linear() && onednn_has(dtype) && (dtype != ir::Dtype::kFloat32 || kFloat);
 }
 
 /// An operator that multiplies matrices: the places of its arguments.

@@ -1,0 +1,92 @@
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <optional>
+
+#include "check.h"
+#include "executors/cpu/packed_weight.h"
+
+using thunder::executors::cpu::PackedWeight;
+using thunder::executors::cpu::WeightGuard;
+
+namespace {
+
+/// What is packed, and whether anybody still holds the last of it.
+struct Packer {
+  int count = 0;
+  c10::weak_intrusive_ptr<c10::TensorImpl> last{c10::intrusive_ptr<c10::TensorImpl>()};
+
+  std::optional<at::Tensor> operator()(PackedWeight& packed, const at::Tensor& weight) {
+    return packed.of(weight, [&](const at::Tensor& tensor) {
+      ++count;
+      at::Tensor result = tensor.clone();
+      last = c10::weak_intrusive_ptr<c10::TensorImpl>(result.getIntrusivePtr());
+      return result;
+    });
+  }
+};
+
+}  // namespace
+
+TEST(a_weight_is_packed_when_it_is_seen_again) {
+  Packer pack;
+  PackedWeight packed(WeightGuard::kVersion, "layout");
+  const at::Tensor weight = at::randn({8, 8});
+  CHECK(!pack(packed, weight));
+  for (int i = 0; i < 3; ++i) CHECK(at::equal(pack(packed, weight).value(), weight));
+  CHECK_EQ(pack.count, 1);
+  weight.add_(1);
+  CHECK(!pack(packed, weight));
+  CHECK(at::equal(pack(packed, weight).value(), weight));
+  CHECK_EQ(pack.count, 2);
+}
+
+TEST(only_bytes_tell_of_writes_past_the_version) {
+  for (const WeightGuard guard : {WeightGuard::kBytes, WeightGuard::kVersion}) {
+    Packer pack;
+    PackedWeight packed(guard, "layout");
+    const at::Tensor weight = at::randn({8, 8});
+    CHECK(!pack(packed, weight));
+    CHECK(pack(packed, weight));
+    weight.mutable_data_ptr<float>()[5] += 1;
+    CHECK(pack(packed, weight));
+    CHECK_EQ(pack.count, guard == WeightGuard::kBytes ? 2 : 1);
+  }
+}
+
+TEST(those_of_one_layout_share_what_is_packed) {
+  Packer pack;
+  const at::Tensor weight = at::randn({8, 8});
+  PackedWeight first(WeightGuard::kVersion, "layout");
+  PackedWeight second(WeightGuard::kVersion, "layout");
+  PackedWeight other(WeightGuard::kVersion, "another layout");
+  CHECK(!pack(first, weight));
+  CHECK(pack(first, weight));
+  CHECK(pack(second, weight));
+  CHECK_EQ(pack.count, 1);
+  CHECK(!pack(other, weight));
+}
+
+TEST(what_is_packed_dies_with_who_uses_it) {
+  Packer pack;
+  const at::Tensor weight = at::randn({8, 8});
+  auto packed = std::make_unique<PackedWeight>(WeightGuard::kVersion, "layout");
+  CHECK(!pack(*packed, weight));
+  CHECK(pack(*packed, weight));
+  CHECK(!pack.last.expired());
+  packed.reset();
+  CHECK(pack.last.expired());
+}
+
+TEST(what_is_packed_dies_with_the_weight_when_another_one_is_seen) {
+  Packer pack;
+  at::Tensor weight = at::randn({8, 8});
+  PackedWeight packed(WeightGuard::kVersion, "layout");
+  CHECK(!pack(packed, weight));
+  CHECK(pack(packed, weight));
+  weight.reset();
+  CHECK(!pack.last.expired());
+  PackedWeight another(WeightGuard::kVersion, "layout");
+  CHECK(!pack(another, at::randn({8, 8})));
+  CHECK(pack.last.expired());
+}
