@@ -103,6 +103,11 @@ bool is_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
   return is_by_rows || is_by_columns;
 }
 
+/// The same, without gaps: oneDNN takes a thousand times as long for weights that have some.
+bool is_whole_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
+  return is_matrix(tensor, dtype) && (tensor.is_contiguous() || tensor.t().is_contiguous());
+}
+
 /// PyTorch's copy of a transposed matrix takes one thread.
 at::Tensor by_rows(const at::Tensor& matrix) {
   if (matrix.is_contiguous()) return matrix;
@@ -135,8 +140,8 @@ std::optional<at::Tensor> multiply(const ProductCall& call, const c10::IValue* a
   const Product& product = call.product;
   const at::Tensor& left = arguments[product.left].toTensor();
   const at::Tensor& right = arguments[product.right].toTensor();
-  if (!at::globalContext().userEnabledMkldnn() || left.dim() < 2 || !is_matrix(right, call.dtype)) return std::nullopt;
-  if (left.size(-1) != right.size(product.takes_transposed ? 1 : 0)) return std::nullopt;
+  if (!at::globalContext().userEnabledMkldnn() || !is_whole_matrix(right, call.dtype)) return std::nullopt;
+  if (left.dim() < 2 || left.size(-1) != right.size(product.takes_transposed ? 1 : 0)) return std::nullopt;
   const at::Tensor rows = left.dim() == 2 ? left : left.reshape({-1, left.size(-1)});
   if (!is_matrix(rows, call.dtype)) return std::nullopt;
   const auto bias = product.bias ? arguments[*product.bias].toOptional<at::Tensor>() : std::nullopt;
