@@ -58,12 +58,6 @@ bool has_avx512_but_not_for_mkl() {
 #endif
 }
 
-/// Whether products of the dtype shall be oneDNN's. Those of bfloat16 are PyTorch's own choice then.
-bool is_for_onednn(ir::Dtype dtype) {
-  static const bool kFloat = has_avx512_but_not_for_mkl() && at::Context::hasMKL();
-  return linear() && onednn_has(dtype) && (dtype != ir::Dtype::kFloat32 || kFloat);
-}
-
 /// An operator that multiplies matrices: the places of its arguments.
 struct Product {
   std::string_view name;
@@ -150,8 +144,8 @@ std::optional<at::Tensor> multiply(const ProductCall& call, const c10::IValue* a
     return std::nullopt;
   }
   const Epilogue epilogue = call.activation ? call.activation->epilogue : Epilogue();
-  const at::Tensor result = linear()->call(by_rows(rows), weight_of(call, right), bias, epilogue.name,
-                                           epilogue.numbers, epilogue.algorithm);
+  const at::Tensor result =
+      linear()->call(by_rows(rows), weight_of(call, right), bias, epilogue.name, epilogue.numbers, epilogue.algorithm);
   if (left.dim() == 2) return result;
   std::vector<std::int64_t> sizes = left.sizes().vec();
   sizes.back() = result.size(1);
@@ -179,9 +173,8 @@ const Product* find_for_onednn(const ir::BoundSymbol& symbol, const ir::Trace& t
   const ir::TensorType* right = argument_type(symbol, trace, product->right);
   const ir::TensorType* result = result_type(symbol, trace);
   if (left == nullptr || right == nullptr || result == nullptr) return nullptr;
-  const bool fits = left->sizes.size() >= 2 && right->sizes.size() == 2 &&
-                    left->device.type == ir::DeviceType::kCpu && left->dtype == right->dtype &&
-                    left->dtype == result->dtype && is_for_onednn(left->dtype);
+  const bool fits = left->sizes.size() >= 2 && right->sizes.size() == 2 && left->device.type == ir::DeviceType::kCpu &&
+                    left->dtype == right->dtype && left->dtype == result->dtype && products_are_onednns(left->dtype);
   return fits ? product : nullptr;
 }
 
@@ -194,8 +187,8 @@ void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::Boun
            runtime::ProgramBuilder& builder) {
   const Product& product = *find_product(symbol);
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  auto call = std::make_shared<ProductCall>(
-      ProductCall{product, bridge::to_torch(result_type(symbol, trace)->dtype), op});
+  auto call =
+      std::make_shared<ProductCall>(ProductCall{product, bridge::to_torch(result_type(symbol, trace)->dtype), op});
   if (activation != nullptr) call->activation = activation_of(*activation, trace);
   if (prepacks && takes_prepacked_product(symbol, trace)) {
     call->weight = std::make_unique<PackedWeight>(WeightGuard::kVersion, product.takes_transposed ? "rows" : "columns");
@@ -212,6 +205,15 @@ const ir::BoundSymbol* activation_in(const ir::BoundSymbol& symbol, const ir::Tr
 }
 
 }  // namespace
+
+bool products_are_onednns(ir::Dtype dtype) {
+  static const bool kFloat = has_avx512_but_not_for_mkl() && at::Context::hasMKL();
+  return linear() && onednn_has(dtype) && (dtype != ir::Dtype::kFloat32 || kFloat);  // of bfloat16 PyTorch's are
+}
+
+at::Tensor multiply_by_transposed(const at::Tensor& left, const at::Tensor& right) {
+  return linear()->call(left, right, std::nullopt, "none", c10::List<std::optional<at::Scalar>>(), "");
+}
 
 bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return find_for_onednn(symbol, trace) != nullptr && is_large(symbol, trace) &&

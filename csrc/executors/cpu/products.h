@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
@@ -21,5 +23,10 @@ void take_activations(ir::Trace& trace, const char* executor);
 [[nodiscard]] bool is_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace);
 void lower_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace, bool prepacks,
                                    runtime::ProgramBuilder& builder);
+
+/// Whether products of the dtype shall be oneDNN's.
+[[nodiscard]] bool products_are_onednns(ir::Dtype dtype);
+/// `left @ right.t()`, by oneDNN, of matrices without gaps.
+[[nodiscard]] at::Tensor multiply_by_transposed(const at::Tensor& left, const at::Tensor& right);
 
 }  // namespace thunder::executors::cpu

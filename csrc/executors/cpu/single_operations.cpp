@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "executors/cpu/attention.h"
 #include "executors/cpu/convolution.h"
 #include "executors/cpu/depthwise_operation.h"
 #include "executors/cpu/fusion.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr SingleOperation kSingleOperations[] = {
     {"parts that were computed side by side", &takes_cat, &lower_cat},
     {"a convolution that keeps oneDNN's layout of its filters", &takes_convolution, &lower_convolution},
+    {"attention of products by oneDNN", &takes_attention, &lower_attention},
     {"filter gradient of a depthwise convolution", &takes_depthwise, &lower_depthwise},
     {"a product by oneDNN", &takes_product, &lower_product},
 };
