@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -52,6 +53,18 @@ TEST(only_bytes_tell_of_writes_past_the_version) {
     CHECK(pack(packed, weight));
     CHECK_EQ(pack.count, guard == WeightGuard::kBytes ? 2 : 1);
   }
+}
+
+TEST(other_memory_at_the_same_place_is_another_weight) {
+  Packer pack;
+  PackedWeight packed(WeightGuard::kVersion, "layout");
+  std::array<float, 4> values = {1, 2, 3, 4};
+  const auto make = [&] { return at::from_blob(values.data(), {2, 2}, at::kFloat); };
+  const at::Tensor weight = make();
+  CHECK(!pack(packed, weight));
+  CHECK(pack(packed, weight));
+  weight.unsafeGetTensorImpl()->shallow_copy_from(make().getIntrusivePtr());  // what setting `.data` does
+  CHECK(!pack(packed, weight));
 }
 
 TEST(those_of_one_layout_share_what_is_packed) {

@@ -107,16 +107,6 @@ def set_data(module: torch.nn.Module) -> None:
     module.weight.data = torch.randn_like(module.weight)
 
 
-def set_data_to_the_same_place(module: torch.nn.Module) -> None:
-    """Memory that was freed is given out again."""
-    for _ in range(10):
-        place = module.weight.data_ptr()
-        module.weight.data = torch.empty(0, dtype=module.weight.dtype)
-        module.weight.data = torch.randn(WEIGHT_SHAPES[type(module)]).to(module.weight.dtype)
-        if module.weight.data_ptr() == place:
-            return
-
-
 def set_storage(module: torch.nn.Module) -> None:
     with torch.no_grad():
         module.weight.set_(torch.randn_like(module.weight))
@@ -150,7 +140,6 @@ def convolution() -> torch.nn.Conv2d:
     return torch.nn.Conv2d(8, 16, 3)
 
 
-WEIGHT_SHAPES: dict[type, tuple[int, ...]] = {torch.nn.Linear: (WIDTH, WIDTH), torch.nn.Conv2d: (16, 8, 3, 3)}
 MODULES: dict[str, Callable[[], tuple[torch.nn.Module, torch.Tensor]]] = {
     "linear": lambda: (linear(), rows()),
     "convolution": lambda: (convolution(), torch.randn(2, 8, 20, 20).to(memory_format=torch.channels_last)),
@@ -160,7 +149,6 @@ CHANGES = [
     write,
     write_a_view,
     set_data,
-    set_data_to_the_same_place,
     set_storage,
     load,
     assign,
