@@ -26,6 +26,7 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 COMPILERS = ("eager", "inductor", "thunder")
+THUNDERS: dict[str, dict[str, Any]] = {"thunder": {}, "prepacked": {"prepack_weights": True}}  # options of thunder.jit
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -45,16 +46,16 @@ def compiled(compiler: str, target: Callable[..., Any]) -> Callable[..., Any]:
         return target
     if compiler == "inductor":
         return torch.compile(target)
-    if compiler == "thunder":
+    if compiler in THUNDERS:
         import thunder
 
-        return thunder.jit(target)
-    raise SystemExit(f"--compilers: expected some of {', '.join(COMPILERS)}, got {compiler}")
+        return thunder.jit(target, **THUNDERS[compiler])
+    raise SystemExit(f"--compilers: expected some of {', '.join(COMPILERS)}, prepacked, got {compiler}")
 
 
 def settle(compiler: str, target: Callable[..., Any]) -> None:
     """Block until what compiles in the background is in place."""
-    if compiler == "thunder":
+    if compiler in THUNDERS:
         import thunder
 
         thunder.wait_until_compiled(target)

@@ -34,6 +34,7 @@ def jit(
     transforms: Iterable[Transform] | None = ...,
     passes: Iterable[str] | None = ...,
     rematerialize: bool = ...,
+    prepack_weights: bool = ...,
     cache: str = ...,
     sharp_edges: str = ...,
     compile: str = ...,
@@ -50,6 +51,7 @@ def jit(
     transforms: Iterable[Transform] | None = ...,
     passes: Iterable[str] | None = ...,
     rematerialize: bool = ...,
+    prepack_weights: bool = ...,
     cache: str = ...,
     sharp_edges: str = ...,
     compile: str = ...,
@@ -76,6 +78,8 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
             - transforms (list of `thunder.transforms.Transform`, default none).
             - passes (list of names, default all): the optimization passes that run.
             - rematerialize (bool, default True): backwards compute again what is cheap, in place of having it saved.
+            - prepack_weights (bool, default False): weights are kept in the layout of the library that multiplies them;
+              they must not change past their version counter.
             - cache ("constant values", "same input", "no caching").
             - sharp_edges ("allow", "warn", "error").
             - compile ("background", "eager").

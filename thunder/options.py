@@ -29,6 +29,9 @@ class Options:
         transforms: trace transforms, in the order in which they are applied.
         passes: names of the optimization passes that run, see docs/passes.md; None for all.
         rematerialize: True lets backwards compute again what is cheap, in place of having it saved; False saves it.
+        prepack_weights: True keeps weights of products and convolutions in the layout of the library that computes
+            them, beside the weights themselves, where that is faster (docs/cpu-executor.md says where), and promises
+            that weights which are written to move their version counter: no writes through `.data` or NumPy.
         cache: "constant values" keeps one specialization for each set of guards that held; "same input" checks the
             arguments of later calls against those of the first one (ValueError when they differ) and takes everything
             else, parameters included, for the very objects of the first call; "no caching" traces at every call.
@@ -43,6 +46,7 @@ class Options:
     transforms: tuple[Any, ...] = ()
     passes: tuple[str, ...] | None = None
     rematerialize: bool = True
+    prepack_weights: bool = False
     cache: str = "constant values"
     sharp_edges: str = "allow"
     compile: str = "background"
@@ -54,6 +58,7 @@ class Options:
         require_choice("compile", self.compile, COMPILE)
         require_bool("fullgraph", self.fullgraph)
         require_bool("rematerialize", self.rematerialize)
+        require_bool("prepack_weights", self.prepack_weights)
         for transform in self.transforms:
             if not isinstance(transform, Transform):
                 raise TypeError(f"thunder.jit: transforms: expected thunder.transforms.Transform, got {transform!r}")

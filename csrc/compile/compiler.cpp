@@ -152,6 +152,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   const PassRunner runner(options, pass_names());
   Compilation compilation;
   compilation.executors = with_fallback(options.executors);
+  if (options.prepack_weights) compilation.executors = with_prepacked_weights(std::move(compilation.executors));
   compilation.transforms = options.transforms;
   const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;

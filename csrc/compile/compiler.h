@@ -25,6 +25,7 @@ struct Options {
   bool fuse = true;     ///< false: results are, to the bit, those of the operations one by one
   bool verify = false;  ///< after each pass; debug builds always do
   passes::Recompute rematerialize = passes::Recompute::kFree;  ///< what backwards compute instead of having it saved
+  bool prepack_weights = false;  ///< the user promises that weights move their versions when they change
 };
 
 /// A recorded computation, compiled: what dispatch runs on a hit, with its traces for the curious.

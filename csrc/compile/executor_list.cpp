@@ -102,4 +102,9 @@ Executors with_fallback(Executors chosen) {
   return chosen;
 }
 
+Executors with_prepacked_weights(Executors chosen) {
+  std::ranges::replace(chosen, &executors::cpu::kExecutor, &executors::cpu::kPrepackingExecutor);
+  return chosen;
+}
+
 }  // namespace thunder::compile

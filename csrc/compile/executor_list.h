@@ -25,5 +25,7 @@ void set_default_executors(Executors executors);
 
 /// `chosen`, then this build's own, unless `chosen` says itself who runs whatever is left.
 [[nodiscard]] Executors with_fallback(Executors chosen);
+/// The same, with weights kept in a library's layout (`Options::prepack_weights`).
+[[nodiscard]] Executors with_prepacked_weights(Executors chosen);
 
 }  // namespace thunder::compile

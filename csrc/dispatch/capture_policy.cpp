@@ -19,8 +19,6 @@ using interpreter::Treatment;
 constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   "inspect.py",   "linecache.py",
                                     "logging/",  "re/",         "re.py",        "tokenize.py",  "traceback.py",
                                     "typing.py", "warnings.py", "threading.py", "sre_parse.py", "sre_compile.py"};
-// Counts the hooks of the process, which nothing else looks at.
-constexpr std::string_view kHooks = "utils/hooks.py";
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
 /// Functions of the torch package that keep books of their own about what the program makes.

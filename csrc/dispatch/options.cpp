@@ -125,6 +125,9 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
     using passes::Recompute;
     result.compile.rematerialize = rematerialize == Py_True ? Recompute::kMemory : Recompute::kNothing;
   }
+  if (PyObject* prepack = PyDict_GetItemString(options, "prepack_weights")) {
+    result.compile.prepack_weights = prepack == Py_True;
+  }
   const std::optional<CacheMode> cache = read_cache_mode(PyDict_GetItemString(options, "cache"));
   if (!cache) return std::nullopt;
   result.cache = *cache;

@@ -46,6 +46,17 @@ def test_results(options: dict[str, Any]) -> None:
         assert keeps_filters(lambda: compiled(x))
 
 
+def test_bfloat16() -> None:
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("oneDNN has no bfloat16 here")
+    module, x = convolution().bfloat16(), images(2, 8, 20, 24).bfloat16()
+    compiled = thunder.jit(module)
+    with torch.no_grad():
+        for _ in range(CALLS_UNTIL_KEPT):
+            torch.testing.assert_close(compiled(x), module(x))
+        assert keeps_filters(lambda: compiled(x))
+
+
 def replace(module: torch.nn.Conv2d) -> None:
     module.weight = torch.nn.Parameter(torch.randn_like(module.weight))
 

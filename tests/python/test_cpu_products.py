@@ -49,6 +49,7 @@ PRODUCTS: dict[str, tuple[Callable[..., torch.Tensor], Callable[[], Tensors]]] =
     "both transposed": (lambda a, b: a.t() @ b.t(), lambda: [square(), square()]),
     "parts of rows": (lambda a, b: a[:, :130] @ b[5:135], lambda: [square(), square()]),
     "every second column": (lambda a, b: a[:, ::2] @ b[::2], lambda: [torch.randn(160, 320), torch.randn(320, 160)]),
+    "right with gaps": (lambda a, b: a @ b[:, :LARGE], lambda: [square(), torch.randn(LARGE, 2 * LARGE)]),
     "one row": (lambda a, b: a[:1] @ b, lambda: [torch.randn(4, 2048), torch.randn(2048, 2048)]),
     "expanded": (lambda a, b: a[:1].expand(LARGE, LARGE) @ b, lambda: [square(), square()]),
     "batches of rows": (lambda a, b: a @ b, lambda: [square(2, 3), square()]),
@@ -95,7 +96,7 @@ def test_gradients() -> None:
 def libraries(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> set[str]:
     compiled = thunder.jit(function)
     compiled(*inputs)
-    return operators_of(lambda: compiled(*inputs)) & {"aten::mm", "mkldnn::_linear_pointwise"}
+    return operators_of(lambda: compiled(*inputs)) & {"aten::mm", "aten::linear", "mkldnn::_linear_pointwise"}
 
 
 def test_who_computes() -> None:
@@ -103,6 +104,9 @@ def test_who_computes() -> None:
     assert libraries(torch.mm, square(), square()) == {"mkldnn::_linear_pointwise"}
     assert libraries(torch.mm, square().double(), square().double()) == {"aten::mm"}
     assert libraries(torch.mm, torch.randn(8, 8), torch.randn(8, 8)) == {"aten::mm"}
+    # A weight with gaps, for which oneDNN has no fast kernel.
+    assert libraries(torch.mm, square(), torch.randn(LARGE, 2 * LARGE)[:, :LARGE]) == {"aten::mm"}
+    assert libraries(F.linear, square(), torch.randn(LARGE, 2 * LARGE)[:, :LARGE]) >= {"aten::linear"}
     with torch.backends.mkldnn.flags(enabled=False):
         assert libraries(torch.mm, square(), square()) == {"aten::mm"}
 

@@ -35,7 +35,16 @@ def test_unknown_choice_lists_the_valid_ones(name: str, choices: tuple[str, ...]
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("cache", 3), ("executors", "aten"), ("executors", [1]), ("executors", 3), ("transforms", 3), ("fullgraph", 1)],
+    [
+        ("cache", 3),
+        ("executors", "aten"),
+        ("executors", [1]),
+        ("executors", 3),
+        ("transforms", 3),
+        ("fullgraph", 1),
+        ("rematerialize", 1),
+        ("prepack_weights", "yes"),
+    ],
 )
 def test_option_of_a_wrong_type_raises_type_error(name: str, value: object) -> None:
     with pytest.raises(TypeError, match=f"thunder.jit: {name}: expected"):

@@ -1,16 +1,18 @@
 #include "executors/cpu/convolution.h"
 
 #include <ATen/Context.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/mkldnn_reorder_conv2d_weight.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "bridge/convert.h"
 #include "executors/api/lowering.h"
-#include "executors/cpu/packed_filter.h"
+#include "executors/cpu/onednn.h"
+#include "executors/cpu/packed_weight.h"
 #include "executors/cpu/roles.h"
 #include "executors/cpu/single_operations.h"
 
@@ -22,14 +24,9 @@ using Pointwise = at::Tensor(const at::Tensor& images, const at::Tensor& filter,
                              at::IntArrayRef padding, at::IntArrayRef stride, at::IntArrayRef dilation,
                              std::int64_t groups, c10::string_view activation,
                              c10::List<std::optional<at::Scalar>> numbers, std::optional<c10::string_view> algorithm);
-using PointwiseHandle = c10::TypedOperatorHandle<Pointwise>;
 
-const std::optional<PointwiseHandle>& pointwise() {
-  static const auto kHandle = [] {
-    const auto op = c10::Dispatcher::singleton().findSchema({"mkldnn::_convolution_pointwise", ""});
-    const bool is_there = op && at::Context::hasMKLDNN();
-    return is_there ? std::make_optional(op->typed<Pointwise>()) : std::nullopt;
-  }();
+const auto& pointwise() {
+  static const auto kHandle = find_onednn<Pointwise>("mkldnn::_convolution_pointwise");
   return kHandle;
 }
 
@@ -39,10 +36,12 @@ struct At {
 };
 
 struct Convolution {
-  explicit Convolution(c10::OperatorHandle handle) : op(std::move(handle)) {}
+  Convolution(c10::OperatorHandle handle, at::ScalarType type, WeightGuard guard, std::string layout)
+      : op(std::move(handle)), dtype(type), filter(guard, std::move(layout)) {}
 
   c10::OperatorHandle op;
-  mutable PackedFilter filter;
+  at::ScalarType dtype;
+  mutable PackedWeight filter;
 };
 
 /// For rows and columns, of a list that may hold one number for both.
@@ -55,7 +54,7 @@ std::vector<std::int64_t> pair_of(const c10::IValue& value) {
 std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IValue* arguments) {
   const at::Tensor& images = arguments[At::kImages].toTensor();
   const at::Tensor& filter = arguments[At::kFilter].toTensor();
-  if (!is_plain(images, at::kFloat, 4) || !is_plain(filter, at::kFloat, 4) ||
+  if (!is_plain(images, convolution.dtype, 4) || !is_plain(filter, convolution.dtype, 4) ||
       !images.is_contiguous(at::MemoryFormat::ChannelsLast) || !at::globalContext().userEnabledMkldnn() ||
       arguments[At::kGroups].toInt() != 1) {
     return std::nullopt;
@@ -88,13 +87,42 @@ bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const ir::TensorType* images = argument_type(symbol, trace, At::kImages);
   const ir::TensorType* filter = argument_type(symbol, trace, At::kFilter);
   return images != nullptr && filter != nullptr && images->device.type == ir::DeviceType::kCpu &&
-         images->dtype == ir::Dtype::kFloat32 && filter->dtype == ir::Dtype::kFloat32 && images->sizes.size() == 4;
+         images->dtype == filter->dtype && onednn_has(images->dtype) && images->sizes.size() == 4;
 }
 
-void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+namespace {
+
+/// What oneDNN chooses the layout of filters by.
+std::string layout_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  std::string text = "convolution";
+  const auto add = [&](std::int64_t number) { text += ' ' + std::to_string(number); };
+  for (const ir::Dim& size : argument_type(symbol, trace, At::kImages)->sizes) add(size.hint);
+  for (std::size_t i = At::kStride; i < symbol.arguments.size(); ++i) {
+    text += ',';
+    const auto* list = symbol.arguments[i].get<ir::ArgumentList>();
+    if (list == nullptr) continue;
+    for (const ir::Argument& number : *list) add(std::get<std::int64_t>(number.content));
+  }
+  return text;
+}
+
+void lower_guarded(const ir::BoundSymbol& symbol, const ir::Trace& trace, WeightGuard guard,
+                   runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op), operands_of(symbol, trace),
-               result_slots(symbol), location_of(symbol));
+  const at::ScalarType dtype = bridge::to_torch(result_type(symbol, trace)->dtype);
+  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op, dtype, guard, layout_of(symbol, trace)),
+               operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
+}
+
+}  // namespace
+
+void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  lower_guarded(symbol, trace, WeightGuard::kBytes, builder);
+}
+
+void lower_prepacked_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                                 runtime::ProgramBuilder& builder) {
+  lower_guarded(symbol, trace, WeightGuard::kVersion, builder);
 }
 
 }  // namespace thunder::executors::cpu

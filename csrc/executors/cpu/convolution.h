@@ -9,5 +9,8 @@ namespace thunder::executors::cpu {
 // layout in each call; they are kept in it while they stay the same, if images lie channels last.
 [[nodiscard]] bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
+// The same, where the user promises that filters move their versions when they change.
+void lower_prepacked_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace,
+                                 runtime::ProgramBuilder& builder);
 
 }  // namespace thunder::executors::cpu

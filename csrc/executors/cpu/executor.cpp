@@ -9,6 +9,7 @@
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
+#include "executors/cpu/products.h"
 #include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/fusion_assembly.h"
@@ -26,10 +27,13 @@ std::string describe(const ir::BoundSymbol& fused, const ir::Trace& trace) {
   return std::to_string(fused.nested.size()) + " operations, " + describe_bytes(Fusion::bytes_of(fused, trace));
 }
 
+bool prepacks(const Executor& self) { return &self == &kPrepackingExecutor; }
+
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   static const passes::FusionModel kModel{.role = &role_of};
   ir::Trace fused = passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
-  take_single_operations(fused, self.name);
+  take_activations(fused, self.name);
+  take_single_operations(fused, self.name, prepacks(self));
   return fused;
 }
 
@@ -39,14 +43,18 @@ bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }
 
-void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace,
+void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
   if (const NativeOperation* native = find_native_operation(symbol, trace)) {
     lower_native(*native, symbol, trace, builder);
     return;
   }
-  if (const SingleOperation* single = find_single_operation(symbol, trace)) {
+  if (const SingleOperation* single = find_single_operation(symbol, trace, prepacks(self))) {
     single->lower(symbol.nested[0], trace, builder);
+    return;
+  }
+  if (is_product_with_activation(symbol, trace)) {
+    lower_product_with_activation(symbol, trace, prepacks(self), builder);
     return;
   }
   std::vector<runtime::Operand> operands;
@@ -60,5 +68,6 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
 }  // namespace
 
 const Executor kExecutor{.name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse};
+const Executor kPrepackingExecutor{.name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse};
 
 }  // namespace thunder::executors::cpu

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
@@ -9,5 +11,22 @@ namespace thunder::executors::cpu {
 // processors alone that are not Intel's, and is half as fast there.
 [[nodiscard]] bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
+
+// The same, and one of bfloat16, with a weight that is an input of the trace. While it stays the same, it is kept in
+// oneDNN's layout, where the user promises that it moves its version when it changes.
+[[nodiscard]] bool takes_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+void lower_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
+
+/// Makes blocks of products of float32 and bfloat16 whose results only an activation reads that oneDNN computes before
+/// it stores them, and that nothing else is fused with.
+void take_activations(ir::Trace& trace, const char* executor);
+[[nodiscard]] bool is_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace);
+void lower_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace, bool prepacks,
+                                   runtime::ProgramBuilder& builder);
+
+/// Whether products of the dtype shall be oneDNN's.
+[[nodiscard]] bool products_are_onednns(ir::Dtype dtype);
+/// `left @ right.t()`, by oneDNN, of matrices without gaps.
+[[nodiscard]] at::Tensor multiply_by_transposed(const at::Tensor& left, const at::Tensor& right);
 
 }  // namespace thunder::executors::cpu

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
@@ -20,9 +21,13 @@ struct SingleOperation {
 /// What such kernels take: elements in memory of the CPU, as they are.
 [[nodiscard]] bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims);
 
+/// A block of symbols of which each reads what the one before it gives, and the last one's results are read outside.
+[[nodiscard]] ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* comment, const char* executor);
+
 /// Makes blocks of their symbols.
-void take_single_operations(ir::Trace& trace, const char* executor);
+void take_single_operations(ir::Trace& trace, const char* executor, bool prepacks);
 /// Null: the block is a fusion.
-[[nodiscard]] const SingleOperation* find_single_operation(const ir::BoundSymbol& block, const ir::Trace& trace);
+[[nodiscard]] const SingleOperation* find_single_operation(const ir::BoundSymbol& block, const ir::Trace& trace,
+                                                           bool prepacks);
 
 }  // namespace thunder::executors::cpu

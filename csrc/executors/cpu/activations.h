@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::executors::cpu {
+
+/// What oneDNN does with each element of a product before it stores it, as PyTorch's operators name it.
+struct Epilogue {
+  std::string name = "none";
+  std::string algorithm = "";
+  c10::List<std::optional<at::Scalar>> numbers = c10::List<std::optional<at::Scalar>>();
+};
+
+/// An operator of one tensor that is an epilogue, too.
+struct Activation {
+  c10::OperatorHandle op;
+  std::vector<c10::IValue> arguments;  ///< after the tensor
+  Epilogue epilogue;
+
+  /// PyTorch's operator, on the tensor at the end of the stack.
+  void run(std::vector<c10::IValue>& stack) const;
+};
+
+/// Nullopt for what is none, or loses accuracy, infinities or NaNs in oneDNN.
+[[nodiscard]] std::optional<Activation> activation_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+
+}  // namespace thunder::executors::cpu
