@@ -54,7 +54,7 @@ std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Tra
 }  // namespace
 
 Destinations destinations_of(const BoundSymbol& fused, const Trace& trace) {
-  return {overwritten_inputs(fused, trace), wholes_of(fused, trace)};
+  return {overwritten_inputs(fused, trace), wholes_of(fused, trace), cuts_of(fused, trace)};
 }
 
 }  // namespace thunder::executors::cpu

@@ -14,6 +14,7 @@ struct Destinations {
   /// before, and that is all that happens to the result. -1: there is none.
   std::vector<std::int32_t> inputs;
   std::vector<Whole> wholes;
+  std::vector<Cut> cuts;
 };
 
 /// Of a fused symbol of the trace.

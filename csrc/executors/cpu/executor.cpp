@@ -1,6 +1,7 @@
 #include "executors/cpu/executor.h"
 
 #include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -9,9 +10,11 @@
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
+#include "executors/cpu/placements.h"
 #include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/fusion_assembly.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -26,9 +29,29 @@ std::string describe(const ir::BoundSymbol& fused, const ir::Trace& trace) {
   return std::to_string(fused.nested.size()) + " operations, " + describe_bytes(Fusion::bytes_of(fused, trace));
 }
 
+/// For each value whether somebody must find it in memory. Parts of it are then best computed where they stand there.
+std::vector<bool> values_in_memory(const ir::Trace& trace) {
+  std::vector<bool> in_memory(trace.value_count(), false);
+  const auto mark = [&](ir::ValueId id) { in_memory[index_of(id)] = true; };
+  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, mark);
+  for (const ir::BoundSymbol& symbol : std::views::reverse(trace.symbols)) {
+    const FusionRole role = role_of(symbol, trace);
+    const bool passes_on = role.kind == FusionRole::Kind::kView || placements_of(symbol, trace);
+    const bool is_fused = role.kind != FusionRole::Kind::kNone;
+    if (!is_fused || (passes_on && in_memory[index_of(role.over)])) passes::for_each_argument(symbol, mark);
+  }
+  return in_memory;
+}
+
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
-  static const passes::FusionModel kModel{.role = &role_of};
-  ir::Trace fused = passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
+  const std::vector<bool> in_memory = values_in_memory(trace);
+  const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
+    const FusionRole role = role_of(symbol, of);
+    const bool stays =
+        role.kind != FusionRole::Kind::kNone && placements_of(symbol, of) && in_memory[index_of(role.over)];
+    return stays ? FusionRole{} : role;
+  };
+  ir::Trace fused = passes::fuse(trace, {.role = role}, fusion_operator(), self.name, &describe);
   take_single_operations(fused, self.name);
   return fused;
 }
