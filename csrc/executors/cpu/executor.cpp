@@ -76,7 +76,9 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, destinations_of(symbol, trace)),
+  static constexpr char kMemoryUse = 0;
+  const MemoryUse& memory = builder.once(&kMemoryUse, [&] { return MemoryUse(trace); });
+  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, destinations_of(symbol, trace, memory)),
                std::move(operands), std::move(results), location_of(symbol));
 }
 
