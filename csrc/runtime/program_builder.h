@@ -63,6 +63,16 @@ class ProgramBuilder {
             std::vector<Operand> operands, std::vector<ResultSlots> results, Location location = {});
   void set_outputs(std::vector<Operand> outputs);
 
+  /// What an executor asks for again and again while the program is built, made when it does so first. `key` is an
+  /// address of its own.
+  template <typename Make>
+  const auto& once(const void* key, const Make& make) {
+    using Made = decltype(make());
+    std::shared_ptr<void>& made = made_once_[key];
+    if (made == nullptr) made = std::make_shared<Made>(make());
+    return *static_cast<const Made*>(made.get());
+  }
+
   [[nodiscard]] Program build();
 
   struct Call {
@@ -88,6 +98,7 @@ class ProgramBuilder {
   std::vector<Operand> outputs_;
   std::unordered_map<Slot, Slot> roots_;
   std::unordered_map<Slot, c10::IValue> constants_;
+  std::unordered_map<const void*, std::shared_ptr<void>> made_once_;
 };
 
 }  // namespace thunder::runtime

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "bridge/stretch.h"
+
 namespace thunder::transforms {
 
 BatchNorm::BatchNorm(std::vector<c10::IValue>& arguments)
@@ -32,7 +34,6 @@ bool BatchNorm::has_columns() const {
 }
 
 bool BatchNorm::has_rows() const {
-  constexpr std::int64_t kLeastStretch = 16;  // the CPU executor fuses no shorter ones
   const auto is_plain = [&](Argument argument) {
     const at::Tensor given = tensor(argument);
     return !given.defined() || given.scalar_type() == at::kFloat || given.scalar_type() == input_.scalar_type();
@@ -40,7 +41,7 @@ bool BatchNorm::has_rows() const {
   const bool are_plain = input_.is_floating_point() &&
                          std::ranges::all_of(std::array{kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
   return are_plain && input_.is_cpu() && input_.dim() > 2 && input_.is_contiguous() && input_.numel() > 0 &&
-         input_.numel() / (input_.size(0) * input_.size(1)) >= kLeastStretch;
+         input_.numel() / (input_.size(0) * input_.size(1)) >= bridge::kLeastStretch;
 }
 
 std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }

@@ -96,6 +96,34 @@ TEST(rows_of_several_runs) {
   }
 }
 
+/// Two arrays in a larger one: rows 1 to 4, columns 2 to 2 + width of the first, and the last rows of the second, which
+/// reaches out of the whole and hides some of the first.
+TEST(parts_that_are_put_together) {
+  for (const std::int64_t width : {3, 200, 3000}) {
+    const std::int64_t rows = 6;
+    const std::int64_t columns = width + 4;
+    Access whole;
+    whole.parts = {{0, {{1, 5, width}}, {0, 1, 0}, {2, 2 + width, 1}}, {1, {{4, 9, 0}}, {0, 1, 0}, {-1, width, 1}}};
+    TileBuilder builder({{rows}, columns, true});
+    builder.store(apply(builder, TileOp::kNegate, {builder.assemble(whole, builder.constant(Lane::kFloat, 7))}), 2,
+                  Storage::kFloat);
+    const TileProgram program = builder.build();
+    std::vector<float> first = numbers(static_cast<std::size_t>(4 * width));
+    std::vector<float> second = numbers(static_cast<std::size_t>(width + 1));
+    std::vector<float> out(static_cast<std::size_t>(rows * columns), -1);
+    char* arrays[] = {bytes(first), bytes(second), bytes(out)};
+    CHECK(run(program, arrays, &one_after_the_other));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        float expected = 7;
+        if (r >= 1 && r < 5 && c >= 2 && c < 2 + width) expected = first[(r - 1) * width + c - 2];
+        if (r >= 4 && c < width) expected = second[c + 1];
+        CHECK_EQ(out[r * columns + c], -expected);
+      }
+    }
+  }
+}
+
 TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   const std::int64_t rows = 501;
   const std::int64_t columns = 130;

@@ -14,8 +14,17 @@ import thunder
 Function = Callable[..., torch.Tensor]
 
 
+PUTS_TOGETHER = {
+    "aten::cat",
+    "aten::stack",
+    "aten::constant_pad_nd",
+    "aten::slice_backward",
+    "aten::select_backward",
+}
+
+
 def copies_parts(call: Callable[[], object]) -> bool:
-    return "aten::cat" in operators_of(call)
+    return not PUTS_TOGETHER.isdisjoint(operators_of(call))
 
 
 def check(function: Function, *inputs: torch.Tensor, copies: bool) -> None:
@@ -56,14 +65,100 @@ def test_rows() -> None:
     "function",
     [
         lambda x, y: torch.cat([F.silu(x) * y, F.silu(x) * y], 1),  # one result, twice
-        lambda x, y: torch.cat([both(x, y)[0], y], 1),  # an input
         lambda x, y: torch.cat([both(x, y)[0], both(x, y)[1].double()], 1),  # of two dtypes
-        lambda x, y: torch.cat([both(x, y)[0], (both(x, y)[0] * 2).mean(0, keepdim=True)]),  # known at the end
-        lambda x, y: torch.cat(x.split(20), 0) + y,  # parts of the caller's memory
+        lambda x, y: torch.cat(x.split(20), 0),  # parts of the caller's memory
+        lambda x, y: F.pad(both(x, y)[0], (1, 1, -1, 2)),  # cut off at one end, padded at the other
+        lambda x, y: F.pad(both(x, y)[0].sum(0), (1, 1)),  # known at the end
     ],
 )
 def test_what_is_copied(function: Function) -> None:
     check(function, torch.randn(60, 80), torch.randn(60, 80), copies=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.cat([both(x, y)[0], y], 1),
+        lambda x, y: torch.cat([y[:2], both(x, y)[0], both(x, y)[1], x[1:].t().contiguous().t()], 0),
+        lambda x, y: torch.cat([F.silu(x) * y, (x @ y.t()).exp() * 2], 1),  # of two fusions
+        lambda x, y: torch.cat([both(x, y)[0], (x * y).sum(-1, keepdim=True)], 1),  # of rows
+        lambda x, y: torch.cat([both(x, y)[0], (both(x, y)[0] * 2).mean(0, keepdim=True)]),  # known at the end
+    ],
+)
+def test_only_other_parts_are_copied(function: Function) -> None:
+    check(function, torch.randn(60, 80), torch.randn(60, 80), copies=False)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -2])
+def test_stacks(dim: int) -> None:
+    x, y = torch.randn(30, 80), torch.randn(30, 80)
+    check(lambda x, y: torch.stack([*both(x, y), y], dim), x, y, copies=dim == 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("pads", [(2, 3), (0, 0, 1, 0), (1, 1, 2, 2), (0, 1, 0, 0, 3, 0), (0, 0, 0, 0, 0, 0, 1, 2)])
+@pytest.mark.parametrize("value", [0, 1.5, float("-inf")])
+def test_pads_of_results(pads: tuple[int, ...], value: float, dtype: torch.dtype) -> None:
+    x, y = (torch.randn(3, 4, 20, 33, dtype=dtype) for _ in range(2))
+    check(lambda x, y: F.pad(x * y + x, pads, value=value), x, y, copies=False)
+
+
+def test_pad_of_channels_last_images() -> None:
+    x, y = (torch.randn(3, 16, 10, 12).to(memory_format=torch.channels_last) for _ in range(2))
+    check(lambda x, y: F.pad(both(x, y)[0], (1, 2, 1, 0)), x, y, copies=False)
+
+
+def test_pads_of_integers() -> None:
+    x = torch.arange(2000).view(40, 50)
+    compiled = thunder.jit(lambda x: F.pad(x * 3 - x % 7 * x, (1, 1), value=-100))
+    assert torch.equal(compiled(x), F.pad(x * 3 - x % 7 * x, (1, 1), value=-100))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("pads", [(-2, -3), (0, 0, -1, 0), (-1, -1, -2, -2), (0, -1, 0, 0, -2, 0), (0, 0)])
+def test_pieces_of_results(pads: tuple[int, ...], dtype: torch.dtype) -> None:
+    x, y = (torch.randn(3, 4, 20, 33, dtype=dtype) for _ in range(2))
+    check(lambda x, y: F.pad(x * y + x, pads), x, y, copies=False)
+
+
+def test_pieces_of_short_rows_are_copied() -> None:
+    x, y = torch.randn(300, 12), torch.randn(300, 12)
+    check(lambda x, y: F.pad(x * y + x, (-1, 0)), x, y, copies=True)
+    check(lambda x, y: F.pad(x * y + x, (0, 0, -1, 0)), x, y, copies=False)
+
+
+def test_piece_of_what_is_read_elsewhere() -> None:
+    x, y = torch.randn(60, 80), torch.randn(60, 80)
+    compiled = thunder.jit(lambda x, y: [F.pad(each, (-1, 0)) * 1 for each in both(x, y)] + [both(x, y)[0]])
+    expected = [F.pad(each, (-1, 0)) for each in both(x, y)] + [both(x, y)[0]]
+    torch.testing.assert_close(compiled(x, y), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_derivative_of_a_pad() -> None:
+    x, y = (torch.randn(40, 200, requires_grad=True) for _ in range(2))
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(F.pad(x, (1, 2, 3, 4)) * F.pad(y, (1, 2, 3, 4)))
+
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(47, 203)
+    for each in (cotangent, cotangent.t().contiguous().t(), cotangent[:, :1].expand(47, 203)):
+        got, expected = (torch.autograd.grad(f(x, y), (x, y), each) for f in (compiled, function))
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+        assert got[0].stride() == expected[0].stride()
+    assert not copies_parts(lambda: torch.autograd.grad(compiled(x, y), (x, y), cotangent))
+
+
+def test_derivatives_of_slices_of_what_is_computed() -> None:
+    x, y = (torch.randn(40, 200, requires_grad=True) for _ in range(2))
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x[3:, 10:-5] * y[3:, 10:-5])
+
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(37, 185)
+    got, expected = (torch.autograd.grad(f(x, y), (x, y), cotangent) for f in (compiled, function))
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_part_that_is_read_elsewhere() -> None:

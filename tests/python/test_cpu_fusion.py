@@ -51,6 +51,14 @@ CHAINS: dict[str, Function] = {
     "group_norm": lambda x, y, w: F.silu(F.group_norm((x * y).view(-1, 5, x.shape[-1] // 5), 1, w[:5], w[5:10])),
     "embedding": lambda x, y, w: F.layer_norm(F.embedding(reversed_rows(x), y) + x, (x.shape[-1],), w),
     "indexed_rows": lambda x, y, w: x[-1 - reversed_rows(x)] * y + x.index_select(0, reversed_rows(x)).sigmoid(),
+    "pad": lambda x, y, w: F.pad(x, (2, 3)).sin() * F.pad(y, (1, 4), value=0.5),
+    "pad_of_result": lambda x, y, w: F.pad(torch.tanh(x) * y, (2, 3, 1, 1), value=2.0),
+    "shifted_rows": lambda x, y, w: torch.sigmoid(F.pad(x, (0, 0, 1, -1)) * y + x),
+    "slices": lambda x, y, w: (x[:, 1:] - x[:, :-1]).tanh() * y[:, 1:],
+    "one_row": lambda x, y, w: (x[1] * y).tanh() * x,
+    "cat": lambda x, y, w: torch.relu(torch.cat([x, y, x[:, 3:]], 1) * 2) + 1,
+    "halves_turned": lambda x, y, w: x * w + torch.cat((-x[:, 17:], x[:, :17]), -1) * y,
+    "part_replaced": lambda x, y, w: torch.slice_scatter(x * y, y[:, 1:], 1, 0, -1).sigmoid() * x,
     "lower_precision": lambda x, y, w: ((x * y).to(torch.bfloat16).float() - x.float()) * y.float(),
 }
 

@@ -24,15 +24,14 @@ const BoundSymbol* copy_of(ir::ValueId value, std::span<const BoundSymbol> after
   return fits ? &*copy : nullptr;
 }
 
-std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Trace& trace) {
+std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Trace& trace, const MemoryUse& memory) {
   const std::vector<ir::ValueId> inputs = ir::distinct_values(fused.arguments);
   const std::vector<ir::ValueId> results = ir::flat_results(fused);
   std::vector<std::int32_t> places(results.size(), -1);
   const auto place = &fused - trace.symbols.data();
   const auto after = std::span(trace.symbols).subspan(static_cast<std::size_t>(place) + 1);
   if (std::ranges::none_of(after, is_copy)) return places;
-  const passes::AliasAnalysis aliases(trace);
-  const std::vector<std::uint32_t> uses = passes::use_counts(trace);
+  const auto& [aliases, uses] = memory;
   for (std::size_t k = 0; k < results.size(); ++k) {
     const BoundSymbol* copy = uses[index_of(results[k])] == 1 ? copy_of(results[k], after, trace) : nullptr;
     if (copy == nullptr) continue;
@@ -53,8 +52,8 @@ std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Tra
 
 }  // namespace
 
-Destinations destinations_of(const BoundSymbol& fused, const Trace& trace) {
-  return {overwritten_inputs(fused, trace), wholes_of(fused, trace)};
+Destinations destinations_of(const BoundSymbol& fused, const Trace& trace, const MemoryUse& memory) {
+  return {overwritten_inputs(fused, trace, memory), wholes_of(fused, trace), cuts_of(fused, trace)};
 }
 
 }  // namespace thunder::executors::cpu

@@ -1,6 +1,7 @@
 #include "executors/cpu/executor.h"
 
 #include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -9,10 +10,12 @@
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
+#include "executors/cpu/placements.h"
 #include "executors/cpu/products.h"
 #include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/fusion_assembly.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -29,9 +32,29 @@ std::string describe(const ir::BoundSymbol& fused, const ir::Trace& trace) {
 
 bool prepacks(const Executor& self) { return &self == &kPrepackingExecutor; }
 
+/// For each value whether somebody must find it in memory. Parts of it are then best computed where they stand there.
+std::vector<bool> values_in_memory(const ir::Trace& trace) {
+  std::vector<bool> in_memory(trace.value_count(), false);
+  const auto mark = [&](ir::ValueId id) { in_memory[index_of(id)] = true; };
+  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, mark);
+  for (const ir::BoundSymbol& symbol : std::views::reverse(trace.symbols)) {
+    const FusionRole role = role_of(symbol, trace);
+    const bool passes_on = role.kind == FusionRole::Kind::kView || placements_of(symbol, trace);
+    const bool is_fused = role.kind != FusionRole::Kind::kNone;
+    if (!is_fused || (passes_on && in_memory[index_of(role.over)])) passes::for_each_argument(symbol, mark);
+  }
+  return in_memory;
+}
+
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
-  static const passes::FusionModel kModel{.role = &role_of};
-  ir::Trace fused = passes::fuse(trace, kModel, fusion_operator(), self.name, &describe);
+  const std::vector<bool> in_memory = values_in_memory(trace);
+  const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
+    const FusionRole role = role_of(symbol, of);
+    const bool stays =
+        role.kind != FusionRole::Kind::kNone && placements_of(symbol, of) && in_memory[index_of(role.over)];
+    return stays ? FusionRole{} : role;
+  };
+  ir::Trace fused = passes::fuse(trace, {.role = role}, fusion_operator(), self.name, &describe);
   take_activations(fused, self.name);
   take_single_operations(fused, self.name, prepacks(self));
   return fused;
@@ -61,7 +84,9 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, destinations_of(symbol, trace)),
+  static constexpr char kMemoryUse = 0;
+  const MemoryUse& memory = builder.once(&kMemoryUse, [&] { return MemoryUse(trace); });
+  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, destinations_of(symbol, trace, memory)),
                std::move(operands), std::move(results), location_of(symbol));
 }
 

@@ -52,6 +52,10 @@ Memo& memo() {
   return *kMemo;
 }
 
+void add_numbers(std::string& key, const std::vector<std::int64_t>& numbers) {
+  for (const std::int64_t number : numbers) key += std::to_string(number) + ",";
+}
+
 bool is_plain(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.is_cpu() && !tensor.is_neg() &&
          !tensor._is_zerotensor();
@@ -77,9 +81,15 @@ std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir:
   }
   for (const std::int32_t place : destinations.inputs) key += std::to_string(place) + ",";
   for (const Whole& whole : destinations.wholes) {
-    for (std::size_t i = 0; i < whole.parts.size(); ++i) {
-      key += std::to_string(whole.parts[i]) + "@" + std::to_string(whole.offsets[i]) + ",";
-    }
+    for (const Whole::Part& part : whole.parts)
+      key += std::to_string(part.place) + "@" + std::to_string(part.offset) + ",";
+    add_numbers(key, whole.sizes);
+    add_numbers(key, whole.strides);
+  }
+  for (const Cut& cut : destinations.cuts) {
+    key += std::to_string(cut.place) + "<";
+    add_numbers(key, cut.start);
+    add_numbers(key, cut.sizes);
   }
   Memo& table = memo();
   {
@@ -111,8 +121,8 @@ std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
   auto plan = std::make_unique<Plan>();
   plan->program = Lowering::lower(region_.symbols[0], region_, strides, destinations_);
   plan->joins = plan->program.has_value();
-  if (!plan->joins && !destinations_.wholes.empty())
-    plan->program = Lowering::lower(region_.symbols[0], region_, strides, {destinations_.inputs, {}});
+  if (!plan->joins && (!destinations_.wholes.empty() || !destinations_.cuts.empty()))
+    plan->program = Lowering::lower(region_.symbols[0], region_, strides, {destinations_.inputs, {}, {}});
   plan->strides = std::move(strides);
   return plan;
 }
@@ -175,11 +185,13 @@ std::vector<at::Tensor> Fusion::make_results(const Plan& plan, const c10::IValue
                                                         c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
   };
   std::vector<at::Tensor> results(outputs_.size());
-  const std::span<const Whole> wholes(destinations_.wholes);
-  for (const Whole& whole : plan.joins ? wholes : std::span<const Whole>()) {
-    const at::Tensor tensor = make(whole.sizes, whole.strides, outputs_[whole.parts[0]].dtype);
-    for (std::size_t i = 0; i < whole.parts.size(); ++i) {
-      results[whole.parts[i]] = tensor.as_strided(outputs_[whole.parts[i]].sizes, whole.strides, whole.offsets[i]);
+  const Destinations none;
+  const Destinations& pieces = plan.joins ? destinations_ : none;
+  for (const Cut& cut : pieces.cuts) results[cut.place] = make(cut.sizes, cut.strides, outputs_[cut.place].dtype);
+  for (const Whole& whole : pieces.wholes) {
+    const at::Tensor tensor = make(whole.sizes, whole.strides, outputs_[whole.parts[0].place].dtype);
+    for (const Whole::Part& part : whole.parts) {
+      results[part.place] = tensor.as_strided(outputs_[part.place].sizes, part.strides, part.offset);
     }
   }
   for (std::size_t k = 0; k < outputs_.size(); ++k) {

@@ -42,7 +42,7 @@ class Fusion {
   struct Plan {
     Strides strides;
     std::optional<TileProgram> program;  ///< none: PyTorch runs it
-    bool joins = false;                  ///< parts of wholes are computed where they stand there
+    bool joins = false;                  ///< parts of wholes are computed where they stand there, and cuts alone
   };
 
   [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;

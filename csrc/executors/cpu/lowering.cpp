@@ -23,8 +23,11 @@ std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace
   Lowering lowering(fused, trace, strides);
   const std::vector<ir::ValueId> results = ir::flat_results(fused);
   for (const Whole& whole : destinations.wholes) {
-    for (const std::uint32_t part : whole.parts) lowering.part_strides_.emplace(index_of(results[part]), whole.strides);
+    for (const Whole::Part& part : whole.parts) {
+      lowering.part_strides_.emplace(index_of(results[part.place]), part.strides);
+    }
   }
+  for (const Cut& cut : destinations.cuts) lowering.cuts_.emplace(index_of(results[cut.place]), &cut);
   if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
   try {
     lowering.lower_symbols();
@@ -57,7 +60,8 @@ bool Lowering::find_space() {
   return true;
 }
 
-void Lowering::put_rows_first(std::vector<std::int64_t>& by_size) const {
+template <typename T>
+void Lowering::put_rows_first(std::vector<T>& by_size) const {
   const auto at = [&](std::size_t i) { return by_size.begin() + static_cast<std::ptrdiff_t>(i); };
   std::rotate(by_size.begin(), at(rows_.begin), at(rows_.end));
 }
@@ -79,12 +83,7 @@ std::vector<std::int64_t> Lowering::strides_over_space(const ir::TensorType& typ
                                                        const std::vector<std::int64_t>& strides,
                                                        const ir::TensorType& over, std::size_t missing) const {
   std::vector<std::int64_t> result(space_.sizes.size(), 0);
-  const std::vector<std::size_t> order = passes::memory_order(over);
-  const bool over_rows = passes::element_count(over) < space_.count();
-  std::size_t first = over_rows ? rows_.begin : 0;  // in the space: what the dimension at hand is made of
-  for (const std::size_t dim : order) {
-    std::size_t last = first;
-    for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
+  for_each_dim(over, [&](std::size_t dim, std::size_t first, std::size_t last) {
     std::int64_t stride = 0;
     if (dim >= missing && dim - missing < type.sizes.size() && type.sizes[dim - missing].hint != 1) {
       stride = strides[dim - missing];
@@ -93,10 +92,79 @@ std::vector<std::int64_t> Lowering::strides_over_space(const ir::TensorType& typ
       result[k] = stride;
       stride *= space_.sizes[k];
     }
-    first = last;
-  }
+  });
   put_rows_first(result);
   return result;
+}
+
+/// Calls `visit` for each dimension with the sizes of the space that it is made of, from a first to before a last one.
+template <typename Visitor>
+void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
+  const bool over_rows = passes::element_count(over) < space_.count();
+  std::size_t first = over_rows ? rows_.begin : 0;
+  for (const std::size_t dim : passes::memory_order(over)) {
+    std::size_t last = first;
+    for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
+    visit(dim, first, last);
+    first = last;
+  }
+}
+
+/// Where a part of `over` stands along each size of the space, the rows' first. nullopt: it has a piece of a dimension
+/// that is several sizes there.
+std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const std::vector<Stretch>& by_dim,
+                                                                   const ir::TensorType& over) const {
+  std::vector<Stretch> result(space_.sizes.size());
+  bool fits = passes::element_count(over) == space_.count();
+  for_each_dim(over, [&](std::size_t dim, std::size_t first, std::size_t last) {
+    const Stretch& stretch = by_dim[dim];
+    const bool is_whole = stretch.begin == 0 && stretch.end == over.sizes[dim].hint;
+    fits = fits && (is_whole || last == first + 1);
+    std::int64_t stride = stretch.end - stretch.begin == 1 ? 0 : stretch.stride;
+    for (std::size_t k = last; k-- > first;) {
+      result[k] = {stretch.begin, is_whole ? space_.sizes[k] : stretch.end, stride};
+      stride *= space_.sizes[k];
+    }
+  });
+  put_rows_first(result);
+  return fits ? std::make_optional(std::move(result)) : std::nullopt;
+}
+
+std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const Placement& part,
+                                                                   const ir::TensorType& over) const {
+  const std::vector<std::int64_t> strides = part.in_whole(input_strides_[inputs_.at(index_of(part.value))], 0);
+  std::vector<Stretch> by_dim;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    by_dim.push_back({part.start[i], part.start[i] + part.sizes[i], strides[i]});
+  }
+  return stretches_over_space(by_dim, over);
+}
+
+std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const Cut& cut, const ir::TensorType& over) const {
+  std::vector<Stretch> by_dim;
+  for (std::size_t i = 0; i < cut.sizes.size(); ++i) {
+    by_dim.push_back({cut.start[i], cut.start[i] + cut.sizes[i], cut.strides[i]});
+  }
+  return stretches_over_space(by_dim, over);
+}
+
+/// Of all that is put together, or stored in part. nullopt: one cannot be read, or stored, so.
+std::optional<std::vector<std::vector<Stretch>>> Lowering::find_parts() const {
+  std::vector<std::vector<Stretch>> parts;
+  const auto add = [&](std::optional<std::vector<Stretch>> part) {
+    if (part) parts.push_back(*std::move(part));
+    return part.has_value();
+  };
+  for (const BoundSymbol& symbol : fused_.nested) {
+    const auto placements = placements_of(symbol, trace_);
+    for (std::size_t i = 0; placements && i < placements->parts.size(); ++i) {
+      if (!add(stretches_over_space(placements->parts[i], result_type(symbol)))) return std::nullopt;
+    }
+  }
+  for (const auto& [value, cut] : cuts_) {
+    if (!add(stretches_over_space(*cut, *trace_.tensor_type(ir::ValueId{value})))) return std::nullopt;
+  }
+  return parts;
 }
 
 /// Joins sizes that every input steps through as through one, and cuts what is left into rows and columns.
@@ -110,13 +178,23 @@ bool Lowering::find_domain() {
       });
     }
   }
+  std::vector<std::int64_t> parts = space_.sizes;
+  put_rows_first(parts);
+  std::vector<bool> is_cut(parts.size(), false);  // where a part begins or ends
+  const auto stood = find_parts();
+  if (!stood) return false;
+  for (const std::vector<Stretch>& part : *stood) {
+    accesses.emplace_back();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      accesses.back().push_back(part[i].stride);
+      is_cut[i] = is_cut[i] || part[i].begin != 0 || part[i].end != parts[i];
+    }
+  }
   for (const auto& [value, strides] : part_strides_) {
     const ir::TensorType& type = *trace_.tensor_type(ir::ValueId{value});
     if (space_.before != 1 || passes::element_count(type) != space_.count()) return false;
     accesses.push_back(strides_over_space(type, strides, type, 0));
   }
-  std::vector<std::int64_t> parts = space_.sizes;
-  put_rows_first(parts);
   const std::size_t count = parts.size();
   const std::size_t split = rows_.end - rows_.begin;
   const std::size_t behind = rows_.begin == 0 ? split : rows_.end;  // what was before the rows is before this now
@@ -124,9 +202,9 @@ bool Lowering::find_domain() {
   std::size_t outer_sizes = 0;
   joined_.assign(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    const bool joins = i > 0 && i != split && i != behind && std::ranges::all_of(accesses, [&](const auto& strides) {
-                         return strides[i - 1] == strides[i] * parts[i];
-                       });
+    const bool joins =
+        i > 0 && i != split && i != behind && !is_cut[i] &&
+        std::ranges::all_of(accesses, [&](const auto& strides) { return strides[i - 1] == strides[i] * parts[i]; });
     if (joins) {
       sizes.back() *= parts[i];
     } else {
@@ -171,6 +249,41 @@ Access Lowering::access_of(std::uint32_t array, Storage storage, const std::vect
   if (access.run_stride != access.inner_stride * run_) access.run = run_;
   if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRow;
   return access;
+}
+
+Value Lowering::assemble(const BoundSymbol& symbol) {
+  const Placements placements = placements_of(symbol, trace_).value();
+  const ir::TensorType& whole = result_type(symbol);
+  Access access;
+  access.storage = *storage_of(whole.dtype);
+  access.run = run_;
+  for (const Placement& part : placements.parts) {
+    const auto stretches = stretches_over_space(part, whole);
+    access.parts.push_back(part_of(inputs_.at(index_of(part.value)), stretches.value()));
+  }
+  const auto covers = [&](const Placement& part) {
+    for (std::size_t i = 0; i < part.start.size(); ++i) {
+      if (part.start[i] > 0 || part.start[i] + part.sizes[i] < whole.sizes[i].hint) return false;
+    }
+    return true;
+  };
+  std::optional<Value> fill;
+  if (placements.fill && !covers(placements.parts[0])) fill = number(lane_of(access.storage), *placements.fill);
+  return builder_->assemble(std::move(access), fill);
+}
+
+/// Of sizes that are joined all but the first are whole.
+Part Lowering::part_of(std::uint32_t array, const std::vector<Stretch>& stretches) const {
+  Part part{array, std::vector<Stretch>(outer_count_), {0, 1, 0}, {0, 1, 0}};
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    Stretch& joined = joined_[i] < outer_count_                 ? part.outer[joined_[i]]
+                      : run_ != 0 && joined_[i] == outer_count_ ? part.runs
+                                                                : part.columns;
+    const bool is_first = i == 0 || joined_[i] != joined_[i - 1];
+    joined = is_first ? stretches[i]
+                      : Stretch{joined.begin * stretches[i].end, joined.end * stretches[i].end, stretches[i].stride};
+  }
+  return part;
 }
 
 Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
@@ -343,6 +456,14 @@ void Lowering::store_results() {
     if (is_rows && builder_->extent(value) == Extent::kConstant) value = builder_->expand_rows(value);
     const std::uint32_t array = outputs_.at(index_of(id));
     const Storage storage = *storage_of(type.dtype);
+    if (const auto cut = cuts_.find(index_of(id)); cut != cuts_.end()) {
+      Access access;
+      access.storage = storage;
+      access.run = run_;
+      access.parts = {part_of(array, stretches_over_space(*cut->second, type).value())};
+      builder_->store(value, std::move(access));
+      continue;
+    }
     const auto part = part_strides_.find(index_of(id));
     if (part == part_strides_.end()) {
       builder_->store(value, array, storage);

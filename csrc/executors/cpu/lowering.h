@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "executors/cpu/destinations.h"
+#include "executors/cpu/placements.h"
 #include "executors/cpu/roles.h"
 #include "executors/tiles/tile_builder.h"
 #include "ir/trace.h"
@@ -42,6 +43,8 @@ class Lowering {
   [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
   /// Rows of argument `i`, a matrix that comes from memory, as `rows` chooses them.
   [[nodiscard]] Value gather(const BoundSymbol& symbol, std::size_t i, Value rows);
+  /// What the symbol puts together, of parts that come from memory.
+  [[nodiscard]] Value assemble(const BoundSymbol& symbol);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.
   [[nodiscard]] Value rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
   /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its lane.
@@ -85,7 +88,18 @@ class Lowering {
                                                              const std::vector<std::int64_t>& strides,
                                                              const ir::TensorType& over, std::size_t missing) const;
   [[nodiscard]] Access access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const;
-  void put_rows_first(std::vector<std::int64_t>& by_size) const;
+  template <typename Visitor>
+  void for_each_dim(const ir::TensorType& over, Visitor visit) const;
+  [[nodiscard]] std::optional<std::vector<Stretch>> stretches_over_space(const Placement& part,
+                                                                         const ir::TensorType& over) const;
+  [[nodiscard]] std::optional<std::vector<Stretch>> stretches_over_space(const Cut& cut,
+                                                                         const ir::TensorType& over) const;
+  [[nodiscard]] std::optional<std::vector<Stretch>> stretches_over_space(const std::vector<Stretch>& by_dim,
+                                                                         const ir::TensorType& over) const;
+  [[nodiscard]] std::optional<std::vector<std::vector<Stretch>>> find_parts() const;
+  [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Stretch>& stretches) const;
+  template <typename T>
+  void put_rows_first(std::vector<T>& by_size) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
   [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
 
@@ -97,6 +111,7 @@ class Lowering {
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;                    ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;                   ///< value -> array
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> part_strides_;  ///< of results that are parts of a whole
+  std::unordered_map<std::uint32_t, const Cut*> cuts_;                         ///< of results that are stored in part
   std::unordered_map<std::uint32_t, Made> made_;
   passes::SizeRange rows_;           ///< sizes of the space that are rows
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of

@@ -12,6 +12,7 @@ namespace thunder::executors::cpu {
 using Table = std::unordered_map<std::string_view, Operation>;
 void add_elementwise(Table& table);
 void add_rowwise(Table& table);
+void add_placements(Table& table);
 
 namespace {
 
@@ -19,6 +20,7 @@ Table make_table() {
   Table table;
   add_elementwise(table);
   add_rowwise(table);
+  add_placements(table);
   return table;
 }
 

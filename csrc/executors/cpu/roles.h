@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "bridge/stretch.h"
 #include "executors/tiles/tile_op.h"
 #include "ir/trace.h"
 #include "passes/fusion_partition.h"
@@ -12,8 +13,7 @@ using ir::BoundSymbol;
 using ir::Trace;
 using passes::FusionRole;
 
-/// Elements that must follow one another in memory where rows are made of several stretches.
-inline constexpr std::int64_t kLeastStretch = 16;
+using bridge::kLeastStretch;
 
 /// Roles of symbols, by the shape of their work. Each gives no role where the tensors are not what it expects.
 

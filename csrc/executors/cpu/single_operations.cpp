@@ -18,7 +18,8 @@ namespace thunder::executors::cpu {
 namespace {
 
 constexpr SingleOperation kSingleOperations[] = {
-    {"parts that were computed side by side", &takes_cat, &lower_cat},
+    {"parts that are computed where they stand", &takes_whole, &lower_whole},
+    {"a piece that is computed alone", &takes_cut, &lower_cut},
     {"a convolution that keeps oneDNN's layout of its filters", &takes_convolution, &lower_convolution},
     {"attention of products by oneDNN", &takes_attention, &lower_attention},
     {"filter gradient of a depthwise convolution", &takes_depthwise, &lower_depthwise},

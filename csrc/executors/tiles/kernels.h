@@ -10,8 +10,16 @@ namespace thunder::executors::cpu {
 /// Computes `count` elements. An argument is an array, or one element for all (see `scalars`). `out` may be an
 /// argument.
 using ElementKernel = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t count);
-/// Between memory, `stride` elements apart, and a register.
-using TransferKernel = void (*)(void* to, const void* from, std::int64_t stride, std::int64_t count);
+/// Rows of `count` elements, which are `stride` apart where they are read.
+struct Transfer {
+  std::int64_t count = 1;
+  std::int64_t stride = 1;
+  std::int64_t rows = 1;
+  std::int64_t to_row = 0;  ///< from the first element of a row to that of the next one
+  std::int64_t from_row = 0;
+};
+/// Between memory and a register.
+using TransferKernel = void (*)(void* to, const void* from, const Transfer& transfer);
 /// Folds `count` elements into an accumulator: a double for float and double, an int64 for integers.
 using ReduceKernel = void (*)(void* accumulator, const void* values, std::int64_t count);
 /// Mean, sum of squared distances from it, and count, as three doubles, joined with those of `count` elements.

@@ -67,29 +67,59 @@ void load_loop<float, Half>(void* to, const void* from, std::int64_t, std::int64
   for (; i < count; ++i) result[i] = converted<Half, float>(x[i]);
 }
 
+/// Of short rows that are converted the last block begins earlier, so that no element is left to go by itself.
+template <typename From, typename To>
+void load_blocks(void* to, const void* from, std::int64_t, std::int64_t count) {
+  constexpr std::int64_t kBlock = 16;
+  constexpr std::int64_t kShort = 256;
+  if (std::is_same_v<From, To> || count < kBlock || count > kShort) return load_loop<From, To>(to, from, 1, count);
+  auto* result = static_cast<To*>(to);
+  const auto* x = static_cast<const From*>(from);
+  for (std::int64_t i = 0; i < count; i += kBlock) {
+    const std::int64_t first = std::min(i, count - kBlock);
+    load_loop<From, To>(result + first, x + first, 1, kBlock);
+  }
+}
+
+template <typename From, typename To, void (*loop)(void*, const void*, std::int64_t, std::int64_t)>
+void by_rows(void* to, const void* from, const Transfer& transfer) {
+  const auto [count, stride, rows, to_row, from_row] = transfer;
+  if (stride == 1 && to_row == count && from_row == count) {
+    loop(to, from, 1, rows * count);
+    return;
+  }
+  for (std::int64_t row = 0; row < rows; ++row) {
+    loop(static_cast<To*>(to) + row * to_row, static_cast<const From*>(from) + row * from_row, stride, count);
+  }
+}
+
+template <typename From, typename To>
+TransferKernel pick_load(bool strided) {
+  return strided ? &by_rows<From, To, load_strided_loop<From, To>> : &by_rows<From, To, load_blocks<From, To>>;
+}
+
 TransferKernel load(Storage from, bool strided) {
-  const auto pick = [&](TransferKernel dense, TransferKernel with_stride) { return strided ? with_stride : dense; };
   switch (from) {
     case Storage::kBool:
-      return pick(&load_loop<Bool, Bool>, &load_strided_loop<Bool, Bool>);
+      return pick_load<Bool, Bool>(strided);
     case Storage::kUint8:
-      return pick(&load_loop<std::uint8_t, Integer>, &load_strided_loop<std::uint8_t, Integer>);
+      return pick_load<std::uint8_t, Integer>(strided);
     case Storage::kInt8:
-      return pick(&load_loop<std::int8_t, Integer>, &load_strided_loop<std::int8_t, Integer>);
+      return pick_load<std::int8_t, Integer>(strided);
     case Storage::kInt16:
-      return pick(&load_loop<std::int16_t, Integer>, &load_strided_loop<std::int16_t, Integer>);
+      return pick_load<std::int16_t, Integer>(strided);
     case Storage::kInt32:
-      return pick(&load_loop<std::int32_t, Integer>, &load_strided_loop<std::int32_t, Integer>);
+      return pick_load<std::int32_t, Integer>(strided);
     case Storage::kInt64:
-      return pick(&load_loop<Integer, Integer>, &load_strided_loop<Integer, Integer>);
+      return pick_load<Integer, Integer>(strided);
     case Storage::kHalf:
-      return pick(&load_loop<Half, float>, &load_strided_loop<Half, float>);
+      return pick_load<Half, float>(strided);
     case Storage::kBfloat16:
-      return pick(&load_loop<Bfloat16, float>, &load_strided_loop<Bfloat16, float>);
+      return pick_load<Bfloat16, float>(strided);
     case Storage::kFloat:
-      return pick(&load_loop<float, float>, &load_strided_loop<float, float>);
+      return pick_load<float, float>(strided);
     case Storage::kDouble:
-      return pick(&load_loop<double, double>, &load_strided_loop<double, double>);
+      return pick_load<double, double>(strided);
   }
   return nullptr;
 }
@@ -133,25 +163,27 @@ void stream_narrow(void* to, const void* from, std::int64_t, std::int64_t count)
 TransferKernel store(Storage to, bool streams) {
   switch (to) {
     case Storage::kBool:
-      return &load_loop<Bool, Bool>;
+      return &by_rows<Bool, Bool, load_blocks<Bool, Bool>>;
     case Storage::kUint8:
-      return &load_loop<Integer, std::uint8_t>;
+      return &by_rows<Integer, std::uint8_t, load_blocks<Integer, std::uint8_t>>;
     case Storage::kInt8:
-      return &load_loop<Integer, std::int8_t>;
+      return &by_rows<Integer, std::int8_t, load_blocks<Integer, std::int8_t>>;
     case Storage::kInt16:
-      return &load_loop<Integer, std::int16_t>;
+      return &by_rows<Integer, std::int16_t, load_blocks<Integer, std::int16_t>>;
     case Storage::kInt32:
-      return &load_loop<Integer, std::int32_t>;
+      return &by_rows<Integer, std::int32_t, load_blocks<Integer, std::int32_t>>;
     case Storage::kInt64:
-      return &load_loop<Integer, Integer>;
+      return &by_rows<Integer, Integer, load_blocks<Integer, Integer>>;
     case Storage::kHalf:
-      return streams ? &stream_narrow<Half> : &load_loop<float, Half>;
+      return streams ? &by_rows<float, Half, stream_narrow<Half>> : &by_rows<float, Half, load_blocks<float, Half>>;
     case Storage::kBfloat16:
-      return streams ? &stream_narrow<Bfloat16> : &load_loop<float, Bfloat16>;
+      return streams ? &by_rows<float, Bfloat16, stream_narrow<Bfloat16>>
+                     : &by_rows<float, Bfloat16, load_blocks<float, Bfloat16>>;
     case Storage::kFloat:
-      return streams ? &stream_loop<float> : &load_loop<float, float>;
+      return streams ? &by_rows<float, float, stream_loop<float>> : &by_rows<float, float, load_blocks<float, float>>;
     case Storage::kDouble:
-      return streams ? &stream_loop<double> : &load_loop<double, double>;
+      return streams ? &by_rows<double, double, stream_loop<double>>
+                     : &by_rows<double, double, load_blocks<double, double>>;
   }
   return nullptr;
 }

@@ -59,6 +59,14 @@ TileBuilder::Value TileBuilder::gather(Access table, Value rows) {
   return add(node);
 }
 
+TileBuilder::Value TileBuilder::assemble(Access access, std::optional<Value> fill) {
+  Node node = make_node(Kind::kAssemble, lane_of(access.storage), Extent::kTile,
+                        fill ? std::span<const Value>(&*fill, 1) : std::span<const Value>());
+  if (fill) node.kernel = kernels().element(TileOp::kCopy, node.lane, 1);
+  node.index = place_of(std::move(access));
+  return add(node);
+}
+
 TileBuilder::Value TileBuilder::constant(Lane lane, double value) {
   Node node = make_node(Kind::kElement, lane, Extent::kConstant, {});
   node.is_constant = true;

@@ -37,6 +37,8 @@ class TileBuilder {
   Value load(Access access);
   /// For each row that one of a table which `rows` chooses.
   Value gather(Access table, Value rows);
+  /// What the access's parts are put together to, and elsewhere a constant; nullopt: there is no elsewhere.
+  Value assemble(Access access, std::optional<Value> fill);
   Value constant(Lane lane, double value);
   Value integer(std::int64_t value);
   /// One operation; nullopt: no kernel has it for these lanes.

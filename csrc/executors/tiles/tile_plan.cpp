@@ -19,6 +19,10 @@ constexpr std::int64_t kColumnSumTasks = 32;
 constexpr std::int64_t kColumnSumRows = 16;
 /// Outputs of more bytes leave the caches alone: nobody finds them there. Inputs of more are fetched ahead.
 constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
+/// Where rows lie apart, they begin and end within a cache line, which memory then takes in parts: not for short ones.
+constexpr std::int64_t kStreamRowBytes = 8192;
+/// Rows of any length that end where 32 bytes do.
+constexpr std::int64_t kLineRows = 16;
 /// Columns of a run from which on tiles need not be put together of several.
 constexpr std::int64_t kLeastRun = 256;
 /// Elements of rows that are worked on together, of which phases find again in a cache what they read.
@@ -94,11 +98,13 @@ struct TileBuilder::Plan {
     return std::move(program);
   }
 
-  static bool is_load(const Node& node) { return node.kind == Kind::kLoad && !node.is_constant; }
+  static bool is_load(const Node& node) {
+    return (node.kind == Kind::kLoad || node.kind == Kind::kAssemble) && !node.is_constant;
+  }
   static bool gives_tile(const Node& node) {
     return !node.is_constant && node.extent == Extent::kTile &&
-           (node.kind == Kind::kElement || node.kind == Kind::kScatterAdd || node.kind == Kind::kLoad ||
-            node.kind == Kind::kGather);
+           (node.kind == Kind::kElement || node.kind == Kind::kScatterAdd || node.kind == Kind::kGather ||
+            is_load(node));
   }
   static bool is_variance(const Node& node) { return node.kind == Kind::kMoments && node.pair != kNone; }
 
@@ -138,6 +144,8 @@ struct TileBuilder::Plan {
     const std::int64_t columns = std::max<std::int64_t>(domain.columns, 1);
     program.tile_columns = std::min(columns, kTileElements);
     program.tile_rows = columns < kTileElements ? std::min(kTileElements / columns, program.block_rows) : 1;
+    // Tiles of many rows end where a cache line does.
+    if (program.tile_rows > kLineRows) program.tile_rows -= program.tile_rows % kLineRows;
     program.tile_rows = std::max<std::int64_t>(program.tile_rows, 1);
     program.run = domain.run;
     program.stays_in_runs = domain.run >= kLeastRun;
@@ -203,12 +211,16 @@ struct TileBuilder::Plan {
     const auto is_store = [](const Node& node) { return node.kind == Kind::kStore; };
     const bool stores_last = std::ranges::is_partitioned(nodes, std::not_fn(is_store));
     if (phase_count != 1 || !stores_last || std::ranges::any_of(nodes, may_fail)) return false;
+    const auto is_overwritten = [&](std::uint32_t array) {
+      return std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) { return pair.input == array; });
+    };
     return std::ranges::all_of(nodes, [&](const Node& node) {
-      if (node.kind != Kind::kLoad) return true;
+      if (!is_load(node)) return true;
       const Access& access = builder.accesses_[node.index];
-      return builder.is_dense(access) || std::ranges::none_of(builder.overwritten_, [&](const Overwritten& pair) {
-               return pair.input == access.array;
-             });
+      if (node.kind == Kind::kAssemble) {
+        return std::ranges::none_of(access.parts, [&](const Part& part) { return is_overwritten(part.array); });
+      }
+      return builder.is_dense(access) || !is_overwritten(access.array);
     });
   }
 
@@ -223,7 +235,7 @@ struct TileBuilder::Plan {
     }
     if (is_load(node)) {
       const Access& access = builder.accesses_[node.index];
-      if (size_of(access.storage) != size_of(node.lane)) return std::nullopt;
+      if (node.kind == Kind::kAssemble || size_of(access.storage) != size_of(node.lane)) return std::nullopt;
       binding.array = access.array;
       if (builder.is_dense(access) && lies_as_tiles()) {
         binding.kind = Binding::Kind::kDense;
@@ -331,11 +343,20 @@ struct TileBuilder::Plan {
         instruction.transfer = kernels().load(table.storage, table.inner_stride != 1);
         break;
       }
+      case Kind::kAssemble: {
+        const Access& access = builder.accesses_[node.index];
+        const bool strided =
+            std::ranges::any_of(access.parts, [](const Part& part) { return part.columns.stride != 1; });
+        instruction.transfer = kernels().load(access.storage, strided);
+        break;
+      }
       case Kind::kStore: {
         const Access& access = builder.accesses_[node.index];
         const std::int64_t bytes = program.rows * program.columns * size_of(access.storage);
         instruction.by_rows = !builder.is_dense(access);
-        instruction.transfer = kernels().store(access.storage, bytes >= kStreamBytes && node.extent == Extent::kTile);
+        const bool are_long = !instruction.by_rows || program.tile_columns * size_of(access.storage) >= kStreamRowBytes;
+        const bool streams = bytes >= kStreamBytes && are_long && node.extent == Extent::kTile;
+        instruction.transfer = kernels().store(access.storage, streams);
         break;
       }
       default:

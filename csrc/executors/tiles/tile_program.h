@@ -11,6 +11,28 @@ namespace thunder::executors::cpu {
 /// What a register holds of a tile: all elements, one for each row, or one for everything.
 enum class Extent : std::uint8_t { kTile, kRow, kConstant };
 
+/// The stretch of one of the domain's sizes over which an array lies: index `begin` of the domain is its first element.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  ///< may be outside of the domain, as `begin` may
+  std::int64_t stride = 0;
+
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+  [[nodiscard]] bool has(std::int64_t i) const { return i >= begin && i < end; }
+  /// How far into the array an index of the domain is, in elements.
+  [[nodiscard]] std::int64_t offset(std::int64_t i) const { return (i - begin) * stride; }
+};
+
+/// An array that stands somewhere in the domain.
+struct Part {
+  std::uint32_t array = 0;
+  std::vector<Stretch> outer;  ///< one for each of the program's `outer_sizes`
+  Stretch runs;
+  Stretch columns;  ///< of a run
+
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
 /// How the domain (rows x columns) reads or writes an array. Strides are in elements.
 struct Access {
   std::uint32_t array = 0;
@@ -22,6 +44,7 @@ struct Access {
   std::int64_t run_stride = 0;
   std::int64_t table_rows = 0;  ///< of kGather: among which an index chooses, `table_stride` apart
   std::int64_t table_stride = 0;
+  std::vector<Part> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only place there is
 
   friend bool operator==(const Access&, const Access&) = default;
   /// All rows are the same one in memory.
@@ -48,6 +71,7 @@ struct Instruction {
     kElement,     ///< `element`
     kLoad,        ///< accesses[index] into `out`
     kGather,      ///< the same, of the rows that `arguments[0]` chooses
+    kAssemble,    ///< the parts of accesses[index] into `out`; elsewhere `arguments[0]`, if there is an elsewhere
     kStore,       ///< `arguments[0]` into accesses[index]
     kReduce,      ///< folds rows of `arguments[0]` into `out`, ready at the end of the phase
     kMoments,     ///< the same, mean and variance: `out` and `out2`

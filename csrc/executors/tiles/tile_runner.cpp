@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "executors/tiles/scratch.h"
@@ -196,7 +197,8 @@ class Task {
         return;
       case Instruction::Kind::kStore: {
         const Access& access = program_.accesses[instruction.index];
-        instruction.transfer(run_.arrays[access.array] + first_row_ * size_of(access.storage), at_[in[0]], 1, height_);
+        instruction.transfer(run_.arrays[access.array] + first_row_ * size_of(access.storage), at_[in[0]],
+                             {.count = height_});
         return;
       }
       case Instruction::Kind::kTotal:
@@ -219,6 +221,9 @@ class Task {
         return;
       case Instruction::Kind::kGather:
         gather(instruction);
+        return;
+      case Instruction::Kind::kAssemble:
+        assemble(instruction);
         return;
       case Instruction::Kind::kStore:
         store_tile(instruction);
@@ -337,13 +342,13 @@ class Task {
     const char* array = run_.arrays[access.array];
     if (program_.outer_sizes.size() == 1) {
       const std::int64_t stride = access.outer_strides[0];
-      instruction.transfer(at_[instruction.out], array + first_row_ * stride * size, stride, height_);
+      instruction.transfer(at_[instruction.out], array + first_row_ * stride * size,
+                           {.count = height_, .stride = stride});
       return;
     }
     const std::int64_t step = size_of(lane_of(access.storage));
     for (std::int64_t row = 0; row < height_; ++row) {
-      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size, 1,
-                           1);
+      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size, {});
     }
   }
 
@@ -351,23 +356,19 @@ class Task {
     const Access& access = program_.accesses[instruction.index];
     if (access.run != 0 && !program_.stays_in_runs) {
       move_runs(access, at_[instruction.out], [&](char* memory, char* tile, std::int64_t count) {
-        instruction.transfer(tile, memory, access.inner_stride, count);
+        instruction.transfer(tile, memory, {.count = count, .stride = access.inner_stride});
       });
       return;
     }
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage)) * width_;
     const char* array = run_.arrays[access.array] + column_offset(access, column_) * size;
-    const bool is_dense =
-        program_.outer_sizes.size() == 1 && access.inner_stride == 1 && access.outer_strides[0] == width_;
-    if (is_dense) {
-      instruction.transfer(at_[instruction.out], array + first_row_ * width_ * size, 1, height_ * width_);
-      return;
-    }
-    for (std::int64_t row = 0; row < height_; ++row) {
-      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
-                           access.inner_stride, width_);
-    }
+    const std::int64_t row_stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
+    for_each_block([&](std::int64_t row, std::int64_t count) {
+      instruction.transfer(
+          at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
+          {.count = width_, .stride = access.inner_stride, .rows = count, .to_row = width_, .from_row = row_stride});
+    });
   }
 
   void gather(const Instruction& instruction) {
@@ -382,7 +383,105 @@ class Task {
         continue;
       }
       instruction.transfer(at_[instruction.out] + row * step, array + rows[row] * table.table_stride * size,
-                           table.inner_stride, width_);
+                           {.count = width_, .stride = table.inner_stride});
+    }
+  }
+
+  /// Calls `visit(row, count)` for rows of the tile, from the first of them on, that differ in the last outer size
+  /// only.
+  template <typename Visit>
+  void for_each_block(const Visit& visit) const {
+    const std::int64_t size = program_.outer_sizes.empty() ? 1 : program_.outer_sizes.back();
+    for (std::int64_t row = 0; row < height_;) {
+      const std::int64_t count = std::min(height_ - row, size - (first_row_ + row) % size);
+      visit(row, count);
+      row += count;
+    }
+  }
+
+  void assemble(const Instruction& instruction) {
+    const Access& access = program_.accesses[instruction.index];
+    char* tile = at_[instruction.out];
+    if (instruction.element != nullptr) {
+      instruction.element(tile, at_[instruction.arguments[0]], nullptr, nullptr, height_ * width_);
+    }
+    for (const Part& part : access.parts) {
+      for_each_piece(access, part, [&](const Piece& piece) {
+        instruction.transfer(tile + piece.place * size_of(lane_of(access.storage)), at(access, part, piece),
+                             {.count = piece.count,
+                              .stride = part.columns.stride,
+                              .rows = piece.rows,
+                              .to_row = width_,
+                              .from_row = piece.row_stride});
+      });
+    }
+  }
+
+  void store_part(const Instruction& instruction) {
+    const Access& access = program_.accesses[instruction.index];
+    const char* tile = at_[instruction.arguments[0]];
+    for_each_piece(access, access.parts[0], [&](const Piece& piece) {
+      instruction.transfer(at(access, access.parts[0], piece), tile + piece.place * size_of(instruction.lane),
+                           {.count = piece.count, .rows = piece.rows, .to_row = piece.row_stride, .from_row = width_});
+    });
+  }
+
+  /// What a tile and a part have in common of some rows.
+  struct Piece {
+    std::int64_t place = 0;   ///< of the first element, in the tile
+    std::int64_t offset = 0;  ///< in the part's array
+    std::int64_t rows = 0;
+    std::int64_t row_stride = 0;
+    std::int64_t count = 0;  ///< of columns
+  };
+  [[nodiscard]] char* at(const Access& access, const Part& part, const Piece& piece) const {
+    return run_.arrays[part.array] + piece.offset * size_of(access.storage);
+  }
+
+  template <typename Visit>
+  void for_each_piece(const Access& access, const Part& part, const Visit& visit) const {
+    for_each_block([&](std::int64_t row, std::int64_t count) {
+      if (auto piece = rows_of(part, row, count)) visit_columns(access, part, *piece, visit);
+    });
+  }
+
+  /// Of rows that differ in the last outer size only.
+  [[nodiscard]] std::optional<Piece> rows_of(const Part& part, std::int64_t row, std::int64_t count) const {
+    Piece piece{.place = row * width_, .rows = count};
+    std::int64_t rest = first_row_ + row;
+    for (std::size_t i = program_.outer_sizes.size(); i-- > 0;) {
+      const Stretch& stretch = part.outer[i];
+      std::int64_t index = rest % program_.outer_sizes[i];
+      rest /= program_.outer_sizes[i];
+      if (i + 1 == program_.outer_sizes.size()) {
+        const std::int64_t first = std::max(index, stretch.begin);
+        piece.rows = std::min(index + count, stretch.end) - first;
+        piece.row_stride = stretch.stride;
+        piece.place += (first - index) * width_;
+        index = first;
+      }
+      if (!stretch.has(index)) return std::nullopt;
+      piece.offset += stretch.offset(index);
+    }
+    return piece.rows > 0 ? std::make_optional(piece) : std::nullopt;
+  }
+
+  template <typename Visit>
+  void visit_columns(const Access& access, const Part& part, const Piece& rows, const Visit& visit) const {
+    const std::int64_t run = access.run != 0 ? access.run : program_.columns;
+    for (std::int64_t first = column_; first < column_ + width_;) {  // of a stretch that lies in one run
+      const std::int64_t start = first / run * run;
+      const std::int64_t last = std::min(start + run, column_ + width_);
+      const std::int64_t begin = std::max(first, start + part.columns.begin);
+      const std::int64_t count = std::min(last, start + part.columns.end) - begin;
+      if (count > 0 && part.runs.has(start / run)) {
+        Piece piece = rows;
+        piece.place += begin - column_;
+        piece.offset += part.runs.offset(start / run) + part.columns.offset(begin - start);
+        piece.count = count;
+        visit(piece);
+      }
+      first = last;
     }
   }
 
@@ -406,22 +505,26 @@ class Task {
 
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
+    if (!access.parts.empty()) return store_part(instruction);
     char* from = at_[instruction.arguments[0]];
     if (access.run != 0 && !program_.stays_in_runs) {
-      move_runs(access, from,
-                [&](char* memory, char* tile, std::int64_t count) { instruction.transfer(memory, tile, 1, count); });
+      move_runs(access, from, [&](char* memory, char* tile, std::int64_t count) {
+        instruction.transfer(memory, tile, {.count = count});
+      });
       return;
     }
     const std::int64_t size = size_of(access.storage);
-    if (instruction.by_rows) {
-      const std::int64_t step = size_of(instruction.lane) * width_;
-      for (std::int64_t row = 0; row < height_; ++row) {
-        char* place = run_.arrays[access.array] + (row_offset(access, first_row_ + row) + column_) * size;
-        instruction.transfer(place, from + row * step, 1, width_);
-      }
+    char* array = run_.arrays[access.array];
+    if (!instruction.by_rows) {
+      instruction.transfer(array + dense_offset() * size, from, {.count = height_ * width_});
       return;
     }
-    instruction.transfer(run_.arrays[access.array] + dense_offset() * size, from, 1, height_ * width_);
+    const std::int64_t step = size_of(instruction.lane) * width_;
+    const std::int64_t row_stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
+    for_each_block([&](std::int64_t row, std::int64_t count) {
+      instruction.transfer(array + (row_offset(access, first_row_ + row) + column_) * size, from + row * step,
+                           {.count = width_, .rows = count, .to_row = row_stride, .from_row = width_});
+    });
   }
 
   void clear_column_sums() {
@@ -464,9 +567,9 @@ void write_number(const Sum& sum, char* const* arrays, std::int64_t element, dou
   char* target = arrays[sum.array] + element * size_of(sum.storage);
   if (sum.lane == Lane::kFloat) {
     const auto narrow = static_cast<float>(value);
-    kernels().store(sum.storage, false)(target, &narrow, 1, 1);
+    kernels().store(sum.storage, false)(target, &narrow, {});
   } else {
-    kernels().store(sum.storage, false)(target, &value, 1, 1);
+    kernels().store(sum.storage, false)(target, &value, {});
   }
 }
 

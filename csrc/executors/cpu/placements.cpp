@@ -1,0 +1,202 @@
+// Operations that put tensors into a larger one: where each stands, and how a fusion reads them.
+#include "executors/cpu/placements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "bridge/convert.h"
+#include "executors/cpu/operations.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::cpu {
+namespace {
+
+/// An operation's arguments, and the sizes of its result.
+struct Assembly {
+  const BoundSymbol& symbol;
+  const Trace& trace;
+  std::vector<std::int64_t> sizes;
+
+  [[nodiscard]] std::int64_t number(std::size_t i, std::int64_t otherwise) const {
+    const auto* given = i < symbol.arguments.size() ? symbol.arguments[i].get<std::int64_t>() : nullptr;
+    return given == nullptr ? otherwise : *given;
+  }
+  [[nodiscard]] std::size_t dim(std::size_t i) const { return wrap_dim(number(i, 0), sizes.size()); }
+  [[nodiscard]] Placement at_origin(const ir::Argument& value) const {
+    const auto id = std::get<ir::ValueId>(value.content);
+    return {id, bridge::hints(trace.tensor_type(id)->sizes), std::vector<std::int64_t>(sizes.size(), 0), std::nullopt};
+  }
+  /// At an index of a dimension that the value does not have.
+  [[nodiscard]] Placement at_index(const ir::Argument& value, std::size_t dim, std::int64_t index) const {
+    Placement part = at_origin(value);
+    part.missing_dim = dim;
+    part.sizes = part.in_whole(part.sizes, 1);
+    part.start[dim] = index;
+    return part;
+  }
+};
+using Place = bool (*)(const Assembly& assembly, Placements& placements);
+
+bool place_cat(const Assembly& assembly, Placements& placements) {
+  const std::size_t dim = assembly.dim(1);
+  std::int64_t start = 0;
+  for (const ir::Argument& tensor : std::get<ir::ArgumentList>(assembly.symbol.arguments[0].content)) {
+    placements.parts.push_back(assembly.at_origin(tensor));
+    Placement& part = placements.parts.back();
+    if (part.sizes.size() != assembly.sizes.size()) return false;  // eager takes an empty one of any rank
+    part.start[dim] = start;
+    start += part.sizes[dim];
+  }
+  return true;
+}
+
+bool place_stack(const Assembly& assembly, Placements& placements) {
+  std::int64_t index = 0;
+  for (const ir::Argument& tensor : std::get<ir::ArgumentList>(assembly.symbol.arguments[0].content)) {
+    placements.parts.push_back(assembly.at_index(tensor, assembly.dim(1), index++));
+  }
+  return true;
+}
+
+bool place_pad(const Assembly& assembly, Placements& placements) {
+  Placement part = assembly.at_origin(assembly.symbol.arguments[0]);
+  const auto& pads = std::get<ir::ArgumentList>(assembly.symbol.arguments[1].content);
+  for (std::size_t i = 0; i + 1 < pads.size(); i += 2) {
+    const auto* before = pads[i].get<std::int64_t>();
+    if (before == nullptr) return false;
+    part.start[assembly.sizes.size() - 1 - i / 2] = *before;
+  }
+  placements.parts.push_back(std::move(part));
+  // As the program calls it, it has a mode before the number.
+  const bool has_mode = assembly.symbol.op->name == "aten::pad";
+  const auto rest = std::span(assembly.symbol.arguments).subspan(2);
+  if (has_mode && !rest.empty() && rest[0] != ir::Argument(std::string("constant"))) return false;
+  const std::size_t fill = has_mode ? 1 : 0;
+  const ir::Argument number = fill < rest.size() && !rest[fill].is<ir::None>() ? rest[fill] : ir::Argument(0);
+  const auto* integer = number.get<std::int64_t>();
+  if (integer == nullptr && !number.is<double>()) return false;
+  placements.fill = integer != nullptr ? static_cast<double>(*integer) : std::get<double>(number.content);
+  return integer == nullptr || static_cast<std::int64_t>(*placements.fill) == *integer;
+}
+
+/// Where a slice begins, as PyTorch takes it.
+std::int64_t slice_start(const Assembly& assembly, std::size_t argument, std::size_t dim) {
+  const std::int64_t size = assembly.sizes[dim];
+  const std::int64_t start = assembly.number(argument, 0);
+  return std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
+}
+bool place_slice_backward(const Assembly& assembly, Placements& placements) {
+  const std::size_t dim = assembly.dim(2);
+  placements.parts.push_back(assembly.at_origin(assembly.symbol.arguments[0]));
+  placements.parts[0].start[dim] = slice_start(assembly, 3, dim);
+  placements.fill = 0;
+  return assembly.number(5, 1) == 1;
+}
+bool place_slice_scatter(const Assembly& assembly, Placements& placements) {
+  const std::size_t dim = assembly.dim(2);
+  for (std::size_t i = 0; i < 2; ++i) placements.parts.push_back(assembly.at_origin(assembly.symbol.arguments[i]));
+  placements.parts[1].start[dim] = slice_start(assembly, 3, dim);
+  return assembly.number(5, 1) == 1;
+}
+bool place_select_backward(const Assembly& assembly, Placements& placements) {
+  const std::size_t dim = assembly.dim(2);
+  const std::int64_t index = assembly.number(3, 0);
+  placements.parts.push_back(
+      assembly.at_index(assembly.symbol.arguments[0], dim, index < 0 ? index + assembly.sizes[dim] : index));
+  placements.fill = 0;
+  return true;
+}
+
+constexpr std::pair<std::string_view, Place> kRows[] = {
+    {"aten::cat", &place_cat},
+    {"aten::stack", &place_stack},
+    {"aten::concat", &place_cat},
+    {"aten::pad", &place_pad},
+    {"aten::constant_pad_nd", &place_pad},
+    {"aten::slice_backward", &place_slice_backward},
+    {"aten::slice_scatter", &place_slice_scatter},
+    {"aten::select_backward", &place_select_backward},
+};
+
+/// Elements of a part that follow one another both in its memory and in that of the whole; 1 where its dimensions have
+/// another order.
+std::int64_t stretch_of(const Placement& part, const ir::TensorType& whole, const Trace& trace) {
+  const std::vector<std::int64_t> strides = part.in_whole(bridge::hints(trace.tensor_type(part.value)->strides), 0);
+  std::vector<std::size_t> order = passes::memory_order(whole);
+  std::erase_if(order, [&](std::size_t dim) { return part.sizes[dim] == 1; });
+  if (!std::ranges::is_sorted(order, std::greater(), [&](std::size_t dim) { return strides[dim]; })) return 1;
+  order = passes::memory_order(whole);
+  std::int64_t stretch = 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const std::size_t dim = order[i];
+    if (part.sizes[dim] != 1 && strides[dim] != stretch) break;
+    stretch *= part.sizes[dim];
+    if (part.sizes[dim] != whole.sizes[dim].hint) break;
+  }
+  return stretch;
+}
+
+/// Each stretch is a call of a kernel: on average they must be worth it.
+bool has_stretches(const Placements& placements, const ir::TensorType& whole, const Trace& trace) {
+  std::int64_t count = 0;
+  for (const Placement& part : placements.parts) {
+    count += passes::element_count(*trace.tensor_type(part.value)) / stretch_of(part, whole, trace);
+  }
+  return passes::element_count(whole) >= count * kLeastStretch;
+}
+
+/// Of numbers that need no rounding, which would be eager's to do.
+bool holds(const ir::TensorType& type, double number) {
+  if (number == 0 || !is_float(&type)) return number == 0;
+  const bool is_wide = type.dtype == ir::Dtype::kFloat32 || type.dtype == ir::Dtype::kFloat64;
+  return !std::isfinite(number) || (is_wide && std::abs(number) <= std::numeric_limits<float>::max());
+}
+
+/// Its parts are read where they are in memory.
+FusionRole placement_role(const BoundSymbol& symbol, const Trace& trace) {
+  const auto placements = placements_of(symbol, trace);
+  const ir::TensorType* whole = result_type(symbol, trace);
+  if (!placements || !passes::is_dense(*whole) || passes::element_count(*whole) < 2) return {};
+  if (!holds(*whole, placements->fill.value_or(0)) || !has_stretches(*placements, *whole, trace)) return {};
+  FusionRole role{FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, 1};
+  role.gathered = 0b11;
+  return role;
+}
+void lower_placement(Lowering& lowering, const BoundSymbol& symbol) {
+  lowering.set(symbol, 0, lowering.assemble(symbol));
+}
+constexpr Operation kPlacement{&placement_role, &lower_placement};
+
+}  // namespace
+
+void add_placements(std::unordered_map<std::string_view, Operation>& table) {
+  for (const auto& [name, place] : kRows) table.emplace(name, kPlacement);
+}
+
+std::vector<std::int64_t> Placement::in_whole(std::vector<std::int64_t> dims, std::int64_t missing) const {
+  if (missing_dim) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(*missing_dim), missing);
+  return dims;
+}
+
+std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& trace) {
+  const auto* row = std::ranges::find_if(kRows, [&](const auto& each) { return each.first == symbol.op->name; });
+  const ir::TensorType* whole = result_type(symbol, trace);
+  if (row == std::end(kRows) || !symbol.op->overload.empty() || whole == nullptr) return std::nullopt;
+  bool fits = true;
+  passes::for_each_argument(symbol, [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    fits = fits && type != nullptr && type->dtype == whole->dtype && passes::element_count(*type) > 0;
+  });
+  Placements placements;
+  if (!fits || !row->second({symbol, trace, bridge::hints(whole->sizes)}, placements)) return std::nullopt;
+  return placements;
+}
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "executors/cpu/roles.h"
+#include "ir/trace.h"
+
+namespace thunder::executors::cpu {
+
+/// A tensor that stands in a larger one, of which it has these sizes from `start` on. A part may reach out of the
+/// whole: what is outside is left out.
+struct Placement {
+  ir::ValueId value = ir::kNoValue;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> start;
+  std::optional<std::size_t> missing_dim;  ///< a dimension of the whole that the tensor does not have
+
+  /// What there is for each dimension of the tensor (sizes, strides), for each of the whole.
+  [[nodiscard]] std::vector<std::int64_t> in_whole(std::vector<std::int64_t> dims, std::int64_t missing) const;
+};
+
+/// What an operation puts together: parts, of which later ones hide earlier ones.
+struct Placements {
+  std::vector<Placement> parts;
+  std::optional<double> fill;  ///< what is elsewhere; nullopt: there is no elsewhere
+};
+
+/// Of `cat`, `stack`, `pad` with a constant, `slice_backward`, `select_backward`, `slice_scatter` of tensors of the
+/// result's dtype that have elements; nullopt: of none of these.
+[[nodiscard]] std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& trace);
+
+}  // namespace thunder::executors::cpu
