@@ -123,6 +123,33 @@ TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   CHECK(std::abs(results[0].back() - squares / total) < 1e-4 * std::abs(squares / total));
 }
 
+TEST(moments_of_columns_are_exact_to_a_rounding_far_from_zero) {
+  for (const std::int64_t block_rows : {1, 70, 300}) {
+    const std::int64_t blocks = 5;
+    const std::int64_t columns = 130;
+    TileDomain domain{{blocks * block_rows}, columns, false};
+    domain.blocks = blocks;
+    TileBuilder builder(domain);
+    builder.column_moments(builder.load(dense(0, columns)), 1, 2, Storage::kFloat, 1, blocks);
+    const TileProgram program = builder.build();
+    std::vector<float> values = numbers(static_cast<std::size_t>(blocks * block_rows * columns));
+    for (float& value : values) value += 1000;
+    std::vector<float> means(static_cast<std::size_t>(blocks * columns));
+    std::vector<float> variances(means.size());
+    char* arrays[] = {bytes(values), bytes(means), bytes(variances)};
+    CHECK(cpu::run(program, arrays, &the_last_first));
+    for (std::int64_t i = 0; i < blocks * columns; ++i) {
+      const float* first = values.data() + i / columns * block_rows * columns + i % columns;
+      double mean = 0;
+      double squares = 0;
+      for (std::int64_t r = 0; r < block_rows; ++r) mean += static_cast<double>(first[r * columns]) / block_rows;
+      for (std::int64_t r = 0; r < block_rows; ++r) squares += std::pow(first[r * columns] - mean, 2);
+      CHECK(std::abs(means[i] - mean) < 1e-4);
+      CHECK(std::abs(variances[i] - squares / block_rows) <= 1e-5 * squares / block_rows);
+    }
+  }
+}
+
 TEST(sums_of_blocks_of_rows) {
   for (const std::int64_t block_rows : {1, 30, 100}) {
     const std::int64_t blocks = 13;

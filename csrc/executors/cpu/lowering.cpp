@@ -144,7 +144,7 @@ bool Lowering::find_domain() {
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
   domain.splits_columns = space_.rows == 0;
   if (space_.before != 1) domain.run = run_;
-  domain.blocks = space_.blocks;
+  domain.blocks = space_.blocks != 1 ? space_.blocks : repeated_blocks(sizes, accesses);
   builder_ = std::make_unique<TileBuilder>(std::move(domain));
   return true;
 }
@@ -172,6 +172,18 @@ Access Lowering::access_of(std::uint32_t array, Storage storage, const std::vect
   if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRow;
   return access;
 }
+/// Into how many blocks to cut the rows, so that what is the same row for each is read where it lies; 1: none is.
+std::int64_t Lowering::repeated_blocks(const std::vector<std::int64_t>& sizes,
+                                       const std::vector<std::vector<std::int64_t>>& accesses) const {
+  constexpr std::int64_t kLeastElements = 2048;  // of a block: tiles are not put together of several
+  if (outer_count_ != 2 || run_ != 0 || sizes[1] * sizes[2] < kLeastElements) return 1;
+  const bool repeats = std::ranges::any_of(accesses, [&](const auto& strides) {
+    const Access access = access_of(0, Storage::kFloat, strides);
+    return access.outer_strides[0] != 0 && access.outer_strides[1] == 0 && access.inner_stride == 1;
+  });
+  return repeats ? sizes[0] : 1;
+}
+
 
 Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
   const auto id = std::get<ir::ValueId>(symbol.arguments.at(i).content);
@@ -335,6 +347,16 @@ void Lowering::store_results() {
   for (const ir::ValueId id : ir::flat_results(fused_)) {
     const auto made = made_.find(index_of(id));
     if (made == made_.end()) continue;  // a sum
+void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance,
+                                  Value value, double scale) {
+  const auto mean_array = mean ? array_of(symbol, *mean) : std::nullopt;
+  const auto variance_array = array_of(symbol, variance);
+  if (!mean_array && !variance_array) return;
+  const ir::Dtype dtype = type(symbol, 0)->dtype;  // of the results, too
+  builder_->column_moments(builder_->expand(value), mean_array, variance_array, *storage_of(dtype), scale,
+                           role(symbol).blocks);
+}
+
     const ir::TensorType& type = *trace_.tensor_type(id);
     Value value = made->second.value;
     // A value of rows, or a number, as the elements of what is larger.

@@ -57,6 +57,9 @@ class Lowering {
   /// The result is rounded to a narrower floating-point dtype for those who read it here.
   void set_rounded(const BoundSymbol& symbol, Value value, ir::Dtype dtype);
   void set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale);
+  /// Results `mean` and `variance` (none where it is not asked for) of each column; the variance times `scale`.
+  void set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance, Value value,
+                          double scale);
   /// The sum of all elements, divided by total `divisor`. Returns its number.
   std::uint32_t set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
                           std::optional<std::uint32_t> divisor);
@@ -86,6 +89,8 @@ class Lowering {
                                                              const ir::TensorType& over, std::size_t missing) const;
   [[nodiscard]] Access access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const;
   void put_rows_first(std::vector<std::int64_t>& by_size) const;
+  [[nodiscard]] std::int64_t repeated_blocks(const std::vector<std::int64_t>& sizes,
+                                             const std::vector<std::vector<std::int64_t>>& accesses) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
   [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
 

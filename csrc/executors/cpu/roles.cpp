@@ -132,7 +132,12 @@ FusionRole view_role(const BoundSymbol& symbol, const Trace& trace) {
 
 FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims, bool rows_only) {
   const ir::ValueId over = passes::value_argument(symbol, 0);
-  const ir::ValueId result = passes::single_result(symbol);
+  ir::ValueId result = ir::kNoValue;  // all are alike
+  std::size_t result_count = 0;
+  passes::for_each_result(symbol, [&](ir::ValueId id) {
+    result = id;
+    ++result_count;
+  });
   if (over == ir::kNoValue || result == ir::kNoValue) return {};
   const ir::TensorType& type = *trace.tensor_type(over);
   const ir::TensorType& result_type = *trace.tensor_type(result);
@@ -162,7 +167,8 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   const std::int64_t behind = elements_of(true);
   const std::int64_t columns = elements_of(false);
   if (i < order.size() || before * behind == 1) return {};
-  FusionRole role{FusionRole::Kind::kWork, over, rows, {FusionRole::Result::kRows}, 0, 1};
+  using Results = std::vector<FusionRole::Result>;
+  FusionRole role{FusionRole::Kind::kWork, over, rows, Results(result_count, FusionRole::Result::kRows), 0, 1};
   if (before > 1 && behind > 1) {
     role.before = before;
     return behind >= kLeastReducedStretch && columns == 1 ? role : FusionRole{};
@@ -172,11 +178,11 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   if (behind > 1) {
     role.rows = rows * behind;
     role.blocks = rows;
-    role.results = {FusionRole::Result::kEnd};
+    role.results.assign(result_count, FusionRole::Result::kEnd);
     return behind >= kLeastBlock && columns >= kLeastStretch ? role : FusionRole{};
   }
   role.rows = rows == 1 ? 0 : before;
-  role.results = {FusionRole::Result::kEnd};
+  role.results.assign(result_count, FusionRole::Result::kEnd);
   return role;
 }
 

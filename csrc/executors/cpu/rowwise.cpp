@@ -56,23 +56,34 @@ void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.builder().reduce(op, lowering.builder().expand(value)));
 }
 
-/// Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
+/// Of rows or of columns. Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
 FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace) {
-  FusionRole role = row_reduction_role(symbol, trace);
+  if (!is_float(argument_type(symbol, trace, 0))) return {};
+  FusionRole role = reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/false);
   role.work = kRowWork;
-  return role;
+  return role.rows == 0 ? FusionRole{} : role;
 }
+double correction_of(const ir::Argument& given) {  // a number, or whether it is unbiased
+  if (const auto* integer = given.get<std::int64_t>()) return static_cast<double>(*integer);
+  if (const auto* real = given.get<double>()) return *real;
+  const auto* is_unbiased = given.get<bool>();
+  return is_unbiased == nullptr || *is_unbiased ? 1 : 0;
+}
+/// The variance is the first result; the mean, if it is asked for, the second one.
 void lower_variance(Lowering& lowering, const BoundSymbol& symbol) {
-  const ir::Argument& given = symbol.arguments[2];  // a number, or whether it is unbiased
-  double correction = 1;
-  if (const auto* integer = given.get<std::int64_t>()) correction = static_cast<double>(*integer);
-  if (const auto* real = given.get<double>()) correction = *real;
-  if (const auto* is_unbiased = given.get<bool>()) correction = *is_unbiased ? 1 : 0;
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
-  const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
-  const Value variance = lowering.builder().moments(x, 0).second;  // a norm of the same rows needs it, too
-  const Value factor = lowering.number(lowering.builder().lane(x), count / std::max(count - correction, 0.0));
-  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {variance, factor}));
+  const ir::TensorType& type = *lowering.type(symbol, 0);
+  const FusionRole& role = lowering.role(symbol);
+  const auto mean = symbol.results.size() > 1 ? std::make_optional<std::size_t>(1) : std::nullopt;
+  const Lane lane = lane_of(*storage_of(type.dtype));
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const bool is_of_rows = role.results[0] == FusionRole::Result::kRows;
+  const auto count =
+      static_cast<double>(is_of_rows ? passes::element_count(type) / role.rows : role.rows / role.blocks);
+  const double scale = count / std::max(count - correction_of(symbol.arguments[2]), 0.0);
+  if (!is_of_rows) return lowering.set_column_moments(symbol, mean, 0, x, scale);
+  const auto [mean_of_row, variance] = lowering.builder().moments(x, 0);  // a norm of the same rows needs it, too
+  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {variance, lowering.number(lane, scale)}));
+  if (mean) lowering.set(symbol, *mean, mean_of_row);
 }
 
 // --- softmax
@@ -491,6 +502,8 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::amin", {&row_reduction_role, &lower_extreme<ReduceOp::kMin>}},
       {"aten::var.correction", {&variance_role, &lower_variance}},
       {"aten::var.dim", {&variance_role, &lower_variance}},
+      {"aten::var_mean.correction", {&variance_role, &lower_variance}},
+      {"aten::var_mean.dim", {&variance_role, &lower_variance}},
       {"aten::_softmax", {&softmax_role, &lower_softmax}},
       {"aten::_safe_softmax", {&softmax_role, &lower_safe_softmax}},
       {"aten::_log_softmax", {&softmax_role, &lower_log_softmax}},

@@ -17,6 +17,13 @@ using ReduceKernel = void (*)(void* accumulator, const void* values, std::int64_
 /// Mean, sum of squared distances from it, and count, as three doubles, joined with those of `count` elements.
 using MomentsKernel = void (*)(double* moments, const void* values, std::int64_t count);
 
+/// Rows of a tile, of which columns are added to arrays that lie `step` elements apart.
+struct ColumnTile {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t step;
+};
+
 /// Words of state of a Mersenne twister, which it makes anew together.
 inline constexpr int kTwisterBlock = 624;
 /// Compares `count` numbers of 53 bits with `threshold` and writes `one` where they are less, else zero. Each is made
@@ -61,6 +68,9 @@ struct Kernels {
   /// The same for products of two arrays of floats: into one accumulator, and to as many sums.
   void (*sum_products)(void* accumulator, const void* a, const void* b, std::int64_t count);
   void (*add_products_to)(void* sums, const void* a, const void* b, std::int64_t count);
+  /// Adds distances of the elements from the first of their column, and the squares of these, to arrays of so many
+  /// columns: first elements, sums, sums of squares. `begins`: the first row of the tile is what they are distant from.
+  void (*add_moments)(Lane lane, double* moments, const void* values, const ColumnTile& tile, bool begins);
   /// The block of a Mersenne twister's state that follows `block`.
   void (*twist)(std::uint32_t* next, const std::uint32_t* block);
   /// For results of so many bytes each: 1, 2, 4 or 8.

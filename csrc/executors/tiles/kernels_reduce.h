@@ -125,3 +125,36 @@ void add_products_to(void* sums, const void* a, const void* b, std::int64_t coun
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) total[i] += x[i] * y[i];
 }
+
+template <typename T>
+void add_moments_loop(double* first, const T* x, const ColumnTile& tile, bool begins) {
+  const std::int64_t columns = tile.columns;
+  double* sums = first + tile.step;
+  double* squares = sums + tile.step;
+  if (begins) std::copy_n(x, columns, first);
+  std::int64_t row = 0;
+  for (; row + 4 <= tile.rows; row += 4, x += 4 * columns) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double a = static_cast<double>(x[i]) - first[i];
+      const double b = static_cast<double>(x[columns + i]) - first[i];
+      const double c = static_cast<double>(x[2 * columns + i]) - first[i];
+      const double d = static_cast<double>(x[3 * columns + i]) - first[i];
+      sums[i] += (a + b) + (c + d);
+      squares[i] += (a * a + b * b) + (c * c + d * d);
+    }
+  }
+  for (; row < tile.rows; ++row, x += columns) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double distance = static_cast<double>(x[i]) - first[i];
+      sums[i] += distance;
+      squares[i] += distance * distance;
+    }
+  }
+}
+
+void add_moments(Lane lane, double* moments, const void* values, const ColumnTile& tile, bool begins) {
+  if (lane == Lane::kFloat) add_moments_loop(moments, static_cast<const float*>(values), tile, begins);
+  if (lane == Lane::kDouble) add_moments_loop(moments, static_cast<const double*>(values), tile, begins);
+}

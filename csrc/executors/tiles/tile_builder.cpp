@@ -187,6 +187,18 @@ void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, 
   add(result);
 }
 
+void TileBuilder::column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
+                                 Storage storage, double scale, std::int64_t blocks) {
+  const auto number_of = [](std::optional<std::uint32_t> array) {
+    return array ? static_cast<std::int32_t>(*array) : -1;
+  };
+  column_sum(value, 0, storage, scale, blocks);
+  Sum& sum = column_sums_.back();
+  sum.array = number_of(mean);
+  sum.is_moments = true;
+  sum.variance = number_of(variance);
+}
+
 std::uint32_t TileBuilder::total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                                  std::optional<std::uint32_t> divisor) {
   Node result = make_node(Kind::kTotal, lane(value), extent(value), {&value, 1});

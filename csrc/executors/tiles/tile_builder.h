@@ -58,6 +58,10 @@ class TileBuilder {
   void store(Value value, Access access);
   /// Of all rows, or one for each of the domain's blocks.
   void column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks = 1);
+  /// Mean and variance of each column, of all rows or for each block; the variance is that of a population times
+  /// `scale`. What has no array is read by nobody.
+  void column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
+                      Storage storage, double scale, std::int64_t blocks);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
   std::uint32_t total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                       std::optional<std::uint32_t> divisor);
@@ -112,6 +116,8 @@ class TileBuilder {
   /// An array that lies as the domain does.
   [[nodiscard]] Access dense_access(std::uint32_t array, Storage storage) const;
   [[nodiscard]] bool is_dense(const Access& access) const;
+  /// How far apart in memory the rows of neighbouring blocks are, where all of a block are the same one.
+  [[nodiscard]] std::optional<std::int64_t> block_stride(const Access& access) const;
 
   TileDomain domain_;
   std::vector<Node> nodes_;

@@ -67,7 +67,7 @@ struct TileBuilder::Pairs {
       const bool is_sum = node.kind == Kind::kReduce && node.reduce_op == ReduceOp::kSum;
       if (node.kind == Kind::kElement && node.extent == Extent::kTile) {
         compose(node) || join_element(node, 0) || join_element(node, 1);
-      } else if (is_sum || node.kind == Kind::kColumnSum) {
+      } else if (is_sum || (node.kind == Kind::kColumnSum && !builder.column_sums_[node.index].is_moments)) {
         join_sum(node);
       }
     }
@@ -126,9 +126,10 @@ struct TileBuilder::Pairs {
     std::ranges::copy(arguments, node.arguments);
   }
 
-  /// Not one row for all.
+  /// Not one row for all of a block.
   [[nodiscard]] bool is_own_tile(const Node& node) const {
-    return node.extent == Extent::kTile && (node.kind != Kind::kLoad || !builder.accesses_[node.index].repeats_row());
+    return node.extent == Extent::kTile &&
+           (node.kind != Kind::kLoad || !builder.block_stride(builder.accesses_[node.index]));
   }
 
   void renumber() {

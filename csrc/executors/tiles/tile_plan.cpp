@@ -50,6 +50,14 @@ bool TileBuilder::is_dense(const Access& access) const {
   return access == dense;
 }
 
+std::optional<std::int64_t> TileBuilder::block_stride(const Access& access) const {
+  const std::vector<std::int64_t>& strides = access.outer_strides;
+  const bool has_blocks = domain_.blocks != 1 && strides.size() == 2 && domain_.outer[0] == domain_.blocks;
+  const auto first = strides.begin() + (has_blocks ? 1 : 0);
+  if (std::any_of(first, strides.end(), [](std::int64_t stride) { return stride != 0; })) return std::nullopt;
+  return has_blocks ? strides[0] : 0;
+}
+
 /// One build: what the phases are made of, then registers.
 struct TileBuilder::Plan {
   explicit Plan(TileBuilder& owner) : builder(owner), nodes(owner.nodes_) {}
@@ -157,8 +165,10 @@ struct TileBuilder::Plan {
     program.parallel = program.task_count > 1;
     // Tasks and blocks that have rows in common are a staircase: task + block is a place of each.
     for (Sum& sum : builder.column_sums_) {
+      sum.place = program.column_arrays;
+      program.column_arrays += sum.arrays();
       sum.partials = program.column_partials;
-      program.column_partials += program.task_count + sum.blocks - 1;
+      program.column_partials += (program.task_count + sum.blocks - 1) * sum.arrays();
     }
   }
 
@@ -233,8 +243,11 @@ struct TileBuilder::Plan {
       const bool by_rows = std::ranges::all_of(readers[i], [&](std::uint32_t reader) {
         return nodes[reader].kind == Kind::kElement && nodes[reader].extent == Extent::kTile;
       });
+      const auto block_stride = builder.block_stride(access);
+      if (!block_stride || (!by_rows && program.tile_rows != 1)) return std::nullopt;
       binding.kind = Binding::Kind::kColumns;
-      return access.repeats_row() && (by_rows || program.tile_rows == 1) ? std::make_optional(binding) : std::nullopt;
+      binding.block_stride = *block_stride;
+      return binding;
     }
     if (lives_on[i]) return binding;
     return std::nullopt;
@@ -389,12 +402,45 @@ struct TileBuilder::Plan {
       }
       if (is_variance(nodes[i])) continue;
       Instruction instruction = instruction_of(i);
+      if (is_long(nodes[i]) && phase.streams.empty()) {
+        phase.streams = streams_of(order);
+        instruction.fetches_ahead = true;
+      }
       if (nodes[i].kind == Kind::kMoments) instruction.out2 = variance_register(i);
       phase.tile.push_back(instruction);
       if (nodes[i].kind == Kind::kStore && is_stored_in_place(nodes[i])) phase.tile.pop_back();
     }
     for (const std::uint32_t i : temporary) register_of[i] = 0xffff;
     emit_rows(number, phase.row);
+  }
+
+  /// Whether a function of floats takes as long as its elements take to come from memory.
+  static bool is_long(const Node& node) {
+    const bool is_function = node.op >= TileOp::kExp && node.op <= TileOp::kTanhOfGelu;
+    const bool is_composition = node.op >= TileOp::kSilu && node.op <= TileOp::kGeluTanhDerivative;
+    return gives_tile(node) && node.kind == Kind::kElement && node.lane == Lane::kFloat &&
+           (is_function || is_composition);
+  }
+
+  /// What comes from memory, or goes there, as it lies when a phase does that work.
+  [[nodiscard]] std::vector<Stream> streams_of(const std::vector<std::uint32_t>& order) const {
+    std::vector<Stream> streams;
+    const auto add = [&](const Stream& stream) {
+      const auto is_same = [&](const Stream& other) { return other.array == stream.array; };
+      if (std::ranges::none_of(streams, is_same)) streams.push_back(stream);
+    };
+    const auto look_at = [&](std::uint32_t i) {
+      if (i == kNone) return;
+      if (output_array[i] >= 0) add({static_cast<std::uint32_t>(output_array[i]), size_of(nodes[i].lane)});
+      if (!is_load(nodes[i])) return;
+      const Access& access = builder.accesses_[nodes[i].index];
+      if (builder.is_dense(access) && lies_as_tiles()) add({access.array, size_of(access.storage)});
+    };
+    for (const std::uint32_t i : order) {
+      look_at(i);
+      for (const std::uint32_t argument : nodes[i].arguments) look_at(argument);
+    }
+    return streams;
   }
 
   [[nodiscard]] bool is_stored_in_place(const Node& store) const {

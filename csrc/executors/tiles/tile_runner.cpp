@@ -3,16 +3,15 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "executors/tiles/column_sums.h"
 #include "executors/tiles/scratch.h"
 #include "executors/tiles/tile_program.h"
 
 namespace thunder::executors::cpu {
 namespace {
-
-/// Rows that are added in the lane itself before the sum goes to double.
-constexpr std::int64_t kRowsBetweenFlushes = 64;
 
 struct Run {
   const TileProgram& program;
@@ -30,6 +29,8 @@ class Task {
         program_(run.program),
         index_(index),
         scratch_(scratch_bytes(run.program)),
+        column_sums_(run.program, index, run.column_partials,
+                     scratch_.data() + run.program.scratch_bytes + accumulator_bytes(run.program)),
         at_(run.program.registers.size()) {
     for (std::size_t i = 0; i < at_.size(); ++i) {
       const Register& reg = program_.registers[i];
@@ -38,9 +39,7 @@ class Task {
                    : scratch_.data() + reg.offset;
     }
     accumulators_ = reinterpret_cast<double*>(scratch_.data() + program_.scratch_bytes);
-    column_sums_ = scratch_.data() + program_.scratch_bytes + accumulator_bytes(program_);
     totals_ = run.total_partials + index * static_cast<std::int64_t>(program_.totals.size());
-    clear_column_sums();
   }
 
   void execute() {
@@ -58,7 +57,7 @@ class Task {
           program_.splits_columns ? std::min(first + program_.tile_columns, program_.columns) : program_.columns;
       run_rows(first, last);
     }
-    flush_column_sums();
+    column_sums_.flush(block_);
   }
 
  private:
@@ -67,8 +66,7 @@ class Task {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   static std::int64_t scratch_bytes(const TileProgram& program) {
-    return program.scratch_bytes + accumulator_bytes(program) +
-           std::int64_t{8} * program.columns * static_cast<std::int64_t>(program.column_sums.size());
+    return program.scratch_bytes + accumulator_bytes(program) + ColumnSums::bytes_of(program);
   }
 
   void run_rows(std::int64_t first, std::int64_t last) {
@@ -76,6 +74,7 @@ class Task {
     width_ = last - first;
     for (const Instruction& instruction : program_.before) execute_row(instruction);
     for (const Phase& phase : program_.phases) {
+      streams_ = phase.streams;
       for (const Instruction& instruction : phase.tile) begin(instruction);
       for (column_ = first; column_ < last; column_ += width_) {
         width_ = std::min(program_.tile_columns, last - column_);
@@ -86,9 +85,8 @@ class Task {
       for (const Instruction& instruction : phase.tile) end(instruction);
       for (const Instruction& instruction : phase.row) execute_row(instruction);
     }
-    rows_since_flush_ += height_;
     const bool ends_block = program_.block_rows != program_.rows && (first_row_ + height_) % program_.block_rows == 0;
-    if (rows_since_flush_ >= kRowsBetweenFlushes || ends_block) flush_column_sums();
+    column_sums_.end_rows(height_, block_, ends_block);
   }
 
   void bind(const Binding& binding) {
@@ -101,16 +99,24 @@ class Task {
         at_[binding.target] = run_.arrays[binding.array] + dense_offset() * binding.element_size;
         return;
       case Binding::Kind::kColumns:
-        at_[binding.target] = run_.arrays[binding.array] + column_ * binding.element_size;
+        at_[binding.target] =
+            run_.arrays[binding.array] + (block_ * binding.block_stride + column_) * binding.element_size;
         return;
     }
   }
 
-  /// Where the tile begins in an array that lies as the domain does.
-  [[nodiscard]] std::int64_t dense_offset() const {
+  /// Where a tile begins in an array that lies as the domain does.
+  [[nodiscard]] std::int64_t dense_offset(std::int64_t row, std::int64_t column) const {
     const std::int64_t run = program_.run;
-    if (run == 0) return first_row_ * program_.columns + column_;
-    return (first_row_ + column_ / run * program_.rows) * run + column_ % run;
+    if (run == 0) return row * program_.columns + column;
+    return (row + column / run * program_.rows) * run + column % run;
+  }
+  [[nodiscard]] std::int64_t dense_offset() const { return dense_offset(first_row_, column_); }
+  /// The same of the tile behind this one, of this phase.
+  [[nodiscard]] std::int64_t next_offset() const {
+    if (program_.run == 0) return dense_offset() + height_ * width_;
+    const bool ends_rows = column_ + width_ >= program_.columns;
+    return ends_rows ? dense_offset(first_row_ + height_, 0) : dense_offset(first_row_, column_ + width_);
   }
 
   double* accumulator(const Instruction& instruction, std::int64_t row) {
@@ -233,18 +239,9 @@ class Task {
       case Instruction::Kind::kScatterAdd:
         scatter_add(instruction);
         return;
-      case Instruction::Kind::kColumnSum: {
-        char* sums = column_sums_ + instruction.index * program_.columns * 8 + column_ * size;
-        for (std::int64_t row = 0; row < height_; ++row) {
-          const std::int64_t step = row * width_ * size;
-          if (instruction.of_products) {
-            kernels().add_products_to(sums, at_[in[0]] + step, at_[in[1]] + step, width_);
-          } else {
-            kernels().add_to(instruction.lane, sums, at_[in[0]] + step, width_);
-          }
-        }
+      case Instruction::Kind::kColumnSum:
+        column_sums_.add(instruction, at_[in[0]], at_[in[1]], column_, height_, width_);
         return;
-      }
       case Instruction::Kind::kTotal:
         instruction.reduce(totals_ + instruction.index, at_[in[0]], height_ * width_);
         return;
@@ -253,6 +250,7 @@ class Task {
 
   void execute_element(const Instruction& instruction) {
     const auto& in = instruction.arguments;
+    if (instruction.fetches_ahead && instruction.row_arguments == 0) return execute_fetching(instruction);
     if (instruction.row_arguments == 0 && instruction.column_arguments == 0) {
       instruction.element(at_[instruction.out], at_[in[0]], at_[in[1]], at_[in[2]], height_ * width_);
       return;
@@ -270,6 +268,24 @@ class Task {
     for (std::int64_t row = 0; row < height_; ++row) {
       instruction.element(at_[instruction.out] + row * step, pointers[0] + row * steps[0], pointers[1] + row * steps[1],
                           pointers[2] + row * steps[2], width_);
+    }
+  }
+
+  /// A function of one argument, a part at a time, between which it asks memory for parts of the next tile.
+  void execute_fetching(const Instruction& instruction) {
+    constexpr std::int64_t kPart = 128;
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t count = height_ * width_;
+    const std::int64_t next = next_offset();
+    for (std::int64_t i = 0; i < count; i += kPart) {
+      const std::int64_t part = std::min(kPart, count - i);
+      const std::int64_t step = i * size_of(instruction.lane);
+      const char* argument = at_[instruction.arguments[0]];
+      instruction.element(at_[instruction.out] + step, argument + step, argument, argument, part);
+      for (const Stream& stream : streams_) {
+        const char* lines = run_.arrays[stream.array] + (next + i) * stream.element_size;
+        for (std::int64_t at = 0; at < part * stream.element_size; at += kLine) __builtin_prefetch(lines + at, 0, 2);
+      }
     }
   }
 
@@ -407,78 +423,21 @@ class Task {
     instruction.transfer(run_.arrays[access.array] + dense_offset() * size, from, 1, height_ * width_);
   }
 
-  void clear_column_sums() {
-    rows_since_flush_ = 0;
-    std::memset(column_sums_, 0, static_cast<std::size_t>(8 * program_.columns) * program_.column_sums.size());
-  }
-
-  void flush_column_sums() {
-    for (std::size_t i = 0; i < program_.column_sums.size(); ++i) {
-      const Sum& sum = program_.column_sums[i];
-      const std::int64_t place = sum.partials + index_ + (sum.blocks == 1 ? 0 : block_);
-      double* partial = run_.column_partials + place * program_.columns;
-      const char* sums = column_sums_ + static_cast<std::int64_t>(i) * program_.columns * 8;
-      const bool is_float = sum.lane == Lane::kFloat;
-      for (std::int64_t column = 0; column < program_.columns; ++column) {
-        partial[column] += is_float ? static_cast<double>(reinterpret_cast<const float*>(sums)[column])
-                                    : reinterpret_cast<const double*>(sums)[column];
-      }
-    }
-    clear_column_sums();
-  }
-
   Run& run_;
   const TileProgram& program_;
   std::int64_t index_;
   Scratch scratch_;
+  ColumnSums column_sums_;
   std::vector<char*> at_;  ///< by register: its elements
   double* accumulators_ = nullptr;
-  char* column_sums_ = nullptr;
   double* totals_ = nullptr;
   std::int64_t block_ = 0;
   std::int64_t first_row_ = 0;
   std::int64_t height_ = 0;
   std::int64_t column_ = 0;
   std::int64_t width_ = 0;
-  std::int64_t rows_since_flush_ = 0;
+  std::span<const Stream> streams_;
 };
-
-void write_number(const Sum& sum, char* const* arrays, std::int64_t element, double value) {
-  char* target = arrays[sum.array] + element * size_of(sum.storage);
-  if (sum.lane == Lane::kFloat) {
-    const auto narrow = static_cast<float>(value);
-    kernels().store(sum.storage, false)(target, &narrow, 1, 1);
-  } else {
-    kernels().store(sum.storage, false)(target, &value, 1, 1);
-  }
-}
-
-std::int64_t task_of(const TileProgram& program, std::int64_t unit) {
-  std::int64_t task = unit * program.task_count / program.unit_count;
-  while (program.unit_count * (task + 1) / program.task_count <= unit) ++task;
-  return task;
-}
-
-/// Partial sums are added in the order of the tasks, whoever ran them.
-void combine_columns(const Run& run, std::int64_t part, std::int64_t part_count) {
-  const TileProgram& program = run.program;
-  const std::int64_t begin = program.columns * part / part_count;
-  const std::int64_t end = program.columns * (part + 1) / part_count;
-  for (const Sum& sum : program.column_sums) {
-    const std::int64_t units = program.unit_count / sum.blocks;
-    for (std::int64_t block = 0; block < sum.blocks; ++block) {
-      const std::int64_t first = task_of(program, block * units);
-      const std::int64_t last = task_of(program, (block + 1) * units - 1);
-      for (std::int64_t column = begin; column < end; ++column) {
-        double total = 0;
-        for (std::int64_t task = first; task <= last; ++task) {
-          total += run.column_partials[(sum.partials + task + block) * program.columns + column];
-        }
-        write_number(sum, run.arrays, block * program.columns + column, total * sum.scale);
-      }
-    }
-  }
-}
 
 void combine_totals(const Run& run) {
   const TileProgram& program = run.program;
@@ -490,9 +449,8 @@ void combine_totals(const Run& run) {
   }
   for (std::size_t i = 0; i < totals.size(); ++i) {
     const Sum& sum = program.totals[i];
-    if (sum.array < 0) continue;
     const double divisor = sum.divisor < 0 ? 1.0 : totals[static_cast<std::size_t>(sum.divisor)];
-    write_number(sum, run.arrays, 0, totals[i] * sum.scale / divisor);
+    write_number(sum, run.arrays, sum.array, 0, totals[i] * sum.scale / divisor);
   }
 }
 
@@ -515,7 +473,10 @@ bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
     constexpr std::int64_t kParts = 8;
     run_tasks(
         kParts, program.parallel,
-        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kParts); },
+        [](void* context, std::int64_t index) {
+          const Run& run = *static_cast<const Run*>(context);
+          combine_columns(run.program, run.column_partials, run.arrays, index, kParts);
+        },
         &state);
   }
   if (!program.totals.empty()) combine_totals(state);
