@@ -51,7 +51,7 @@ at::Tensor GroupNorm::scaled(const at::Tensor& tensor) const {
 }
 
 GroupNorm::Moments GroupNorm::moments() const {
-  const auto [variances, means] = at::var_mean(input_, places_, std::make_optional<at::Scalar>(0), /*keepdim=*/true);
+  const auto [variances, means] = at::var_mean(input_, places_, std::make_optional<at::Scalar>(0));
   const at::Tensor each = by_groups(means);
   const at::Tensor mean = at::mean(each, {2}, /*keepdim=*/true);
   const at::Tensor apart = at::sub(each, mean);
@@ -73,9 +73,8 @@ GroupNorm::Gradients GroupNorm::gradients(const at::Tensor& given, const Moments
   const auto& [mean, rstd] = moments;
   const at::Tensor cotangent = given.to(input_.scalar_type());
   const at::Tensor centered = at::sub(input_, mean);
-  const at::Tensor sums = by_groups(at::sum(cotangent, places_, /*keepdim=*/true));
-  const at::Tensor products =
-      at::mul(by_groups(at::sum(at::mul(cotangent, centered), places_, /*keepdim=*/true)), rstd);
+  const at::Tensor sums = by_groups(at::sum(cotangent, places_));
+  const at::Tensor products = at::mul(by_groups(at::sum(at::mul(cotangent, centered), places_)), rstd);
   const auto count = static_cast<double>(given_.numel() / (given_.size(0) * groups_));
   const auto share = [&](const at::Tensor& of_channels) {
     return at::div(at::mul(at::sum(scaled(of_channels), {2}, /*keepdim=*/true), rstd), count);

@@ -39,7 +39,7 @@ class GroupNorm {
 
  private:
   [[nodiscard]] at::Tensor tensor(Argument argument) const;
-  /// `[N, C, 1, 1]` as `[N, groups, channels of a group]`, and what broadcasts to that back.
+  /// `[N, C]` as `[N, groups, channels of a group]`; what broadcasts to that as `[N, C, 1, 1]`.
   [[nodiscard]] at::Tensor by_groups(const at::Tensor& tensor) const;
   [[nodiscard]] at::Tensor by_channels(const at::Tensor& tensor) const;
   /// The weight, `[1, groups, channels of a group]`; undefined where there is none.

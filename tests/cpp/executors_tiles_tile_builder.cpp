@@ -96,6 +96,44 @@ TEST(rows_of_several_runs) {
   }
 }
 
+/// Softmax over the middle one of three dimensions.
+TEST(rows_side_by_side) {
+  for (const std::int64_t columns : {3, 40, 700}) {
+    for (const std::int64_t side : {70, 1000}) {
+      const std::int64_t blocks = 2;
+      TileDomain domain{{blocks, side}, columns, false};
+      domain.blocks = blocks;
+      domain.side_by_side = true;
+      TileBuilder builder(domain);
+      const auto x = builder.load({0, Storage::kFloat, {columns * side, 1}, side, Extent::kTile});
+      const auto shifted = apply(builder, TileOp::kSubtract, {x, builder.reduce(ReduceOp::kMax, x)});
+      const auto exponentials = apply(builder, TileOp::kExp, {shifted});
+      const auto sum = builder.reduce(ReduceOp::kSum, exponentials);
+      builder.store(apply(builder, TileOp::kDivide, {exponentials, sum}), 1, Storage::kFloat);
+      builder.store(builder.moments(x, 0).second, 2, Storage::kFloat);
+      const TileProgram program = builder.build();
+      std::vector<float> values = numbers(static_cast<std::size_t>(blocks * columns * side));
+      std::vector<float> out(values.size(), -1);
+      std::vector<float> variances(static_cast<std::size_t>(blocks * side));
+      char* arrays[] = {bytes(values), bytes(out), bytes(variances)};
+      CHECK(cpu::run(program, arrays, &the_last_first));
+      for (std::int64_t r = 0; r < blocks * side; ++r) {
+        const std::int64_t first = r / side * columns * side + r % side;
+        double total = 0;
+        double mean = 0;
+        double variance = 0;
+        const auto at = [&](std::int64_t c) { return static_cast<double>(values[first + c * side]); };
+        for (std::int64_t c = 0; c < columns; ++c) total += std::exp(at(c)), mean += at(c) / columns;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          CHECK(std::abs(out[first + c * side] - std::exp(at(c)) / total) < 1e-6);
+          variance += (at(c) - mean) * (at(c) - mean) / columns;
+        }
+        CHECK(std::abs(variances[r] - variance) < 1e-5);
+      }
+    }
+  }
+}
+
 TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   const std::int64_t rows = 501;
   const std::int64_t columns = 130;

@@ -599,6 +599,112 @@ def test_sums_of_blocks_do_not_depend_on_the_number_of_threads(name: str) -> Non
     assert_same_with_any_number_of_threads(OF_BLOCKS[name], [torch.randn(5, 300, 150, requires_grad=True)])
 
 
+def some_targets(x: torch.Tensor) -> torch.Tensor:
+    places = torch.arange(x.numel() // x.shape[1]).view(x.shape[0], *x.shape[2:])
+    return torch.where(places % 7 == 3, -100, places % x.shape[1])
+
+
+# Rows whose neighbours are their neighbours in memory. Each with an operation that must be part of a fusion.
+SIDE_BY_SIDE: dict[str, tuple[str, Function]] = {
+    "softmax": ("softmax", lambda x, w: torch.softmax(x * 0.5 + per_channel(w, x), 1) * per_channel(w, x)),
+    "log_softmax": ("log_softmax", lambda x, w: torch.log_softmax(x * per_channel(w, x), 1) + x),
+    "amax": ("amax", lambda x, w: (x * per_channel(w, x)).amax(1).exp() + 1),
+    "amin_and_elements": ("amin", lambda x, w: torch.sigmoid(x - (x * 2).amin(1, keepdim=True)) * x),
+    "mean": ("mean", lambda x, w: (x - x.mean(1, keepdim=True)) * per_channel(w, x)),
+    "sum": ("sum", lambda x, w: x * torch.rsqrt((x * x).sum(1, keepdim=True) + 1e-6)),
+    "norm": ("var", lambda x, w: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-5).sqrt()),
+    "elements_of_rows": ("softmax", lambda x, w: torch.softmax(x * x[:, :1].sigmoid(), 1).sin()),
+    "cross_entropy": ("log_softmax", lambda x, w: F.cross_entropy(x * per_channel(w, x), some_targets(x))),
+    "sum_of_losses": (
+        "log_softmax",
+        lambda x, w: F.cross_entropy(x * per_channel(w, x), some_targets(x), reduction="sum"),
+    ),
+}
+SIDE_BY_SIDE_SHAPES = [(2, 21, 16, 20), (3, 150, 9, 8), (1, 9, 40, 30), (2, 300, 17, 19), (2, 1024, 8, 8), (4, 33, 600)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("shape", SIDE_BY_SIDE_SHAPES, ids=str)
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_rows_side_by_side_are_as_near_to_the_exact_result_as_eager(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    operation, function = SIDE_BY_SIDE[name]
+    inputs = [torch.randn(s).add(0.5).to(dtype).requires_grad_() for s in (shape, shape[1:2])]
+    compiled = thunder.jit(function)
+    cotangent = torch.randn(function(*inputs).shape).to(dtype)
+    exact = results_of(function, [x.double() for x in inputs], cotangent.double())
+    eager, ours = results_of(function, inputs, cotangent), results_of(compiled, inputs, cotangent)
+    assert any(operation in each for fusion in thunder.fusions(compiled) for each in fusion.operations)
+    for k, (got, reference, truth) in enumerate(zip(ours, eager, exact, strict=True)):
+        assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
+        allowed = 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
+        assert error(got, truth) <= allowed, f"result {k}"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 3e38, 1e-44])
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_rows_side_by_side_have_special_values_where_eager_has_them(name: str, value: float) -> None:
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 21, 10, 10), torch.rand(21) + 0.5
+    x[1, 3, 4, 5] = value
+    x[0, :, 2, 2] = value
+    function = SIDE_BY_SIDE[name][1]
+    for got, expected in zip(
+        results_of(thunder.jit(function), [x, w], None), results_of(function, [x, w], None), strict=True
+    ):
+        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_rows_side_by_side_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(s, requires_grad=True) for s in ((3, 40, 31, 33), (40,))]
+    assert_same_with_any_number_of_threads(SIDE_BY_SIDE[name][1], inputs)
+
+
+@pytest.mark.parametrize("layout", IMAGE_LAYOUTS)
+def test_rows_side_by_side_of_images_that_are_not_contiguous(layout: str) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.softmax(x + y * row, 1) * y, (x * y).amax(1), x / (x * y).mean(1, keepdim=True).exp()
+
+    torch.manual_seed(0)
+    x, y = torch.randn(4, 12, 9, 30), torch.randn(4, 12, 9, 30)
+    for row in (torch.randn(30), torch.randn(4, 1, 9, 30), torch.randn(4, 12, 1, 1)):
+        for inputs in ((IMAGE_LAYOUTS[layout](x), y, row), (x, IMAGE_LAYOUTS[layout](y), row)):
+            torch.testing.assert_close(thunder.jit(function)(*inputs), function(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_rows_side_by_side_of_the_first_dimension() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(90, 500, requires_grad=True)
+    functions: list[Function] = [lambda x: torch.softmax(x * 2, 0) + x, lambda x: (x * 2).amax(0, keepdim=True) * x]
+    for function in functions:
+        compiled = thunder.jit(function)
+        for got, expected in zip(results_of(compiled, [x], None), results_of(function, [x], None), strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+        assert len(thunder.fusions(compiled)[0].operations) == 3
+
+
+@pytest.mark.parametrize("shape", [(2, 2000, 10, 10), (2, 30, 5, 5), (2, 4, 40, 40)], ids=str)
+def test_rows_side_by_side_that_are_long_short_or_few_stay_pytorchs(shape: tuple[int, ...]) -> None:
+    compiled = thunder.jit(lambda x: torch.softmax(x * 0.5, 1).sin())
+    x = torch.randn(shape)
+    torch.testing.assert_close(compiled(x), torch.softmax(x * 0.5, 1).sin())
+    assert not any("softmax" in each for fusion in thunder.fusions(compiled) for each in fusion.operations)
+
+
+def test_classes_that_do_not_exist_raise_as_in_eager() -> None:
+    compiled = thunder.jit(lambda x, target: F.cross_entropy(x * 2, target))
+    x, target = torch.randn(2, 21, 10, 10), torch.zeros(2, 10, 10, dtype=torch.int64)
+    torch.testing.assert_close(compiled(x, target), F.cross_entropy(x * 2, target))
+    assert thunder.fusions(compiled)
+    target[1, 2, 3] = 21
+    with pytest.raises(IndexError, match="out of bounds"):
+        compiled(x, target)
+
+
 @pytest.mark.parametrize("choose", [lambda x, i: F.embedding(i, x), lambda x, i: x[i]], ids=["embedding", "index"])
 def test_rows_that_do_not_exist_raise_as_in_eager(choose: Function) -> None:
     compiled = thunder.jit(lambda x, i: F.gelu(choose(x, i) + 1))

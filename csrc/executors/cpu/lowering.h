@@ -86,11 +86,12 @@ class Lowering {
                                                              std::size_t argument) const;
   [[nodiscard]] std::vector<std::int64_t> strides_over_space(const ir::TensorType& type,
                                                              const std::vector<std::int64_t>& strides,
-                                                             const ir::TensorType& over, std::size_t missing) const;
+                                                             const ir::TensorType& over,
+                                                             const std::vector<std::size_t>& dims) const;
   [[nodiscard]] Access access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const;
-  void put_rows_first(std::vector<std::int64_t>& by_size) const;
   [[nodiscard]] std::int64_t repeated_blocks(const std::vector<std::int64_t>& sizes,
                                              const std::vector<std::vector<std::int64_t>>& accesses) const;
+  [[nodiscard]] std::vector<std::int64_t> rows_first(const std::vector<std::int64_t>& by_size) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
   [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
 
@@ -103,7 +104,8 @@ class Lowering {
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;                   ///< value -> array
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> part_strides_;  ///< of results that are parts of a whole
   std::unordered_map<std::uint32_t, Made> made_;
-  passes::SizeRange rows_;           ///< sizes of the space that are rows
+  std::vector<std::size_t> rows_;    ///< places of the space's sizes that are rows
+  std::vector<std::size_t> places_;  ///< of all of them, the rows' first
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of
   std::size_t outer_count_ = 0;      ///< of the domain's sizes
   std::int64_t run_ = 0;             ///< columns of a run, where some inputs step through rows in two ways; 0: none do

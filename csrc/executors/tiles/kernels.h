@@ -17,12 +17,14 @@ using ReduceKernel = void (*)(void* accumulator, const void* values, std::int64_
 /// Mean, sum of squared distances from it, and count, as three doubles, joined with those of `count` elements.
 using MomentsKernel = void (*)(double* moments, const void* values, std::int64_t count);
 
-/// Rows of a tile, of which columns are added to arrays that lie `step` elements apart.
+/// Rows and columns of a tile, and from one array of sums, or of a column, to the next one.
 struct ColumnTile {
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t step;
 };
+/// Folds columns, arrays with an element for each row, into as many accumulators, or moments, of rows.
+using ColumnsKernel = void (*)(double* accumulators, const void* values, const ColumnTile& tile);
 
 /// Words of state of a Mersenne twister, which it makes anew together.
 inline constexpr int kTwisterBlock = 624;
@@ -63,6 +65,9 @@ struct Kernels {
   TransferKernel (*store)(Storage to, bool streams);
   ReduceKernel (*reduce)(ReduceOp op, Lane lane);
   MomentsKernel (*moments)(Lane lane);
+  /// Null: there is none, as for integers.
+  ColumnsKernel (*reduce_columns)(ReduceOp op, Lane lane);
+  ColumnsKernel (*join_moments)(Lane lane);
   /// Adds `count` elements to as many sums of the same lane.
   void (*add_to)(Lane lane, void* sums, const void* values, std::int64_t count);
   /// The same for products of two arrays of floats: into one accumulator, and to as many sums.

@@ -18,6 +18,9 @@ struct TileDomain {
   /// What lies as the domain does has so many columns of all rows side by side, then the next ones; 0: whole rows.
   std::int64_t run = 0;
   std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
+  /// Rows of a block lie side by side: what lies as the domain does has their first elements, then the second ones. So
+  /// does a tile.
+  bool side_by_side = false;
 
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 1;
@@ -109,6 +112,8 @@ class TileBuilder {
   [[nodiscard]] Node make_node(Kind kind, Lane lane, Extent extent, std::span<const Value> arguments) const;
   Value add(Node node);
   Value copy(Value value, Extent extent);
+  /// A bit for each argument that is one element for all that a kernel is called for.
+  [[nodiscard]] unsigned scalars_of(std::span<const Extent> arguments, Extent result) const;
   Value fold(const Node& made, std::span<const Value> arguments);
   /// The place of an access, which is added if it is new.
   std::uint32_t place_of(Access access);

@@ -32,6 +32,7 @@ struct Binding {
     kWholeRow,  ///< scratch memory as long as a row
     kDense,     ///< in an array that lies as the domain does
     kColumns,   ///< in an array that is the same for all rows of a block
+    kAcross,    ///< in an array that lies as the domain does where rows lie side by side: columns are rows apart
   };
   Kind kind = Kind::kWholeRow;
   std::uint16_t target = 0;
@@ -57,6 +58,7 @@ struct Instruction {
   Lane lane = Lane::kFloat;           ///< of the arguments
   std::uint8_t row_arguments = 0;     ///< a bit for each argument that is one element for each row, of a kTile result
   std::uint8_t column_arguments = 0;  ///< a bit for each argument that is one row for all of a tile
+  std::uint8_t across = 0;            ///< a bit for each argument, and bit 3 for the result, that is bound so (kAcross)
   bool by_rows = false;               ///< kStore: rows lie apart
   bool fetches_ahead = false;         ///< kElement: takes long enough for memory to bring the next tile meanwhile
   bool of_products = false;           ///< kReduce and kColumnSum: of products of arguments 0 and 1
@@ -70,6 +72,7 @@ struct Instruction {
   ElementKernel element = nullptr;
   ReduceKernel reduce = nullptr;
   MomentsKernel moments = nullptr;
+  ColumnsKernel reduce_columns = nullptr;  ///< of either, for rows side by side
   TransferKernel transfer = nullptr;
 };
 
@@ -121,6 +124,7 @@ struct TileProgram {
   bool splits_columns = false;  ///< stretches of columns have nothing to do with one another
   std::int64_t run = 0;         ///< see TileDomain
   bool stays_in_runs = false;   ///< each tile is of one run
+  bool side_by_side = false;    ///< see TileDomain
   std::vector<Register> registers;
   std::vector<double> constants;
   std::vector<Access> accesses;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -98,6 +99,12 @@ class Task {
       case Binding::Kind::kDense:
         at_[binding.target] = run_.arrays[binding.array] + dense_offset() * binding.element_size;
         return;
+      case Binding::Kind::kAcross: {
+        const std::int64_t side = program_.block_rows;
+        const std::int64_t offset = (block_ * program_.columns + column_) * side + first_row_ % side;
+        at_[binding.target] = run_.arrays[binding.array] + offset * binding.element_size;
+        return;
+      }
       case Binding::Kind::kColumns:
         at_[binding.target] =
             run_.arrays[binding.array] + (block_ * binding.block_stride + column_) * binding.element_size;
@@ -128,22 +135,21 @@ class Task {
     if (instruction.kind == Instruction::Kind::kMoments) {
       std::fill_n(accumulator(instruction, 0), 3 * height_, 0.0);
     } else if (instruction.kind == Instruction::Kind::kReduce) {
-      for (std::int64_t row = 0; row < height_; ++row) clear(instruction, accumulator(instruction, row));
+      std::fill_n(accumulator(instruction, 0), height_, first_of(instruction));
     } else if (instruction.kind == Instruction::Kind::kPick) {
       std::memset(at_[instruction.out], 0, static_cast<std::size_t>(height_ * size_of(instruction.lane)));
     }
   }
 
-  static void clear(const Instruction& instruction, double* accumulator) {
+  /// What an accumulator holds at first.
+  static double first_of(const Instruction& instruction) {
     const double sign = instruction.reduce_op == ReduceOp::kMax ? -1 : 1;
     const bool is_sum = instruction.reduce_op == ReduceOp::kSum;
     if (instruction.lane == Lane::kFloat || instruction.lane == Lane::kDouble) {
-      *accumulator = is_sum ? 0.0 : sign * std::numeric_limits<double>::infinity();
-      return;
+      return is_sum ? 0.0 : sign * std::numeric_limits<double>::infinity();
     }
     using Limits = std::numeric_limits<std::int64_t>;
-    const std::int64_t first = is_sum ? 0 : sign < 0 ? Limits::min() : Limits::max();
-    std::memcpy(accumulator, &first, sizeof(first));
+    return std::bit_cast<double>(is_sum ? std::int64_t{0} : sign < 0 ? Limits::min() : Limits::max());
   }
 
   void end(const Instruction& instruction) {
@@ -155,13 +161,12 @@ class Task {
             std::max(moments[1], moments[1] != moments[1] ? moments[1] : 0.0) / (moments[2] - instruction.correction));
       }
     } else if (instruction.kind == Instruction::Kind::kReduce) {
-      for (std::int64_t row = 0; row < height_; ++row) {
-        const double* total = accumulator(instruction, row);
-        if (program_.registers[instruction.out].lane == Lane::kInt) {
-          std::memcpy(at_[instruction.out] + 8 * row, total, 8);
-        } else {
-          put(instruction.out, row, *total);
-        }
+      const double* totals = accumulator(instruction, 0);
+      char* out = at_[instruction.out];
+      if (program_.registers[instruction.out].lane == Lane::kFloat) {
+        kernels().element(TileOp::kConvertToFloat, Lane::kDouble, 0)(out, totals, totals, totals, height_);
+      } else {
+        std::memcpy(out, totals, static_cast<std::size_t>(8 * height_));
       }
     }
   }
@@ -213,6 +218,11 @@ class Task {
         store_tile(instruction);
         return;
       case Instruction::Kind::kReduce:
+        if (program_.side_by_side) {
+          instruction.reduce_columns(accumulator(instruction, 0), at_[in[0]],
+                                     {height_, width_, piece_step(instruction, 0)});
+          return;
+        }
         for (std::int64_t row = 0; row < height_; ++row) {
           const std::int64_t step = row * width_ * size;
           double* total = accumulator(instruction, row);
@@ -224,6 +234,11 @@ class Task {
         }
         return;
       case Instruction::Kind::kMoments:
+        if (program_.side_by_side) {
+          instruction.reduce_columns(accumulator(instruction, 0), at_[in[0]],
+                                     {height_, width_, piece_step(instruction, 0)});
+          return;
+        }
         for (std::int64_t row = 0; row < height_; ++row) {
           instruction.moments(accumulator(instruction, row), at_[in[0]] + row * width_ * size, width_);
         }
@@ -232,7 +247,7 @@ class Task {
         for (std::int64_t row = 0; row < height_; ++row) {
           const std::int64_t column = column_in_tile(in[1], row);
           if (column < 0 || column >= width_) continue;
-          std::memcpy(at_[instruction.out] + row * size, at_[in[0]] + (row * width_ + column) * size,
+          std::memcpy(at_[instruction.out] + row * size, at_[in[0]] + place(row, column) * size,
                       static_cast<std::size_t>(size));
         }
         return;
@@ -251,7 +266,7 @@ class Task {
   void execute_element(const Instruction& instruction) {
     const auto& in = instruction.arguments;
     if (instruction.fetches_ahead && instruction.row_arguments == 0) return execute_fetching(instruction);
-    if (instruction.row_arguments == 0 && instruction.column_arguments == 0) {
+    if (instruction.row_arguments == 0 && instruction.column_arguments == 0 && instruction.across == 0) {
       instruction.element(at_[instruction.out], at_[in[0]], at_[in[1]], at_[in[2]], height_ * width_);
       return;
     }
@@ -262,13 +277,26 @@ class Task {
       pointers[i] = at_[in[i]];
       const bool is_row = ((instruction.row_arguments >> i) & 1) != 0;
       const bool is_same = reg.extent == Extent::kConstant || ((instruction.column_arguments >> i) & 1) != 0;
-      steps[i] = is_same ? 0 : size_of(reg.lane) * (is_row ? 1 : width_);
+      const std::int64_t row_step = program_.side_by_side ? 0 : 1;
+      steps[i] = is_same ? 0 : size_of(reg.lane) * (is_row ? row_step : piece_step(instruction, i));
     }
-    const std::int64_t step = size_of(program_.registers[instruction.out].lane) * width_;
-    for (std::int64_t row = 0; row < height_; ++row) {
-      instruction.element(at_[instruction.out] + row * step, pointers[0] + row * steps[0], pointers[1] + row * steps[1],
-                          pointers[2] + row * steps[2], width_);
+    const std::int64_t step = size_of(program_.registers[instruction.out].lane) * piece_step(instruction, 3);
+    const std::int64_t pieces = height_ * width_ / piece();
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      instruction.element(at_[instruction.out] + i * step, pointers[0] + i * steps[0], pointers[1] + i * steps[1],
+                          pointers[2] + i * steps[2], piece());
     }
+  }
+
+  /// Elements of a tile that follow one another in memory: of a row, or of a column where rows lie side by side.
+  [[nodiscard]] std::int64_t piece() const { return program_.side_by_side ? height_ : width_; }
+  /// From one to the next, of an argument, or of the result (3).
+  [[nodiscard]] std::int64_t piece_step(const Instruction& instruction, int i) const {
+    return ((instruction.across >> i) & 1) != 0 ? program_.block_rows : piece();
+  }
+  /// Where an element of a tile is.
+  [[nodiscard]] std::int64_t place(std::int64_t row, std::int64_t column) const {
+    return program_.side_by_side ? column * height_ + row : row * width_ + column;
   }
 
   /// A function of one argument, a part at a time, between which it asks memory for parts of the next tile.
@@ -304,7 +332,7 @@ class Task {
     for (std::int64_t row = 0; row < height_; ++row) {
       const std::int64_t column = column_in_tile(in[1], row);
       if (column < 0 || column >= width_) continue;
-      const std::int64_t element = row * width_ + column;
+      const std::int64_t element = place(row, column);
       if (instruction.lane == Lane::kFloat) {
         reinterpret_cast<float*>(at_[instruction.out])[element] += reinterpret_cast<const float*>(at_[in[2]])[row];
       } else {
@@ -334,9 +362,9 @@ class Task {
     const Access& access = program_.accesses[instruction.index];
     const std::int64_t size = size_of(access.storage);
     const char* array = run_.arrays[access.array];
-    if (program_.outer_sizes.size() == 1) {
-      const std::int64_t stride = access.outer_strides[0];
-      instruction.transfer(at_[instruction.out], array + first_row_ * stride * size, stride, height_);
+    if (program_.side_by_side || program_.outer_sizes.size() == 1) {
+      const char* first = array + row_offset(access, first_row_) * size;
+      instruction.transfer(at_[instruction.out], first, access.outer_strides.back(), height_);
       return;
     }
     const std::int64_t step = size_of(lane_of(access.storage));
@@ -351,6 +379,12 @@ class Task {
     if (access.run != 0 && !program_.stays_in_runs) {
       move_runs(access, at_[instruction.out], [&](char* memory, char* tile, std::int64_t count) {
         instruction.transfer(tile, memory, access.inner_stride, count);
+      });
+      return;
+    }
+    if (program_.side_by_side) {
+      move_columns(access, at_[instruction.out], [&](char* memory, char* tile) {
+        instruction.transfer(tile, memory, access.outer_strides.back(), height_);
       });
       return;
     }
@@ -403,12 +437,28 @@ class Task {
     }
   }
 
+  /// Calls `move` with the places, in memory and in the tile, of each column of rows that lie side by side.
+  template <typename Move>
+  void move_columns(const Access& access, char* tile, const Move& move) {
+    const std::int64_t offset = row_offset(access, first_row_) + column_ * access.inner_stride;
+    char* memory = run_.arrays[access.array] + offset * size_of(access.storage);
+    for (std::int64_t column = 0; column < width_; ++column) {
+      move(memory, tile);
+      memory += access.inner_stride * size_of(access.storage);
+      tile += height_ * size_of(lane_of(access.storage));
+    }
+  }
+
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
     char* from = at_[instruction.arguments[0]];
     if (access.run != 0 && !program_.stays_in_runs) {
       move_runs(access, from,
                 [&](char* memory, char* tile, std::int64_t count) { instruction.transfer(memory, tile, 1, count); });
+      return;
+    }
+    if (program_.side_by_side) {
+      move_columns(access, from, [&](char* memory, char* tile) { instruction.transfer(memory, tile, 1, height_); });
       return;
     }
     const std::int64_t size = size_of(access.storage);
