@@ -44,8 +44,8 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
 /// Elements of each stretch of a row that is only reduced: less is won by that than by a norm.
 constexpr std::int64_t kLeastReducedStretch = 64;
 
-/// Rows that lie side by side: a stretch of so many elements is worth being moved by itself, and rows of so many, 64 at
-/// a time, stay in the second-level cache.
+/// Rows that lie side by side: a stretch of so many elements is worth being moved by itself, and rows of so many, as
+/// they are worked on together, stay in the second-level cache.
 constexpr std::int64_t kLeastSideBySide = 64;
 constexpr std::int64_t kLongestSideBySide = 1024;
 /// Elements of such a row below which PyTorch's softmax is as fast.

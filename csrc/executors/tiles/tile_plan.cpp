@@ -25,8 +25,10 @@ constexpr std::int64_t kLeastRun = 256;
 constexpr std::int64_t kRowElements = 65536;
 /// Pieces that rows of several runs are cut into where there is work for several threads.
 constexpr std::int64_t kLeastUnits = 16;
-/// Rows side by side that are worked on together at least, where there are so many, and elements of a tile of them.
-constexpr std::int64_t kLeastAbreast = 256;
+/// Rows side by side that are worked on together, where there are so many; at least, for the sake of several threads;
+/// and elements of a tile of them.
+constexpr std::int64_t kAbreast = 256;
+constexpr std::int64_t kLeastAbreast = 64;
 constexpr std::int64_t kAbreastElements = 8192;
 constexpr std::int64_t kAlignment = 64;
 
@@ -196,8 +198,10 @@ struct TileBuilder::Plan {
 
   /// So many rows that what is done for a column pays.
   void shape_side_by_side() {
-    const std::int64_t rows =
-        std::max(kTileElements / program.columns / kLeastAbreast, std::int64_t{1}) * kLeastAbreast;
+    std::int64_t rows = std::max(kTileElements / program.columns, kAbreast);
+    if (program.rows * program.columns >= 2 * kTaskElements) {
+      rows = std::min(rows, std::max(program.rows / kLeastUnits, kLeastAbreast));
+    }
     program.tile_rows = std::min(rows, program.block_rows);
     program.tile_columns = std::clamp<std::int64_t>(kAbreastElements / program.tile_rows, 1, program.columns);
   }
