@@ -72,7 +72,7 @@ class Partitioner {
       FusionRole role = model_.role(symbol, trace_);
       if (role.kind == FusionRole::Kind::kNone) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
-      IterationSpace space = space_of(over, role.rows, role.before, role.blocks);
+      IterationSpace space = space_of(over, role.rows, role.before, role.blocks, role.side_by_side);
       if (space.count() == 0 || space.columns() > model_.largest_row) continue;
       std::size_t k = 0;
       for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
@@ -119,6 +119,12 @@ class Partitioner {
       if (size_at(value, own.back(), over.sizes.size()) != over.sizes[own.back()].hint) return false;
     }
     if (own == order) return true;
+    if (space.side_by_side != 1) {
+      std::vector<std::size_t> of_rows = order;
+      const std::vector<std::size_t> columns = column_dims(over, space.rows, space.side_by_side);
+      std::erase_if(of_rows, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
+      return has_rows && own == of_rows;
+    }
     std::size_t first = 0;  // of the rows
     std::int64_t before = 1;
     for (; first < order.size() && before < space.before; ++first) before *= over.sizes[order[first]].hint;

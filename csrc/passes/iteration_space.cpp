@@ -1,6 +1,8 @@
 #include "passes/iteration_space.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 namespace thunder::passes {
 
@@ -14,12 +16,17 @@ std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   return order;
 }
 
-IterationSpace space_of(const ir::TensorType& type, std::int64_t rows, std::int64_t before, std::int64_t blocks) {
-  IterationSpace space{{}, rows, before, blocks};
+IterationSpace space_of(const ir::TensorType& type, std::int64_t rows, std::int64_t before, std::int64_t blocks,
+                        std::int64_t side_by_side) {
+  IterationSpace space{{}, rows, before, blocks, side_by_side};
+  std::int64_t count = 1;
+  for (const ir::Dim& size : type.sizes) count *= size.hint;
+  const auto cuts =
+      side_by_side == 1 ? std::array{before, before * rows} : std::array{rows / side_by_side, count / side_by_side};
   std::int64_t product = 1;
   for (const std::size_t i : memory_order(type)) {
     std::int64_t rest = type.sizes[i].hint;
-    for (const std::int64_t cut : {before, before * rows}) {
+    for (const std::int64_t cut : cuts) {
       const std::int64_t part = cut % product == 0 ? cut / product : 0;  // of this size that is in front of the cut
       if (part <= 1 || part >= rest || rest % part != 0) continue;
       space.sizes.push_back(part);
@@ -30,6 +37,18 @@ IterationSpace space_of(const ir::TensorType& type, std::int64_t rows, std::int6
     product *= rest;
   }
   return space;
+}
+
+std::vector<std::size_t> column_dims(const ir::TensorType& type, std::int64_t rows, std::int64_t side_by_side) {
+  std::vector<std::size_t> dims;
+  std::int64_t before = 1;
+  std::int64_t count = 1;
+  for (const ir::Dim& size : type.sizes) count *= size.hint;
+  for (const std::size_t dim : memory_order(type)) {
+    if (before >= rows / side_by_side && before < count / side_by_side) dims.push_back(dim);
+    before *= type.sizes[dim].hint;
+  }
+  return dims;
 }
 
 std::optional<std::vector<std::int64_t>> common_refinement(const std::vector<std::int64_t>& left,
@@ -65,23 +84,54 @@ std::optional<std::size_t> leading_sizes(const std::vector<std::int64_t>& sizes,
   return std::nullopt;
 }
 
+/// The sizes with others in those places; those of columns stay between rows that they were between.
+std::optional<std::vector<std::int64_t>> with_rows(const IterationSpace& space, const std::vector<std::size_t>& places,
+                                                   const std::vector<std::int64_t>& rows) {
+  const auto at = [](const auto& sizes, std::size_t i) { return sizes.begin() + static_cast<std::ptrdiff_t>(i); };
+  const bool is_split = space.side_by_side != 1;
+  const auto split = leading_sizes(rows, is_split ? space.rows / space.side_by_side : 1);
+  const auto begin = leading_sizes(space.sizes, is_split ? space.rows / space.side_by_side : space.before);
+  if (!split || !begin) return std::nullopt;
+  const std::size_t end = space.sizes.size() - (is_split ? places.size() - *begin : 0);
+  std::vector<std::int64_t> sizes;
+  if (is_split) {
+    sizes.assign(rows.begin(), at(rows, *split));
+    sizes.insert(sizes.end(), at(space.sizes, *begin), at(space.sizes, end));
+    sizes.insert(sizes.end(), at(rows, *split), rows.end());
+  } else {
+    sizes.assign(space.sizes.begin(), at(space.sizes, *begin));
+    sizes.insert(sizes.end(), rows.begin(), rows.end());
+    sizes.insert(sizes.end(), at(space.sizes, *begin + places.size()), space.sizes.end());
+  }
+  return sizes;
+}
+
 }  // namespace
 
-std::optional<SizeRange> row_sizes(const IterationSpace& space) {
-  const auto begin = leading_sizes(space.sizes, space.before);
-  const auto end = leading_sizes(space.sizes, space.before * space.rows);
-  return begin && end ? std::make_optional(SizeRange{*begin, *end}) : std::nullopt;
+std::optional<std::vector<std::size_t>> row_places(const IterationSpace& space) {
+  const bool is_split = space.side_by_side != 1;
+  const auto first = leading_sizes(space.sizes, is_split ? space.rows / space.side_by_side : space.before);
+  const auto second =
+      leading_sizes(space.sizes, is_split ? space.count() / space.side_by_side : space.before * space.rows);
+  if (!first || !second) return std::nullopt;
+  std::vector<std::size_t> places(space.sizes.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::erase_if(places, [&](std::size_t i) { return (i >= *first && i < *second) == is_split; });
+  return places;
 }
 
 std::optional<IterationSpace> join(const IterationSpace& left, const IterationSpace& right) {
   const std::int64_t left_count = left.count();
   const std::int64_t right_count = right.count();
   if (left_count < right_count) return join(right, left);
-  const IterationSpace& with_rows = left.rows != 0 ? left : right;
+  const IterationSpace& cut = left.rows != 0 ? left : right;
   if (left.blocks != 1 && right.blocks != 1 && left.blocks != right.blocks) return std::nullopt;
-  IterationSpace joined{{}, with_rows.rows, with_rows.before, std::max(left.blocks, right.blocks)};
+  IterationSpace joined{{}, cut.rows, cut.before, std::max(left.blocks, right.blocks), cut.side_by_side};
   if (left_count == right_count) {
-    if (right.rows != 0 && (right.rows != joined.rows || right.before != joined.before)) return std::nullopt;
+    const auto is_cut_so = [&](const IterationSpace& space) {
+      return space.rows == joined.rows && space.before == joined.before && space.side_by_side == joined.side_by_side;
+    };
+    if (right.rows != 0 && !is_cut_so(right)) return std::nullopt;
     auto sizes = common_refinement(left.sizes, right.sizes);
     if (!sizes) return std::nullopt;
     joined.sizes = *std::move(sizes);
@@ -89,15 +139,16 @@ std::optional<IterationSpace> join(const IterationSpace& left, const IterationSp
     if (right.rows != 0 || (left.rows != 0 && left.rows != right_count)) return std::nullopt;
     joined.sizes = left.sizes;
     joined.rows = right_count;
-    const auto range = row_sizes(joined);
-    if (!range) return std::nullopt;
-    const auto at = [&](std::size_t i) { return joined.sizes.begin() + static_cast<std::ptrdiff_t>(i); };
-    const auto rows = common_refinement({at(range->begin), at(range->end)}, right.sizes);
-    if (!rows) return std::nullopt;
-    const auto behind = joined.sizes.erase(at(range->begin), at(range->end));
-    joined.sizes.insert(behind, rows->begin(), rows->end());
+    const auto places = row_places(joined);
+    if (!places) return std::nullopt;
+    std::vector<std::int64_t> own;
+    for (const std::size_t i : *places) own.push_back(joined.sizes[i]);
+    const auto rows = common_refinement(own, right.sizes);
+    auto sizes = rows ? with_rows(joined, *places, *rows) : std::nullopt;
+    if (!sizes) return std::nullopt;
+    joined.sizes = *std::move(sizes);
   }
-  if (joined.rows != 0 && !row_sizes(joined)) return std::nullopt;
+  if (joined.rows != 0 && !row_places(joined)) return std::nullopt;
   return joined;
 }
 

@@ -16,6 +16,9 @@ struct IterationSpace {
   std::int64_t rows = 0;  ///< 0: not cut
   std::int64_t before = 1;
   std::int64_t blocks = 1;  ///< of rows, each with column sums of its own
+  /// Rows whose first elements are neighbours in memory, then the second ones: the space is cut into so many rows,
+  /// columns, these. 1: a row's elements are neighbours, or stretches of them.
+  std::int64_t side_by_side = 1;
 
   [[nodiscard]] std::int64_t count() const {
     std::int64_t product = 1;
@@ -31,18 +34,17 @@ struct IterationSpace {
 [[nodiscard]] std::vector<std::size_t> memory_order(const ir::TensorType& type);
 /// With sizes that are partly rows cut where rows begin and end.
 [[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0, std::int64_t before = 1,
-                                      std::int64_t blocks = 1);
+                                      std::int64_t blocks = 1, std::int64_t side_by_side = 1);
+/// The dimensions of a tensor that rows of such a space have elements in, in the order of memory.
+[[nodiscard]] std::vector<std::size_t> column_dims(const ir::TensorType& type, std::int64_t rows,
+                                                   std::int64_t side_by_side);
 
 /// The finest sizes that both are made of by joining neighbours; nullopt: there are none.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> common_refinement(const std::vector<std::int64_t>& left,
                                                                          const std::vector<std::int64_t>& right);
 /// The space in which what goes over either of two can run: the same elements, or one's elements are the other's rows.
 [[nodiscard]] std::optional<IterationSpace> join(const IterationSpace& left, const IterationSpace& right);
-/// The sizes that are rows, of a space that has some; nullopt: none are.
-struct SizeRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-[[nodiscard]] std::optional<SizeRange> row_sizes(const IterationSpace& space);
+/// Places of the sizes that are rows, of a space that has some; nullopt: none are.
+[[nodiscard]] std::optional<std::vector<std::size_t>> row_places(const IterationSpace& space);
 
 }  // namespace thunder::passes

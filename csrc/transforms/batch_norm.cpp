@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "bridge/stretch.h"
 
@@ -47,9 +48,8 @@ bool BatchNorm::has_rows() const {
 std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }
 
 BatchNorm::Moments BatchNorm::moments() const {
-  const at::Tensor mean = at::mean(input_, reduced_, /*keepdim=*/true);
-  const at::Tensor centered = at::sub(input_, mean);
-  return {mean, at::mean(at::mul(centered, centered), reduced_, /*keepdim=*/true)};
+  const auto [variance, mean] = at::var_mean(input_, reduced_, std::make_optional<at::Scalar>(0), /*keepdim=*/true);
+  return {mean, variance};
 }
 
 at::Tensor BatchNorm::reciprocal_deviation(const at::Tensor& variance) const {

@@ -11,6 +11,7 @@
 
 #include "tracer/operators.h"
 #include "transforms/batch_norm.h"
+#include "transforms/group_norm.h"
 #include "transforms/replay.h"
 
 namespace thunder::transforms {
@@ -57,6 +58,8 @@ class ChannelsLast {
       take_channels_last(stack);
     } else if (is_one_of(symbol, {"aten::batch_norm"})) {
       return call_batch_norm(stack);
+    } else if (is_one_of(symbol, {"aten::group_norm"})) {
+      return call_group_norm(stack);
     } else if (symbol.op->random || is_one_of(symbol, {"aten::as_strided", "aten::as_strided_scatter"})) {
       // These follow the order of memory, not that of indices.
       for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
@@ -100,6 +103,17 @@ class ChannelsLast {
     }
     if (!norm.has_running_statistics()) return false;
     stack = {norm.evaluated()};
+    return true;
+  }
+
+  static bool call_group_norm(torch::jit::Stack& stack) {
+    const GroupNorm norm(stack);
+    const auto needs_gradient = [](const c10::IValue& each) {
+      return each.isTensor() && each.toTensor().requires_grad();
+    };
+    const bool has_rule = at::GradMode::is_enabled() && std::ranges::any_of(stack, needs_gradient);
+    if (has_rule || !norm.has_columns()) return false;
+    stack = {norm.normalized(norm.moments())};
     return true;
   }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "transforms/batch_norm.h"
+#include "transforms/group_norm.h"
 #include "transforms/rule_lists.h"
 
 namespace thunder::transforms {
@@ -81,6 +82,26 @@ void group_norm_backward(RuleCall& call) {
   if (call.needs_gradient(0)) call.give(x, at::zeros_like(x));
   if (call.needs_gradient(2)) call.give(call.tensor(2), at::full_like(call.tensor(2), of_scale));
   if (call.needs_gradient(3)) call.give(call.tensor(3), at::zeros_like(call.tensor(3)));
+}
+
+// --- group norm of columns
+
+bool group_norm_of_columns_applies(const RuleCall& call) { return GroupNorm(call.arguments).has_columns(); }
+
+Tensors group_norm_of_columns_forward(RuleCall& call) {
+  const GroupNorm norm(call.arguments);
+  const auto moments = norm.moments();
+  call.saved = {moments.mean, moments.reciprocal_deviation};
+  return {norm.normalized(moments)};
+}
+
+void group_norm_of_columns_backward(RuleCall& call) {
+  if (!call.cotangent(0).defined()) return;
+  const GroupNorm norm(call.arguments);
+  const auto gradients = norm.gradients(call.cotangent(0), {call.saved[0], call.saved[1]});
+  if (call.needs_gradient(GroupNorm::kInput)) call.give(call.tensor(GroupNorm::kInput), gradients.input);
+  if (call.needs_gradient(GroupNorm::kWeight)) call.give(call.tensor(GroupNorm::kWeight), gradients.weight);
+  if (call.needs_gradient(GroupNorm::kBias)) call.give(call.tensor(GroupNorm::kBias), gradients.bias);
 }
 
 // --- batch norm of columns, without running statistics (channels_last.h takes these out)
@@ -175,6 +196,8 @@ constexpr GradRule kNormRules[] = {
      &batch_norm_forward, &batch_norm_backward},
     {"aten::group_norm", "", "PyTorch's derivative divides by the number of elements, which is zero",
      &group_norm_applies, &group_norm_forward, &group_norm_backward},
+    {"aten::group_norm", "", "arithmetic that is fused with what stands around it", &group_norm_of_columns_applies,
+     &group_norm_of_columns_forward, &group_norm_of_columns_backward},
     {"aten::rms_norm", "", "saves the scales of the rows instead of the normalized input", &rms_norm_applies,
      &rms_norm_forward, &rms_norm_backward},
 };

@@ -124,6 +124,44 @@ TEST(parts_that_are_put_together) {
   }
 }
 
+/// Softmax over the middle one of three dimensions.
+TEST(rows_side_by_side) {
+  for (const std::int64_t columns : {3, 40, 700}) {
+    for (const std::int64_t side : {70, 1000}) {
+      const std::int64_t blocks = 2;
+      TileDomain domain{{blocks, side}, columns, false};
+      domain.blocks = blocks;
+      domain.side_by_side = true;
+      TileBuilder builder(domain);
+      const auto x = builder.load({0, Storage::kFloat, {columns * side, 1}, side, Extent::kTile});
+      const auto shifted = apply(builder, TileOp::kSubtract, {x, builder.reduce(ReduceOp::kMax, x)});
+      const auto exponentials = apply(builder, TileOp::kExp, {shifted});
+      const auto sum = builder.reduce(ReduceOp::kSum, exponentials);
+      builder.store(apply(builder, TileOp::kDivide, {exponentials, sum}), 1, Storage::kFloat);
+      builder.store(builder.moments(x, 0).second, 2, Storage::kFloat);
+      const TileProgram program = builder.build();
+      std::vector<float> values = numbers(static_cast<std::size_t>(blocks * columns * side));
+      std::vector<float> out(values.size(), -1);
+      std::vector<float> variances(static_cast<std::size_t>(blocks * side));
+      char* arrays[] = {bytes(values), bytes(out), bytes(variances)};
+      CHECK(cpu::run(program, arrays, &the_last_first));
+      for (std::int64_t r = 0; r < blocks * side; ++r) {
+        const std::int64_t first = r / side * columns * side + r % side;
+        double total = 0;
+        double mean = 0;
+        double variance = 0;
+        const auto at = [&](std::int64_t c) { return static_cast<double>(values[first + c * side]); };
+        for (std::int64_t c = 0; c < columns; ++c) total += std::exp(at(c)), mean += at(c) / columns;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          CHECK(std::abs(out[first + c * side] - std::exp(at(c)) / total) < 1e-6);
+          variance += (at(c) - mean) * (at(c) - mean) / columns;
+        }
+        CHECK(std::abs(variances[r] - variance) < 1e-5);
+      }
+    }
+  }
+}
+
 TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   const std::int64_t rows = 501;
   const std::int64_t columns = 130;
@@ -149,6 +187,33 @@ TEST(column_sums_and_totals_do_not_depend_on_who_runs_what) {
   double squares = 0;
   for (const float value : values) total += value, squares += static_cast<double>(value) * value;
   CHECK(std::abs(results[0].back() - squares / total) < 1e-4 * std::abs(squares / total));
+}
+
+TEST(moments_of_columns_are_exact_to_a_rounding_far_from_zero) {
+  for (const std::int64_t block_rows : {1, 70, 300}) {
+    const std::int64_t blocks = 5;
+    const std::int64_t columns = 130;
+    TileDomain domain{{blocks * block_rows}, columns, false};
+    domain.blocks = blocks;
+    TileBuilder builder(domain);
+    builder.column_moments(builder.load(dense(0, columns)), 1, 2, Storage::kFloat, 1, blocks);
+    const TileProgram program = builder.build();
+    std::vector<float> values = numbers(static_cast<std::size_t>(blocks * block_rows * columns));
+    for (float& value : values) value += 1000;
+    std::vector<float> means(static_cast<std::size_t>(blocks * columns));
+    std::vector<float> variances(means.size());
+    char* arrays[] = {bytes(values), bytes(means), bytes(variances)};
+    CHECK(cpu::run(program, arrays, &the_last_first));
+    for (std::int64_t i = 0; i < blocks * columns; ++i) {
+      const float* first = values.data() + i / columns * block_rows * columns + i % columns;
+      double mean = 0;
+      double squares = 0;
+      for (std::int64_t r = 0; r < block_rows; ++r) mean += static_cast<double>(first[r * columns]) / block_rows;
+      for (std::int64_t r = 0; r < block_rows; ++r) squares += std::pow(first[r * columns] - mean, 2);
+      CHECK(std::abs(means[i] - mean) < 1e-4);
+      CHECK(std::abs(variances[i] - squares / block_rows) <= 1e-5 * squares / block_rows);
+    }
+  }
 }
 
 TEST(sums_of_blocks_of_rows) {

@@ -20,6 +20,7 @@ const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
 const Operator& kSum = add_row("aten::sum.dim(Tensor self, int dim, bool keepdim) -> Tensor");
 const Operator& kSumAround = add_row("aten::sum.around(Tensor self) -> Tensor");  // keeps the middle one of three
+const Operator& kSumMiddle = add_row("aten::sum.middle(Tensor self) -> Tensor");  // of three
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
 const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
 const Operator kFused = parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
@@ -31,13 +32,19 @@ FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
     return {FusionRole::Kind::kWork, result, 0, {Result::kElements}, 0, 1};
   }
   if (symbol.op == &kView) return {FusionRole::Kind::kView, result, 0, {Result::kElements}, 0, 0};
-  if (symbol.op != &kSum && symbol.op != &kSumAround) return {};
+  if (symbol.op != &kSum && symbol.op != &kSumAround && symbol.op != &kSumMiddle) return {};
   const auto source = std::get<ValueId>(symbol.arguments[0].content);
   const TensorType& type = *trace.tensor_type(source);
   if (symbol.op == &kSumAround) {
     FusionRole around{FusionRole::Kind::kWork, source, type.sizes[1].hint, {Result::kRows}, 0, 1};
     around.before = type.sizes[0].hint;
     return around;
+  }
+  if (symbol.op == &kSumMiddle) {
+    const std::int64_t rows = type.sizes[0].hint * type.sizes[2].hint;
+    FusionRole middle{FusionRole::Kind::kWork, source, rows, {Result::kRows}, 0, 1};
+    middle.side_by_side = type.sizes[2].hint;
+    return middle;
   }
   const bool is_last = symbol.arguments[1] == Argument(static_cast<int>(type.sizes.size()) - 1);
   return {FusionRole::Kind::kWork, source, type.sizes[0].hint, {is_last ? Result::kRows : Result::kEnd}, 0, 1};
@@ -136,6 +143,18 @@ TEST(rows_without_the_dimension_that_was_reduced_are_no_columns) {
   const ValueId other = e.exp(e.x);  // broadcasts the rows along the other dimension
   e.trace.outputs = {e.mul(other, scale)};
   for (const auto& group : e.groups()) CHECK(!(std::ranges::find(group, 1) != group.end() && group.back() == 3));
+}
+
+TEST(rows_side_by_side_meet_the_elements_again) {
+  Example e;
+  const TypePtr whole = tensor_type(Dtype::kFloat32, {4, 8, 16});
+  const ValueId x = e.trace.add_input(whole, "whole");
+  const ValueId a = add_call(e.trace, kExp, {x}, whole);
+  const ValueId sum = add_call(e.trace, kSumMiddle, {a}, tensor_type(Dtype::kFloat32, {4, 1, 16}));
+  const ValueId scale = add_call(e.trace, kExp, {sum}, tensor_type(Dtype::kFloat32, {4, 1, 16}));
+  const ValueId other = add_call(e.trace, kExp, {scale}, tensor_type(Dtype::kFloat32, {4, 1, 16}));
+  e.trace.outputs = {add_call(e.trace, kMul, {a, other}, whole)};
+  CHECK((e.groups() == Groups{{0, 1, 2, 3, 4}}));
 }
 
 TEST(column_sums_are_known_at_the_end) {

@@ -94,6 +94,20 @@ def test_evaluation() -> None:
     assert "batch_norm" not in str(thunder.last_traces(call)[-1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_group_norms_are_arithmetic(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 32, 3), nn.GroupNorm(8, 32), nn.SiLU(), nn.Conv2d(32, 32, 3), nn.GroupNorm(4, 32), nn.SiLU()]
+    module = nn.Sequential(*layers).to(dtype)
+    images = _images().to(dtype)
+    exact = copy.deepcopy(module).double()
+    call = thunder.jit(module)
+    for has_gradient in (False, True):
+        with torch.set_grad_enabled(has_gradient):
+            _close(call(images), module(images), exact(images.double()))
+        assert "group_norm" not in str(thunder.last_traces(call)[-1])
+
+
 def test_random_numbers_are_those_of_eager() -> None:
     convolutions = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3))
 

@@ -306,6 +306,7 @@ void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
 
 // Views and constants cost nothing.
 FusionRole expand_role(const BoundSymbol& symbol, const Trace& trace) { return element_role(symbol, trace, 0); }
+FusionRole copy_role(const BoundSymbol& symbol, const Trace& trace) { return element_role(symbol, trace, 1); }
 void lower_copy(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.argument(symbol, 0, lowering.result_lane(symbol)));
 }
@@ -399,6 +400,7 @@ void add_elementwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::masked_fill.Tensor", kMaskedFill},
       {"aten::_to_copy", {&cast_role, &lower_cast}},
       {"aten::expand", {&expand_role, &lower_copy}},
+      {"aten::expand_copy", {&copy_role, &lower_copy}},
       {"aten::empty_like", {&expand_role, &lower_constant<0>}},
       {"aten::zeros_like", {&expand_role, &lower_constant<0>}},
       {"aten::ones_like", {&expand_role, &lower_constant<1>}},

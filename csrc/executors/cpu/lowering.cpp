@@ -1,6 +1,7 @@
 #include "executors/cpu/lowering.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -9,6 +10,17 @@
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
+
+namespace {
+
+/// The dimensions from `first` on.
+std::vector<std::size_t> dims_from(std::size_t first, std::size_t count) {
+  std::vector<std::size_t> dims(count);
+  std::iota(dims.begin(), dims.end(), first);
+  return dims;
+}
+
+}  // namespace
 
 Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides)
     : fused_(fused), trace_(trace), input_strides_(strides) {
@@ -48,22 +60,26 @@ bool Lowering::find_space() {
   std::vector<passes::IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
     if (role.kind == FusionRole::Kind::kNone) return false;
-    spaces.push_back(passes::space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks));
+    spaces.push_back(
+        passes::space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks, role.side_by_side));
   }
   std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
   std::optional<passes::IterationSpace> joined = spaces.front();
   for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = passes::join(*joined, spaces[i]);
   if (!joined) return false;
   space_ = *std::move(joined);
-  rows_ = {0, space_.sizes.size()};
-  if (space_.rows != 0) rows_ = passes::row_sizes(space_).value();
+  places_.resize(space_.sizes.size());
+  std::iota(places_.begin(), places_.end(), std::size_t{0});
+  rows_ = space_.rows == 0 ? places_ : passes::row_places(space_).value();
+  std::ranges::stable_partition(places_, [&](std::size_t i) { return std::ranges::find(rows_, i) != rows_.end(); });
   return true;
 }
 
 template <typename T>
-void Lowering::put_rows_first(std::vector<T>& by_size) const {
-  const auto at = [&](std::size_t i) { return by_size.begin() + static_cast<std::ptrdiff_t>(i); };
-  std::rotate(by_size.begin(), at(rows_.begin), at(rows_.end));
+std::vector<T> Lowering::rows_first(const std::vector<T>& by_size) const {
+  std::vector<T> sorted;
+  for (const std::size_t i : places_) sorted.push_back(by_size[i]);
+  return sorted;
 }
 
 /// How far apart, in the memory of an input, neighbours along each size of the space are, the rows' first.
@@ -75,37 +91,43 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
   const bool by_rows = (role.by_rows >> argument & 1U) != 0;
   const bool by_channels = (role.by_channels >> argument & 1U) != 0;
   const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();
-  return strides_over_space(type, input_strides_[inputs_.at(index_of(id))], over, missing);
+  std::vector<std::size_t> dims = dims_from(missing, type.sizes.size());
+  if (by_rows) {  // they are those of `over` that are not columns
+    const std::vector<std::size_t> columns = passes::column_dims(over, role.rows, role.side_by_side);
+    dims = dims_from(0, over.sizes.size());
+    std::erase_if(dims, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
+  }
+  return strides_over_space(type, input_strides_[inputs_.at(index_of(id))], over, dims);
 }
 
-/// The same of a tensor with those strides, whose dimensions are those of `over` from `missing` on.
+/// The same of a tensor with those strides, whose dimensions are these of `over`.
 std::vector<std::int64_t> Lowering::strides_over_space(const ir::TensorType& type,
                                                        const std::vector<std::int64_t>& strides,
-                                                       const ir::TensorType& over, std::size_t missing) const {
+                                                       const ir::TensorType& over,
+                                                       const std::vector<std::size_t>& dims) const {
   std::vector<std::int64_t> result(space_.sizes.size(), 0);
-  for_each_dim(over, [&](std::size_t dim, std::size_t first, std::size_t last) {
+  for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
+    const auto own = static_cast<std::size_t>(std::ranges::find(dims, dim) - dims.begin());
     std::int64_t stride = 0;
-    if (dim >= missing && dim - missing < type.sizes.size() && type.sizes[dim - missing].hint != 1) {
-      stride = strides[dim - missing];
-    }
-    for (std::size_t k = last; k-- > first;) {
-      result[k] = stride;
-      stride *= space_.sizes[k];
+    if (own < type.sizes.size() && own < dims.size() && type.sizes[own].hint != 1) stride = strides[own];
+    for (const std::size_t place : std::views::reverse(places)) {
+      result[place] = stride;
+      stride *= space_.sizes[place];
     }
   });
-  put_rows_first(result);
-  return result;
+  return rows_first(result);
 }
 
-/// Calls `visit` for each dimension with the sizes of the space that it is made of, from a first to before a last one.
+/// Calls `visit` for each dimension with the places of the space's sizes that it is made of.
 template <typename Visitor>
 void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
   const bool over_rows = passes::element_count(over) < space_.count();
-  std::size_t first = over_rows ? rows_.begin : 0;
+  const std::vector<std::size_t> places = over_rows ? rows_ : dims_from(0, space_.sizes.size());
+  std::size_t first = 0;
   for (const std::size_t dim : passes::memory_order(over)) {
     std::size_t last = first;
-    for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[last];
-    visit(dim, first, last);
+    for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[places[last]];
+    visit(dim, std::span(places).subspan(first, last - first));
     first = last;
   }
 }
@@ -115,19 +137,18 @@ void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
 std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const std::vector<Stretch>& by_dim,
                                                                    const ir::TensorType& over) const {
   std::vector<Stretch> result(space_.sizes.size());
-  bool fits = passes::element_count(over) == space_.count();
-  for_each_dim(over, [&](std::size_t dim, std::size_t first, std::size_t last) {
+  bool fits = passes::element_count(over) == space_.count() && space_.side_by_side == 1;
+  for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
     const Stretch& stretch = by_dim[dim];
     const bool is_whole = stretch.begin == 0 && stretch.end == over.sizes[dim].hint;
-    fits = fits && (is_whole || last == first + 1);
+    fits = fits && (is_whole || places.size() == 1);
     std::int64_t stride = stretch.end - stretch.begin == 1 ? 0 : stretch.stride;
-    for (std::size_t k = last; k-- > first;) {
-      result[k] = {stretch.begin, is_whole ? space_.sizes[k] : stretch.end, stride};
-      stride *= space_.sizes[k];
+    for (const std::size_t place : std::views::reverse(places)) {
+      result[place] = {stretch.begin, is_whole ? space_.sizes[place] : stretch.end, stride};
+      stride *= space_.sizes[place];
     }
   });
-  put_rows_first(result);
-  return fits ? std::make_optional(std::move(result)) : std::nullopt;
+  return fits ? std::make_optional(rows_first(result)) : std::nullopt;
 }
 
 std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const Placement& part,
@@ -178,8 +199,7 @@ bool Lowering::find_domain() {
       });
     }
   }
-  std::vector<std::int64_t> parts = space_.sizes;
-  put_rows_first(parts);
+  const std::vector<std::int64_t> parts = rows_first(space_.sizes);
   std::vector<bool> is_cut(parts.size(), false);  // where a part begins or ends
   const auto stood = find_parts();
   if (!stood) return false;
@@ -192,19 +212,19 @@ bool Lowering::find_domain() {
   }
   for (const auto& [value, strides] : part_strides_) {
     const ir::TensorType& type = *trace_.tensor_type(ir::ValueId{value});
-    if (space_.before != 1 || passes::element_count(type) != space_.count()) return false;
-    accesses.push_back(strides_over_space(type, strides, type, 0));
+    if (space_.before != 1 || space_.side_by_side != 1 || passes::element_count(type) != space_.count()) return false;
+    accesses.push_back(strides_over_space(type, strides, type, dims_from(0, type.sizes.size())));
   }
   const std::size_t count = parts.size();
-  const std::size_t split = rows_.end - rows_.begin;
-  const std::size_t behind = rows_.begin == 0 ? split : rows_.end;  // what was before the rows is before this now
+  const std::size_t split = rows_.size();
   std::vector<std::int64_t> sizes;
   std::size_t outer_sizes = 0;
   joined_.assign(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    const bool joins =
-        i > 0 && i != split && i != behind && !is_cut[i] &&
-        std::ranges::all_of(accesses, [&](const auto& strides) { return strides[i - 1] == strides[i] * parts[i]; });
+    const bool are_neighbours = i > 0 && i != split && places_[i] == places_[i - 1] + 1 && !is_cut[i];
+    const bool joins = are_neighbours && std::ranges::all_of(accesses, [&](const auto& strides) {
+                         return strides[i - 1] == strides[i] * parts[i];
+                       });
     if (joins) {
       sizes.back() *= parts[i];
     } else {
@@ -214,7 +234,8 @@ bool Lowering::find_domain() {
     if (i < split) outer_sizes = sizes.size();
   }
   if (space_.rows == 0) outer_sizes = sizes.empty() ? 0 : sizes.size() - 1;
-  if (sizes.size() > outer_sizes + 2) return false;
+  if (sizes.size() > outer_sizes + (space_.side_by_side == 1 ? 2 : 1)) return false;
+  if (space_.side_by_side != 1 && sizes[outer_sizes - 1] != space_.side_by_side) return false;
   outer_count_ = outer_sizes;
   TileDomain domain;
   domain.outer.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(outer_sizes));
@@ -222,9 +243,24 @@ bool Lowering::find_domain() {
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
   domain.splits_columns = space_.rows == 0;
   if (space_.before != 1) domain.run = run_;
-  domain.blocks = space_.blocks;
+  domain.side_by_side = space_.side_by_side != 1;
+  domain.blocks = domain.side_by_side  ? space_.rows / space_.side_by_side
+                  : space_.blocks != 1 ? space_.blocks
+                                       : repeated_blocks(sizes, accesses);
   builder_ = std::make_unique<TileBuilder>(std::move(domain));
   return true;
+}
+
+/// Into how many blocks to cut the rows, so that what is the same row for each is read where it lies; 1: none is.
+std::int64_t Lowering::repeated_blocks(const std::vector<std::int64_t>& sizes,
+                                       const std::vector<std::vector<std::int64_t>>& accesses) const {
+  constexpr std::int64_t kLeastElements = 2048;  // of a block: tiles are not put together of several
+  if (outer_count_ != 2 || run_ != 0 || sizes[1] * sizes[2] < kLeastElements) return 1;
+  const bool repeats = std::ranges::any_of(accesses, [&](const auto& strides) {
+    const Access access = access_of(0, Storage::kFloat, strides);
+    return access.outer_strides[0] != 0 && access.outer_strides[1] == 0 && access.inner_stride == 1;
+  });
+  return repeats ? sizes[0] : 1;
 }
 
 Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) {
@@ -425,6 +461,16 @@ void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Val
                        role(symbol).blocks);
 }
 
+void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance,
+                                  Value value, double scale) {
+  const auto mean_array = mean ? array_of(symbol, *mean) : std::nullopt;
+  const auto variance_array = array_of(symbol, variance);
+  if (!mean_array && !variance_array) return;
+  const ir::Dtype dtype = type(symbol, 0)->dtype;  // of the results, too
+  builder_->column_moments(builder_->expand(value), mean_array, variance_array, *storage_of(dtype), scale,
+                           role(symbol).blocks);
+}
+
 std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
                                   std::optional<std::uint32_t> divisor) {
   // One element of what the symbol goes over for each that the sum takes.
@@ -469,7 +515,8 @@ void Lowering::store_results() {
       builder_->store(value, array, storage);
       continue;
     }
-    Access access = access_of(array, storage, strides_over_space(type, part->second, type, 0));
+    Access access =
+        access_of(array, storage, strides_over_space(type, part->second, type, dims_from(0, type.sizes.size())));
     if (access.inner_stride != 1 || access.run != 0) throw Failure{};
     builder_->store(value, std::move(access));
   }

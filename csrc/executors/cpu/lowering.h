@@ -60,6 +60,9 @@ class Lowering {
   /// The result is rounded to a narrower floating-point dtype for those who read it here.
   void set_rounded(const BoundSymbol& symbol, Value value, ir::Dtype dtype);
   void set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale);
+  /// Results `mean` and `variance` (none where it is not asked for) of each column; the variance times `scale`.
+  void set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance, Value value,
+                          double scale);
   /// The sum of all elements, divided by total `divisor`. Returns its number.
   std::uint32_t set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
                           std::optional<std::uint32_t> divisor);
@@ -86,7 +89,8 @@ class Lowering {
                                                              std::size_t argument) const;
   [[nodiscard]] std::vector<std::int64_t> strides_over_space(const ir::TensorType& type,
                                                              const std::vector<std::int64_t>& strides,
-                                                             const ir::TensorType& over, std::size_t missing) const;
+                                                             const ir::TensorType& over,
+                                                             const std::vector<std::size_t>& dims) const;
   [[nodiscard]] Access access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const;
   template <typename Visitor>
   void for_each_dim(const ir::TensorType& over, Visitor visit) const;
@@ -98,8 +102,10 @@ class Lowering {
                                                                          const ir::TensorType& over) const;
   [[nodiscard]] std::optional<std::vector<std::vector<Stretch>>> find_parts() const;
   [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Stretch>& stretches) const;
+  [[nodiscard]] std::int64_t repeated_blocks(const std::vector<std::int64_t>& sizes,
+                                             const std::vector<std::vector<std::int64_t>>& accesses) const;
   template <typename T>
-  void put_rows_first(std::vector<T>& by_size) const;
+  [[nodiscard]] std::vector<T> rows_first(const std::vector<T>& by_size) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
   [[nodiscard]] std::optional<std::uint32_t> array_of(const BoundSymbol& symbol, std::size_t result) const;
 
@@ -113,7 +119,8 @@ class Lowering {
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> part_strides_;  ///< of results that are parts of a whole
   std::unordered_map<std::uint32_t, const Cut*> cuts_;                         ///< of results that are stored in part
   std::unordered_map<std::uint32_t, Made> made_;
-  passes::SizeRange rows_;           ///< sizes of the space that are rows
+  std::vector<std::size_t> rows_;    ///< places of the space's sizes that are rows
+  std::vector<std::size_t> places_;  ///< of all of them, the rows' first
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of
   std::size_t outer_count_ = 0;      ///< of the domain's sizes
   std::int64_t run_ = 0;             ///< columns of a run, where some inputs step through rows in two ways; 0: none do

@@ -50,6 +50,16 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
 /// Elements of each stretch of a row that is only reduced: less is won by that than by a norm.
 constexpr std::int64_t kLeastReducedStretch = 64;
 
+/// Rows that lie side by side: a stretch of so many elements is worth being moved by itself, and rows of so many, as
+/// they are worked on together, stay in the second-level cache.
+constexpr std::int64_t kLeastSideBySide = 64;
+constexpr std::int64_t kLongestSideBySide = 1024;
+/// Elements of such a row below which PyTorch's softmax is as fast.
+constexpr std::int64_t kLeastOfFunctions = 8;
+bool can_lie_side_by_side(std::int64_t elements, std::int64_t rows) {
+  return rows >= kLeastSideBySide && elements <= kLongestSideBySide;
+}
+
 }  // namespace
 
 std::optional<Storage> storage_of(ir::Dtype dtype) {
@@ -138,7 +148,12 @@ FusionRole view_role(const BoundSymbol& symbol, const Trace& trace) {
 
 FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims, bool rows_only) {
   const ir::ValueId over = passes::value_argument(symbol, 0);
-  const ir::ValueId result = passes::single_result(symbol);
+  ir::ValueId result = ir::kNoValue;  // all are alike
+  std::size_t result_count = 0;
+  passes::for_each_result(symbol, [&](ir::ValueId id) {
+    result = id;
+    ++result_count;
+  });
   if (over == ir::kNoValue || result == ir::kNoValue) return {};
   const ir::TensorType& type = *trace.tensor_type(over);
   const ir::TensorType& result_type = *trace.tensor_type(result);
@@ -168,21 +183,30 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   const std::int64_t behind = elements_of(true);
   const std::int64_t columns = elements_of(false);
   if (i < order.size() || before * behind == 1) return {};
-  FusionRole role{FusionRole::Kind::kWork, over, rows, {FusionRole::Result::kRows}, 0, 1};
+  using Results = std::vector<FusionRole::Result>;
+  FusionRole role{FusionRole::Kind::kWork, over, rows, Results(result_count, FusionRole::Result::kRows), 0, 1};
   if (before > 1 && behind > 1) {
     role.before = before;
     return behind >= kLeastReducedStretch && columns == 1 ? role : FusionRole{};
   }
   if (behind > 1 && columns == 1) return role;
+  // What keeps its dimensions is meant to meet the elements again, if it is not the gradient of what was broadcast.
+  const std::int64_t reduced = before * behind;
+  const bool keeps_dims = result_type.sizes.size() == rank && !is_reduced[0];
+  if ((rows_only || keeps_dims) && can_lie_side_by_side(reduced, behind > 1 ? columns : rows)) {
+    role.side_by_side = behind > 1 ? columns : rows;
+    role.rows = behind > 1 ? rows * columns : rows;
+    return role;
+  }
   if (rows_only) return {};
   if (behind > 1) {
     role.rows = rows * behind;
     role.blocks = rows;
-    role.results = {FusionRole::Result::kEnd};
+    role.results.assign(result_count, FusionRole::Result::kEnd);
     return behind >= kLeastBlock && columns >= kLeastStretch ? role : FusionRole{};
   }
   role.rows = rows == 1 ? 0 : before;
-  role.results = {FusionRole::Result::kEnd};
+  role.results.assign(result_count, FusionRole::Result::kEnd);
   return role;
 }
 
@@ -193,6 +217,29 @@ FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId o
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + row_dims < type.sizes.size(); ++i) rows *= type.sizes[i].hint;
   return rows_role(symbol, trace, over, rows, work);
+}
+
+FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t dim, double work) {
+  const ir::TensorType& type = *trace.tensor_type(over);
+  const std::size_t wrapped = wrap_dim(dim, type.sizes.size());
+  if (wrapped + 1 == type.sizes.size()) return row_role(symbol, trace, over, 1, work);
+  const std::vector<std::size_t> order = passes::memory_order(type);
+  const auto place = std::ranges::find(order, wrapped);
+  if (!passes::is_dense(type) || place == order.end()) return {};
+  const std::int64_t elements = type.sizes[wrapped].hint;
+  std::int64_t behind = 1;
+  for (auto next = place + 1; next != order.end(); ++next) behind *= type.sizes[*next].hint;
+  if (elements < kLeastOfFunctions || !can_lie_side_by_side(elements, behind)) return {};
+  const std::int64_t rows = passes::element_count(type) / elements;
+  FusionRole role{FusionRole::Kind::kWork, over, rows, {}, 0, work};
+  role.side_by_side = behind;
+  bool fits = true;
+  passes::for_each_result(symbol, [&](ir::ValueId id) {
+    const ir::TensorType& result = *trace.tensor_type(id);
+    fits = fits && result.sizes == type.sizes && passes::is_dense(result) && passes::memory_order(result) == order;
+    role.results.push_back(FusionRole::Result::kElements);
+  });
+  return fits ? role : FusionRole{};
 }
 
 FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t rows, double work) {

@@ -31,6 +31,11 @@ using bridge::kLeastStretch;
 [[nodiscard]] FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
                                   double work);
 
+/// The same, of rows along dimension `dim`, wherever that stands. There is no role where rows side by side are too
+/// long, or too few.
+[[nodiscard]] FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t dim,
+                                  double work);
+
 /// How memory holds a dtype; nullopt: no tile is made of it.
 [[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);
 /// Of a floating-point dtype; false for null, which is no tensor.

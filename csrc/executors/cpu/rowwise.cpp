@@ -56,39 +56,49 @@ void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.builder().reduce(op, lowering.builder().expand(value)));
 }
 
-/// Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
+/// Of rows or of columns. Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
 FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace) {
-  FusionRole role = row_reduction_role(symbol, trace);
+  if (!is_float(argument_type(symbol, trace, 0))) return {};
+  FusionRole role = reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/false);
   role.work = kRowWork;
-  return role;
+  return role.rows == 0 ? FusionRole{} : role;
 }
+double correction_of(const ir::Argument& given) {  // a number, or whether it is unbiased
+  if (const auto* integer = given.get<std::int64_t>()) return static_cast<double>(*integer);
+  if (const auto* real = given.get<double>()) return *real;
+  const auto* is_unbiased = given.get<bool>();
+  return is_unbiased == nullptr || *is_unbiased ? 1 : 0;
+}
+/// The variance is the first result; the mean, if it is asked for, the second one.
 void lower_variance(Lowering& lowering, const BoundSymbol& symbol) {
-  const ir::Argument& given = symbol.arguments[2];  // a number, or whether it is unbiased
-  double correction = 1;
-  if (const auto* integer = given.get<std::int64_t>()) correction = static_cast<double>(*integer);
-  if (const auto* real = given.get<double>()) correction = *real;
-  if (const auto* is_unbiased = given.get<bool>()) correction = *is_unbiased ? 1 : 0;
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
-  const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
-  const Value variance = lowering.builder().moments(x, 0).second;  // a norm of the same rows needs it, too
-  const Value factor = lowering.number(lowering.builder().lane(x), count / std::max(count - correction, 0.0));
-  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {variance, factor}));
+  const ir::TensorType& type = *lowering.type(symbol, 0);
+  const FusionRole& role = lowering.role(symbol);
+  const auto mean = symbol.results.size() > 1 ? std::make_optional<std::size_t>(1) : std::nullopt;
+  const Lane lane = lane_of(*storage_of(type.dtype));
+  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const bool is_of_rows = role.results[0] == FusionRole::Result::kRows;
+  const auto count =
+      static_cast<double>(is_of_rows ? passes::element_count(type) / role.rows : role.rows / role.blocks);
+  const double scale = count / std::max(count - correction_of(symbol.arguments[2]), 0.0);
+  if (!is_of_rows) return lowering.set_column_moments(symbol, mean, 0, x, scale);
+  const auto [mean_of_row, variance] = lowering.builder().moments(x, 0);  // a norm of the same rows needs it, too
+  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {variance, lowering.number(lane, scale)}));
+  if (mean) lowering.set(symbol, *mean, mean_of_row);
 }
 
 // --- softmax
 
-/// `dim` is the last one.
-FusionRole last_dim_role(const BoundSymbol& symbol, const Trace& trace, std::size_t dim_argument) {
+/// Rows along `dim` of the result.
+FusionRole rows_along_role(const BoundSymbol& symbol, const Trace& trace, std::size_t dim_argument) {
   const ir::ValueId over = passes::single_result(symbol);
-  const ir::TensorType* type = trace.tensor_type(over);
-  if (!is_float(type)) return {};
+  const ir::TensorType* type = over == ir::kNoValue ? nullptr : trace.tensor_type(over);
   const auto* dim = symbol.arguments[dim_argument].get<std::int64_t>();
-  if (dim == nullptr || wrap_dim(*dim, type->sizes.size()) + 1 != type->sizes.size()) return {};
-  return row_role(symbol, trace, over, 1, kRowWork);
+  if (!is_float(type) || dim == nullptr || type->sizes.empty()) return {};
+  return dim_role(symbol, trace, over, *dim, kRowWork);
 }
-FusionRole softmax_role(const BoundSymbol& symbol, const Trace& trace) { return last_dim_role(symbol, trace, 1); }
+FusionRole softmax_role(const BoundSymbol& symbol, const Trace& trace) { return rows_along_role(symbol, trace, 1); }
 FusionRole softmax_backward_role(const BoundSymbol& symbol, const Trace& trace) {
-  return last_dim_role(symbol, trace, 2);
+  return rows_along_role(symbol, trace, 2);
 }
 
 struct Exponentials {
@@ -348,12 +358,13 @@ struct LossArguments {
   [[nodiscard]] bool is_mean(const BoundSymbol& symbol) const {
     return symbol.arguments[first + 3] == ir::Argument(kMeanReduction);
   }
-  /// Rows of scores, all of the same weight, that become one number.
+  /// Rows of scores (`[N, C]` or `[N, C, H, W]`), all of the same weight, that become one number.
   [[nodiscard]] bool are_plain(const BoundSymbol& symbol, const Trace& trace) const {
     const ir::TensorType* scores = argument_type(symbol, trace, first);
     const auto* reduction = symbol.arguments[first + 3].get<std::int64_t>();
     const bool has_weight = !symbol.arguments[first + 2].is<ir::None>();
-    return is_float(scores) && scores->sizes.size() == 2 && !has_weight && reduction != nullptr && *reduction != 0;
+    const bool has_classes = scores != nullptr && (scores->sizes.size() == 2 || scores->sizes.size() == 4);
+    return is_float(scores) && has_classes && !has_weight && reduction != nullptr && *reduction != 0;
   }
   [[nodiscard]] Targets targets(Lowering& lowering, const BoundSymbol& symbol) const {
     const Value target = lowering.argument(symbol, first + 1, Lane::kInt);
@@ -366,10 +377,11 @@ constexpr LossArguments kBackward{1};  // after the cotangent
 
 FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace) {
   if (!kForward.are_plain(symbol, trace)) return {};
-  const ir::TensorType* type = argument_type(symbol, trace, 0);
-  const std::int64_t rows = type->sizes[0].hint;
-  if (!is_contiguous(*type) || rows < 2 || type->sizes[1].hint < 2) return {};
-  FusionRole role{FusionRole::Kind::kWork, passes::value_argument(symbol, 0), rows, {}, 1U << kForward.target(), 1};
+  BoundSymbol none = symbol;  // its results are known at the end
+  none.results.clear();
+  FusionRole role = dim_role(none, trace, passes::value_argument(symbol, 0), 1, 1);
+  if (role.rows < 2) return {};
+  role.by_rows = 1U << kForward.target();
   passes::for_each_result(symbol, [&](ir::ValueId) { role.results.push_back(FusionRole::Result::kEnd); });
   return role;
 }
@@ -393,7 +405,7 @@ void lower_nll_loss(Lowering& lowering, const BoundSymbol& symbol) {
 
 FusionRole nll_loss_backward_role(const BoundSymbol& symbol, const Trace& trace) {
   if (!kBackward.are_plain(symbol, trace)) return {};
-  FusionRole role = row_role(symbol, trace, passes::single_result(symbol), 1, 1);
+  FusionRole role = dim_role(symbol, trace, passes::single_result(symbol), 1, 1);
   role.by_rows = 1U << kBackward.target();
   return role;
 }
@@ -412,7 +424,9 @@ void lower_nll_loss_backward(Lowering& lowering, const BoundSymbol& symbol) {
 
 FusionRole cross_entropy_role(const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType* target = argument_type(symbol, trace, 1);
-  const bool has_classes = target != nullptr && target->sizes.size() == 1 && !is_float(target);
+  const ir::TensorType* scores = argument_type(symbol, trace, 0);
+  const bool has_classes =
+      target != nullptr && scores != nullptr && !is_float(target) && target->sizes.size() + 1 == scores->sizes.size();
   if (!has_classes || symbol.arguments[5] != ir::Argument(0.0)) return {};
   FusionRole role = nll_loss_role(symbol, trace);
   role.work = kRowWork;
@@ -460,7 +474,8 @@ void lower_index(Lowering& lowering, const BoundSymbol& symbol) {
 
 /// One element for each row, added at a column.
 FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace) {
-  const FusionRole role = last_dim_role(symbol, trace, 1);
+  const FusionRole role = rows_along_role(symbol, trace, 1);
+  if (role.side_by_side != 1) return {};
   const ir::TensorType* index = argument_type(symbol, trace, 2);
   const ir::TensorType* source = argument_type(symbol, trace, 3);
   if (role.kind == FusionRole::Kind::kNone || index == nullptr || source == nullptr || index->sizes.empty()) return {};
@@ -491,6 +506,8 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::amin", {&row_reduction_role, &lower_extreme<ReduceOp::kMin>}},
       {"aten::var.correction", {&variance_role, &lower_variance}},
       {"aten::var.dim", {&variance_role, &lower_variance}},
+      {"aten::var_mean.correction", {&variance_role, &lower_variance}},
+      {"aten::var_mean.dim", {&variance_role, &lower_variance}},
       {"aten::_softmax", {&softmax_role, &lower_softmax}},
       {"aten::_safe_softmax", {&softmax_role, &lower_safe_softmax}},
       {"aten::_log_softmax", {&softmax_role, &lower_log_softmax}},
@@ -509,6 +526,8 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::native_layer_norm_backward", {&layer_norm_backward_role, &lower_layer_norm_backward}},
       {"aten::nll_loss_forward", {&nll_loss_role, &lower_nll_loss}},
       {"aten::nll_loss_backward", {&nll_loss_backward_role, &lower_nll_loss_backward}},
+      {"aten::nll_loss2d_forward", {&nll_loss_role, &lower_nll_loss}},
+      {"aten::nll_loss2d_backward", {&nll_loss_backward_role, &lower_nll_loss_backward}},
       {"aten::cross_entropy_loss", {&cross_entropy_role, &lower_cross_entropy}},
       {"aten::embedding", {&gather_role<0, 1>, &lower_embedding}},
       {"aten::index_select", {&index_select_role, &lower_index_select}},

@@ -25,6 +25,15 @@ using ReduceKernel = void (*)(void* accumulator, const void* values, std::int64_
 /// Mean, sum of squared distances from it, and count, as three doubles, joined with those of `count` elements.
 using MomentsKernel = void (*)(double* moments, const void* values, std::int64_t count);
 
+/// Rows and columns of a tile, and from one array of sums, or of a column, to the next one.
+struct ColumnTile {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t step;
+};
+/// Folds columns, arrays with an element for each row, into as many accumulators, or moments, of rows.
+using ColumnsKernel = void (*)(double* accumulators, const void* values, const ColumnTile& tile);
+
 /// Words of state of a Mersenne twister, which it makes anew together.
 inline constexpr int kTwisterBlock = 624;
 /// Compares `count` numbers of 53 bits with `threshold` and writes `one` where they are less, else zero. Each is made
@@ -64,11 +73,17 @@ struct Kernels {
   TransferKernel (*store)(Storage to, bool streams);
   ReduceKernel (*reduce)(ReduceOp op, Lane lane);
   MomentsKernel (*moments)(Lane lane);
+  /// Null: there is none, as for integers.
+  ColumnsKernel (*reduce_columns)(ReduceOp op, Lane lane);
+  ColumnsKernel (*join_moments)(Lane lane);
   /// Adds `count` elements to as many sums of the same lane.
   void (*add_to)(Lane lane, void* sums, const void* values, std::int64_t count);
   /// The same for products of two arrays of floats: into one accumulator, and to as many sums.
   void (*sum_products)(void* accumulator, const void* a, const void* b, std::int64_t count);
   void (*add_products_to)(void* sums, const void* a, const void* b, std::int64_t count);
+  /// Adds distances of the elements from the first of their column, and the squares of these, to arrays of so many
+  /// columns: first elements, sums, sums of squares. `begins`: the first row of the tile is what they are distant from.
+  void (*add_moments)(Lane lane, double* moments, const void* values, const ColumnTile& tile, bool begins);
   /// The block of a Mersenne twister's state that follows `block`.
   void (*twist)(std::uint32_t* next, const std::uint32_t* block);
   /// For results of so many bytes each: 1, 2, 4 or 8.

@@ -125,3 +125,121 @@ void add_products_to(void* sums, const void* a, const void* b, std::int64_t coun
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) total[i] += x[i] * y[i];
 }
+
+template <typename T>
+void add_moments_loop(double* first, const T* x, const ColumnTile& tile, bool begins) {
+  const std::int64_t columns = tile.columns;
+  double* sums = first + tile.step;
+  double* squares = sums + tile.step;
+  if (begins) std::copy_n(x, columns, first);
+  std::int64_t row = 0;
+  for (; row + 4 <= tile.rows; row += 4, x += 4 * columns) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double a = static_cast<double>(x[i]) - first[i];
+      const double b = static_cast<double>(x[columns + i]) - first[i];
+      const double c = static_cast<double>(x[2 * columns + i]) - first[i];
+      const double d = static_cast<double>(x[3 * columns + i]) - first[i];
+      sums[i] += (a + b) + (c + d);
+      squares[i] += (a * a + b * b) + (c * c + d * d);
+    }
+  }
+  for (; row < tile.rows; ++row, x += columns) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double distance = static_cast<double>(x[i]) - first[i];
+      sums[i] += distance;
+      squares[i] += distance * distance;
+    }
+  }
+}
+
+void add_moments(Lane lane, double* moments, const void* values, const ColumnTile& tile, bool begins) {
+  if (lane == Lane::kFloat) add_moments_loop(moments, static_cast<const float*>(values), tile, begins);
+  if (lane == Lane::kDouble) add_moments_loop(moments, static_cast<const double*>(values), tile, begins);
+}
+
+// --- rows side by side
+
+/// Rows that are worked on together: their accumulators stay in the first-level cache.
+constexpr std::int64_t kAbreast = 256;
+
+template <typename T>
+void sum_columns(double* sums, const void* values, const ColumnTile& tile) {
+  const auto [rows, columns, step] = tile;
+  const auto* x = static_cast<const T*>(values);
+  std::int64_t column = 0;
+  for (; column + 4 <= columns; column += 4, x += 4 * step) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < rows; ++i) {
+      sums[i] += static_cast<double>((x[i] + x[step + i]) + (x[2 * step + i] + x[3 * step + i]));
+    }
+  }
+  for (; column < columns; ++column, x += step) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < rows; ++i) sums[i] += static_cast<double>(x[i]);
+  }
+}
+
+template <typename T, bool is_max>
+void extreme_of_columns(double* extremes, const void* values, const ColumnTile& tile) {
+  const auto [rows, columns, step] = tile;
+  const auto* x = static_cast<const T*>(values);
+  const auto better = [](T a, T b) { return (is_max ? a > b : a < b) || a != a ? a : b; };
+  for (std::int64_t first = 0; first < rows; first += kAbreast) {
+    const std::int64_t count = std::min(kAbreast, rows - first);
+    T best[kAbreast];
+    for (std::int64_t i = 0; i < count; ++i) best[i] = static_cast<T>(extremes[first + i]);
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const T* own = x + column * step + first;
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < count; ++i) best[i] = better(own[i], best[i]);
+    }
+    for (std::int64_t i = 0; i < count; ++i) extremes[first + i] = static_cast<double>(best[i]);
+  }
+}
+
+ColumnsKernel reduce_columns(ReduceOp op, Lane lane) {
+  const auto of = [op]<typename T>(T) {
+    return op == ReduceOp::kSum   ? &sum_columns<T>
+           : op == ReduceOp::kMax ? &extreme_of_columns<T, true>
+                                  : &extreme_of_columns<T, false>;
+  };
+  return lane == Lane::kFloat ? of(float{}) : lane == Lane::kDouble ? of(double{}) : nullptr;
+}
+
+/// Distances from the first column in double, then Chan's formula.
+template <typename T>
+void join_moments_loop(double* moments, const void* values, const ColumnTile& tile) {
+  const auto [rows, columns, step] = tile;
+  const auto* x = static_cast<const T*>(values);
+  const auto n = static_cast<double>(columns);
+  for (std::int64_t first = 0; first < rows; first += kAbreast) {
+    const std::int64_t count = std::min(kAbreast, rows - first);
+    double sums[kAbreast] = {};
+    double squares[kAbreast] = {};
+    for (std::int64_t column = 1; column < columns; ++column) {
+      const T* own = x + column * step + first;
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < count; ++i) {
+        const double distance = static_cast<double>(own[i]) - static_cast<double>(x[first + i]);
+        sums[i] += distance;
+        squares[i] += distance * distance;
+      }
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      double* own = moments + 3 * (first + i);
+      const double total = own[2] + n;
+      const double delta = static_cast<double>(x[first + i]) + sums[i] / n - own[0];
+      own[0] += delta * n / total;
+      own[1] += squares[i] - sums[i] * sums[i] / n + delta * delta * own[2] * n / total;
+      own[2] = total;
+    }
+  }
+}
+
+ColumnsKernel join_moments(Lane lane) {
+  return lane == Lane::kFloat    ? &join_moments_loop<float>
+         : lane == Lane::kDouble ? &join_moments_loop<double>
+                                 : nullptr;
+}

@@ -90,10 +90,9 @@ std::optional<TileBuilder::Value> TileBuilder::element(TileOp op, std::span<cons
   const Lane lane = this->lane(arguments.back());
   Extent extent = Extent::kConstant;
   for (const Value argument : arguments) extent = std::min(extent, this->extent(argument));
-  unsigned scalars = 0;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (this->extent(arguments[i]) != extent) scalars |= 1U << i;
-  }
+  std::vector<Extent> extents;
+  for (const Value argument : arguments) extents.push_back(this->extent(argument));
+  const unsigned scalars = scalars_of(extents, extent);
   const ElementKernel kernel = kernels().element(op, lane, scalars);
   if (kernel == nullptr && scalars != 0 && extent == Extent::kTile) {
     std::vector<Value> tiles;
@@ -127,10 +126,20 @@ TileBuilder::Value TileBuilder::fold(const Node& made, std::span<const Value> ar
   return constant(made.lane, out);
 }
 
+unsigned TileBuilder::scalars_of(std::span<const Extent> arguments, Extent result) const {
+  unsigned scalars = 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_column = domain_.side_by_side && arguments[i] == Extent::kRow;  // of a tile
+    if (arguments[i] != result && !is_column) scalars |= 1U << i;
+  }
+  return scalars;
+}
+
 TileBuilder::Value TileBuilder::copy(Value value, Extent extent) {
+  const Extent given = this->extent(value);
   Node result = make_node(Kind::kElement, lane(value), extent, {&value, 1});
   result.op = TileOp::kCopy;
-  result.kernel = kernels().element(TileOp::kCopy, result.lane, 1);
+  result.kernel = kernels().element(TileOp::kCopy, result.lane, scalars_of({&given, 1}, extent));
   return add(result);
 }
 
@@ -193,6 +202,18 @@ void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, 
   result.index = static_cast<std::uint32_t>(column_sums_.size());
   column_sums_.push_back({lane(value), storage, static_cast<std::int32_t>(array), -1, scale, blocks});
   add(result);
+}
+
+void TileBuilder::column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
+                                 Storage storage, double scale, std::int64_t blocks) {
+  const auto number_of = [](std::optional<std::uint32_t> array) {
+    return array ? static_cast<std::int32_t>(*array) : -1;
+  };
+  column_sum(value, 0, storage, scale, blocks);
+  Sum& sum = column_sums_.back();
+  sum.array = number_of(mean);
+  sum.is_moments = true;
+  sum.variance = number_of(variance);
 }
 
 std::uint32_t TileBuilder::total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,

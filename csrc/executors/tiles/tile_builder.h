@@ -18,6 +18,9 @@ struct TileDomain {
   /// What lies as the domain does has so many columns of all rows side by side, then the next ones; 0: whole rows.
   std::int64_t run = 0;
   std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
+  /// Rows of a block lie side by side: what lies as the domain does has their first elements, then the second ones. So
+  /// does a tile.
+  bool side_by_side = false;
 
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 1;
@@ -60,6 +63,10 @@ class TileBuilder {
   void store(Value value, Access access);
   /// Of all rows, or one for each of the domain's blocks.
   void column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks = 1);
+  /// Mean and variance of each column, of all rows or for each block; the variance is that of a population times
+  /// `scale`. What has no array is read by nobody.
+  void column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
+                      Storage storage, double scale, std::int64_t blocks);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
   std::uint32_t total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                       std::optional<std::uint32_t> divisor);
@@ -107,6 +114,8 @@ class TileBuilder {
   [[nodiscard]] Node make_node(Kind kind, Lane lane, Extent extent, std::span<const Value> arguments) const;
   Value add(Node node);
   Value copy(Value value, Extent extent);
+  /// A bit for each argument that is one element for all that a kernel is called for.
+  [[nodiscard]] unsigned scalars_of(std::span<const Extent> arguments, Extent result) const;
   Value fold(const Node& made, std::span<const Value> arguments);
   /// The place of an access, which is added if it is new.
   std::uint32_t place_of(Access access);
@@ -114,6 +123,8 @@ class TileBuilder {
   /// An array that lies as the domain does.
   [[nodiscard]] Access dense_access(std::uint32_t array, Storage storage) const;
   [[nodiscard]] bool is_dense(const Access& access) const;
+  /// How far apart in memory the rows of neighbouring blocks are, where all of a block are the same one.
+  [[nodiscard]] std::optional<std::int64_t> block_stride(const Access& access) const;
 
   TileDomain domain_;
   std::vector<Node> nodes_;

@@ -67,7 +67,7 @@ struct TileBuilder::Pairs {
       const bool is_sum = node.kind == Kind::kReduce && node.reduce_op == ReduceOp::kSum;
       if (node.kind == Kind::kElement && node.extent == Extent::kTile) {
         compose(node) || join_element(node, 0) || join_element(node, 1);
-      } else if (is_sum || node.kind == Kind::kColumnSum) {
+      } else if (is_sum || (node.kind == Kind::kColumnSum && !builder.column_sums_[node.index].is_moments)) {
         join_sum(node);
       }
     }
@@ -103,8 +103,8 @@ struct TileBuilder::Pairs {
     const auto op = first == nullptr ? std::nullopt : pair_of(first->op, node.op, position);
     if (!op) return false;
     const std::uint32_t arguments[] = {first->arguments[0], first->arguments[1], node.arguments[1 - position]};
-    unsigned scalars = 0;
-    for (unsigned i = 0; i < 3; ++i) scalars |= (nodes[arguments[i]].extent != Extent::kTile ? 1U : 0U) << i;
+    const Extent extents[] = {nodes[arguments[0]].extent, nodes[arguments[1]].extent, nodes[arguments[2]].extent};
+    const unsigned scalars = builder.scalars_of(extents, Extent::kTile);
     const ElementKernel kernel = kernels().element(*op, Lane::kFloat, scalars);
     if (kernel == nullptr) return false;
     is_gone[node.arguments[position]] = true;
@@ -117,7 +117,7 @@ struct TileBuilder::Pairs {
   /// The sum of a product.
   void join_sum(Node& node) {
     const Node* first = only_read_by(node, 0);
-    if (first == nullptr) return;
+    if (first == nullptr || builder.domain_.side_by_side) return;
     const bool is_square = first->op == TileOp::kSquare;
     if (!is_square && first->op != TileOp::kMultiply) return;
     const std::uint32_t arguments[] = {first->arguments[0], first->arguments[is_square ? 0 : 1]};
@@ -126,9 +126,10 @@ struct TileBuilder::Pairs {
     std::ranges::copy(arguments, node.arguments);
   }
 
-  /// Not one row for all.
+  /// Not one row for all of a block.
   [[nodiscard]] bool is_own_tile(const Node& node) const {
-    return node.extent == Extent::kTile && (node.kind != Kind::kLoad || !builder.accesses_[node.index].repeats_row());
+    return node.extent == Extent::kTile &&
+           (node.kind != Kind::kLoad || !builder.block_stride(builder.accesses_[node.index]));
   }
 
   void renumber() {

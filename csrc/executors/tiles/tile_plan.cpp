@@ -29,6 +29,11 @@ constexpr std::int64_t kLeastRun = 256;
 constexpr std::int64_t kRowElements = 65536;
 /// Pieces that rows of several runs are cut into where there is work for several threads.
 constexpr std::int64_t kLeastUnits = 16;
+/// Rows side by side that are worked on together, where there are so many; at least, for the sake of several threads;
+/// and elements of a tile of them.
+constexpr std::int64_t kAbreast = 256;
+constexpr std::int64_t kLeastAbreast = 64;
+constexpr std::int64_t kAbreastElements = 8192;
 constexpr std::int64_t kAlignment = 64;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -38,7 +43,13 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAl
 Access TileBuilder::dense_access(std::uint32_t array, Storage storage) const {
   Access access{array, storage, std::vector<std::int64_t>(domain_.outer.size()), 1, Extent::kTile, domain_.run};
   std::int64_t step = domain_.run != 0 ? domain_.run : domain_.columns;
-  for (std::size_t i = domain_.outer.size(); i-- > 0;) {
+  std::size_t behind = domain_.outer.size();
+  if (domain_.side_by_side) {
+    access.outer_strides[--behind] = 1;
+    access.inner_stride = domain_.outer[behind];
+    step *= access.inner_stride;
+  }
+  for (std::size_t i = behind; i-- > 0;) {
     access.outer_strides[i] = step;
     step *= domain_.outer[i];
   }
@@ -52,6 +63,15 @@ bool TileBuilder::is_dense(const Access& access) const {
     if (domain_.outer[i] == 1) dense.outer_strides[i] = access.outer_strides[i];
   }
   return access == dense;
+}
+
+std::optional<std::int64_t> TileBuilder::block_stride(const Access& access) const {
+  const std::vector<std::int64_t>& strides = access.outer_strides;
+  if (domain_.side_by_side) return std::nullopt;
+  const bool has_blocks = domain_.blocks != 1 && strides.size() == 2 && domain_.outer[0] == domain_.blocks;
+  const auto first = strides.begin() + (has_blocks ? 1 : 0);
+  if (std::any_of(first, strides.end(), [](std::int64_t stride) { return stride != 0; })) return std::nullopt;
+  return has_blocks ? strides[0] : 0;
 }
 
 /// One build: what the phases are made of, then registers.
@@ -150,6 +170,8 @@ struct TileBuilder::Plan {
     program.run = domain.run;
     program.stays_in_runs = domain.run >= kLeastRun;
     if (program.stays_in_runs) shape_runs();
+    program.side_by_side = domain.side_by_side;
+    if (program.side_by_side) shape_side_by_side();
     const std::int64_t row_units = domain.blocks * units_of_block(program);
     const std::int64_t stretches =
         domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
@@ -165,8 +187,10 @@ struct TileBuilder::Plan {
     program.parallel = program.task_count > 1;
     // Tasks and blocks that have rows in common are a staircase: task + block is a place of each.
     for (Sum& sum : builder.column_sums_) {
+      sum.place = program.column_arrays;
+      program.column_arrays += sum.arrays();
       sum.partials = program.column_partials;
-      program.column_partials += program.task_count + sum.blocks - 1;
+      program.column_partials += (program.task_count + sum.blocks - 1) * sum.arrays();
     }
   }
 
@@ -180,8 +204,30 @@ struct TileBuilder::Plan {
     program.tile_rows = std::clamp<std::int64_t>(std::min(most_rows, kTileElements / program.run), 1, program.rows);
   }
 
+  /// So many rows that what is done for a column pays.
+  void shape_side_by_side() {
+    std::int64_t rows = std::max(kTileElements / program.columns, kAbreast);
+    if (program.rows * program.columns >= 2 * kTaskElements) {
+      rows = std::min(rows, std::max(program.rows / kLeastUnits, kLeastAbreast));
+    }
+    program.tile_rows = std::min(rows, program.block_rows);
+    program.tile_columns = std::clamp<std::int64_t>(kAbreastElements / program.tile_rows, 1, program.columns);
+  }
+
   /// Whether a tile of an array that lies as the domain does is one piece.
-  [[nodiscard]] bool lies_as_tiles() const { return program.run == 0 || program.stays_in_runs; }
+  [[nodiscard]] bool lies_as_tiles() const {
+    return !program.side_by_side && (program.run == 0 || program.stays_in_runs);
+  }
+
+  /// Rows lie side by side, and nobody but a store, or elementwise work, looks at the value.
+  [[nodiscard]] bool is_across(const Node& node, const std::vector<std::uint32_t>& read_by) const {
+    const bool is_result = node.kind == Kind::kElement && read_by.size() == 1;
+    const bool is_read = is_load(node) && std::ranges::all_of(read_by, [&](std::uint32_t reader) {
+                           const Kind kind = nodes[reader].kind;
+                           return kind == Kind::kElement || kind == Kind::kReduce || kind == Kind::kMoments;
+                         });
+    return program.side_by_side && (is_result || is_read);
+  }
 
   /// A value that is stored once, as it is, is computed where it is stored.
   void choose_outputs() {
@@ -197,7 +243,8 @@ struct TileBuilder::Plan {
       const bool is_read = std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) {
         return pair.output == access.array;  // by what comes later in the tile
       });
-      if (as_it_is && lies_as_tiles() && !streams && is_computed && !is_read && output_array[node.arguments[0]] < 0) {
+      const bool has_place = lies_as_tiles() || is_across(stored, readers[node.arguments[0]]);
+      if (as_it_is && has_place && !streams && is_computed && !is_read && output_array[node.arguments[0]] < 0) {
         output_array[node.arguments[0]] = static_cast<std::int32_t>(access.array);
       }
     }
@@ -228,8 +275,9 @@ struct TileBuilder::Plan {
     const Node& node = nodes[i];
     Binding binding;
     binding.element_size = size_of(node.lane);
+    const Binding::Kind in_place = program.side_by_side ? Binding::Kind::kAcross : Binding::Kind::kDense;
     if (output_array[i] >= 0) {
-      binding.kind = Binding::Kind::kDense;
+      binding.kind = in_place;
       binding.array = static_cast<std::uint32_t>(output_array[i]);
       return binding;
     }
@@ -237,16 +285,19 @@ struct TileBuilder::Plan {
       const Access& access = builder.accesses_[node.index];
       if (node.kind == Kind::kAssemble || size_of(access.storage) != size_of(node.lane)) return std::nullopt;
       binding.array = access.array;
-      if (builder.is_dense(access) && lies_as_tiles()) {
-        binding.kind = Binding::Kind::kDense;
+      if (builder.is_dense(access) && (lies_as_tiles() || is_across(node, readers[i]))) {
+        binding.kind = in_place;
         return binding;
       }
       if (access.inner_stride != 1 || access.run != 0) return std::nullopt;
       const bool by_rows = std::ranges::all_of(readers[i], [&](std::uint32_t reader) {
         return nodes[reader].kind == Kind::kElement && nodes[reader].extent == Extent::kTile;
       });
+      const auto block_stride = builder.block_stride(access);
+      if (!block_stride || (!by_rows && program.tile_rows != 1)) return std::nullopt;
       binding.kind = Binding::Kind::kColumns;
-      return access.repeats_row() && (by_rows || program.tile_rows == 1) ? std::make_optional(binding) : std::nullopt;
+      binding.block_stride = *block_stride;
+      return binding;
     }
     if (lives_on[i]) return binding;
     return std::nullopt;
@@ -298,6 +349,10 @@ struct TileBuilder::Plan {
     return 8 * static_cast<std::int64_t>(program.constants.size() - 1);
   }
 
+  [[nodiscard]] bool lies_across(std::uint32_t i) const {
+    return bindings[i] && bindings[i]->kind == Binding::Kind::kAcross;
+  }
+
   Instruction instruction_of(std::uint32_t i) {
     const Node& node = nodes[i];
     Instruction instruction;
@@ -316,7 +371,9 @@ struct TileBuilder::Plan {
       const bool is_column =
           bindings[argument] && bindings[argument]->kind == Binding::Kind::kColumns && program.tile_rows > 1;
       if (is_column) instruction.column_arguments |= static_cast<std::uint8_t>(1U << k);
+      if (lies_across(argument)) instruction.across |= static_cast<std::uint8_t>(1U << k);
     }
+    if (lies_across(i)) instruction.across |= 8U;
     switch (node.kind) {
       case Kind::kColumnSum:
         instruction.of_products = node.arguments[1] != kNone;
@@ -326,15 +383,18 @@ struct TileBuilder::Plan {
         [[fallthrough]];
       case Kind::kTotal:
         instruction.reduce = kernels().reduce(node.reduce_op, instruction.lane);
+        instruction.reduce_columns = kernels().reduce_columns(node.reduce_op, instruction.lane);
         break;
       case Kind::kMoments:
         instruction.moments = kernels().moments(instruction.lane);
+        instruction.reduce_columns = kernels().join_moments(instruction.lane);
         break;
       case Kind::kLoad: {
         const Access& access = builder.accesses_[node.index];
-        const std::int64_t stride = node.extent == Extent::kRow
-                                        ? (access.outer_strides.size() == 1 ? access.outer_strides[0] : 1)
-                                        : access.inner_stride;
+        const bool is_abreast = program.side_by_side || access.outer_strides.size() == 1;
+        const std::int64_t row_stride = is_abreast ? access.outer_strides.back() : 1;
+        const std::int64_t stride =
+            node.extent == Extent::kRow || program.side_by_side ? row_stride : access.inner_stride;
         instruction.transfer = kernels().load(access.storage, stride != 1);
         break;
       }

@@ -47,10 +47,6 @@ struct Access {
   std::vector<Part> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only place there is
 
   friend bool operator==(const Access&, const Access&) = default;
-  /// All rows are the same one in memory.
-  [[nodiscard]] bool repeats_row() const {
-    return std::ranges::all_of(outer_strides, [](std::int64_t stride) { return stride == 0; });
-  }
 };
 
 /// Where a register's elements lie while a phase works on a tile.
@@ -58,12 +54,14 @@ struct Binding {
   enum class Kind : std::uint8_t {
     kWholeRow,  ///< scratch memory as long as a row
     kDense,     ///< in an array that lies as the domain does
-    kColumns,   ///< in an array that is the same for all rows
+    kColumns,   ///< in an array that is the same for all rows of a block
+    kAcross,    ///< in an array that lies as the domain does where rows lie side by side: columns are rows apart
   };
   Kind kind = Kind::kWholeRow;
   std::uint16_t target = 0;
   std::uint32_t array = 0;
   std::int64_t element_size = 0;
+  std::int64_t block_stride = 0;  ///< of kColumns: elements from what a block has to what the next one has
 };
 
 struct Instruction {
@@ -77,13 +75,14 @@ struct Instruction {
     kMoments,     ///< the same, mean and variance: `out` and `out2`
     kPick,        ///< for each row the element at the column in `arguments[1]`: `out`, ready at the end of the phase
     kScatterAdd,  ///< `arguments[0]`, plus `arguments[2]` at the column in `arguments[1]` of each row
-    kColumnSum,   ///< adds rows to column_sums[index]
+    kColumnSum,   ///< adds rows to column_sums[index], or to their moments
     kTotal,       ///< adds all elements to totals[index]
   };
   Kind kind = Kind::kElement;
   Lane lane = Lane::kFloat;           ///< of the arguments
   std::uint8_t row_arguments = 0;     ///< a bit for each argument that is one element for each row, of a kTile result
   std::uint8_t column_arguments = 0;  ///< a bit for each argument that is one row for all of a tile
+  std::uint8_t across = 0;            ///< a bit for each argument, and bit 3 for the result, that is bound so (kAcross)
   bool by_rows = false;               ///< kStore: rows lie apart
   bool of_products = false;           ///< kReduce and kColumnSum: of products of arguments 0 and 1
   std::uint16_t out = 0;
@@ -96,6 +95,7 @@ struct Instruction {
   ElementKernel element = nullptr;
   ReduceKernel reduce = nullptr;
   MomentsKernel moments = nullptr;
+  ColumnsKernel reduce_columns = nullptr;  ///< of either, for rows side by side
   TransferKernel transfer = nullptr;
 };
 
@@ -126,8 +126,14 @@ struct Sum {
   std::int32_t array = -1;    ///< -1: only a divisor
   std::int32_t divisor = -1;  ///< of a total: another one
   double scale = 1;
-  std::int64_t blocks = 1;    ///< of a sum over rows: so many, one after the other
-  std::int64_t partials = 0;  ///< where its partial sums begin, in rows of them
+  std::int64_t blocks = 1;     ///< of a sum over rows: so many, one after the other
+  std::int64_t partials = 0;   ///< where its partial sums begin, in rows of them
+  bool is_moments = false;     ///< of columns: the mean goes to `array`, the variance times `scale` to `variance`
+  std::int32_t variance = -1;  ///< another array
+  std::int64_t place = 0;      ///< of its first array among those that a task keeps, each as long as a row
+
+  /// Of moments three, of doubles: the first element, the sum of distances from it, and of their squares.
+  [[nodiscard]] std::int64_t arrays() const { return is_moments ? 3 : 1; }
 };
 
 /// A fusion, ready to run: no allocation but scratch memory, no decision but the tile at hand.
@@ -141,6 +147,7 @@ struct TileProgram {
   bool splits_columns = false;  ///< stretches of columns have nothing to do with one another
   std::int64_t run = 0;         ///< see TileDomain
   bool stays_in_runs = false;   ///< each tile is of one run
+  bool side_by_side = false;    ///< see TileDomain
   std::vector<Register> registers;
   std::vector<double> constants;
   std::vector<Access> accesses;
@@ -148,6 +155,7 @@ struct TileProgram {
   std::vector<Phase> phases;
   std::vector<Sum> column_sums;
   std::int64_t column_partials = 0;  ///< rows of partial sums of all of them
+  std::int64_t column_arrays = 0;    ///< that a task keeps for them
   std::vector<Sum> totals;
   std::uint32_t accumulators = 0;
   std::int64_t scratch_bytes = 0;

@@ -1,19 +1,18 @@
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "executors/tiles/column_sums.h"
 #include "executors/tiles/scratch.h"
 #include "executors/tiles/tile_program.h"
 
 namespace thunder::executors::cpu {
 namespace {
-
-/// Rows that are added in the lane itself before the sum goes to double.
-constexpr std::int64_t kRowsBetweenFlushes = 64;
 
 struct Run {
   const TileProgram& program;
@@ -31,6 +30,8 @@ class Task {
         program_(run.program),
         index_(index),
         scratch_(scratch_bytes(run.program)),
+        column_sums_(run.program, index, run.column_partials,
+                     scratch_.data() + run.program.scratch_bytes + accumulator_bytes(run.program)),
         at_(run.program.registers.size()) {
     for (std::size_t i = 0; i < at_.size(); ++i) {
       const Register& reg = program_.registers[i];
@@ -39,9 +40,7 @@ class Task {
                    : scratch_.data() + reg.offset;
     }
     accumulators_ = reinterpret_cast<double*>(scratch_.data() + program_.scratch_bytes);
-    column_sums_ = scratch_.data() + program_.scratch_bytes + accumulator_bytes(program_);
     totals_ = run.total_partials + index * static_cast<std::int64_t>(program_.totals.size());
-    clear_column_sums();
   }
 
   void execute() {
@@ -59,7 +58,7 @@ class Task {
           program_.splits_columns ? std::min(first + program_.tile_columns, program_.columns) : program_.columns;
       run_rows(first, last);
     }
-    flush_column_sums();
+    column_sums_.flush(block_);
   }
 
  private:
@@ -68,8 +67,7 @@ class Task {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   static std::int64_t scratch_bytes(const TileProgram& program) {
-    return program.scratch_bytes + accumulator_bytes(program) +
-           std::int64_t{8} * program.columns * static_cast<std::int64_t>(program.column_sums.size());
+    return program.scratch_bytes + accumulator_bytes(program) + ColumnSums::bytes_of(program);
   }
 
   void run_rows(std::int64_t first, std::int64_t last) {
@@ -90,9 +88,8 @@ class Task {
       for (const Instruction& instruction : phase.tile) end(instruction);
       for (const Instruction& instruction : phase.row) execute_row(instruction);
     }
-    rows_since_flush_ += height_;
     const bool ends_block = program_.block_rows != program_.rows && (first_row_ + height_) % program_.block_rows == 0;
-    if (rows_since_flush_ >= kRowsBetweenFlushes || ends_block) flush_column_sums();
+    column_sums_.end_rows(height_, block_, ends_block);
   }
 
   /// Asks for a share of what the next tile reads, so that memory works while this one is computed.
@@ -100,7 +97,7 @@ class Task {
     const auto shares = static_cast<std::int64_t>(phase.tile.size());
     const std::int64_t tile = height_ * width_;
     for (const Stream& stream : phase.streams) {
-      const char* next = run_.arrays[stream.array] + (dense_offset() + tile) * stream.element_size;
+      const char* next = run_.arrays[stream.array] + next_offset() * stream.element_size;
       const std::int64_t lines = tile * stream.element_size / kAlignment;
       const std::int64_t end = lines * static_cast<std::int64_t>(share + 1) / shares;
       for (std::int64_t i = lines * static_cast<std::int64_t>(share) / shares; i < end; ++i) {
@@ -118,17 +115,31 @@ class Task {
       case Binding::Kind::kDense:
         at_[binding.target] = run_.arrays[binding.array] + dense_offset() * binding.element_size;
         return;
+      case Binding::Kind::kAcross: {
+        const std::int64_t side = program_.block_rows;
+        const std::int64_t offset = (block_ * program_.columns + column_) * side + first_row_ % side;
+        at_[binding.target] = run_.arrays[binding.array] + offset * binding.element_size;
+        return;
+      }
       case Binding::Kind::kColumns:
-        at_[binding.target] = run_.arrays[binding.array] + column_ * binding.element_size;
+        at_[binding.target] =
+            run_.arrays[binding.array] + (block_ * binding.block_stride + column_) * binding.element_size;
         return;
     }
   }
 
-  /// Where the tile begins in an array that lies as the domain does.
-  [[nodiscard]] std::int64_t dense_offset() const {
+  /// Where a tile begins in an array that lies as the domain does.
+  [[nodiscard]] std::int64_t dense_offset(std::int64_t row, std::int64_t column) const {
     const std::int64_t run = program_.run;
-    if (run == 0) return first_row_ * program_.columns + column_;
-    return (first_row_ + column_ / run * program_.rows) * run + column_ % run;
+    if (run == 0) return row * program_.columns + column;
+    return (row + column / run * program_.rows) * run + column % run;
+  }
+  [[nodiscard]] std::int64_t dense_offset() const { return dense_offset(first_row_, column_); }
+  /// The same of the tile behind this one, of this phase.
+  [[nodiscard]] std::int64_t next_offset() const {
+    if (program_.run == 0) return dense_offset() + height_ * width_;
+    const bool ends_rows = column_ + width_ >= program_.columns;
+    return ends_rows ? dense_offset(first_row_ + height_, 0) : dense_offset(first_row_, column_ + width_);
   }
 
   double* accumulator(const Instruction& instruction, std::int64_t row) {
@@ -140,22 +151,21 @@ class Task {
     if (instruction.kind == Instruction::Kind::kMoments) {
       std::fill_n(accumulator(instruction, 0), 3 * height_, 0.0);
     } else if (instruction.kind == Instruction::Kind::kReduce) {
-      for (std::int64_t row = 0; row < height_; ++row) clear(instruction, accumulator(instruction, row));
+      std::fill_n(accumulator(instruction, 0), height_, first_of(instruction));
     } else if (instruction.kind == Instruction::Kind::kPick) {
       std::memset(at_[instruction.out], 0, static_cast<std::size_t>(height_ * size_of(instruction.lane)));
     }
   }
 
-  static void clear(const Instruction& instruction, double* accumulator) {
+  /// What an accumulator holds at first.
+  static double first_of(const Instruction& instruction) {
     const double sign = instruction.reduce_op == ReduceOp::kMax ? -1 : 1;
     const bool is_sum = instruction.reduce_op == ReduceOp::kSum;
     if (instruction.lane == Lane::kFloat || instruction.lane == Lane::kDouble) {
-      *accumulator = is_sum ? 0.0 : sign * std::numeric_limits<double>::infinity();
-      return;
+      return is_sum ? 0.0 : sign * std::numeric_limits<double>::infinity();
     }
     using Limits = std::numeric_limits<std::int64_t>;
-    const std::int64_t first = is_sum ? 0 : sign < 0 ? Limits::min() : Limits::max();
-    std::memcpy(accumulator, &first, sizeof(first));
+    return std::bit_cast<double>(is_sum ? std::int64_t{0} : sign < 0 ? Limits::min() : Limits::max());
   }
 
   void end(const Instruction& instruction) {
@@ -167,13 +177,12 @@ class Task {
             std::max(moments[1], moments[1] != moments[1] ? moments[1] : 0.0) / (moments[2] - instruction.correction));
       }
     } else if (instruction.kind == Instruction::Kind::kReduce) {
-      for (std::int64_t row = 0; row < height_; ++row) {
-        const double* total = accumulator(instruction, row);
-        if (program_.registers[instruction.out].lane == Lane::kInt) {
-          std::memcpy(at_[instruction.out] + 8 * row, total, 8);
-        } else {
-          put(instruction.out, row, *total);
-        }
+      const double* totals = accumulator(instruction, 0);
+      char* out = at_[instruction.out];
+      if (program_.registers[instruction.out].lane == Lane::kFloat) {
+        kernels().element(TileOp::kConvertToFloat, Lane::kDouble, 0)(out, totals, totals, totals, height_);
+      } else {
+        std::memcpy(out, totals, static_cast<std::size_t>(8 * height_));
       }
     }
   }
@@ -229,6 +238,11 @@ class Task {
         store_tile(instruction);
         return;
       case Instruction::Kind::kReduce:
+        if (program_.side_by_side) {
+          instruction.reduce_columns(accumulator(instruction, 0), at_[in[0]],
+                                     {height_, width_, piece_step(instruction, 0)});
+          return;
+        }
         for (std::int64_t row = 0; row < height_; ++row) {
           const std::int64_t step = row * width_ * size;
           double* total = accumulator(instruction, row);
@@ -240,6 +254,11 @@ class Task {
         }
         return;
       case Instruction::Kind::kMoments:
+        if (program_.side_by_side) {
+          instruction.reduce_columns(accumulator(instruction, 0), at_[in[0]],
+                                     {height_, width_, piece_step(instruction, 0)});
+          return;
+        }
         for (std::int64_t row = 0; row < height_; ++row) {
           instruction.moments(accumulator(instruction, row), at_[in[0]] + row * width_ * size, width_);
         }
@@ -248,25 +267,16 @@ class Task {
         for (std::int64_t row = 0; row < height_; ++row) {
           const std::int64_t column = column_in_tile(in[1], row);
           if (column < 0 || column >= width_) continue;
-          std::memcpy(at_[instruction.out] + row * size, at_[in[0]] + (row * width_ + column) * size,
+          std::memcpy(at_[instruction.out] + row * size, at_[in[0]] + place(row, column) * size,
                       static_cast<std::size_t>(size));
         }
         return;
       case Instruction::Kind::kScatterAdd:
         scatter_add(instruction);
         return;
-      case Instruction::Kind::kColumnSum: {
-        char* sums = column_sums_ + instruction.index * program_.columns * 8 + column_ * size;
-        for (std::int64_t row = 0; row < height_; ++row) {
-          const std::int64_t step = row * width_ * size;
-          if (instruction.of_products) {
-            kernels().add_products_to(sums, at_[in[0]] + step, at_[in[1]] + step, width_);
-          } else {
-            kernels().add_to(instruction.lane, sums, at_[in[0]] + step, width_);
-          }
-        }
+      case Instruction::Kind::kColumnSum:
+        column_sums_.add(instruction, at_[in[0]], at_[in[1]], column_, height_, width_);
         return;
-      }
       case Instruction::Kind::kTotal:
         instruction.reduce(totals_ + instruction.index, at_[in[0]], height_ * width_);
         return;
@@ -275,7 +285,7 @@ class Task {
 
   void execute_element(const Instruction& instruction) {
     const auto& in = instruction.arguments;
-    if (instruction.row_arguments == 0 && instruction.column_arguments == 0) {
+    if (instruction.row_arguments == 0 && instruction.column_arguments == 0 && instruction.across == 0) {
       instruction.element(at_[instruction.out], at_[in[0]], at_[in[1]], at_[in[2]], height_ * width_);
       return;
     }
@@ -286,13 +296,26 @@ class Task {
       pointers[i] = at_[in[i]];
       const bool is_row = ((instruction.row_arguments >> i) & 1) != 0;
       const bool is_same = reg.extent == Extent::kConstant || ((instruction.column_arguments >> i) & 1) != 0;
-      steps[i] = is_same ? 0 : size_of(reg.lane) * (is_row ? 1 : width_);
+      const std::int64_t row_step = program_.side_by_side ? 0 : 1;
+      steps[i] = is_same ? 0 : size_of(reg.lane) * (is_row ? row_step : piece_step(instruction, i));
     }
-    const std::int64_t step = size_of(program_.registers[instruction.out].lane) * width_;
-    for (std::int64_t row = 0; row < height_; ++row) {
-      instruction.element(at_[instruction.out] + row * step, pointers[0] + row * steps[0], pointers[1] + row * steps[1],
-                          pointers[2] + row * steps[2], width_);
+    const std::int64_t step = size_of(program_.registers[instruction.out].lane) * piece_step(instruction, 3);
+    const std::int64_t pieces = height_ * width_ / piece();
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      instruction.element(at_[instruction.out] + i * step, pointers[0] + i * steps[0], pointers[1] + i * steps[1],
+                          pointers[2] + i * steps[2], piece());
     }
+  }
+
+  /// Elements of a tile that follow one another in memory: of a row, or of a column where rows lie side by side.
+  [[nodiscard]] std::int64_t piece() const { return program_.side_by_side ? height_ : width_; }
+  /// From one to the next, of an argument, or of the result (3).
+  [[nodiscard]] std::int64_t piece_step(const Instruction& instruction, int i) const {
+    return ((instruction.across >> i) & 1) != 0 ? program_.block_rows : piece();
+  }
+  /// Where an element of a tile is.
+  [[nodiscard]] std::int64_t place(std::int64_t row, std::int64_t column) const {
+    return program_.side_by_side ? column * height_ + row : row * width_ + column;
   }
 
   [[nodiscard]] std::int64_t column_in_tile(std::uint16_t source, std::int64_t row) {
@@ -310,7 +333,7 @@ class Task {
     for (std::int64_t row = 0; row < height_; ++row) {
       const std::int64_t column = column_in_tile(in[1], row);
       if (column < 0 || column >= width_) continue;
-      const std::int64_t element = row * width_ + column;
+      const std::int64_t element = place(row, column);
       if (instruction.lane == Lane::kFloat) {
         reinterpret_cast<float*>(at_[instruction.out])[element] += reinterpret_cast<const float*>(at_[in[2]])[row];
       } else {
@@ -340,10 +363,9 @@ class Task {
     const Access& access = program_.accesses[instruction.index];
     const std::int64_t size = size_of(access.storage);
     const char* array = run_.arrays[access.array];
-    if (program_.outer_sizes.size() == 1) {
-      const std::int64_t stride = access.outer_strides[0];
-      instruction.transfer(at_[instruction.out], array + first_row_ * stride * size,
-                           {.count = height_, .stride = stride});
+    if (program_.side_by_side || program_.outer_sizes.size() == 1) {
+      instruction.transfer(at_[instruction.out], array + row_offset(access, first_row_) * size,
+                           {.count = height_, .stride = access.outer_strides.back()});
       return;
     }
     const std::int64_t step = size_of(lane_of(access.storage));
@@ -357,6 +379,12 @@ class Task {
     if (access.run != 0 && !program_.stays_in_runs) {
       move_runs(access, at_[instruction.out], [&](char* memory, char* tile, std::int64_t count) {
         instruction.transfer(tile, memory, {.count = count, .stride = access.inner_stride});
+      });
+      return;
+    }
+    if (program_.side_by_side) {
+      move_columns(access, at_[instruction.out], [&](char* memory, char* tile) {
+        instruction.transfer(tile, memory, {.count = height_, .stride = access.outer_strides.back()});
       });
       return;
     }
@@ -503,6 +531,18 @@ class Task {
     }
   }
 
+  /// Calls `move` with the places, in memory and in the tile, of each column of rows that lie side by side.
+  template <typename Move>
+  void move_columns(const Access& access, char* tile, const Move& move) {
+    const std::int64_t offset = row_offset(access, first_row_) + column_ * access.inner_stride;
+    char* memory = run_.arrays[access.array] + offset * size_of(access.storage);
+    for (std::int64_t column = 0; column < width_; ++column) {
+      move(memory, tile);
+      memory += access.inner_stride * size_of(access.storage);
+      tile += height_ * size_of(lane_of(access.storage));
+    }
+  }
+
   void store_tile(const Instruction& instruction) {
     const Access& access = program_.accesses[instruction.index];
     if (!access.parts.empty()) return store_part(instruction);
@@ -511,6 +551,11 @@ class Task {
       move_runs(access, from, [&](char* memory, char* tile, std::int64_t count) {
         instruction.transfer(memory, tile, {.count = count});
       });
+      return;
+    }
+    if (program_.side_by_side) {
+      move_columns(access, from,
+                   [&](char* memory, char* tile) { instruction.transfer(memory, tile, {.count = height_}); });
       return;
     }
     const std::int64_t size = size_of(access.storage);
@@ -527,78 +572,20 @@ class Task {
     });
   }
 
-  void clear_column_sums() {
-    rows_since_flush_ = 0;
-    std::memset(column_sums_, 0, static_cast<std::size_t>(8 * program_.columns) * program_.column_sums.size());
-  }
-
-  void flush_column_sums() {
-    for (std::size_t i = 0; i < program_.column_sums.size(); ++i) {
-      const Sum& sum = program_.column_sums[i];
-      const std::int64_t place = sum.partials + index_ + (sum.blocks == 1 ? 0 : block_);
-      double* partial = run_.column_partials + place * program_.columns;
-      const char* sums = column_sums_ + static_cast<std::int64_t>(i) * program_.columns * 8;
-      const bool is_float = sum.lane == Lane::kFloat;
-      for (std::int64_t column = 0; column < program_.columns; ++column) {
-        partial[column] += is_float ? static_cast<double>(reinterpret_cast<const float*>(sums)[column])
-                                    : reinterpret_cast<const double*>(sums)[column];
-      }
-    }
-    clear_column_sums();
-  }
-
   Run& run_;
   const TileProgram& program_;
   std::int64_t index_;
   Scratch scratch_;
+  ColumnSums column_sums_;
   std::vector<char*> at_;  ///< by register: its elements
   double* accumulators_ = nullptr;
-  char* column_sums_ = nullptr;
   double* totals_ = nullptr;
   std::int64_t block_ = 0;
   std::int64_t first_row_ = 0;
   std::int64_t height_ = 0;
   std::int64_t column_ = 0;
   std::int64_t width_ = 0;
-  std::int64_t rows_since_flush_ = 0;
 };
-
-void write_number(const Sum& sum, char* const* arrays, std::int64_t element, double value) {
-  char* target = arrays[sum.array] + element * size_of(sum.storage);
-  if (sum.lane == Lane::kFloat) {
-    const auto narrow = static_cast<float>(value);
-    kernels().store(sum.storage, false)(target, &narrow, {});
-  } else {
-    kernels().store(sum.storage, false)(target, &value, {});
-  }
-}
-
-std::int64_t task_of(const TileProgram& program, std::int64_t unit) {
-  std::int64_t task = unit * program.task_count / program.unit_count;
-  while (program.unit_count * (task + 1) / program.task_count <= unit) ++task;
-  return task;
-}
-
-/// Partial sums are added in the order of the tasks, whoever ran them.
-void combine_columns(const Run& run, std::int64_t part, std::int64_t part_count) {
-  const TileProgram& program = run.program;
-  const std::int64_t begin = program.columns * part / part_count;
-  const std::int64_t end = program.columns * (part + 1) / part_count;
-  for (const Sum& sum : program.column_sums) {
-    const std::int64_t units = program.unit_count / sum.blocks;
-    for (std::int64_t block = 0; block < sum.blocks; ++block) {
-      const std::int64_t first = task_of(program, block * units);
-      const std::int64_t last = task_of(program, (block + 1) * units - 1);
-      for (std::int64_t column = begin; column < end; ++column) {
-        double total = 0;
-        for (std::int64_t task = first; task <= last; ++task) {
-          total += run.column_partials[(sum.partials + task + block) * program.columns + column];
-        }
-        write_number(sum, run.arrays, block * program.columns + column, total * sum.scale);
-      }
-    }
-  }
-}
 
 void combine_totals(const Run& run) {
   const TileProgram& program = run.program;
@@ -610,9 +597,8 @@ void combine_totals(const Run& run) {
   }
   for (std::size_t i = 0; i < totals.size(); ++i) {
     const Sum& sum = program.totals[i];
-    if (sum.array < 0) continue;
     const double divisor = sum.divisor < 0 ? 1.0 : totals[static_cast<std::size_t>(sum.divisor)];
-    write_number(sum, run.arrays, 0, totals[i] * sum.scale / divisor);
+    write_number(sum, run.arrays, sum.array, 0, totals[i] * sum.scale / divisor);
   }
 }
 
@@ -635,7 +621,10 @@ bool run(const TileProgram& program, char* const* arrays, RunTasks run_tasks) {
     constexpr std::int64_t kParts = 8;
     run_tasks(
         kParts, program.parallel,
-        [](void* context, std::int64_t index) { combine_columns(*static_cast<const Run*>(context), index, kParts); },
+        [](void* context, std::int64_t index) {
+          const Run& run = *static_cast<const Run*>(context);
+          combine_columns(run.program, run.column_partials, run.arrays, index, kParts);
+        },
         &state);
   }
   if (!program.totals.empty()) combine_totals(state);
