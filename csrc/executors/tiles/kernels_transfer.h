@@ -144,20 +144,13 @@ void stream_loop(void* to, const void* from, std::int64_t, std::int64_t count) {
 /// The same of floats in a narrower format.
 template <typename Narrow>
 void stream_narrow(void* to, const void* from, std::int64_t, std::int64_t count) {
-  auto* result = static_cast<Narrow*>(to);
-  const auto* x = static_cast<const float*>(from);
-  std::int64_t i = 0;
-#ifdef __AVX2__
-  for (; i < count && (reinterpret_cast<std::uintptr_t>(result + i) & 31U) != 0; ++i) {
-    result[i] = converted<Narrow, float>(x[i]);
+  constexpr std::int64_t kBlock = 512;  // enough that what is loaded again was stored some time ago
+  alignas(64) Narrow block[kBlock];
+  for (std::int64_t i = 0; i < count; i += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - i);
+    load_loop<float, Narrow>(block, static_cast<const float*>(from) + i, 1, n);
+    stream_loop<Narrow>(static_cast<Narrow*>(to) + i, block, 1, n);
   }
-  alignas(32) Narrow block[16];
-  for (; i + 16 <= count; i += 16) {
-    load_loop<float, Narrow>(block, x + i, 1, 16);
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(result + i), _mm256_load_si256(reinterpret_cast<__m256i*>(block)));
-  }
-#endif
-  load_loop<float, Narrow>(result + i, x + i, 1, count - i);
 }
 
 TransferKernel store(Storage to, bool streams) {
