@@ -740,17 +740,6 @@ def test_numbers_that_a_program_computes_are_read_by_fusions() -> None:
     assert [fusion.bytes_written for fusion in thunder.fusions(compiled)] == [x.nbytes]
 
 
-@pytest.mark.parametrize(("columns", "count"), [(64, 1), (32, 0)])
-def test_rows_that_lie_in_another_order_are_read_where_they_lie(columns: int, count: int) -> None:
-    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return (x + y.transpose(0, 1)) * 2.0
-
-    compiled = thunder.jit(function)
-    x, y = torch.randn(40, 30, columns), torch.randn(30, 40, columns)
-    torch.testing.assert_close(compiled(x, y), function(x, y), rtol=0, atol=0)
-    assert sum("aten.add.Tensor" in each.operations for each in thunder.fusions(compiled)) == count
-
-
 def test_fusions_are_measured_by_themselves() -> None:
     def function(x: torch.Tensor, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         return F.gelu(x.t() + 1.0) * F.embedding(rows, table)

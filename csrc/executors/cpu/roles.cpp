@@ -22,16 +22,10 @@ bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   return true;
 }
 
-/// Elements that follow one another in both where rows of an argument lie in another order.
-constexpr std::int64_t kLeastMovedRow = 64;
-
 /// As many elements in another order of memory: a tile of it is gathered from everywhere, which is PyTorch's to do.
 bool is_transposed(const ir::TensorType& value, const ir::TensorType& over) {
-  if (value.sizes != over.sizes || !passes::is_dense(value)) return false;
-  const std::vector<std::size_t> order = passes::memory_order(over);
-  const std::vector<std::size_t> other = passes::memory_order(value);
-  const bool moves_rows = order.back() == other.back() && over.sizes[order.back()].hint >= kLeastMovedRow;
-  return order != other && !moves_rows;
+  return value.sizes == over.sizes && passes::is_dense(value) &&
+         passes::memory_order(value) != passes::memory_order(over);
 }
 
 /// The dimensions of a result in the order of memory, as those of the tensor that it was reduced from.
