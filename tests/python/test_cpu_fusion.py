@@ -740,6 +740,19 @@ def test_numbers_that_a_program_computes_are_read_by_fusions() -> None:
     assert [fusion.bytes_written for fusion in thunder.fusions(compiled)] == [x.nbytes]
 
 
+def test_what_is_read_in_two_orders_of_memory_is_not_mixed_up() -> None:
+    """Sizes of both orders have common factors: two examples, two heads, as in a small Llama."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        heads = x.transpose(1, 2)
+        return (heads * y + heads).sigmoid() + (y * heads + y).sigmoid() * torch.cat((-y[..., 32:], y[..., :32]), -1)
+
+    x, y = torch.randn(2, 32, 2, 64), torch.randn(2, 2, 32, 64)
+    exact = results_of(function, [x.double(), y.double()], torch.ones(2, 2, 32, 64))
+    for got, truth in zip(results_of(thunder.jit(function), [x, y], torch.ones(2, 2, 32, 64)), exact, strict=True):
+        assert error(got, truth) < 1e-6
+
+
 def test_fusions_are_measured_by_themselves() -> None:
     def function(x: torch.Tensor, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         return F.gelu(x.t() + 1.0) * F.embedding(rows, table)
