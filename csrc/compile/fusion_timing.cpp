@@ -17,6 +17,7 @@
 #include "compile/execution.h"
 #include "executors/api/lowering.h"
 #include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::compile {
 namespace {
@@ -42,13 +43,6 @@ bool is_on_cpu(const ir::Type& type) {
   return tensor != nullptr ? bridge::to_torch(tensor->device).is_cpu() : std::holds_alternative<ir::ScalarKind>(type);
 }
 
-std::int64_t bytes_of(const ir::TensorType* type) {
-  if (type == nullptr) return 0;
-  auto bytes = static_cast<std::int64_t>(c10::elementSize(bridge::to_torch(type->dtype)));
-  for (const ir::Dim& size : type->sizes) bytes *= size.hint;
-  return bytes;
-}
-
 template <typename Function>
 double seconds_of(std::int64_t count, const Function& function) {
   const auto start = std::chrono::steady_clock::now();
@@ -68,10 +62,10 @@ std::optional<FusionTiming> time_fusion(const ir::BoundSymbol& symbol, const ir:
   std::int64_t bytes = 0;
   for (const ir::ValueId id : alone.inputs) {
     if (!is_on_cpu(*alone.value(id).type)) return std::nullopt;
-    bytes += bytes_of(alone.tensor_type(id));
+    bytes += passes::size_in_bytes(alone.tensor_type(id));
   }
   for (const ir::ValueId id : ir::flat_results(alone.symbols[0])) {
-    if (id != ir::kNoValue) bytes += bytes_of(alone.tensor_type(id));
+    if (id != ir::kNoValue) bytes += passes::size_in_bytes(alone.tensor_type(id));
   }
 
   const runtime::Program program = executors::lower_trace(alone, executors);

@@ -39,9 +39,10 @@ std::vector<bool> values_in_memory(const ir::Trace& trace) {
   for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, mark);
   for (const ir::BoundSymbol& symbol : std::views::reverse(trace.symbols)) {
     const FusionRole role = role_of(symbol, trace);
-    const bool passes_on = role.kind == FusionRole::Kind::kView || placements_of(symbol, trace);
     const bool is_fused = role.kind != FusionRole::Kind::kNone;
-    if (!is_fused || (passes_on && in_memory[index_of(role.over)])) passes::for_each_argument(symbol, mark);
+    const bool passes_on = is_fused && in_memory[index_of(role.over)] &&
+                           (role.kind == FusionRole::Kind::kView || placements_of(symbol, trace));
+    if (!is_fused || passes_on) passes::for_each_argument(symbol, mark);
   }
   return in_memory;
 }
@@ -51,7 +52,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     const FusionRole role = role_of(symbol, of);
     const bool stays =
-        role.kind != FusionRole::Kind::kNone && placements_of(symbol, of) && in_memory[index_of(role.over)];
+        role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && placements_of(symbol, of);
     return stays ? FusionRole{} : role;
   };
   ir::Trace fused = passes::fuse(trace, {.role = role}, fusion_operator(), self.name, &describe);

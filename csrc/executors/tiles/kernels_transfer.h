@@ -94,32 +94,32 @@ void by_rows(void* to, const void* from, const Transfer& transfer) {
 }
 
 template <typename From, typename To>
-TransferKernel pick_load(bool strided) {
+TransferKernel transfer_between(bool strided) {
   return strided ? &by_rows<From, To, load_strided_loop<From, To>> : &by_rows<From, To, load_blocks<From, To>>;
 }
 
 TransferKernel load(Storage from, bool strided) {
   switch (from) {
     case Storage::kBool:
-      return pick_load<Bool, Bool>(strided);
+      return transfer_between<Bool, Bool>(strided);
     case Storage::kUint8:
-      return pick_load<std::uint8_t, Integer>(strided);
+      return transfer_between<std::uint8_t, Integer>(strided);
     case Storage::kInt8:
-      return pick_load<std::int8_t, Integer>(strided);
+      return transfer_between<std::int8_t, Integer>(strided);
     case Storage::kInt16:
-      return pick_load<std::int16_t, Integer>(strided);
+      return transfer_between<std::int16_t, Integer>(strided);
     case Storage::kInt32:
-      return pick_load<std::int32_t, Integer>(strided);
+      return transfer_between<std::int32_t, Integer>(strided);
     case Storage::kInt64:
-      return pick_load<Integer, Integer>(strided);
+      return transfer_between<Integer, Integer>(strided);
     case Storage::kHalf:
-      return pick_load<Half, float>(strided);
+      return transfer_between<Half, float>(strided);
     case Storage::kBfloat16:
-      return pick_load<Bfloat16, float>(strided);
+      return transfer_between<Bfloat16, float>(strided);
     case Storage::kFloat:
-      return pick_load<float, float>(strided);
+      return transfer_between<float, float>(strided);
     case Storage::kDouble:
-      return pick_load<double, double>(strided);
+      return transfer_between<double, double>(strided);
   }
   return nullptr;
 }
@@ -156,27 +156,25 @@ void stream_narrow(void* to, const void* from, std::int64_t, std::int64_t count)
 TransferKernel store(Storage to, bool streams) {
   switch (to) {
     case Storage::kBool:
-      return &by_rows<Bool, Bool, load_blocks<Bool, Bool>>;
+      return transfer_between<Bool, Bool>(false);
     case Storage::kUint8:
-      return &by_rows<Integer, std::uint8_t, load_blocks<Integer, std::uint8_t>>;
+      return transfer_between<Integer, std::uint8_t>(false);
     case Storage::kInt8:
-      return &by_rows<Integer, std::int8_t, load_blocks<Integer, std::int8_t>>;
+      return transfer_between<Integer, std::int8_t>(false);
     case Storage::kInt16:
-      return &by_rows<Integer, std::int16_t, load_blocks<Integer, std::int16_t>>;
+      return transfer_between<Integer, std::int16_t>(false);
     case Storage::kInt32:
-      return &by_rows<Integer, std::int32_t, load_blocks<Integer, std::int32_t>>;
+      return transfer_between<Integer, std::int32_t>(false);
     case Storage::kInt64:
-      return &by_rows<Integer, Integer, load_blocks<Integer, Integer>>;
+      return transfer_between<Integer, Integer>(false);
     case Storage::kHalf:
-      return streams ? &by_rows<float, Half, stream_narrow<Half>> : &by_rows<float, Half, load_blocks<float, Half>>;
+      return streams ? &by_rows<float, Half, stream_narrow<Half>> : transfer_between<float, Half>(false);
     case Storage::kBfloat16:
-      return streams ? &by_rows<float, Bfloat16, stream_narrow<Bfloat16>>
-                     : &by_rows<float, Bfloat16, load_blocks<float, Bfloat16>>;
+      return streams ? &by_rows<float, Bfloat16, stream_narrow<Bfloat16>> : transfer_between<float, Bfloat16>(false);
     case Storage::kFloat:
-      return streams ? &by_rows<float, float, stream_loop<float>> : &by_rows<float, float, load_blocks<float, float>>;
+      return streams ? &by_rows<float, float, stream_loop<float>> : transfer_between<float, float>(false);
     case Storage::kDouble:
-      return streams ? &by_rows<double, double, stream_loop<double>>
-                     : &by_rows<double, double, load_blocks<double, double>>;
+      return streams ? &by_rows<double, double, stream_loop<double>> : transfer_between<double, double>(false);
   }
   return nullptr;
 }

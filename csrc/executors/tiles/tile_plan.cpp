@@ -483,7 +483,9 @@ struct TileBuilder::Plan {
   [[nodiscard]] std::vector<Stream> streams_of(const std::vector<std::uint32_t>& order) const {
     std::vector<bool> is_read(nodes.size(), false);
     for (const std::uint32_t i : order) {
-      for (const std::uint32_t argument : nodes[i].arguments) is_read[argument == kNone ? i : argument] = true;
+      for (const std::uint32_t argument : nodes[i].arguments) {
+        if (argument != kNone) is_read[argument] = true;
+      }
     }
     std::vector<Stream> streams;
     std::int64_t bytes = 0;
