@@ -1,5 +1,7 @@
 #include "transforms/grad.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/add_meta_dispatch.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/convert.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "tracer/custom_gradient.h"
@@ -46,6 +49,17 @@ bool is_dense(const ir::TensorType& type) {
     step *= size;
   }
   return true;
+}
+
+/// Of the sum of two tensors of the same sizes.
+ir::Dims strides_of_sum(const ir::TensorType& left, const ir::TensorType& right) {
+  if (left.strides == right.strides && is_dense(left)) return left.strides;
+  const auto on_meta = [](const ir::TensorType& type) {
+    return at::Tensor(at::detail::empty_strided_meta(bridge::hints(type.sizes), bridge::hints(type.strides), at::kFloat,
+                                                     std::nullopt, std::nullopt, std::nullopt));
+  };
+  const at::Tensor sum = at::meta::add(on_meta(left), on_meta(right));
+  return {sum.strides().begin(), sum.strides().end()};
 }
 
 ServedOperation served_by(const ir::BoundSymbol& symbol, const OperatorReplay* replay) {
@@ -365,11 +379,19 @@ class GradTransform {
       sum = gradient;
       return;
     }
+    // The first one decides in which order the sum lies in memory. Best is that of what it is the gradient of.
+    const auto is_like_target = [&](ir::ValueId id) {
+      return backward_.tensor_type(id)->strides == computation_.tensor_type(target)->strides;
+    };
+    if (!is_like_target(sum) && is_like_target(gradient)) std::swap(sum, gradient);
+    ir::TensorType type = *backward_.tensor_type(sum);
+    type.storage_offset = 0;
+    type.strides = strides_of_sum(type, *backward_.tensor_type(gradient));
     ir::BoundSymbol add;
     add.op = add_operator_;
     add.arguments = {ir::Argument(sum), ir::Argument(gradient), ir::Argument(std::int64_t{1})};
     add.location = location;
-    sum = backward_.add_value(backward_.value(sum).type);
+    sum = backward_.add_value(ir::make_type(std::move(type)));
     add.results.emplace_back(sum);
     backward_.add(std::move(add));
   }
