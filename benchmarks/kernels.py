@@ -45,6 +45,15 @@ def product(rows: int, common: int, columns: int, transposed: str) -> Case:
     return torch.mm, (left, right)
 
 
+def gathered_gradient(rows: int, count: int, columns: int) -> Case:
+    """Of a table of so many rows, some of which were gathered: edges of a graph that read its nodes."""
+
+    def gradient(cotangent: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return cotangent.new_zeros(rows, columns).index_put((index,), cotangent, accumulate=True)
+
+    return gradient, (torch.randn(count, columns), torch.randint(rows, (count,)))
+
+
 FILTERS = [(96, 56, 7, 1), (192, 28, 7, 1), (384, 14, 7, 1), (768, 7, 7, 1)]  # ConvNeXt
 FILTERS += [(32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (576, 14, 3, 1), (960, 7, 3, 1)]  # MobileNet
 LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
@@ -54,6 +63,8 @@ PRODUCTS = [(16, 768, 3072, "right"), (512, 768, 3072, "right"), (512, 3072, 768
 CASES: dict[str, Callable[[], Case]] = {
     "bernoulli bool": lambda: bernoulli(torch.bool),
     "bernoulli float32": lambda: bernoulli(torch.float32),
+    "gathered gradient 40000 of 4000 rows of 64": lambda: gathered_gradient(4000, 40000, 64),
+    "gathered gradient 4096 of 50000 rows of 768": lambda: gathered_gradient(50000, 4096, 768),
     **{
         f"product {m}x{k}x{n}" + (f" {transposed} transposed" if transposed else ""): functools.partial(
             product, m, k, n, transposed

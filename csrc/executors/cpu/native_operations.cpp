@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "executors/api/lowering.h"
+#include "executors/cpu/indexed_sums.h"
 #include "executors/cpu/random_operations.h"
 
 namespace thunder::executors::cpu {
@@ -22,6 +23,8 @@ constexpr NativeOperation kOperations[] = {
     {"aten::bernoulli_.float", &run_bernoulli_in_place},
     {"aten::bernoulli.p", &run_bernoulli},
     {"aten::dropout", &run_dropout},
+    {"aten::index_put", &run_index_put},
+    {"aten::index_put_", &run_index_put_in_place},
     {"aten::native_dropout", &run_native_dropout},
     {"thunder::bernoulli_from_state", &run_bernoulli_from_state},
     {"thunder::bernoulli_with_state", &run_bernoulli_with_state},

@@ -15,7 +15,7 @@ struct NativeOperation {
   bool (*run)(std::vector<c10::IValue>& stack);
 };
 
-/// One that gives PyTorch's results to the bit. Null: not ours.
+/// One that gives PyTorch's results to the bit, where those are always the same. Null: not ours.
 [[nodiscard]] const NativeOperation* find_native_operation(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_native(const NativeOperation& operation, const ir::BoundSymbol& symbol, const ir::Trace& trace,
                   runtime::ProgramBuilder& builder);
