@@ -753,6 +753,18 @@ def test_what_is_read_in_two_orders_of_memory_is_not_mixed_up() -> None:
         assert error(got, truth) < 1e-6
 
 
+def test_one_element_for_each_of_rows_that_several_sizes_count() -> None:
+    """With gaps between them, over rows that are not counted by one size, as another tensor is the same for some."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return (x[..., ::2].unsqueeze(-1) * y.unsqueeze(1) * z).sigmoid()
+
+    x, y, z = torch.randn(4, 96, 128), torch.randn(96, 16), torch.randn(4, 96, 64, 16)
+    compiled = thunder.jit(function)
+    assert error(compiled(x, y, z), function(x.double(), y.double(), z.double())) < 1e-6
+    assert [len(fusion.operations) for fusion in thunder.fusions(compiled)] == [3]
+
+
 def test_fusions_are_measured_by_themselves() -> None:
     def function(x: torch.Tensor, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         return F.gelu(x.t() + 1.0) * F.embedding(rows, table)

@@ -391,10 +391,9 @@ struct TileBuilder::Plan {
         break;
       case Kind::kLoad: {
         const Access& access = builder.accesses_[node.index];
-        const bool is_abreast = program.side_by_side || access.outer_strides.size() == 1;
-        const std::int64_t row_stride = is_abreast ? access.outer_strides.back() : 1;
-        const std::int64_t stride =
-            node.extent == Extent::kRow || program.side_by_side ? row_stride : access.inner_stride;
+        const bool by_rows = node.extent == Extent::kRow || program.side_by_side;
+        const std::int64_t row_stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
+        const std::int64_t stride = by_rows ? row_stride : access.inner_stride;
         instruction.transfer = kernels().load(access.storage, stride != 1);
         break;
       }

@@ -363,15 +363,12 @@ class Task {
     const Access& access = program_.accesses[instruction.index];
     const std::int64_t size = size_of(access.storage);
     const char* array = run_.arrays[access.array];
-    if (program_.side_by_side || program_.outer_sizes.size() == 1) {
-      instruction.transfer(at_[instruction.out], array + row_offset(access, first_row_) * size,
-                           {.count = height_, .stride = access.outer_strides.back()});
-      return;
-    }
     const std::int64_t step = size_of(lane_of(access.storage));
-    for (std::int64_t row = 0; row < height_; ++row) {
-      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size, {});
-    }
+    const std::int64_t stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
+    for_each_block([&](std::int64_t row, std::int64_t count) {
+      instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
+                           {.count = count, .stride = stride});
+    });
   }
 
   void load_tile(const Instruction& instruction) {
