@@ -353,7 +353,7 @@ ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arg
   const bool differentiable = c10::GradMode::is_enabled() &&
                               std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
   if (is_composite(op)) {
-    if (auto result = result_by_rule(op, arguments)) return ResultReader(tensors).read(std::array{IValue(*result)});
+    if (const auto results = results_by_rule(op, arguments)) return ResultReader(tensors).read(*results);
   }
   torch::jit::Stack stack(arguments.begin(), arguments.end());
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
@@ -382,8 +382,8 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     stack.insert(stack.end(), own.begin(), own.end());
     return;
   }
-  if (auto result = result_by_rule(op, arguments)) {
-    stack.emplace_back(*std::move(result));
+  if (const auto results = results_by_rule(op, arguments)) {
+    for (const IValue& result : *results) stack.push_back(result_as_of_kernel(op, arguments, result));
     return;
   }
   const c10::Device device = result_device(op, arguments, tensors);

@@ -1,13 +1,18 @@
 #include "tracer/result_rules.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/mean.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +38,32 @@ std::optional<at::Tensor> one_hot(Given arguments) {
 }
 
 std::optional<at::Tensor> like_first(Given arguments) { return at::empty_like(arguments[0].toTensor()); }
+
+// Some meta kernels exist in Python only. The first that runs imports SymPy, or torch._dynamo: a second or more, for
+// which a network's first answer shall not wait. The rules from here on stand for those that networks meet, in the cases
+// in which it is plain what they give.
+
+/// As elementwise kernels allocate a result of the same dtype.
+std::optional<at::Tensor> like_elements(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!self.is_floating_point()) return std::nullopt;
+  std::vector<std::int64_t> strides = self.strides().vec();
+  if (!self.is_non_overlapping_and_dense()) strides = at::infer_dense_strides(self.sizes(), self.strides());
+  return at::empty_strided(self.sizes(), strides, self.options());
+}
+
+/// The factory options and the memory format that follow the tensor must be its own.
+std::optional<at::Tensor> allocated_like(Given arguments) {
+  const auto options = arguments.subspan(1);
+  return std::ranges::all_of(options, [](const IValue& option) { return option.isNone(); }) ? like_elements(arguments)
+                                                                                            : std::nullopt;
+}
+
+/// A real number on the right of an operator keeps the tensor's dtype.
+std::optional<at::Tensor> like_elements_with_number(Given arguments) {
+  const bool is_real = arguments[1].isScalar() && !arguments[1].isComplexDouble();
+  return is_real ? like_elements(arguments) : std::nullopt;
+}
 
 /// Of a number among tensors; the meta kernel takes the tensors' shape.
 std::optional<at::Tensor> is_number_in(Given arguments) {
@@ -89,6 +120,162 @@ std::optional<at::Tensor> where_of_bytes(Given arguments) {
   return at::where(condition, left.toScalar(), right.toScalar());
 }
 
+bool is_float_or_double(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble;
+}
+
+/// Of which results of norms on the CPU have the strides.
+bool is_contiguous_or_images(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && is_float_or_double(tensor) &&
+         (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+std::optional<at::Tensor> stacked(Given arguments) {
+  const std::vector<at::Tensor> tensors = arguments[0].toTensorVector();
+  if (tensors.empty()) return std::nullopt;
+  const at::Tensor& first = tensors.front();
+  const auto is_alike = [&](const at::Tensor& each) {
+    return each.is_contiguous() && each.sizes() == first.sizes() && each.scalar_type() == first.scalar_type() &&
+           each.device() == first.device();
+  };
+  const std::int64_t dim = arguments[1].toInt() < 0 ? arguments[1].toInt() + first.dim() + 1 : arguments[1].toInt();
+  if (!std::ranges::all_of(tensors, is_alike) || dim < 0 || dim > first.dim()) return std::nullopt;
+  std::vector<std::int64_t> sizes = first.sizes().vec();
+  sizes.insert(sizes.begin() + dim, static_cast<std::int64_t>(tensors.size()));
+  return at::empty(sizes, first.options());
+}
+
+std::optional<at::Tensor> like_filled(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& mask = arguments[1].toTensor();
+  const bool is_number = arguments[2].isScalar() && !arguments[2].isComplexDouble();
+  if (!is_number || !is_float_or_double(self) || !self.is_contiguous() || mask.scalar_type() != at::kBool || mask.device() != self.device()) {
+    return std::nullopt;
+  }
+  return at::is_expandable_to(mask.sizes(), self.sizes()) ? like_elements(arguments) : std::nullopt;
+}
+
+std::optional<at::Tensor> embedding(Given arguments) {
+  const at::Tensor& weight = arguments[0].toTensor();
+  const at::Tensor& indices = arguments[1].toTensor();
+  const bool is_index = indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt;
+  if (weight.dim() != 2 || !is_index || indices.device() != weight.device()) return std::nullopt;
+  std::vector<std::int64_t> sizes = indices.sizes().vec();
+  sizes.push_back(weight.size(1));
+  return at::empty(sizes, weight.options());
+}
+
+/// Of images and sequences of float32 on the CPU; `result_as_of_kernel` knows their memory format.
+std::optional<at::Tensor> convolution(Given arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  const bool has_bias = arguments[2].isTensor() && arguments[2].toTensor().defined();
+  const auto is_known = [&](const at::Tensor& tensor) {
+    return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat;
+  };
+  const std::int64_t dims = input.dim();
+  const std::int64_t groups = arguments[8].toInt();
+  if (!is_known(input) || !is_known(weight) || arguments[6].toBool()) return std::nullopt;
+  const bool is_channels_last = dims == 4 && at::native::mkldnn_conv_use_channels_last(input, weight);
+  if (!input.is_contiguous() && !is_channels_last) return std::nullopt;
+  if ((dims != 3 && dims != 4) || weight.dim() != dims || groups < 1 || input.size(1) != weight.size(1) * groups ||
+      weight.size(0) % groups != 0) {
+    return std::nullopt;
+  }
+  if (has_bias && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().sizes() != weight.sizes().slice(0, 1))) {
+    return std::nullopt;
+  }
+  const auto stride = arguments[3].toIntVector();
+  const auto padding = arguments[4].toIntVector();
+  const auto dilation = arguments[5].toIntVector();
+  for (const auto& [list, least] : {std::pair(&stride, 1), std::pair(&padding, 0), std::pair(&dilation, 1)}) {
+    const bool is_valid = std::ranges::all_of(*list, [least](std::int64_t number) { return number >= least; });
+    if (std::ssize(*list) != dims - 2 || !is_valid) return std::nullopt;
+  }
+  const auto sizes = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  const bool has_elements = std::ranges::all_of(sizes, [](std::int64_t size) { return size > 0; });
+  for (std::int64_t i = 2; i < dims; ++i) {
+    if (input.size(i) + 2 * padding[i - 2] < dilation[i - 2] * (weight.size(i) - 1) + 1) return std::nullopt;
+  }
+  return has_elements ? std::optional(at::empty(sizes, input.options())) : std::nullopt;
+}
+
+/// Of variances and deviations: (self, dim, correction, keepdim). What takes a flag instead of a correction is composite.
+std::optional<at::Tensor> reduced(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (arguments.size() != 4 || !is_float_or_double(self) || !arguments[3].isBool()) return std::nullopt;
+  if (arguments[2].isBool() || (!arguments[1].isNone() && !arguments[1].isIntList())) return std::nullopt;
+  const std::vector<std::int64_t> dims = arguments[1].isNone() ? std::vector<std::int64_t>() : arguments[1].toIntVector();
+  return at::empty(at::mean(self, dims, arguments[3].toBool()).sizes(), self.options());
+}
+
+using Results = std::optional<std::vector<at::Tensor>>;
+
+Results both_reduced(Given arguments) {
+  const auto result = reduced(arguments);
+  return result ? Results({*result, at::empty(result->sizes(), result->options())}) : std::nullopt;
+}
+
+/// The argument is not there, or of the dtype of `self`.
+bool is_weight_of(const at::Tensor& self, const IValue& argument) {
+  return argument.isNone() || !argument.toTensor().defined() || argument.toTensor().scalar_type() == self.scalar_type();
+}
+
+/// Result, mean and reciprocal deviation.
+Results layer_norm(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const auto normalized = static_cast<std::int64_t>(arguments[1].toIntVector().size());
+  const bool is_known = is_float_or_double(self) && is_weight_of(self, arguments[2]) && is_weight_of(self, arguments[3]);
+  if (!is_known || normalized > self.dim() || self.sizes().slice(self.dim() - normalized) != arguments[1].toIntVector()) {
+    return std::nullopt;
+  }
+  std::vector<std::int64_t> rows = self.sizes().vec();
+  std::fill(rows.end() - normalized, rows.end(), 1);
+  return {{at::empty(self.sizes(), self.options()), at::empty(rows, self.options()), at::empty(rows, self.options())}};
+}
+
+Results batch_norm(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_contiguous_or_images(self) || self.dim() < 2) return std::nullopt;
+  for (const std::size_t i : {1, 2, 3, 4}) {
+    if (!is_weight_of(self, arguments[i])) return std::nullopt;
+  }
+  const std::int64_t channels = arguments[5].toBool() ? self.size(1) : 0;
+  return {{*like_elements(arguments), at::empty({channels}, self.options()), at::empty({channels}, self.options())}};
+}
+
+Results group_norm(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_contiguous_or_images(self)) return std::nullopt;
+  if (!is_weight_of(self, arguments[1]) || !is_weight_of(self, arguments[2])) return std::nullopt;
+  const std::vector<std::int64_t> rows = {arguments[3].toInt(), arguments[6].toInt()};
+  return {{*like_elements(arguments), at::empty(rows, self.options()), at::empty(rows, self.options())}};
+}
+
+/// Result, and the logarithm of each row's sum.
+Results attention(Given arguments) {
+  const at::Tensor& query = arguments[0].toTensor();
+  if (!is_float_or_double(query) || query.dim() != 4) return std::nullopt;
+  const std::int64_t heads = query.size(1);
+  const std::int64_t rows = query.size(2);
+  const at::Tensor sums =
+      at::empty_strided({query.size(0), heads, rows}, {heads * rows, 1, std::max<std::int64_t>(heads, 1)}, query.options());
+  return {{*like_elements(arguments), sums}};
+}
+
+struct ResultsRule {
+  std::string_view name;
+  Results (*results)(Given arguments);
+};
+
+constexpr ResultsRule kResultsRules[] = {
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", &attention},
+    {"aten::native_batch_norm", &batch_norm},
+    {"aten::native_group_norm", &group_norm},
+    {"aten::native_layer_norm", &layer_norm},
+    {"aten::var_mean", &both_reduced},
+};
+
 struct ResultRule {
   std::string_view name;
   std::optional<at::Tensor> (*result)(Given arguments);
@@ -96,25 +283,46 @@ struct ResultRule {
 
 constexpr ResultRule kResultRules[] = {
     {"aten::_ctc_loss_backward", &like_log_probabilities},
+    {"aten::_transformer_encoder_layer_fwd", &like_elements},
+    {"aten::abs", &like_elements},
+    {"aten::add", &like_elements_with_number},
+    {"aten::convolution", &convolution},
+    {"aten::div", &like_elements_with_number},
+    {"aten::embedding", &embedding},
+    {"aten::empty_like", &allocated_like},
     {"aten::floor_divide", &like_quotient},
+    {"aten::hardswish", &like_elements},
+    {"aten::hardtanh", &like_elements},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
     {"aten::linspace", &range_between},
-    {"aten::logspace", &range_between},
     {"aten::logical_and", &like_comparison},
     {"aten::logical_or", &like_comparison},
     {"aten::logical_xor", &like_comparison},
+    {"aten::logspace", &range_between},
+    {"aten::masked_fill", &like_filled},
+    {"aten::mul", &like_elements_with_number},
     {"aten::nonzero_static", &nonzero_static},
     {"aten::one_hot", &one_hot},
+    {"aten::relu", &like_elements},
+    {"aten::stack", &stacked},
+    {"aten::std", &reduced},
+    {"aten::sub", &like_elements_with_number},
+    {"aten::var", &reduced},
     {"aten::view_copy", &view_copy},
     {"aten::where", &where_of_bytes},
+    {"aten::zeros_like", &allocated_like},
 };
 
 }  // namespace
 
-std::optional<at::Tensor> result_by_rule(const c10::OperatorHandle& op, Given arguments) {
-  for (const ResultRule& row : kResultRules) {
-    if (row.name == op.operator_name().name) return row.result(arguments);
+std::optional<std::vector<IValue>> results_by_rule(const c10::OperatorHandle& op, Given arguments) {
+  const std::string& name = op.operator_name().name;
+  if (const auto* row = std::ranges::find(kResultRules, name, &ResultRule::name); row != std::end(kResultRules)) {
+    if (auto result = row->result(arguments)) return {{IValue(*std::move(result))}};
+  }
+  if (const auto* row = std::ranges::find(kResultsRules, name, &ResultsRule::name); row != std::end(kResultsRules)) {
+    if (auto results = row->results(arguments)) return {{results->begin(), results->end()}};
   }
   return std::nullopt;
 }
