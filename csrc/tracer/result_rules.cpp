@@ -40,8 +40,8 @@ std::optional<at::Tensor> one_hot(Given arguments) {
 std::optional<at::Tensor> like_first(Given arguments) { return at::empty_like(arguments[0].toTensor()); }
 
 // Some meta kernels exist in Python only. The first that runs imports SymPy, or torch._dynamo: a second or more, for
-// which a network's first answer shall not wait. The rules from here on stand for those that networks meet, in the cases
-// in which it is plain what they give.
+// which a network's first answer shall not wait. The rules from here on stand for those that networks meet, in the
+// cases in which it is plain what they give.
 
 /// As elementwise kernels allocate a result of the same dtype.
 std::optional<at::Tensor> like_elements(Given arguments) {
@@ -149,7 +149,8 @@ std::optional<at::Tensor> like_filled(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
   const bool is_number = arguments[2].isScalar() && !arguments[2].isComplexDouble();
-  if (!is_number || !is_float_or_double(self) || !self.is_contiguous() || mask.scalar_type() != at::kBool || mask.device() != self.device()) {
+  if (!is_number || !is_float_or_double(self) || !self.is_contiguous() || mask.scalar_type() != at::kBool ||
+      mask.device() != self.device()) {
     return std::nullopt;
   }
   return at::is_expandable_to(mask.sizes(), self.sizes()) ? like_elements(arguments) : std::nullopt;
@@ -182,7 +183,8 @@ std::optional<at::Tensor> convolution(Given arguments) {
       weight.size(0) % groups != 0) {
     return std::nullopt;
   }
-  if (has_bias && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().sizes() != weight.sizes().slice(0, 1))) {
+  if (has_bias &&
+      (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().sizes() != weight.sizes().slice(0, 1))) {
     return std::nullopt;
   }
   const auto stride = arguments[3].toIntVector();
@@ -200,12 +202,14 @@ std::optional<at::Tensor> convolution(Given arguments) {
   return has_elements ? std::optional(at::empty(sizes, input.options())) : std::nullopt;
 }
 
-/// Of variances and deviations: (self, dim, correction, keepdim). What takes a flag instead of a correction is composite.
+/// Of variances and deviations: (self, dim, correction, keepdim). What takes a flag instead of a correction is
+/// composite.
 std::optional<at::Tensor> reduced(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (arguments.size() != 4 || !is_float_or_double(self) || !arguments[3].isBool()) return std::nullopt;
   if (arguments[2].isBool() || (!arguments[1].isNone() && !arguments[1].isIntList())) return std::nullopt;
-  const std::vector<std::int64_t> dims = arguments[1].isNone() ? std::vector<std::int64_t>() : arguments[1].toIntVector();
+  const std::vector<std::int64_t> dims =
+      arguments[1].isNone() ? std::vector<std::int64_t>() : arguments[1].toIntVector();
   return at::empty(at::mean(self, dims, arguments[3].toBool()).sizes(), self.options());
 }
 
@@ -225,8 +229,10 @@ bool is_weight_of(const at::Tensor& self, const IValue& argument) {
 Results layer_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const auto normalized = static_cast<std::int64_t>(arguments[1].toIntVector().size());
-  const bool is_known = is_float_or_double(self) && is_weight_of(self, arguments[2]) && is_weight_of(self, arguments[3]);
-  if (!is_known || normalized > self.dim() || self.sizes().slice(self.dim() - normalized) != arguments[1].toIntVector()) {
+  const bool is_known =
+      is_float_or_double(self) && is_weight_of(self, arguments[2]) && is_weight_of(self, arguments[3]);
+  if (!is_known || normalized > self.dim() ||
+      self.sizes().slice(self.dim() - normalized) != arguments[1].toIntVector()) {
     return std::nullopt;
   }
   std::vector<std::int64_t> rows = self.sizes().vec();
@@ -258,8 +264,8 @@ Results attention(Given arguments) {
   if (!is_float_or_double(query) || query.dim() != 4) return std::nullopt;
   const std::int64_t heads = query.size(1);
   const std::int64_t rows = query.size(2);
-  const at::Tensor sums =
-      at::empty_strided({query.size(0), heads, rows}, {heads * rows, 1, std::max<std::int64_t>(heads, 1)}, query.options());
+  const at::Tensor sums = at::empty_strided({query.size(0), heads, rows},
+                                            {heads * rows, 1, std::max<std::int64_t>(heads, 1)}, query.options());
   return {{*like_elements(arguments), sums}};
 }
 

@@ -10,8 +10,9 @@ import pytest
 NETWORKS = {
     "perceptron": "nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), torch.randn(4, 8)",
     "convolutions": (
-        "nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3),"
-        " nn.GroupNorm(2, 8), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4), nn.Softmax(-1)),"
+        "nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),"
+        " nn.Conv2d(8, 8, 3), nn.GroupNorm(2, 8), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),"
+        " nn.Linear(8, 4), nn.Softmax(-1)),"
         " torch.randn(2, 3, 96, 96)"
     ),
     "transformer": "nn.TransformerEncoderLayer(32, 4, 64, norm_first=True), torch.randn(5, 2, 32)",
