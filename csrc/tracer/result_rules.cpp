@@ -39,32 +39,6 @@ std::optional<at::Tensor> one_hot(Given arguments) {
 
 std::optional<at::Tensor> like_first(Given arguments) { return at::empty_like(arguments[0].toTensor()); }
 
-// Some meta kernels exist in Python only. The first that runs imports SymPy, or torch._dynamo: a second or more, for
-// which a network's first answer shall not wait. The rules from here on stand for those that networks meet, in the
-// cases in which it is plain what they give.
-
-/// As elementwise kernels allocate a result of the same dtype.
-std::optional<at::Tensor> like_elements(Given arguments) {
-  const at::Tensor& self = arguments[0].toTensor();
-  if (!self.is_floating_point()) return std::nullopt;
-  std::vector<std::int64_t> strides = self.strides().vec();
-  if (!self.is_non_overlapping_and_dense()) strides = at::infer_dense_strides(self.sizes(), self.strides());
-  return at::empty_strided(self.sizes(), strides, self.options());
-}
-
-/// The factory options and the memory format that follow the tensor must be its own.
-std::optional<at::Tensor> allocated_like(Given arguments) {
-  const auto options = arguments.subspan(1);
-  return std::ranges::all_of(options, [](const IValue& option) { return option.isNone(); }) ? like_elements(arguments)
-                                                                                            : std::nullopt;
-}
-
-/// A real number on the right of an operator keeps the tensor's dtype.
-std::optional<at::Tensor> like_elements_with_number(Given arguments) {
-  const bool is_real = arguments[1].isScalar() && !arguments[1].isComplexDouble();
-  return is_real ? like_elements(arguments) : std::nullopt;
-}
-
 /// Of a number among tensors; the meta kernel takes the tensors' shape.
 std::optional<at::Tensor> is_number_in(Given arguments) {
   if (arguments[0].isTensor()) return std::nullopt;
@@ -118,6 +92,32 @@ std::optional<at::Tensor> where_of_bytes(Given arguments) {
   if (left.isTensor()) return at::where(condition, left.toTensor(), right.toScalar());
   if (right.isTensor()) return at::where(condition, left.toScalar(), right.toTensor());
   return at::where(condition, left.toScalar(), right.toScalar());
+}
+
+// Some meta kernels exist in Python only. The first that runs imports SymPy, or torch._dynamo: a second or more, for
+// which a network's first answer shall not wait. The rules from here on stand for those that networks meet, in the
+// cases in which it is plain what they give.
+
+/// As elementwise kernels allocate a result of the same dtype.
+std::optional<at::Tensor> like_elements(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!self.is_floating_point()) return std::nullopt;
+  std::vector<std::int64_t> strides = self.strides().vec();
+  if (!self.is_non_overlapping_and_dense()) strides = at::infer_dense_strides(self.sizes(), self.strides());
+  return at::empty_strided(self.sizes(), strides, self.options());
+}
+
+/// The factory options and the memory format that follow the tensor must be its own.
+std::optional<at::Tensor> allocated_like(Given arguments) {
+  const auto options = arguments.subspan(1);
+  return std::ranges::all_of(options, [](const IValue& option) { return option.isNone(); }) ? like_elements(arguments)
+                                                                                            : std::nullopt;
+}
+
+/// A real number on the right of an operator keeps the tensor's dtype.
+std::optional<at::Tensor> like_elements_with_number(Given arguments) {
+  const bool is_real = arguments[1].isScalar() && !arguments[1].isComplexDouble();
+  return is_real ? like_elements(arguments) : std::nullopt;
 }
 
 bool is_float_or_double(const at::Tensor& tensor) {
