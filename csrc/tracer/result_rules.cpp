@@ -225,19 +225,25 @@ bool is_weight_of(const at::Tensor& self, const IValue& argument) {
   return argument.isNone() || !argument.toTensor().defined() || argument.toTensor().scalar_type() == self.scalar_type();
 }
 
-/// Result, mean and reciprocal deviation.
+/// What a norm gives: `result`, mean and reciprocal deviation.
+Results with_statistics(const at::Tensor& result, c10::IntArrayRef sizes) {
+  return {{result, at::empty(sizes, result.options()), at::empty(sizes, result.options())}};
+}
+
 Results layer_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
-  const auto normalized = static_cast<std::int64_t>(arguments[1].toIntVector().size());
-  const bool is_known =
-      is_float_or_double(self) && is_weight_of(self, arguments[2]) && is_weight_of(self, arguments[3]);
-  if (!is_known || normalized > self.dim() ||
-      self.sizes().slice(self.dim() - normalized) != arguments[1].toIntVector()) {
-    return std::nullopt;
+  const std::vector<std::int64_t> normalized = arguments[1].toIntVector();
+  const std::int64_t kept = self.dim() - std::ssize(normalized);
+  if (!is_float_or_double(self) || kept < 0 || self.sizes().slice(kept) != normalized) return std::nullopt;
+  for (const std::size_t i : {2, 3}) {
+    const bool is_given = arguments[i].isTensor() && arguments[i].toTensor().defined();
+    if (!is_weight_of(self, arguments[i]) || (is_given && arguments[i].toTensor().sizes() != normalized)) {
+      return std::nullopt;
+    }
   }
   std::vector<std::int64_t> rows = self.sizes().vec();
-  std::fill(rows.end() - normalized, rows.end(), 1);
-  return {{at::empty(self.sizes(), self.options()), at::empty(rows, self.options()), at::empty(rows, self.options())}};
+  std::fill(rows.begin() + kept, rows.end(), 1);
+  return with_statistics(at::empty(self.sizes(), self.options()), rows);
 }
 
 Results batch_norm(Given arguments) {
@@ -246,16 +252,14 @@ Results batch_norm(Given arguments) {
   for (const std::size_t i : {1, 2, 3, 4}) {
     if (!is_weight_of(self, arguments[i])) return std::nullopt;
   }
-  const std::int64_t channels = arguments[5].toBool() ? self.size(1) : 0;
-  return {{*like_elements(arguments), at::empty({channels}, self.options()), at::empty({channels}, self.options())}};
+  return with_statistics(*like_elements(arguments), {arguments[5].toBool() ? self.size(1) : 0});
 }
 
 Results group_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (!is_contiguous_or_images(self)) return std::nullopt;
   if (!is_weight_of(self, arguments[1]) || !is_weight_of(self, arguments[2])) return std::nullopt;
-  const std::vector<std::int64_t> rows = {arguments[3].toInt(), arguments[6].toInt()};
-  return {{*like_elements(arguments), at::empty(rows, self.options()), at::empty(rows, self.options())}};
+  return with_statistics(*like_elements(arguments), {arguments[3].toInt(), arguments[6].toInt()});
 }
 
 /// Result, and the logarithm of each row's sum.

@@ -56,7 +56,7 @@ void add_numbers(std::string& key, const std::vector<std::int64_t>& numbers) {
   for (const std::int64_t number : numbers) key += std::to_string(number) + ",";
 }
 
-bool is_plain(const at::Tensor& tensor) {
+bool is_in_memory(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.is_cpu() && !tensor.is_neg() &&
          !tensor._is_zerotensor();
 }
@@ -172,7 +172,7 @@ const Fusion::Plan& Fusion::plan_for(const c10::IValue* inputs) const {
 bool Fusion::is_as_traced(const c10::IValue* inputs) const {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const at::Tensor& tensor = inputs[i].toTensor();
-    if (!is_plain(tensor) || tensor.scalar_type() != inputs_[i].dtype || !tensor.sizes().equals(inputs_[i].sizes)) {
+    if (!is_in_memory(tensor) || tensor.scalar_type() != inputs_[i].dtype || !tensor.sizes().equals(inputs_[i].sizes)) {
       return false;
     }
   }

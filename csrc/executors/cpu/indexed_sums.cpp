@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "executors/cpu/single_operations.h"
 #include "executors/cpu/threads.h"
 #include "executors/tiles/kernels.h"
 
@@ -61,20 +62,16 @@ class IndexedSums {
   std::int64_t parts_ = 1;
 };
 
-/// Elements in memory of the CPU, at least one.
-bool is_plain(const at::Tensor& tensor, at::ScalarType dtype) {
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == dtype && tensor.numel() > 0 &&
-         !tensor.is_neg();
-}
-
 /// Whether `values` are rows for those of `sums` that `index` names.
 bool fits(const at::Tensor& sums, const at::Tensor& index, const at::Tensor& values) {
   const at::ScalarType dtype = sums.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble) return false;
-  if (!is_plain(sums, dtype) || !is_plain(values, dtype) || !is_plain(index, at::kLong)) return false;
-  if (sums.dim() == 0 || index.dim() != 1 || values.dim() != sums.dim() || values.size(0) != index.numel())
+  const std::int64_t dims = sums.dim();
+  if (dims == 0 || !is_plain(sums, dtype, dims) || !is_plain(values, dtype, dims) || !is_plain(index, at::kLong, 1)) {
     return false;
-  if (values.sizes().slice(1) != sums.sizes().slice(1) || values.is_alias_of(sums)) return false;
+  }
+  if (values.size(0) != index.numel() || values.sizes().slice(1) != sums.sizes().slice(1) || values.is_alias_of(sums))
+    return false;
   if (!sums.is_contiguous() || !index.is_contiguous() || !values.select(0, 0).is_contiguous()) return false;
   const std::int64_t* numbers = index.const_data_ptr<std::int64_t>();
   const auto [least, most] = std::minmax_element(numbers, numbers + index.numel());

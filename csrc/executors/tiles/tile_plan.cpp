@@ -392,8 +392,7 @@ struct TileBuilder::Plan {
       case Kind::kLoad: {
         const Access& access = builder.accesses_[node.index];
         const bool by_rows = node.extent == Extent::kRow || program.side_by_side;
-        const std::int64_t row_stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
-        const std::int64_t stride = by_rows ? row_stride : access.inner_stride;
+        const std::int64_t stride = by_rows ? access.row_stride() : access.inner_stride;
         instruction.transfer = kernels().load(access.storage, stride != 1);
         break;
       }

@@ -46,6 +46,8 @@ struct Access {
   std::int64_t table_stride = 0;
   std::vector<Part> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only place there is
 
+  /// Between rows that differ in the last outer size only.
+  [[nodiscard]] std::int64_t row_stride() const { return outer_strides.empty() ? 0 : outer_strides.back(); }
   friend bool operator==(const Access&, const Access&) = default;
 };
 

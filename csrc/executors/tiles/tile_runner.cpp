@@ -364,10 +364,9 @@ class Task {
     const std::int64_t size = size_of(access.storage);
     const char* array = run_.arrays[access.array];
     const std::int64_t step = size_of(lane_of(access.storage));
-    const std::int64_t stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
     for_each_block([&](std::int64_t row, std::int64_t count) {
       instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
-                           {.count = count, .stride = stride});
+                           {.count = count, .stride = access.row_stride()});
     });
   }
 
@@ -381,14 +380,14 @@ class Task {
     }
     if (program_.side_by_side) {
       move_columns(access, at_[instruction.out], [&](char* memory, char* tile) {
-        instruction.transfer(tile, memory, {.count = height_, .stride = access.outer_strides.back()});
+        instruction.transfer(tile, memory, {.count = height_, .stride = access.row_stride()});
       });
       return;
     }
     const std::int64_t size = size_of(access.storage);
     const std::int64_t step = size_of(lane_of(access.storage)) * width_;
     const char* array = run_.arrays[access.array] + column_offset(access, column_) * size;
-    const std::int64_t row_stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
+    const std::int64_t row_stride = access.row_stride();
     for_each_block([&](std::int64_t row, std::int64_t count) {
       instruction.transfer(
           at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
@@ -562,7 +561,7 @@ class Task {
       return;
     }
     const std::int64_t step = size_of(instruction.lane) * width_;
-    const std::int64_t row_stride = access.outer_strides.empty() ? 0 : access.outer_strides.back();
+    const std::int64_t row_stride = access.row_stride();
     for_each_block([&](std::int64_t row, std::int64_t count) {
       instruction.transfer(array + (row_offset(access, first_row_ + row) + column_) * size, from + row * step,
                            {.count = width_, .rows = count, .to_row = row_stride, .from_row = width_});
