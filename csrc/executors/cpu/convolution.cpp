@@ -11,6 +11,7 @@
 
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
+#include "executors/cpu/activations.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"
 #include "executors/cpu/roles.h"
@@ -41,6 +42,7 @@ struct Convolution {
 
   c10::OperatorHandle op;
   at::ScalarType dtype;
+  std::optional<Activation> activation{};
   mutable PackedWeight filter;
 };
 
@@ -65,17 +67,22 @@ std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IV
   const auto packed = convolution.filter.of(filter, [&](const at::Tensor& plain) {
     return at::mkldnn_reorder_conv2d_weight(plain.detach().to_mkldnn(), padding, stride, dilation, 1, images.sizes());
   });
-  if (!packed) return std::nullopt;
+  if (!packed && !convolution.activation) return std::nullopt;
   const auto bias = arguments[At::kBias].toOptional<at::Tensor>();
-  return pointwise()->call(images, *packed, bias, padding, stride, dilation, 1, "none",
-                           c10::List<std::optional<at::Scalar>>(), "");
+  const Epilogue epilogue = convolution.activation ? convolution.activation->epilogue : Epilogue();
+  return pointwise()->call(images, packed.value_or(filter), bias, padding, stride, dilation, 1, epilogue.name,
+                           epilogue.numbers, epilogue.algorithm);
 }
 
 void run_convolution(const void* state, Stack& stack) {
   const auto& convolution = *static_cast<const Convolution*>(state);
   const std::size_t first = stack.size() - At::kArguments;
   std::optional<at::Tensor> result = convolve(convolution, stack.data() + first);
-  if (!result) return convolution.op.callBoxed(stack);
+  if (!result) {
+    convolution.op.callBoxed(stack);
+    if (convolution.activation) convolution.activation->run(stack);
+    return;
+  }
   stack.resize(first);
   stack.emplace_back(*std::move(result));
 }
@@ -106,23 +113,39 @@ std::string layout_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return text;
 }
 
-void lower_guarded(const ir::BoundSymbol& symbol, const ir::Trace& trace, WeightGuard guard,
-                   runtime::ProgramBuilder& builder) {
+void lower_guarded(const ir::BoundSymbol& symbol, const ir::BoundSymbol* activation, const ir::Trace& trace,
+                   WeightGuard guard, runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   const at::ScalarType dtype = bridge::to_torch(result_type(symbol, trace)->dtype);
-  builder.call(op, &run_convolution, std::make_shared<const Convolution>(op, dtype, guard, layout_of(symbol, trace)),
-               operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
+  auto convolution = std::make_shared<Convolution>(op, dtype, guard, layout_of(symbol, trace));
+  if (activation != nullptr) convolution->activation = activation_of(*activation, trace);
+  const ir::BoundSymbol& last = activation != nullptr ? *activation : symbol;
+  builder.call(op, &run_convolution, std::move(convolution), operands_of(symbol, trace), result_slots(last),
+               location_of(symbol));
 }
 
 }  // namespace
 
 void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
-  lower_guarded(symbol, trace, WeightGuard::kBytes, builder);
+  lower_guarded(symbol, nullptr, trace, WeightGuard::kBytes, builder);
 }
 
 void lower_prepacked_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                  runtime::ProgramBuilder& builder) {
-  lower_guarded(symbol, trace, WeightGuard::kVersion, builder);
+  lower_guarded(symbol, nullptr, trace, WeightGuard::kVersion, builder);
+}
+
+bool convolution_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  if (!takes_convolution(symbol, trace)) return false;
+  const auto* groups = symbol.arguments[At::kGroups].get<std::int64_t>();
+  const ir::TensorType& images = *argument_type(symbol, trace, At::kImages);
+  const bool is_channels_last = images.strides[1].hint == 1 && images.strides[3].hint == images.sizes[1].hint;
+  return is_channels_last && groups != nullptr && *groups == 1;
+}
+
+void lower_convolution_with_activation(const ir::BoundSymbol& convolution, const ir::BoundSymbol& activation,
+                                       const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder) {
+  lower_guarded(convolution, &activation, trace, prepacks ? WeightGuard::kVersion : WeightGuard::kBytes, builder);
 }
 
 }  // namespace thunder::executors::cpu

@@ -13,4 +13,9 @@ void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, ru
 void lower_prepacked_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                  runtime::ProgramBuilder& builder);
 
+/// An `OperationWithActivation`: the same, of images that lie channels last.
+[[nodiscard]] bool convolution_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+void lower_convolution_with_activation(const ir::BoundSymbol& convolution, const ir::BoundSymbol& activation,
+                                       const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder);
+
 }  // namespace thunder::executors::cpu

@@ -7,11 +7,11 @@
 
 #include "executors/api/lowering.h"
 #include "executors/cpu/destinations.h"
+#include "executors/cpu/epilogues.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/operations.h"
 #include "executors/cpu/placements.h"
-#include "executors/cpu/products.h"
 #include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/fusion_assembly.h"
@@ -77,8 +77,8 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
     single->lower(symbol.nested[0], trace, builder);
     return;
   }
-  if (is_product_with_activation(symbol, trace)) {
-    lower_product_with_activation(symbol, trace, prepacks(self), builder);
+  if (const OperationWithActivation* operation = find_with_activation(symbol, trace)) {
+    operation->lower(symbol.nested[0], symbol.nested[1], trace, prepacks(self), builder);
     return;
   }
   std::vector<runtime::Operand> operands;

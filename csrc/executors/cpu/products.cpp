@@ -17,7 +17,6 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/activations.h"
-#include "executors/cpu/fusion.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"
 #include "executors/cpu/roles.h"
@@ -197,13 +196,6 @@ void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::Boun
   builder.call(op, &run_product, std::move(call), operands_of(symbol, trace), result_slots(last), location_of(symbol));
 }
 
-/// The activation that a symbol is, by itself or as the only one of a fusion; null where it is none.
-const ir::BoundSymbol* activation_in(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const bool is_alone = symbol.op == fusion_operator() && symbol.nested.size() == 1;
-  const ir::BoundSymbol& inner = is_alone ? symbol.nested[0] : symbol;
-  return activation_of(inner, trace) ? &inner : nullptr;
-}
-
 }  // namespace
 
 bool products_are_onednns(ir::Dtype dtype) {
@@ -236,31 +228,13 @@ void lower_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& tra
   lower(symbol, trace, nullptr, true, builder);
 }
 
-void take_activations(ir::Trace& trace, const char* executor) {
-  const std::vector<std::uint32_t> makers = passes::makers_of(trace);
-  const std::vector<std::uint32_t> uses = passes::use_counts(trace);
-  for (ir::BoundSymbol& symbol : trace.symbols) {
-    const ir::BoundSymbol* activation = activation_in(symbol, trace);
-    if (activation == nullptr) continue;
-    const ir::ValueId read = passes::value_argument(*activation, 0);
-    const std::uint32_t maker = makers[index_of(read)];
-    if (maker == passes::kNoPlace || uses[index_of(read)] != 1) continue;
-    ir::BoundSymbol& product = trace.symbols[maker];
-    if (!find_for_onednn(product, trace) || !is_large(product, trace)) continue;
-    ir::BoundSymbol copy = *activation;
-    product = block_of({std::move(product), std::move(copy)}, "a product and its activation, by oneDNN", executor);
-    symbol.op = nullptr;
-  }
-  std::erase_if(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op == nullptr; });
+bool product_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  return find_for_onednn(symbol, trace) != nullptr && is_large(symbol, trace);
 }
 
-bool is_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace) {
-  return block.op == fusion_operator() && block.nested.size() == 2 && find_for_onednn(block.nested[0], trace);
-}
-
-void lower_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace, bool prepacks,
-                                   runtime::ProgramBuilder& builder) {
-  lower(block.nested[0], trace, &block.nested[1], prepacks, builder);
+void lower_product_with_activation(const ir::BoundSymbol& product, const ir::BoundSymbol& activation,
+                                   const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder) {
+  lower(product, trace, &activation, prepacks, builder);
 }
 
 }  // namespace thunder::executors::cpu

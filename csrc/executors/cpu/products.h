@@ -17,12 +17,10 @@ void lower_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtim
 [[nodiscard]] bool takes_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 
-/// Makes blocks of products of float32 and bfloat16 whose results only an activation reads that oneDNN computes before
-/// it stores them, and that nothing else is fused with.
-void take_activations(ir::Trace& trace, const char* executor);
-[[nodiscard]] bool is_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace);
-void lower_product_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace, bool prepacks,
-                                   runtime::ProgramBuilder& builder);
+/// An `OperationWithActivation`: a product of float32 or bfloat16.
+[[nodiscard]] bool product_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+void lower_product_with_activation(const ir::BoundSymbol& product, const ir::BoundSymbol& activation,
+                                   const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder);
 
 /// Whether products of the dtype shall be oneDNN's.
 [[nodiscard]] bool products_are_onednns(ir::Dtype dtype);
