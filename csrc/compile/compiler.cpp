@@ -124,7 +124,8 @@ bool runs_python(const Compilation& compilation) {
 std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const PassRunner& runner) {
   auto program = std::make_shared<runtime::DifferentiableProgram>();
   program->forward = std::move(compilation.forward.program);
-  describe_boundary(compilation.forward.history.last(), *compilation.gradient, *program);
+  const TraceHistory& forward = compilation.forward.history;
+  describe_boundary(forward.traces[compilation.computation_index], forward.last(), *compilation.gradient, *program);
   runtime::CotangentSet usual;
   for (const auto& output : program->outputs) {
     const bool is_input = output.kind == runtime::DifferentiableProgram::Output::kInput;

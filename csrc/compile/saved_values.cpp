@@ -97,8 +97,8 @@ ir::Trace drop_unread_inputs(const ir::Trace& backward, std::size_t saved_count,
   return result;
 }
 
-void describe_boundary(const ir::Trace& forward, const transforms::ForwardBackward& gradient,
-                       runtime::DifferentiableProgram& program) {
+void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
+                       const transforms::ForwardBackward& gradient, runtime::DifferentiableProgram& program) {
   using Output = runtime::DifferentiableProgram::Output;
   const passes::AliasAnalysis aliases(forward);
   Positions inputs(aliases);
@@ -114,17 +114,17 @@ void describe_boundary(const ir::Trace& forward, const transforms::ForwardBackwa
   for (std::size_t i = 0; i < gradient.output_count; ++i) {
     const auto* id = forward.outputs[i].get<ir::ValueId>();
     if (id == nullptr) continue;
-    if (inputs.of_value(*id) != kNone) {
-      program.outputs[i].kind = Output::kInput;
-    } else {
-      program.outputs[i].shares_input = inputs.of_memory(*id);
-    }
+    if (inputs.of_value(*id) != kNone) program.outputs[i].kind = Output::kInput;
+    program.outputs[i].shares_input = inputs.of_memory(*id);
   }
   THUNDER_CHECK(std::ranges::is_sorted(gradient.differentiable_outputs), "compile/saved_values",
                 "differentiable outputs are not in order");
   for (const std::size_t i : gradient.differentiable_outputs) {
     auto& output = program.outputs[i];
-    if (output.kind == Output::kConstant) output.kind = Output::kDifferentiable;
+    // A custom gradient may hand an input on with a history of its own.
+    const ir::ValueId id = std::get<ir::ValueId>(computation.outputs[i].content);
+    const bool was_input = std::ranges::find(computation.inputs, id) != computation.inputs.end();
+    output.kind = was_input && output.kind == Output::kInput ? Output::kInput : Output::kDifferentiable;
     output.takes_cotangent = true;
   }
   for (const std::size_t i : gradient.differentiable_inputs) {

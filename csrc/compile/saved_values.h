@@ -22,9 +22,9 @@ namespace thunder::compile {
                                            std::vector<bool>& reads);
 
 /// How the autograd node treats outputs and saved values: which of them are inputs or share memory with inputs or
-/// outputs. The programs are left alone.
-void describe_boundary(const ir::Trace& forward, const transforms::ForwardBackward& gradient,
-                       runtime::DifferentiableProgram& program);
+/// outputs. `forward` and `gradient` come of `computation`. The programs are left alone.
+void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
+                       const transforms::ForwardBackward& gradient, runtime::DifferentiableProgram& program);
 
 /// The strides in which a backward trace takes its cotangents, the inputs behind `first`; empty: any will do.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first);

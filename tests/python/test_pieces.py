@@ -104,6 +104,28 @@ def normalized(model, x):
     return y * 2 if y.max() > 1 else y.sin()
 
 
+def test_a_piece_that_hands_an_input_on_gives_it_its_own_history():
+    """What an operation without a derivative wrote requires grad, with gradients of zero, also across a cut."""
+
+    def f(x, y, mask):
+        v = x * 2
+        v.greater_equal_(0.3)
+        return v, y[mask]
+
+    compiled = thunder.jit(f)
+    mask = torch.tensor([True, False, True, True])
+    gradients = []
+    for function in (f, compiled):
+        torch.manual_seed(0)
+        x, y = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
+        v, part = function(x, y, mask)
+        assert v.requires_grad
+        (v.sum() + part.sum()).backward()
+        gradients.append((v.detach(), x.grad, y.grad))
+    torch.testing.assert_close(*gradients)
+    assert "new_zeros" in "".join(map(str, thunder.last_backward_traces(compiled)))
+
+
 def test_batch_norm_before_a_read_updates_statistics_once():
     torch.manual_seed(0)
     eager = torch.nn.BatchNorm1d(3)
