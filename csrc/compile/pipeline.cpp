@@ -25,6 +25,7 @@
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
 #include "passes/rematerialization.h"
+#include "passes/slice_gradients.h"
 #include "transforms/channels_last.h"
 
 namespace thunder::compile {
@@ -39,6 +40,7 @@ using passes::kForwardMemoryOrder;
 using passes::kInPlace;
 using passes::kLateWrites;
 using passes::kLayoutCleanup;
+using passes::kSliceGradients;
 
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& trace = compilation.forward.history.last();
@@ -233,6 +235,9 @@ constexpr std::array kExecutionSteps{
     Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
     Step(TraceStep{Part::kBackward, kEmbeddingGradients}),
+    // before fusion_partition: because that is what it is for.
+    Step(TraceStep{Part::kForward, kSliceGradients}),
+    Step(TraceStep{Part::kBackward, kSliceGradients}),
     // after forward_and_backward: because rules bring writes. Before fusion_partition: because it moves nothing across
     // one.
     Step(TraceStep{Part::kForward, kLateWrites}),

@@ -85,13 +85,15 @@ class Assembler {
       ir::for_each_value(output, [&](ir::ValueId id) { must_exist[ir::index_of(id)] = true; });
     }
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
-        const ir::TensorType* type = trace_.tensor_type(id);
-        const std::uint32_t g = group_of_[i];
-        const bool goes_over = g != kNoPlace && type != nullptr && element_count(*type) == groups_[g].space.count();
-        if (!goes_over || is_doubled_[i]) must_exist[ir::index_of(id)] = true;
-        if (goes_over && is_made_in(g, id)) read_inside[ir::index_of(id)] = true;
-      });
+      const std::uint32_t g = group_of_[i];
+      const FusionRole role = g != kNoPlace ? model.role(trace_.symbols[i], trace_) : FusionRole();
+      for (std::uint32_t a = 0; a < trace_.symbols[i].arguments.size(); ++a) {
+        ir::for_each_value(trace_.symbols[i].arguments[a], [&](ir::ValueId id) {
+          const bool goes_over = g != kNoPlace && goes_over_elements(role, a, id, groups_[g].space);
+          if (!goes_over || is_doubled_[i]) must_exist[ir::index_of(id)] = true;
+          if (goes_over && is_made_in(g, id)) read_inside[ir::index_of(id)] = true;
+        });
+      }
     }
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const ir::ValueId result = group_of_[i] == kNoPlace ? ir::kNoValue : single_result(trace_.symbols[i]);
@@ -101,6 +103,15 @@ class Assembler {
       read_outside_[ir::index_of(result)] = false;
       if (!read_inside[ir::index_of(result)]) std::erase(groups_[group_of_[i]].symbols, i);
     }
+  }
+
+  /// Whether a reader takes an argument element by element, in the order in which the fusion goes over them.
+  [[nodiscard]] bool goes_over_elements(const FusionRole& role, std::uint32_t argument, ir::ValueId id,
+                                        const IterationSpace& space) const {
+    const ir::TensorType* type = trace_.tensor_type(id);
+    if (type == nullptr || element_count(*type) != space.count()) return false;
+    if (((role.by_rows | role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
+    return role.kind == FusionRole::Kind::kView || have_same_order(*type, *trace_.tensor_type(role.over));
   }
 
   [[nodiscard]] bool is_cheap(std::uint32_t i, const FusionModel& model) const {

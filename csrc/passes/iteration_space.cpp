@@ -16,6 +16,15 @@ std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   return order;
 }
 
+bool have_same_order(const ir::TensorType& left, const ir::TensorType& right) {
+  const auto from_last = [](const ir::TensorType& type) {
+    std::vector<std::size_t> order = memory_order(type);
+    for (std::size_t& dim : order) dim = type.sizes.size() - dim;
+    return order;
+  };
+  return from_last(left) == from_last(right);
+}
+
 IterationSpace space_of(const ir::TensorType& type, std::int64_t rows, std::int64_t before, std::int64_t blocks,
                         std::int64_t side_by_side) {
   IterationSpace space{{}, rows, before, blocks, side_by_side};

@@ -32,6 +32,8 @@ struct IterationSpace {
 
 /// Dimensions with more than one element, the one with the longest stride first.
 [[nodiscard]] std::vector<std::size_t> memory_order(const ir::TensorType& type);
+/// Whether those of two tensors, counted from the last one, follow one another in memory alike.
+[[nodiscard]] bool have_same_order(const ir::TensorType& left, const ir::TensorType& right);
 /// With sizes that are partly rows cut where rows begin and end.
 [[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0, std::int64_t before = 1,
                                       std::int64_t blocks = 1, std::int64_t side_by_side = 1);

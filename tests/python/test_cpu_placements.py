@@ -142,3 +142,34 @@ def test_threads(threads: int) -> None:
         check(lambda x: F.pad(x, (3, 4, 5, 6)).sigmoid() * 2, x)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[0:-1:2] * x[1::2] + x[2:2:2].sum() + x[:1],
+        lambda x: x[3:-1:2].sin() + x[-1:],
+        lambda x: torch.cat([x[:, i::2, j::2] for i in range(2) for j in range(2)], -1),
+        lambda x: x[:, ::2, ::3].cos() * x[:, 1::2, 2::3],
+        lambda x: x[:, :, 1:7:4].cos() + x[:, :, 2:9:4],
+        lambda x: (x[:, ::2], x[:, :, ::2].sum(2, keepdim=True))[0] * 2 + x[:, ::2, 1:2],
+        lambda x: x.transpose(0, 1)[::2].sigmoid() * x.transpose(0, 1)[1::2],
+        lambda x: x[..., ::2] * x[..., 1::2],  # short rows, which stay PyTorch's
+    ],
+)
+def test_gradients_of_slices_with_steps(function: Function) -> None:
+    x = torch.randn(8, 6, 12, 18)
+    results = []
+    for call, dtype in ((thunder.jit(function), torch.float32), (function, torch.float64)):
+        leaf = x.to(dtype).requires_grad_()
+        out = call(leaf)
+        (gradient,) = torch.autograd.grad((out * out.detach().cos()).sum(), leaf)
+        results.append((out.detach().double(), gradient.double()))
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_slices_with_steps_are_one_fusion() -> None:
+    compiled = thunder.jit(lambda x: (x[:-2:2] * x[1:-1:2]).sin() + x[2::2])
+    x = torch.randn(64, 4, 32, requires_grad=True)
+    compiled(x).sum().backward()
+    assert PUTS_TOGETHER.isdisjoint(operators_of(lambda: compiled(x).sum().backward()))

@@ -133,20 +133,28 @@ void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
   }
 }
 
-/// Where a part of `over` stands along each size of the space, the rows' first. nullopt: it has a piece of a dimension
-/// that is several sizes there.
+/// Where a part of `over` stands along each size of the space, the rows' first. nullopt: a piece of a dimension that is
+/// several sizes there is no piece of each.
 std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const std::vector<Stretch>& by_dim,
                                                                    const ir::TensorType& over) const {
   std::vector<Stretch> result(space_.sizes.size());
   bool fits = passes::element_count(over) == space_.count() && space_.side_by_side == 1;
   for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
-    const Stretch& stretch = by_dim[dim];
-    const bool is_whole = stretch.begin == 0 && stretch.end == over.sizes[dim].hint;
-    fits = fits && (is_whole || places.size() == 1);
-    std::int64_t stride = stretch.end - stretch.begin == 1 ? 0 : stretch.stride;
+    Stretch rest = by_dim[dim];
+    if (rest.end - rest.begin == 1) rest.stride = 0;
     for (const std::size_t place : std::views::reverse(places)) {
-      result[place] = {stretch.begin, is_whole ? space_.sizes[place] : stretch.end, stride};
-      stride *= space_.sizes[place];
+      const std::int64_t size = space_.sizes[place];
+      const std::int64_t first = rest.begin / size * size;
+      if (place == places.front()) {
+        result[place] = rest;
+      } else if (rest.begin == first && rest.end % size == 0) {
+        result[place] = {0, size, rest.stride};
+        rest = {rest.begin / size, rest.end / size, rest.stride * size};
+      } else {
+        fits = fits && rest.begin >= 0 && rest.end <= first + size;
+        result[place] = {rest.begin - first, rest.end - first, rest.stride};
+        rest = {first / size, first / size + 1, 0};
+      }
     }
   });
   return fits ? std::make_optional(rows_first(result)) : std::nullopt;

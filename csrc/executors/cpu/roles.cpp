@@ -22,10 +22,19 @@ bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   return true;
 }
 
-/// As many elements in another order of memory: a tile of it is gathered from everywhere, which is PyTorch's to do.
+/// Elements that follow one another in two orders of memory: with fewer, PyTorch is as fast.
+constexpr std::int64_t kLeastMovedStretch = 64;
+
+/// As many elements in another order of memory, so that a tile of it is gathered from everywhere.
 bool is_transposed(const ir::TensorType& value, const ir::TensorType& over) {
-  return value.sizes == over.sizes && passes::is_dense(value) &&
-         passes::memory_order(value) != passes::memory_order(over);
+  if (value.sizes != over.sizes || !passes::is_dense(value)) return false;
+  std::vector<std::size_t> order = passes::memory_order(over);
+  std::vector<std::size_t> other = passes::memory_order(value);
+  std::int64_t stretch = 1;
+  for (; !order.empty() && order.back() == other.back(); order.pop_back(), other.pop_back()) {
+    stretch *= over.sizes[order.back()].hint;
+  }
+  return !order.empty() && stretch < kLeastMovedStretch;
 }
 
 /// The dimensions of a result in the order of memory, as those of the tensor that it was reduced from.

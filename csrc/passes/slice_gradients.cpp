@@ -1,0 +1,170 @@
+#include "passes/slice_gradients.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ir/builder.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+namespace {
+
+/// Elements of a row: of fewer, executors do not fuse what is padded.
+constexpr std::int64_t kLeastRow = 16;
+
+/// The arguments of `slice_backward`.
+enum : std::uint8_t { kGradient, kSizes, kDim, kStart, kEnd, kStep, kArguments };
+
+/// What a slice takes of one dimension, seen as rows of `step`.
+struct Steps {
+  std::size_t dim = 0;
+  std::int64_t step = 1;
+  std::int64_t rows = 0;
+  std::int64_t before = 0;  ///< rows
+  std::int64_t behind = 0;
+  std::int64_t index = 0;  ///< in each row
+};
+
+/// Dimensions follow one another in memory as they are numbered, and the last without gaps.
+bool is_in_order(const ir::TensorType& type) {
+  const auto stride = [](const ir::Dim& dim) { return dim.hint; };
+  return !type.strides.empty() && type.strides.back().hint == 1 &&
+         std::ranges::is_sorted(type.strides, std::greater(), stride);
+}
+
+class Rewriter {
+ public:
+  Rewriter(const ir::Trace& trace, FindOperator find_operator)
+      : trace_(trace),
+        find_operator_(find_operator),
+        makers_(makers_of(trace)),
+        uses_(use_counts(trace)),
+        result_(trace.empty_copy(kSliceGradients.name)) {}
+
+  ir::Trace run() {
+    std::vector<bool> is_joined(trace_.symbols.size(), false);  // with the slice of a slice that it is the gradient of
+    for (std::size_t i = trace_.symbols.size(); i-- > 0;) {
+      if (!is_joined[i] && steps_of(trace_.symbols[i])) {
+        for (std::uint32_t inner = inner_of(trace_.symbols[i]); inner != kNoPlace;
+             inner = inner_of(trace_.symbols[inner])) {
+          is_joined[inner] = true;
+        }
+      }
+    }
+    for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
+      if (is_joined[i]) continue;
+      if (steps_of(trace_.symbols[i])) {
+        add_padded(trace_.symbols[i]);
+      } else {
+        result_.add(trace_.symbols[i]);
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] std::optional<Steps> steps_of(const ir::BoundSymbol& symbol) const {
+    if (symbol.op->name != "aten::slice_backward" || symbol.arguments.size() != kArguments) return std::nullopt;
+    const auto number = [&](std::size_t i) { return symbol.arguments[i].get<std::int64_t>(); };
+    if (number(kDim) == nullptr || number(kStart) == nullptr || number(kStep) == nullptr) return std::nullopt;
+    const ir::TensorType* gradient = trace_.tensor_type(value_argument(symbol, kGradient));
+    const ir::TensorType& whole = *trace_.tensor_type(single_result(symbol));
+    if (gradient == nullptr || !is_in_order(*gradient) || !is_in_order(whole)) return std::nullopt;
+    const auto wrap = [](std::int64_t i, std::int64_t size) { return i < 0 ? i + size : i; };
+    Steps steps;
+    steps.dim = static_cast<std::size_t>(wrap(*number(kDim), static_cast<std::int64_t>(whole.sizes.size())));
+    steps.step = *number(kStep);
+    const std::int64_t size = whole.sizes[steps.dim].hint;
+    if (steps.step < 2 || size % steps.step != 0 || element_count(*gradient) == 0) return std::nullopt;
+    std::int64_t row = 1;
+    for (std::size_t i = steps.dim + 1; i < whole.sizes.size(); ++i) row *= gradient->sizes[i].hint;
+    if (row < kLeastRow) return std::nullopt;
+    const std::int64_t start = std::clamp<std::int64_t>(wrap(*number(kStart), size), 0, size);
+    steps.rows = size / steps.step;
+    steps.before = start / steps.step;
+    steps.behind = steps.rows - steps.before - gradient->sizes[steps.dim].hint;
+    steps.index = start % steps.step;
+    return steps;
+  }
+
+  /// The gradient of a slice of the same slice, along a dimension before: `x[0::2, 1::2]`. kNoPlace: there is none.
+  [[nodiscard]] std::uint32_t inner_of(const ir::BoundSymbol& symbol) const {
+    const ir::ValueId gradient = value_argument(symbol, kGradient);
+    const std::uint32_t maker = makers_[index_of(gradient)];
+    if (maker == kNoPlace || uses_[index_of(gradient)] != 1) return kNoPlace;
+    const auto inner = steps_of(trace_.symbols[maker]);
+    return inner && inner->dim > steps_of(symbol)->dim ? maker : kNoPlace;
+  }
+
+  void add_padded(const ir::BoundSymbol& symbol) {
+    location_ = symbol.location;
+    std::vector<Steps> each;  // by dimension
+    const ir::BoundSymbol* innermost = &symbol;
+    for (std::uint32_t inner = 0; inner != kNoPlace;) {
+      each.push_back(*steps_of(*innermost));
+      inner = inner_of(*innermost);
+      if (inner != kNoPlace) innermost = &trace_.symbols[inner];
+    }
+    ir::ValueId value = value_argument(*innermost, kGradient);
+    ir::Dims sizes = trace_.tensor_type(single_result(symbol))->sizes;
+    std::vector<std::pair<std::int64_t, std::int64_t>> pads(sizes.size());
+    for (auto steps = each.rbegin(); steps != each.rend(); ++steps) {
+      const auto next = static_cast<std::ptrdiff_t>(steps->dim) + 1;
+      value = unsqueezed(value, steps->dim + 1);
+      sizes[steps->dim] = steps->rows;
+      sizes.insert(sizes.begin() + next, ir::Dim(steps->step));
+      pads[steps->dim] = {steps->before, steps->behind};
+      pads.insert(pads.begin() + next, {steps->index, steps->step - 1 - steps->index});
+    }
+    ir::BoundSymbol view = symbol;
+    view.op = find_operator_("aten::reshape", "");
+    view.arguments = {ir::Argument(padded(value, pads, std::move(sizes))), symbol.arguments[kSizes]};
+    result_.add(std::move(view));
+  }
+
+  ir::ValueId unsqueezed(ir::ValueId value, std::size_t dim) {
+    ir::TensorType type = *result_.tensor_type(value);
+    const auto place = static_cast<std::ptrdiff_t>(dim);
+    type.strides.insert(type.strides.begin() + place, ir::Dim(type.sizes[dim].hint * type.strides[dim].hint));
+    type.sizes.insert(type.sizes.begin() + place, ir::Dim(1));
+    return call("aten::unsqueeze", {ir::Argument(value), ir::Argument(static_cast<std::int64_t>(dim))},
+                ir::make_type(std::move(type)));
+  }
+
+  ir::ValueId padded(ir::ValueId value, const std::vector<std::pair<std::int64_t, std::int64_t>>& pads,
+                     ir::Dims sizes) {
+    const ir::TensorType& type = *result_.tensor_type(value);
+    ir::ArgumentList numbers;  // those of the last dimension first
+    for (auto pad = pads.rbegin(); pad != pads.rend(); ++pad) {
+      numbers.emplace_back(pad->first);
+      numbers.emplace_back(pad->second);
+    }
+    return call("aten::constant_pad_nd", {ir::Argument(value), ir::Argument(std::move(numbers)), ir::Argument(0)},
+                ir::tensor_type(type.dtype, std::move(sizes), type.device));
+  }
+
+  ir::ValueId call(const char* name, ir::ArgumentList arguments, ir::TypePtr type) {
+    const ir::ValueId value = ir::add_call(result_, *find_operator_(name, ""), std::move(arguments), std::move(type));
+    result_.symbols.back().location = location_;
+    return value;
+  }
+
+  const ir::Trace& trace_;
+  FindOperator find_operator_;
+  const std::vector<std::uint32_t> makers_;
+  const std::vector<std::uint32_t> uses_;
+  ir::Trace result_;
+  ir::SourceLocation location_;
+};
+
+}  // namespace
+
+ir::Trace pad_slice_gradients(const ir::Trace& trace, FindOperator find_operator) {
+  return Rewriter(trace, find_operator).run();
+}
+
+}  // namespace thunder::passes
