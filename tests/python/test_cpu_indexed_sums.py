@@ -103,3 +103,10 @@ def test_the_gradient_of_gathered_rows() -> None:
         gradients.append(nodes.grad.double())
     exact, eager, ours = gradients
     assert (ours - exact).abs().max() <= 1.5 * (eager - exact).abs().max() + 1e-6
+
+
+def test_values_without_memory() -> None:
+    """`sgn` has gradients that are known to be zero: no memory holds them."""
+    x = torch.ones(6, 4, requires_grad=True)
+    thunder.jit(lambda x: x[torch.tensor([1, 1, 3])].sgn())(x).sum().backward()
+    torch.testing.assert_close(x.grad, torch.zeros(6, 4))
