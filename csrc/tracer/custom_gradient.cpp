@@ -133,12 +133,11 @@ void Recorder::adopt_gradient(const at::Tensor& tensor) {
     return &reached != node.get() && (!is_foreign(&reached) || adopted_.contains(&reached));
   };
   const std::vector<at::Tensor> gradients = walk.run();
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    gradient->inputs.push_back(value_of_edge(walk.stopped[i]));
-    gradient->gradients.push_back(value_of(gradients[i]));
-  }
+  for (const at::Tensor& each : gradients) gradient->gradients.push_back(value_of(each));
   marks_.pop_back();
   gradient->symbols = cut(begin);
+  // What this records belongs to the trace: an input that was written to has a gradient of its own.
+  for (const torch::autograd::Edge& edge : walk.stopped) gradient->inputs.push_back(value_of_edge(edge));
   gradient->reads = free_values(*gradient);
 
   // The tensors keep their history, for gradients that are taken inside; the trace has it from here on too.

@@ -329,3 +329,16 @@ def test_wrong_use_says_what_was_expected(name: str) -> None:
 def test_transform_has_a_documentation(name: str) -> None:
     assert getattr(thunder, name).__doc__
     assert getattr(thunder, name) is getattr(thunder.transforms, name)
+
+
+def test_a_view_of_an_input_is_overwritten_by_a_comparison() -> None:
+    """Two histories that the trace takes over, of the view and of the input, one while the other is walked."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        v = x.movedim(0, -2)
+        v.gt_(x)
+        return v
+
+    x = torch.ones(1, 1)
+    out, pull_back = thunder.vjp(function, x)
+    assert (out.item(), pull_back(torch.ones(1, 1))[0].item(), x.item()) == (0, 0, 0)
