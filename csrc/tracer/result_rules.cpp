@@ -12,6 +12,7 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -84,7 +85,6 @@ std::optional<at::Tensor> view_copy(Given arguments) {
 
 /// A condition of bytes, which kernels still take and the meta kernel refuses.
 std::optional<at::Tensor> where_of_bytes(Given arguments) {
-  if (arguments.size() != 3 || arguments[0].toTensor().scalar_type() != at::kByte) return std::nullopt;
   const at::Tensor condition = arguments[0].toTensor().to(at::kBool);
   const IValue& left = arguments[1];
   const IValue& right = arguments[2];
@@ -107,11 +107,58 @@ std::optional<at::Tensor> like_elements(Given arguments) {
   return at::empty_strided(self.sizes(), strides, self.options());
 }
 
-/// The factory options and the memory format that follow the tensor must be its own.
+/// (self, dtype, layout, device, pinned, memory format): of that dtype, all else as it is.
 std::optional<at::Tensor> allocated_like(Given arguments) {
-  const auto options = arguments.subspan(1);
-  return std::ranges::all_of(options, [](const IValue& option) { return option.isNone(); }) ? like_elements(arguments)
-                                                                                            : std::nullopt;
+  const at::Tensor& self = arguments[0].toTensor();
+  const bool is_alike = (arguments[2].isNone() || arguments[2].toLayout() == at::kStrided) &&
+                        (arguments[3].isNone() || arguments[3].toDevice() == self.device()) &&
+                        (arguments[4].isNone() || !arguments[4].toBool()) &&
+                        (arguments[5].isNone() || arguments[5].toMemoryFormat() == at::MemoryFormat::Preserve);
+  const auto like = is_alike ? like_elements(arguments) : std::nullopt;
+  if (!like || arguments[1].isNone()) return like;
+  return at::empty_strided(like->sizes(), like->strides(), like->options().dtype(arguments[1].toScalarType()));
+}
+
+/// What elementwise kernels give for contiguous tensors that broadcast.
+std::optional<at::Tensor> of_contiguous(std::initializer_list<at::Tensor> tensors, const at::TensorOptions& options) {
+  std::vector<std::int64_t> sizes;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.is_contiguous()) return std::nullopt;
+    sizes = at::infer_size(sizes, tensor.sizes());
+  }
+  return at::empty(sizes, options);
+}
+
+template <std::size_t place>
+std::optional<at::Tensor> like_contiguous(Given arguments) {
+  const at::Tensor& like = arguments[place].toTensor();
+  return of_contiguous({like}, like.options());
+}
+
+/// With a weight for each channel, which has the sizes of what it broadcasts to.
+std::optional<at::Tensor> prelu(Given arguments) {
+  return of_contiguous({arguments[0].toTensor(), arguments[1].toTensor()}, arguments[0].toTensor().options());
+}
+
+/// (sizes, dtype, layout, device, pinned), without any but the sizes.
+std::optional<at::Tensor> random_numbers(Given arguments) {
+  const auto is_none = [](const IValue& option) { return option.isNone(); };
+  if (arguments.size() != 5 || !std::ranges::all_of(arguments.subspan(1), is_none)) return std::nullopt;
+  const std::vector<std::int64_t> sizes = arguments[0].toIntVector();
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; })) return std::nullopt;
+  return at::empty(sizes, at::TensorOptions().dtype(at::get_default_dtype()).device(at::kCPU));
+}
+
+std::optional<at::Tensor> where(Given arguments) {
+  if (arguments.size() != 3) return std::nullopt;
+  if (arguments[0].toTensor().scalar_type() == at::kByte) return where_of_bytes(arguments);
+  if (!arguments[1].isTensor() || !arguments[2].isTensor()) return std::nullopt;
+  const at::Tensor& condition = arguments[0].toTensor();
+  const at::Tensor& left = arguments[1].toTensor();
+  const at::Tensor& right = arguments[2].toTensor();
+  const bool is_known = condition.scalar_type() == at::kBool && left.scalar_type() == right.scalar_type() &&
+                        condition.device() == left.device() && left.device() == right.device();
+  return is_known ? of_contiguous({condition, left, right}, left.options()) : std::nullopt;
 }
 
 /// A real number on the right of an operator keeps the tensor's dtype.
@@ -128,6 +175,88 @@ bool is_float_or_double(const at::Tensor& tensor) {
 bool is_contiguous_or_images(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && is_float_or_double(tensor) &&
          (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+/// In place.
+std::optional<at::Tensor> first_with_number(Given arguments) {
+  return like_elements_with_number(arguments) ? std::optional(arguments[0].toTensor()) : std::nullopt;
+}
+
+/// An integer on the right of an integer, or as above.
+std::optional<at::Tensor> remainder(Given arguments) {
+  const at::Tensor& self = arguments[0].isTensor() ? arguments[0].toTensor() : at::Tensor();
+  if (!self.defined()) return std::nullopt;
+  if (self.scalar_type() != at::kLong || !arguments[1].isInt()) return like_elements_with_number(arguments);
+  return self.is_contiguous() ? std::optional(at::empty(self.sizes(), self.options())) : std::nullopt;
+}
+
+/// Of integers, of which a dtype makes no others: (end), (start, end) or (start, end, step), then factory options.
+std::optional<at::Tensor> range_of_integers(Given arguments) {
+  constexpr std::size_t kOptions = 4;
+  const Given numbers = arguments.first(arguments.size() - kOptions);
+  const Given options = arguments.last(kOptions);
+  const auto is_integer = [](const IValue& number) { return number.isInt(); };
+  const auto is_none = [](const IValue& option) { return option.isNone(); };
+  if (!std::ranges::all_of(numbers, is_integer) || !is_none(options[0]) || !is_none(options[1])) return std::nullopt;
+  if (!is_none(options[3]) && options[3].toBool()) return std::nullopt;
+  const std::int64_t start = numbers.size() > 1 ? numbers[0].toInt() : 0;
+  const std::int64_t end = numbers[numbers.size() > 1 ? 1 : 0].toInt();
+  const std::int64_t step = numbers.size() > 2 ? numbers[2].toInt() : 1;
+  if (step < 1 || end < start) return std::nullopt;
+  const at::Device device = options[2].isNone() ? at::Device(at::kCPU) : options[2].toDevice();
+  return at::empty({(end - start + step - 1) / step}, at::TensorOptions().dtype(at::kLong).device(device));
+}
+
+std::optional<at::Tensor> repeated(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  std::vector<std::int64_t> sizes = arguments[1].toIntVector();
+  const std::ptrdiff_t added = std::ssize(sizes) - self.dim();
+  if (added < 0 || std::ranges::any_of(sizes, [](std::int64_t count) { return count < 0; })) return std::nullopt;
+  for (std::int64_t i = 0; i < self.dim(); ++i) sizes[added + i] *= self.size(i);
+  return at::empty(sizes, self.options());
+}
+
+std::optional<at::Tensor> padded_with_number(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const std::vector<std::int64_t> pads = arguments[1].toIntVector();
+  if (!self.is_contiguous() || pads.size() % 2 != 0 || std::ssize(pads) > 2 * self.dim()) return std::nullopt;
+  std::vector<std::int64_t> sizes = self.sizes().vec();
+  for (std::size_t i = 0; i < pads.size(); i += 2) {
+    std::int64_t& size = sizes[sizes.size() - 1 - i / 2];
+    size += pads[i] + pads[i + 1];
+    if (size < 1) return std::nullopt;
+  }
+  return at::empty(sizes, self.options());
+}
+
+std::optional<at::Tensor> adaptive_average(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const std::vector<std::int64_t> pooled = arguments[1].toIntVector();
+  const bool is_known = (self.dim() == 3 || self.dim() == 4) && pooled.size() == 2 && pooled[0] > 0 && pooled[1] > 0;
+  if (!is_known || !is_float_or_double(self) || !self.is_contiguous() || self.numel() == 0) return std::nullopt;
+  std::vector<std::int64_t> sizes = self.sizes().vec();
+  std::ranges::copy(pooled, sizes.end() - 2);
+  return at::empty(sizes, self.options());
+}
+
+/// Over all elements: (self, dtype).
+std::optional<at::Tensor> mean(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (arguments.size() != 2 || !arguments[1].isNone() || !self.is_floating_point()) return std::nullopt;
+  return at::empty({}, self.options());
+}
+
+/// (self, dim, keepdim)
+std::optional<at::Tensor> logsumexp(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_float_or_double(self) || !arguments[1].isIntList()) return std::nullopt;
+  return at::empty(at::mean(self, arguments[1].toIntVector(), arguments[2].toBool()).sizes(), self.options());
+}
+
+std::optional<at::Tensor> safe_softmax(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_float_or_double(self) || !self.is_contiguous() || !arguments[2].isNone()) return std::nullopt;
+  return at::empty(self.sizes(), self.options());
 }
 
 std::optional<at::Tensor> stacked(Given arguments) {
@@ -148,12 +277,63 @@ std::optional<at::Tensor> stacked(Given arguments) {
 std::optional<at::Tensor> like_filled(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
-  const bool is_number = arguments[2].isScalar() && !arguments[2].isComplexDouble();
-  if (!is_number || !is_float_or_double(self) || !self.is_contiguous() || mask.scalar_type() != at::kBool ||
-      mask.device() != self.device()) {
+  const bool is_number = (arguments[2].isInt() && self.scalar_type() == at::kLong) ||
+                         (arguments[2].isScalar() && !arguments[2].isComplexDouble() && is_float_or_double(self));
+  const bool is_in_order = self.is_contiguous() || self.dim() == 1;
+  if (!is_number || !is_in_order || mask.scalar_type() != at::kBool || mask.device() != self.device()) {
     return std::nullopt;
   }
-  return at::is_expandable_to(mask.sizes(), self.sizes()) ? like_elements(arguments) : std::nullopt;
+  if (!at::is_expandable_to(mask.sizes(), self.sizes())) return std::nullopt;
+  return at::empty(self.sizes(), self.options());
+}
+
+/// Gradients of what was selected or sliced: (cotangent, sizes, …).
+std::optional<at::Tensor> of_given_sizes(Given arguments) {
+  if (!arguments[1].isIntList()) return std::nullopt;
+  return at::empty(arguments[1].toIntVector(), arguments[0].toTensor().options());
+}
+
+/// Of an activation: (cotangent, input, …), laid out as comparisons of the two are.
+std::optional<at::Tensor> like_cotangent(Given arguments) {
+  const at::Tensor& cotangent = arguments[0].toTensor();
+  const at::Tensor& input = arguments[1].toTensor();
+  if (cotangent.sizes() != input.sizes() || cotangent.scalar_type() != input.scalar_type()) return std::nullopt;
+  const at::Tensor compared = at::eq(cotangent, input);
+  return at::empty_strided(compared.sizes(), compared.strides(), input.options());
+}
+
+/// Of a loss: (cotangent, input, target, …).
+std::optional<at::Tensor> like_input_of_loss(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor& target = arguments[2].toTensor();
+  const bool are_alike = input.sizes() == target.sizes() && input.is_contiguous() && target.is_contiguous() &&
+                         input.scalar_type() == target.scalar_type() && input.device() == target.device() &&
+                         arguments[0].toTensor().scalar_type() == input.scalar_type() &&
+                         (arguments[0].toTensor().dim() == 0 || arguments[0].toTensor().strides() == input.strides());
+  return are_alike && is_float_or_double(input) ? std::optional(at::empty(input.sizes(), input.options()))
+                                                : std::nullopt;
+}
+
+/// A loss by itself: (input, target, …), with its reduction at `place`.
+template <std::size_t place>
+std::optional<at::Tensor> loss(Given arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& target = arguments[1].toTensor();
+  const bool are_alike = input.sizes() == target.sizes() && input.is_contiguous() && target.is_contiguous() &&
+                         input.scalar_type() == target.scalar_type() && input.device() == target.device();
+  for (std::size_t i = 2; i < place; ++i) {
+    if (!arguments[i].isNone() && arguments[i].toTensor().defined()) return std::nullopt;  // weights
+  }
+  if (!are_alike || !is_float_or_double(input)) return std::nullopt;
+  const bool is_reduced = arguments[place].toInt() != 0;
+  return at::empty(is_reduced ? at::IntArrayRef() : input.sizes(), input.options());
+}
+
+/// (cotangent, indices, rows of the table, …)
+std::optional<at::Tensor> embedding_dense_backward(Given arguments) {
+  const at::Tensor& cotangent = arguments[0].toTensor();
+  if (!is_float_or_double(cotangent) || cotangent.dim() == 0) return std::nullopt;
+  return at::empty({arguments[2].toInt(), cotangent.size(-1)}, cotangent.options());
 }
 
 std::optional<at::Tensor> embedding(Given arguments) {
@@ -176,28 +356,42 @@ std::optional<at::Tensor> convolution(Given arguments) {
   };
   const std::int64_t dims = input.dim();
   const std::int64_t groups = arguments[8].toInt();
-  if (!is_known(input) || !is_known(weight) || arguments[6].toBool()) return std::nullopt;
+  const bool is_transposed = arguments[6].toBool();
+  if (!is_known(input) || !is_known(weight)) return std::nullopt;
   const bool is_channels_last = dims == 4 && at::native::mkldnn_conv_use_channels_last(input, weight);
   if (!input.is_contiguous() && !is_channels_last) return std::nullopt;
-  if ((dims != 3 && dims != 4) || weight.dim() != dims || groups < 1 || input.size(1) != weight.size(1) * groups ||
-      weight.size(0) % groups != 0) {
+  if ((dims != 3 && dims != 4) || weight.dim() != dims || groups < 1 || weight.size(0) % groups != 0) {
     return std::nullopt;
   }
-  if (has_bias &&
-      (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().sizes() != weight.sizes().slice(0, 1))) {
+  const std::int64_t channels = weight.size(1) * groups;  // of the larger side of the filter's
+  if (input.size(1) != (is_transposed ? weight.size(0) : channels)) return std::nullopt;
+  if (has_bias && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().dim() != 1 ||
+                   arguments[2].toTensor().size(0) != (is_transposed ? channels : weight.size(0)))) {
     return std::nullopt;
   }
   const auto stride = arguments[3].toIntVector();
   const auto padding = arguments[4].toIntVector();
   const auto dilation = arguments[5].toIntVector();
-  for (const auto& [list, least] : {std::pair(&stride, 1), std::pair(&padding, 0), std::pair(&dilation, 1)}) {
-    const bool is_valid = std::ranges::all_of(*list, [least](std::int64_t number) { return number >= least; });
-    if (std::ssize(*list) != dims - 2 || !is_valid) return std::nullopt;
+  const auto behind = arguments[7].toIntVector();
+  const auto is_valid = [&](const std::vector<std::int64_t>& list, std::int64_t least) {
+    return std::ssize(list) == dims - 2 &&
+           std::ranges::all_of(list, [least](std::int64_t number) { return number >= least; });
+  };
+  if (!is_valid(stride, 1) || !is_valid(padding, 0) || !is_valid(dilation, 1) || !is_valid(behind, 0)) {
+    return std::nullopt;
   }
-  const auto sizes = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  std::vector<std::int64_t> sizes;
+  if (is_transposed) {
+    sizes = at::native::conv_input_size(input.sizes(), weight.sizes(), padding, behind, stride, dilation, groups);
+  } else {
+    sizes = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  }
   const bool has_elements = std::ranges::all_of(sizes, [](std::int64_t size) { return size > 0; });
   for (std::int64_t i = 2; i < dims; ++i) {
-    if (input.size(i) + 2 * padding[i - 2] < dilation[i - 2] * (weight.size(i) - 1) + 1) return std::nullopt;
+    const std::int64_t reach = dilation[i - 2] * (weight.size(i) - 1) + 1;
+    const bool fits = is_transposed ? behind[i - 2] < std::max(stride[i - 2], dilation[i - 2])
+                                    : input.size(i) + 2 * padding[i - 2] >= reach;
+    if (!fits) return std::nullopt;
   }
   return has_elements ? std::optional(at::empty(sizes, input.options())) : std::nullopt;
 }
@@ -255,6 +449,16 @@ Results batch_norm(Given arguments) {
   return with_statistics(*like_elements(arguments), {arguments[5].toBool() ? self.size(1) : 0});
 }
 
+/// With new running statistics, too.
+Results functional_batch_norm(Given arguments) {
+  Results results = batch_norm(arguments);
+  for (std::size_t i = 3; i < 5 && results; ++i) {
+    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) return std::nullopt;
+    results->push_back(at::empty_like(arguments[i].toTensor()));
+  }
+  return results;
+}
+
 Results group_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (!is_contiguous_or_images(self)) return std::nullopt;
@@ -273,6 +477,72 @@ Results attention(Given arguments) {
   return {{*like_elements(arguments), sums}};
 }
 
+/// Gradients of an input and of what has these sizes, of which a mask leaves some out.
+Results masked_gradients(const at::Tensor& of_input, c10::IntArrayRef sizes, const IValue& mask) {
+  std::vector<at::Tensor> results{of_input, at::empty(sizes, of_input.options()), at::empty(sizes, of_input.options())};
+  const auto is_asked = mask.toBoolList();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!is_asked.get(i)) results[i] = at::Tensor();
+  }
+  return results;
+}
+
+/// Of a norm: what its gradients lie like where cotangent and input do so, too.
+bool lies_like(const at::Tensor& cotangent, const at::Tensor& input) {
+  return is_contiguous_or_images(input) && cotangent.scalar_type() == input.scalar_type() &&
+         cotangent.sizes() == input.sizes() && cotangent.strides() == input.strides();
+}
+
+/// (cotangent, input, normalized sizes, mean, reciprocal deviation, weight, bias, mask)
+Results layer_norm_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const auto is_asked_of_none = [&](std::size_t i) {
+    const bool is_given = arguments[i].isTensor() && arguments[i].toTensor().defined();
+    return arguments[7].toBoolList().get(i - 4) && !is_given;
+  };
+  const bool is_known = arguments[0].toTensor().sizes() == input.sizes() && input.device().is_cpu() &&
+                        arguments[0].toTensor().scalar_type() == input.scalar_type() && is_float_or_double(input);
+  if (!is_known || input.numel() == 0 || is_asked_of_none(5) || is_asked_of_none(6)) return std::nullopt;
+  if (!is_weight_of(input, arguments[5]) || !is_weight_of(input, arguments[6])) {
+    return std::nullopt;
+  }
+  return masked_gradients(at::empty(input.sizes(), input.options()), arguments[2].toIntVector(), arguments[7]);
+}
+
+/// (cotangent, input, weight, running mean, running variance, mean, reciprocal deviation, training, epsilon, mask)
+Results batch_norm_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  if (!lies_like(arguments[0].toTensor(), input) || input.dim() < 2) return std::nullopt;
+  for (const std::size_t i : {2, 3, 4, 5, 6}) {
+    if (!is_weight_of(input, arguments[i])) return std::nullopt;
+  }
+  return masked_gradients(*like_elements(arguments.subspan(1)), {input.size(1)}, arguments[9]);
+}
+
+/// (cotangent, input, mean, reciprocal deviation, weight, examples, channels, elements of each, groups, mask)
+Results group_norm_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  if (!lies_like(arguments[0].toTensor(), input) || !is_weight_of(input, arguments[4])) return std::nullopt;
+  return masked_gradients(*like_elements(arguments.subspan(1)), {arguments[6].toInt()}, arguments[9]);
+}
+
+/// (cotangent, input, weight, sizes of the bias, …, mask)
+Results convolution_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor& weight = arguments[2].toTensor();
+  if (!is_contiguous_or_images(input) || !is_contiguous_or_images(weight)) return std::nullopt;
+  if (input.dim() > 4 || input.scalar_type() != weight.scalar_type()) return std::nullopt;
+  const bool is_by_channels = !input.is_contiguous() || !weight.is_contiguous();
+  const auto options =
+      input.options().memory_format(is_by_channels ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  const auto is_asked = arguments.back().toBoolList();
+  std::vector<at::Tensor> results(3);
+  if (is_asked.get(0)) results[0] = at::empty(input.sizes(), options);
+  if (is_asked.get(1)) results[1] = at::empty(weight.sizes(), options);
+  if (is_asked.get(2)) results[2] = at::empty(arguments[3].toIntVector(), input.options());
+  return results;
+}
+
 struct ResultsRule {
   std::string_view name;
   Results (*results)(Given arguments);
@@ -280,9 +550,14 @@ struct ResultsRule {
 
 constexpr ResultsRule kResultsRules[] = {
     {"aten::_scaled_dot_product_flash_attention_for_cpu", &attention},
+    {"aten::_native_batch_norm_legit_functional", &functional_batch_norm},
+    {"aten::convolution_backward", &convolution_backward},
     {"aten::native_batch_norm", &batch_norm},
+    {"aten::native_batch_norm_backward", &batch_norm_backward},
     {"aten::native_group_norm", &group_norm},
+    {"aten::native_group_norm_backward", &group_norm_backward},
     {"aten::native_layer_norm", &layer_norm},
+    {"aten::native_layer_norm_backward", &layer_norm_backward},
     {"aten::var_mean", &both_reduced},
 };
 
@@ -292,35 +567,70 @@ struct ResultRule {
 };
 
 constexpr ResultRule kResultRules[] = {
+    {"aten::_adaptive_avg_pool2d", &adaptive_average},
+    {"aten::_adaptive_avg_pool2d_backward", &like_contiguous<1>},
     {"aten::_ctc_loss_backward", &like_log_probabilities},
+    {"aten::_prelu_kernel", &prelu},
+    {"aten::_safe_softmax", &safe_softmax},
     {"aten::_transformer_encoder_layer_fwd", &like_elements},
     {"aten::abs", &like_elements},
     {"aten::add", &like_elements_with_number},
+    {"aten::arange", &range_of_integers},
+    {"aten::binary_cross_entropy", &loss<3>},
+    {"aten::binary_cross_entropy_backward", &like_input_of_loss},
+    {"aten::binary_cross_entropy_with_logits", &loss<4>},
+    {"aten::celu", &like_elements},
+    {"aten::constant_pad_nd", &padded_with_number},
     {"aten::convolution", &convolution},
     {"aten::div", &like_elements_with_number},
+    {"aten::div_", &first_with_number},
     {"aten::embedding", &embedding},
+    {"aten::embedding_dense_backward", &embedding_dense_backward},
     {"aten::empty_like", &allocated_like},
+    {"aten::fill", &like_elements},
+    {"aten::flip", &like_elements},
     {"aten::floor_divide", &like_quotient},
+    {"aten::glu_backward", &like_contiguous<1>},
     {"aten::hardswish", &like_elements},
+    {"aten::hardswish_backward", &like_cotangent},
     {"aten::hardtanh", &like_elements},
+    {"aten::hardtanh_backward", &like_cotangent},
+    {"aten::huber_loss", &loss<2>},
+    {"aten::huber_loss_backward", &like_input_of_loss},
     {"aten::index_fill", &like_first},
+    {"aten::index_put", &like_elements},
     {"aten::isin", &is_number_in},
     {"aten::linspace", &range_between},
     {"aten::logical_and", &like_comparison},
     {"aten::logical_or", &like_comparison},
     {"aten::logical_xor", &like_comparison},
     {"aten::logspace", &range_between},
+    {"aten::logsumexp", &logsumexp},
     {"aten::masked_fill", &like_filled},
+    {"aten::mean", &mean},
+    {"aten::mish", &like_elements},
+    {"aten::mish_backward", &like_cotangent},
+    {"aten::mse_loss_backward", &like_input_of_loss},
     {"aten::mul", &like_elements_with_number},
     {"aten::nonzero_static", &nonzero_static},
     {"aten::one_hot", &one_hot},
+    {"aten::rand", &random_numbers},
+    {"aten::randn", &random_numbers},
     {"aten::relu", &like_elements},
+    {"aten::remainder", &remainder},
+    {"aten::repeat", &repeated},
+    {"aten::roll", &like_contiguous<0>},
+    {"aten::select_backward", &of_given_sizes},
+    {"aten::select_scatter", &like_contiguous<0>},
+    {"aten::slice_backward", &of_given_sizes},
+    {"aten::slice_scatter", &like_contiguous<0>},
+    {"aten::smooth_l1_loss_backward", &like_input_of_loss},
     {"aten::stack", &stacked},
     {"aten::std", &reduced},
     {"aten::sub", &like_elements_with_number},
     {"aten::var", &reduced},
     {"aten::view_copy", &view_copy},
-    {"aten::where", &where_of_bytes},
+    {"aten::where", &where},
     {"aten::zeros_like", &allocated_like},
 };
 

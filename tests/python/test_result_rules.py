@@ -1,0 +1,107 @@
+"""Rules that stand for meta kernels in Python (`tracer/result_rules.cpp`): shapes, dtypes, strides are those of eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import thunder
+
+Tensor = torch.Tensor
+
+
+def leaf(*sizes: int) -> Tensor:
+    return torch.randn(*sizes, requires_grad=True)
+
+
+def channels_last(*sizes: int) -> Tensor:
+    return torch.randn(*sizes).to(memory_format=torch.channels_last).requires_grad_()
+
+
+CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+    "where": (lambda a, b: torch.where(a[:, :1] > 0, a, b), (leaf(4, 5), leaf(5))),
+    "where, transposed": (lambda a, b: torch.where(a > 0, a, b), (leaf(5, 4).t(), leaf(4, 5))),
+    "where of integers": (lambda a: torch.where(a > 0, a, a.new_zeros(())), (torch.arange(-3, 3),)),
+    "clamp": (lambda a: a.clamp(-1, 1).clamp_min(0.1), (leaf(4, 5),)),
+    "mean": (lambda a: a.mean() + a.logsumexp(-1), (leaf(4, 5),)),
+    "logsumexp": (lambda a: a.logsumexp((0, 2), keepdim=True), (leaf(4, 5, 6),)),
+    "activations": (lambda a: F.mish(a) + F.celu(a) + F.hardswish(a) + F.hardtanh(a), (leaf(4, 5),)),
+    "activations of a part": (lambda a: F.hardswish(a[:, :3]) * F.mish(a[:, 2:]), (leaf(4, 5),)),
+    "prelu": (lambda a, w: F.prelu(a, w), (leaf(2, 3, 4), leaf(3))),
+    "glu": (lambda a: F.glu(a, 0), (leaf(4, 5),)),
+    "remainder": (lambda a: a % 3 + (a.long() % 3), (leaf(4, 5),)),
+    "ranges": (lambda a: a * torch.arange(5) + torch.arange(1, 11, 2) + torch.arange(2, 7), (leaf(4, 5),)),
+    "flip and roll": (lambda a: a.flip(0).roll(1, 0) + a.flip(1), (leaf(5, 5),)),
+    "repeat": (lambda a: a.repeat(2, 1, 3), (leaf(4, 5),)),
+    "pad": (lambda a: F.pad(a, (1, 2, -1, 0)), (leaf(4, 5),)),
+    "in place": (lambda a: _written(a), (leaf(4, 5),)),
+    "gathered": (lambda a, i: a[i], (leaf(4, 5), torch.tensor([1, 1, 3]))),
+    "binary cross entropy": (lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), (leaf(4, 5), leaf(4, 5))),
+    "with logits": (lambda a, b: F.binary_cross_entropy_with_logits(a, b.detach()), (leaf(4, 5), leaf(4, 5))),
+    "losses": (lambda a, b: F.huber_loss(a, b) + F.smooth_l1_loss(a, b) + F.mse_loss(a, b), (leaf(4, 5), leaf(4, 5))),
+    "losses, not reduced": (lambda a, b: F.huber_loss(a, b, reduction="none"), (leaf(4, 5), leaf(4, 5))),
+    "sum of a loss": (lambda a, b: F.mse_loss(a, b, reduction="sum"), (leaf(4, 5), leaf(4, 5))),
+    "loss, transposed": (lambda a, b: F.mse_loss(a.t(), b, reduction="none"), (leaf(5, 4), leaf(4, 5))),
+    "adaptive pool": (lambda a: F.adaptive_avg_pool2d(a, 3), (leaf(2, 4, 6, 6),)),
+    "adaptive pool, channels_last": (lambda a: F.adaptive_avg_pool2d(a, 3), (channels_last(2, 4, 6, 6),)),
+    "layer norm": (lambda a: F.layer_norm(a, (5,)), (leaf(4, 5),)),
+    "layer norm, transposed": (lambda a, w: F.layer_norm(a.t(), (4,), w, w), (leaf(4, 5), leaf(4))),
+    "batch norm": (lambda a, w: F.batch_norm(a, None, None, w, w, training=True), (leaf(2, 4, 3, 3), leaf(4))),
+    "batch norm, channels_last": (
+        lambda a, w: F.batch_norm(a, None, None, w, w, training=True),
+        (channels_last(2, 4, 3, 3), leaf(4)),
+    ),
+    "group norm": (lambda a, w: F.group_norm(a, 2, w, w), (leaf(2, 4, 3, 3), leaf(4))),
+    "convolution": (lambda a, w: F.conv2d(a, w, padding=1), (leaf(2, 4, 5, 5), leaf(6, 4, 3, 3))),
+    "convolution, channels_last": (lambda a, w: F.conv2d(a, w), (channels_last(2, 4, 5, 5), leaf(6, 4, 3, 3))),
+    "transposed convolution": (
+        lambda a, w, b: F.conv_transpose2d(a, w, b, stride=2, output_padding=1, groups=2),
+        (leaf(2, 4, 5, 5), leaf(4, 3, 3, 2), leaf(6)),
+    ),
+    "transposed convolution of sequences": (
+        lambda a, w: F.conv_transpose1d(a, w, padding=1, dilation=2),
+        (leaf(2, 4, 5), leaf(4, 3, 3)),
+    ),
+}
+
+
+def _written(a: Tensor) -> Tensor:
+    b = a.clone()
+    b[:, 0] = 0
+    b[1:, 2:] += 1
+    b[2].fill_(3)
+    return b
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results(name: str) -> None:
+    function, inputs = CASES[name]
+    results = []
+    for call in (function, thunder.jit(function)):
+        out = call(*inputs)
+        leaves = [x for x in inputs if x.requires_grad]
+        gradients = torch.autograd.grad(out.sum(), leaves, allow_unused=True) if out.requires_grad else ()
+        results.append((out.detach(), out.stride(), *gradients))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda a, b: torch.where(a > 0, a, b), (torch.randn(4, 5), torch.randn(3, 5))),
+        (lambda a: a.repeat(2), (torch.randn(4, 5),)),
+        (lambda a, w: F.conv_transpose2d(a, w, output_padding=1), (torch.randn(2, 4, 5, 5), torch.randn(4, 3, 3, 3))),
+        (lambda a, w: F.conv_transpose2d(a, w), (torch.randn(2, 4, 5, 5), torch.randn(3, 3, 3, 3))),
+        (lambda a: a[torch.tensor([9])], (torch.randn(4, 5),)),
+        (lambda a, b: F.binary_cross_entropy(a, b), (torch.rand(4, 5), torch.rand(4, 3))),
+        (lambda a: torch.arange(5, 2) * a, (torch.randn(3),)),
+    ],
+)
+def test_errors(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> None:
+    with pytest.raises((RuntimeError, ValueError, IndexError)) as theirs:
+        function(*inputs)
+    with pytest.raises(type(theirs.value)):
+        thunder.jit(function)(*inputs)
