@@ -1,4 +1,4 @@
-"""Rules that stand for meta kernels in Python (`tracer/result_rules.cpp`): shapes, dtypes, strides are those of eager."""
+"""Rules that stand for meta kernels in Python (`tracer/result_rules.cpp`): results are as eager lays them out."""
 
 from __future__ import annotations
 
