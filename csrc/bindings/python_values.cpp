@@ -1,5 +1,6 @@
 #include "bindings/python_values.h"
 
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -28,6 +29,11 @@ bool is_default(const c10::Argument& parameter, const IValue& value) {
   return *parameter.default_value() == value;
 }
 
+/// Of layouts, not every version of PyTorch tells pybind11.
+python::object layout_to_python(at::Layout layout) {
+  return python::reinterpret_borrow<python::object>(reinterpret_cast<PyObject*>(torch::getTHPLayout(layout)));
+}
+
 python::object value_to_python(const IValue& value, const c10::Type& type) {
   if (value.isNone()) return python::none();
   switch (type.kind()) {
@@ -36,7 +42,7 @@ python::object value_to_python(const IValue& value, const c10::Type& type) {
     case TypeKind::ScalarTypeType:
       return python::cast(value.toScalarType());
     case TypeKind::LayoutType:
-      return python::cast(value.toLayout());
+      return layout_to_python(value.toLayout());
     case TypeKind::MemoryFormatType:
       return python::cast(value.toMemoryFormat());
     default:
@@ -55,7 +61,7 @@ struct ConstantWriter {
   python::object operator()(const std::string& value) const { return python::str(value); }
   python::object operator()(ir::Dtype value) const { return python::cast(bridge::to_torch(value)); }
   python::object operator()(ir::Device value) const { return python::cast(bridge::to_torch(value)); }
-  python::object operator()(ir::Layout value) const { return python::cast(bridge::to_torch(value)); }
+  python::object operator()(ir::Layout value) const { return layout_to_python(bridge::to_torch(value)); }
   python::object operator()(ir::MemoryFormat value) const { return python::cast(bridge::to_torch(value)); }
 };
 

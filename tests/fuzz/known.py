@@ -73,6 +73,8 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("numbers", r"gradient.*j\).*cumprod\(.*dtype=torch\.float", "eager's derivative of a product of real parts"),
     ("numbers", r"(\w+) = (\w+)\[.*\2 [*+/-]?= \1\b", "eager reads a part of what it writes to"),
     ("numbers", r"float16.*corrcoef\(", "second derivatives that cancel, in float16: eager's are rounded to zero"),
+    ("text", r"eigvalsh\(.*(inv|solve)\(", "last bits of eigenvalues, which vectors beside them change, in an inverse"),
+    ("text", r"rrelu\(", "the noise of an evaluation is memory that nobody filled"),
     ("crash", r"lu_unpack\(.*False", "PyTorch's `lu_unpack` without data frees memory that is not its own"),
 )
 
