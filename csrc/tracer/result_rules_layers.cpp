@@ -1,0 +1,265 @@
+// Layers of networks, and their derivatives.
+#include <ATen/native/ConvUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "tracer/result_rule.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::IValue;
+
+/// With a weight for each channel, which has the sizes of what it broadcasts to.
+Result prelu(Given arguments) {
+  return of_contiguous({arguments[0].toTensor(), arguments[1].toTensor()}, arguments[0].toTensor().options());
+}
+
+/// Of which results of norms on the CPU have the strides.
+bool is_contiguous_or_images(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && is_float_or_double(tensor) &&
+         (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+Result adaptive_average(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const std::vector<std::int64_t> pooled = arguments[1].toIntVector();
+  const bool is_known = (self.dim() == 3 || self.dim() == 4) && pooled.size() == 2 && pooled[0] > 0 && pooled[1] > 0;
+  if (!is_known || !is_float_or_double(self) || !self.is_contiguous() || self.numel() == 0) return std::nullopt;
+  std::vector<std::int64_t> sizes = self.sizes().vec();
+  std::ranges::copy(pooled, sizes.end() - 2);
+  return at::empty(sizes, self.options());
+}
+
+Result safe_softmax(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_float_or_double(self) || !self.is_contiguous() || !arguments[2].isNone()) return std::nullopt;
+  return at::empty(self.sizes(), self.options());
+}
+
+/// (cotangent, indices, rows of the table, …)
+Result embedding_dense_backward(Given arguments) {
+  const at::Tensor& cotangent = arguments[0].toTensor();
+  if (!is_float_or_double(cotangent) || cotangent.dim() == 0) return std::nullopt;
+  return at::empty({arguments[2].toInt(), cotangent.size(-1)}, cotangent.options());
+}
+
+Result embedding(Given arguments) {
+  const at::Tensor& weight = arguments[0].toTensor();
+  const at::Tensor& indices = arguments[1].toTensor();
+  const bool is_index = indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt;
+  if (weight.dim() != 2 || !is_index || indices.device() != weight.device()) return std::nullopt;
+  std::vector<std::int64_t> sizes = indices.sizes().vec();
+  sizes.push_back(weight.size(1));
+  return at::empty(sizes, weight.options());
+}
+
+/// Of images and sequences of float32 on the CPU; `result_as_of_kernel` knows their memory format.
+Result convolution(Given arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  const bool has_bias = arguments[2].isTensor() && arguments[2].toTensor().defined();
+  const auto is_known = [&](const at::Tensor& tensor) {
+    return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat;
+  };
+  const std::int64_t dims = input.dim();
+  const std::int64_t groups = arguments[8].toInt();
+  const bool is_transposed = arguments[6].toBool();
+  if (!is_known(input) || !is_known(weight)) return std::nullopt;
+  const bool is_channels_last = dims == 4 && at::native::mkldnn_conv_use_channels_last(input, weight);
+  if (!input.is_contiguous() && !is_channels_last) return std::nullopt;
+  if ((dims != 3 && dims != 4) || weight.dim() != dims || groups < 1 || weight.size(0) % groups != 0) {
+    return std::nullopt;
+  }
+  const std::int64_t channels = weight.size(1) * groups;  // of the larger side of the filter's
+  if (input.size(1) != (is_transposed ? weight.size(0) : channels)) return std::nullopt;
+  if (has_bias && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().dim() != 1 ||
+                   arguments[2].toTensor().size(0) != (is_transposed ? channels : weight.size(0)))) {
+    return std::nullopt;
+  }
+  const auto stride = arguments[3].toIntVector();
+  const auto padding = arguments[4].toIntVector();
+  const auto dilation = arguments[5].toIntVector();
+  const auto behind = arguments[7].toIntVector();
+  const auto is_valid = [&](const std::vector<std::int64_t>& list, std::int64_t least) {
+    return std::ssize(list) == dims - 2 &&
+           std::ranges::all_of(list, [least](std::int64_t number) { return number >= least; });
+  };
+  if (!is_valid(stride, 1) || !is_valid(padding, 0) || !is_valid(dilation, 1) || !is_valid(behind, 0)) {
+    return std::nullopt;
+  }
+  std::vector<std::int64_t> sizes;
+  if (is_transposed) {
+    sizes = at::native::conv_input_size(input.sizes(), weight.sizes(), padding, behind, stride, dilation, groups);
+  } else {
+    sizes = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  }
+  const bool has_elements = std::ranges::all_of(sizes, [](std::int64_t size) { return size > 0; });
+  for (std::int64_t i = 2; i < dims; ++i) {
+    const std::int64_t reach = dilation[i - 2] * (weight.size(i) - 1) + 1;
+    const bool fits = is_transposed ? behind[i - 2] < std::max(stride[i - 2], dilation[i - 2])
+                                    : input.size(i) + 2 * padding[i - 2] >= reach;
+    if (!fits) return std::nullopt;
+  }
+  return has_elements ? std::optional(at::empty(sizes, input.options())) : std::nullopt;
+}
+
+/// The argument is not there, or of the dtype of `self`.
+bool is_weight_of(const at::Tensor& self, const IValue& argument) {
+  return argument.isNone() || !argument.toTensor().defined() || argument.toTensor().scalar_type() == self.scalar_type();
+}
+
+/// What a norm gives: `result`, mean and reciprocal deviation.
+Results with_statistics(const at::Tensor& result, c10::IntArrayRef sizes) {
+  return {{result, at::empty(sizes, result.options()), at::empty(sizes, result.options())}};
+}
+
+Results layer_norm(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const std::vector<std::int64_t> normalized = arguments[1].toIntVector();
+  const std::int64_t kept = self.dim() - std::ssize(normalized);
+  if (!is_float_or_double(self) || kept < 0 || self.sizes().slice(kept) != normalized) return std::nullopt;
+  for (const std::size_t i : {2, 3}) {
+    const bool is_given = arguments[i].isTensor() && arguments[i].toTensor().defined();
+    if (!is_weight_of(self, arguments[i]) || (is_given && arguments[i].toTensor().sizes() != normalized)) {
+      return std::nullopt;
+    }
+  }
+  std::vector<std::int64_t> rows = self.sizes().vec();
+  std::fill(rows.begin() + kept, rows.end(), 1);
+  return with_statistics(at::empty(self.sizes(), self.options()), rows);
+}
+
+Results batch_norm(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_contiguous_or_images(self) || self.dim() < 2) return std::nullopt;
+  for (const std::size_t i : {1, 2, 3, 4}) {
+    if (!is_weight_of(self, arguments[i])) return std::nullopt;
+  }
+  return with_statistics(*like_elements(arguments), {arguments[5].toBool() ? self.size(1) : 0});
+}
+
+/// With new running statistics, too.
+Results functional_batch_norm(Given arguments) {
+  Results results = batch_norm(arguments);
+  for (std::size_t i = 3; i < 5 && results; ++i) {
+    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) return std::nullopt;
+    results->push_back(at::empty_like(arguments[i].toTensor()));
+  }
+  return results;
+}
+
+Results group_norm(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_contiguous_or_images(self)) return std::nullopt;
+  if (!is_weight_of(self, arguments[1]) || !is_weight_of(self, arguments[2])) return std::nullopt;
+  return with_statistics(*like_elements(arguments), {arguments[3].toInt(), arguments[6].toInt()});
+}
+
+/// Result, and the logarithm of each row's sum.
+Results attention(Given arguments) {
+  const at::Tensor& query = arguments[0].toTensor();
+  if (!is_float_or_double(query) || query.dim() != 4) return std::nullopt;
+  const std::int64_t heads = query.size(1);
+  const std::int64_t rows = query.size(2);
+  const at::Tensor sums = at::empty_strided({query.size(0), heads, rows},
+                                            {heads * rows, 1, std::max<std::int64_t>(heads, 1)}, query.options());
+  return {{*like_elements(arguments), sums}};
+}
+
+/// Gradients of an input and of what has these sizes, of which a mask leaves some out.
+Results masked_gradients(const at::Tensor& of_input, c10::IntArrayRef sizes, const IValue& mask) {
+  std::vector<at::Tensor> results{of_input, at::empty(sizes, of_input.options()), at::empty(sizes, of_input.options())};
+  const auto is_asked = mask.toBoolList();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!is_asked.get(i)) results[i] = at::Tensor();
+  }
+  return results;
+}
+
+/// Of a norm: what its gradients lie like where cotangent and input do so, too.
+bool lies_like(const at::Tensor& cotangent, const at::Tensor& input) {
+  return is_contiguous_or_images(input) && cotangent.scalar_type() == input.scalar_type() &&
+         cotangent.sizes() == input.sizes() && cotangent.strides() == input.strides();
+}
+
+/// (cotangent, input, normalized sizes, mean, reciprocal deviation, weight, bias, mask)
+Results layer_norm_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const auto is_asked_of_none = [&](std::size_t i) {
+    const bool is_given = arguments[i].isTensor() && arguments[i].toTensor().defined();
+    return arguments[7].toBoolList().get(i - 4) && !is_given;
+  };
+  const bool is_known = arguments[0].toTensor().sizes() == input.sizes() && input.device().is_cpu() &&
+                        arguments[0].toTensor().scalar_type() == input.scalar_type() && is_float_or_double(input);
+  if (!is_known || input.numel() == 0 || is_asked_of_none(5) || is_asked_of_none(6)) return std::nullopt;
+  if (!is_weight_of(input, arguments[5]) || !is_weight_of(input, arguments[6])) {
+    return std::nullopt;
+  }
+  return masked_gradients(at::empty(input.sizes(), input.options()), arguments[2].toIntVector(), arguments[7]);
+}
+
+/// (cotangent, input, weight, running mean, running variance, mean, reciprocal deviation, training, epsilon, mask)
+Results batch_norm_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  if (!lies_like(arguments[0].toTensor(), input) || input.dim() < 2) return std::nullopt;
+  for (const std::size_t i : {2, 3, 4, 5, 6}) {
+    if (!is_weight_of(input, arguments[i])) return std::nullopt;
+  }
+  return masked_gradients(*like_elements(arguments.subspan(1)), {input.size(1)}, arguments[9]);
+}
+
+/// (cotangent, input, mean, reciprocal deviation, weight, examples, channels, elements of each, groups, mask)
+Results group_norm_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  if (!lies_like(arguments[0].toTensor(), input) || !is_weight_of(input, arguments[4])) return std::nullopt;
+  return masked_gradients(*like_elements(arguments.subspan(1)), {arguments[6].toInt()}, arguments[9]);
+}
+
+/// (cotangent, input, weight, sizes of the bias, …, mask)
+Results convolution_backward(Given arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor& weight = arguments[2].toTensor();
+  if (!is_contiguous_or_images(input) || !is_contiguous_or_images(weight)) return std::nullopt;
+  if (input.dim() > 4 || input.scalar_type() != weight.scalar_type()) return std::nullopt;
+  const bool is_by_channels = !input.is_contiguous() || !weight.is_contiguous();
+  const auto options =
+      input.options().memory_format(is_by_channels ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  const auto is_asked = arguments.back().toBoolList();
+  std::vector<at::Tensor> results(3);
+  if (is_asked.get(0)) results[0] = at::empty(input.sizes(), options);
+  if (is_asked.get(1)) results[1] = at::empty(weight.sizes(), options);
+  if (is_asked.get(2)) results[2] = at::empty(arguments[3].toIntVector(), input.options());
+  return results;
+}
+
+constexpr ResultRule kLayerRules[] = {
+    {"aten::_adaptive_avg_pool2d", &adaptive_average},
+    {"aten::_native_batch_norm_legit_functional", nullptr, &functional_batch_norm},
+    {"aten::_prelu_kernel", &prelu},
+    {"aten::_safe_softmax", &safe_softmax},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", nullptr, &attention},
+    {"aten::convolution", &convolution},
+    {"aten::convolution_backward", nullptr, &convolution_backward},
+    {"aten::embedding", &embedding},
+    {"aten::embedding_dense_backward", &embedding_dense_backward},
+    {"aten::native_batch_norm", nullptr, &batch_norm},
+    {"aten::native_batch_norm_backward", nullptr, &batch_norm_backward},
+    {"aten::native_group_norm", nullptr, &group_norm},
+    {"aten::native_group_norm_backward", nullptr, &group_norm_backward},
+    {"aten::native_layer_norm", nullptr, &layer_norm},
+    {"aten::native_layer_norm_backward", nullptr, &layer_norm_backward},
+};
+
+}  // namespace
+
+std::span<const ResultRule> layer_rules() { return kLayerRules; }
+
+}  // namespace thunder::tracer
