@@ -1,6 +1,6 @@
 #include "tracer/result_rules.h"
 
-#include <ATen/ExpandUtils.h>
+#include <ATen/InferSize.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>

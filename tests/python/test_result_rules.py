@@ -38,6 +38,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "repeat": (lambda a: a.repeat(2, 1, 3), (leaf(4, 5),)),
     "pad": (lambda a: F.pad(a, (1, 2, -1, 0)), (leaf(4, 5),)),
     "in place": (lambda a: _written(a), (leaf(4, 5),)),
+    "view_copy": (lambda a: torch.view_copy(a, (5, -1)) + torch.view_copy(a.t(), (-1, 4)), (leaf(4, 5),)),
     "gathered": (lambda a, i: a[i], (leaf(4, 5), torch.tensor([1, 1, 3]))),
     "binary cross entropy": (lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), (leaf(4, 5), leaf(4, 5))),
     "with logits": (lambda a, b: F.binary_cross_entropy_with_logits(a, b.detach()), (leaf(4, 5), leaf(4, 5))),
