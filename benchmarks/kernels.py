@@ -54,9 +54,18 @@ def gathered_gradient(rows: int, count: int, columns: int) -> Case:
     return gradient, (torch.randn(count, columns), torch.randint(rows, (count,)))
 
 
+def convolution(channels: int, size: int, filters: int, filter: int, dtype: torch.dtype) -> Case:
+    """Of 8 images that lie channels last, then `silu`."""
+    x = torch.randn(8, channels, size, size, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    w, b = torch.randn(filters, channels, filter, filter, dtype=dtype), torch.randn(filters, dtype=dtype)
+    return lambda x, w, b: torch.nn.functional.silu(torch.conv2d(x, w, b, padding=filter // 2)), (x, w, b)
+
+
 FILTERS = [(96, 56, 7, 1), (192, 28, 7, 1), (384, 14, 7, 1), (768, 7, 7, 1)]  # ConvNeXt
 FILTERS += [(32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (576, 14, 3, 1), (960, 7, 3, 1)]  # MobileNet
 LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+
+CONVOLUTIONS = [(32, 112, 96, 1), (256, 28, 256, 1), (3, 224, 32, 3), (64, 56, 64, 3)]
 
 PRODUCTS = [(16, 768, 3072, "right"), (512, 768, 3072, "right"), (512, 3072, 768, ""), (3072, 512, 768, "left")]
 
@@ -65,6 +74,13 @@ CASES: dict[str, Callable[[], Case]] = {
     "bernoulli float32": lambda: bernoulli(torch.float32),
     "gathered gradient 40000 of 4000 rows of 64": lambda: gathered_gradient(4000, 40000, 64),
     "gathered gradient 4096 of 50000 rows of 768": lambda: gathered_gradient(50000, 4096, 768),
+    **{
+        f"convolution and silu {c}@{size} {k}x{k} to {f} {str(dtype)[6:]}": functools.partial(
+            convolution, c, size, f, k, dtype
+        )
+        for c, size, f, k in CONVOLUTIONS
+        for dtype in (torch.float32, torch.bfloat16)
+    },
     **{
         f"product {m}x{k}x{n}" + (f" {transposed} transposed" if transposed else ""): functools.partial(
             product, m, k, n, transposed
