@@ -100,3 +100,15 @@ def test_what_is_computed_again_is_in_the_order_of_its_reader() -> None:
 
     x, y = torch.randn(32, 8, 64), torch.randn(8, 32, 64)
     torch.testing.assert_close(thunder.jit(function)(x, y), function(x, y))
+
+
+def test_what_is_overwritten_is_read_in_another_order_before() -> None:
+    def function(p: Tensor, x: Tensor) -> Tensor:
+        out = x.transpose(0, 1) * p + 1
+        p.copy_((p * 0.5 + 1).sigmoid())
+        return out
+
+    p, x = torch.randn(64, 64, 64), torch.randn(64, 64, 64)
+    written = p.clone()
+    torch.testing.assert_close(thunder.jit(function)(written, x), function(p, x))
+    torch.testing.assert_close(written, p)
