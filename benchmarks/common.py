@@ -93,7 +93,7 @@ def take_turns(calls: dict[str, Callable[[], Any]], *, count: int, rounds: int) 
     }
 
 
-def in_own_process(compiler: str) -> list[dict[str, Any]]:
+def in_own_process(compiler: str, *options: str) -> list[dict[str, Any]]:
     """Run this program again for one compiler alone, with empty caches; return the rows it gives."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
@@ -103,7 +103,7 @@ def in_own_process(compiler: str) -> list[dict[str, Any]]:
             "THUNDER_CACHE_DIR": f"{folder}/thunder",
         }
         file = f"{folder}/rows.json"
-        command = [sys.executable, *sys.argv, "--compilers", compiler, "--alone", "--json", file]
+        command = [sys.executable, *sys.argv, *options, "--compilers", compiler, "--alone", "--json", file]
         subprocess.run(command, env=environment, check=True)
         return json.loads(Path(file).read_text())["rows"]
 

@@ -8,10 +8,8 @@ torch._dynamo before the first step. Each measurement is a fresh process; `impor
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,51 +51,43 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 }
 
 
-def first_step(name: str, compiler: str, threads: int) -> float:
-    torch.set_num_threads(threads)
+def first_step(arguments: Any) -> dict[str, Any]:
+    (compiler,) = arguments.compilers
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
-    module, inputs = NETWORKS[name]()
+    module, inputs = NETWORKS[arguments.network]()
     if compiler == "thunder":
         import thunder  # noqa: F401 (its import is not what is timed)
-    start = time.perf_counter()
-    common.compiled(compiler, module)(*inputs).square().mean().backward()
-    return time.perf_counter() - start
+    seconds = common.seconds(lambda: common.compiled(compiler, module)(*inputs).square().mean().backward())
+    return {"name": arguments.network, "compiler": compiler, "first_s": seconds}
 
 
 def measure(name: str, arguments: Any) -> list[dict[str, Any]]:
     seconds: dict[str, list[float]] = {compiler: [] for compiler in arguments.compilers}
     for _ in range(arguments.rounds):
         for compiler, values in seconds.items():
-            command = [sys.executable, __file__, "--one", name, "--compilers", compiler]
-            run = subprocess.run(
-                [*command, "--threads", str(arguments.threads)], capture_output=True, text=True, check=True
-            )
-            values.append(float(run.stdout.split()[-1]))
-    rows = []
-    for compiler, values in seconds.items():
-        ratio = min(values) / min(seconds[arguments.compilers[0]])
-        rows.append(
-            {
-                "name": name,
-                "compiler": compiler,
-                "first_s": min(values),
-                "median_s": statistics.median(values),
-                "ratio": ratio,
-            }
-        )
-        common.report(rows[-1])
-    return rows
+            values += [row["first_s"] for row in common.in_own_process(compiler, "--network", name)]
+    return [
+        {"name": name, "compiler": compiler, "first_s": min(values), "median_s": statistics.median(values)}
+        for compiler, values in seconds.items()
+    ]
 
 
 def main() -> None:
     parser = common.parser(__doc__)
-    parser.add_argument("--one", metavar="NETWORK", help="only that network and compiler, in this process")
+    parser.add_argument("--network", choices=NETWORKS, help="only that one")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(compilers=["eager", "thunder"], rounds=5)
     arguments = parser.parse_args()
-    if arguments.one is not None:
-        print(first_step(arguments.one, arguments.compilers[0], arguments.threads))
-        return
-    common.write(arguments, [row for name in NETWORKS for row in measure(name, arguments)])
+    if arguments.alone:
+        rows = [first_step(arguments)]
+    else:
+        names = [arguments.network] if arguments.network else NETWORKS
+        rows = [row for name in names for row in measure(name, arguments)]
+        common.add_ratios(rows, "first_s")
+        for row in rows:
+            common.report(row)
+    common.write(arguments, rows)
 
 
 if __name__ == "__main__":

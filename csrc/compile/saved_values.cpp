@@ -124,7 +124,7 @@ void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
     // A custom gradient may hand an input on with a history of its own.
     const ir::ValueId id = std::get<ir::ValueId>(computation.outputs[i].content);
     const bool was_input = std::ranges::find(computation.inputs, id) != computation.inputs.end();
-    output.kind = was_input && output.kind == Output::kInput ? Output::kInput : Output::kDifferentiable;
+    if (output.kind != Output::kInput || !was_input) output.kind = Output::kDifferentiable;
     output.takes_cotangent = true;
   }
   for (const std::size_t i : gradient.differentiable_inputs) {

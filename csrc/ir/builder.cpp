@@ -144,11 +144,12 @@ BoundSymbol& add_symbol(Trace& trace, const Operator& op, ArgumentList arguments
   return trace.add(std::move(symbol));
 }
 
-ValueId add_call(Trace& trace, const Operator& op, ArgumentList arguments, TypePtr type, std::string name) {
+ValueId add_call(Trace& trace, const Operator& op, ArgumentList arguments, TypePtr type, std::string name,
+                 SourceLocation location) {
   const ValueId result = trace.add_value(std::move(type), std::move(name));
   ArgumentList results;
   results.emplace_back(result);
-  add_symbol(trace, op, std::move(arguments), std::move(results));
+  add_symbol(trace, op, std::move(arguments), std::move(results)).location = std::move(location);
   return result;
 }
 

@@ -19,6 +19,7 @@ namespace thunder::ir {
 BoundSymbol& add_symbol(Trace& trace, const Operator& op, ArgumentList arguments, ArgumentList results);
 
 /// Appends a symbol that gives one new value.
-ValueId add_call(Trace& trace, const Operator& op, ArgumentList arguments, TypePtr type, std::string name = {});
+ValueId add_call(Trace& trace, const Operator& op, ArgumentList arguments, TypePtr type, std::string name = {},
+                 SourceLocation location = {});
 
 }  // namespace thunder::ir

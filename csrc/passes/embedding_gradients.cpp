@@ -132,9 +132,7 @@ class Rewriter {
   }
 
   ir::ValueId call(const char* name, const char* overload, ir::ArgumentList arguments, const ir::TypePtr& type) {
-    const ir::ValueId result = ir::add_call(result_, *find_operator_(name, overload), std::move(arguments), type);
-    result_.symbols.back().location = location_;
-    return result;
+    return ir::add_call(result_, *find_operator_(name, overload), std::move(arguments), type, {}, location_);
   }
 
   const ir::Trace& trace_;

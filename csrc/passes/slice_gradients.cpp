@@ -43,22 +43,19 @@ class Rewriter {
         find_operator_(find_operator),
         makers_(makers_of(trace)),
         uses_(use_counts(trace)),
-        result_(trace.empty_copy(kSliceGradients.name)) {}
+        result_(trace.empty_copy(kSliceGradients.name)) {
+    for (const ir::BoundSymbol& symbol : trace.symbols) steps_.push_back(steps_of(symbol));
+  }
 
   ir::Trace run() {
     std::vector<bool> is_joined(trace_.symbols.size(), false);  // with the slice of a slice that it is the gradient of
-    for (std::size_t i = trace_.symbols.size(); i-- > 0;) {
-      if (!is_joined[i] && steps_of(trace_.symbols[i])) {
-        for (std::uint32_t inner = inner_of(trace_.symbols[i]); inner != kNoPlace;
-             inner = inner_of(trace_.symbols[inner])) {
-          is_joined[inner] = true;
-        }
-      }
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      if (const std::uint32_t inner = inner_of(i); inner != kNoPlace) is_joined[inner] = true;
     }
-    for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       if (is_joined[i]) continue;
-      if (steps_of(trace_.symbols[i])) {
-        add_padded(trace_.symbols[i]);
+      if (steps_[i]) {
+        add_padded(i);
       } else {
         result_.add(trace_.symbols[i]);
       }
@@ -92,24 +89,24 @@ class Rewriter {
   }
 
   /// The gradient of a slice of the same slice, along a dimension before: `x[0::2, 1::2]`. kNoPlace: there is none.
-  [[nodiscard]] std::uint32_t inner_of(const ir::BoundSymbol& symbol) const {
-    const ir::ValueId gradient = value_argument(symbol, kGradient);
+  [[nodiscard]] std::uint32_t inner_of(std::uint32_t i) const {
+    if (!steps_[i]) return kNoPlace;
+    const ir::ValueId gradient = value_argument(trace_.symbols[i], kGradient);
     const std::uint32_t maker = makers_[index_of(gradient)];
     if (maker == kNoPlace || uses_[index_of(gradient)] != 1) return kNoPlace;
-    const auto inner = steps_of(trace_.symbols[maker]);
-    return inner && inner->dim > steps_of(symbol)->dim ? maker : kNoPlace;
+    return steps_[maker] && steps_[maker]->dim > steps_[i]->dim ? maker : kNoPlace;
   }
 
-  void add_padded(const ir::BoundSymbol& symbol) {
+  void add_padded(std::uint32_t i) {
+    const ir::BoundSymbol& symbol = trace_.symbols[i];
     location_ = symbol.location;
     std::vector<Steps> each;  // by dimension
-    const ir::BoundSymbol* innermost = &symbol;
-    for (std::uint32_t inner = 0; inner != kNoPlace;) {
-      each.push_back(*steps_of(*innermost));
-      inner = inner_of(*innermost);
-      if (inner != kNoPlace) innermost = &trace_.symbols[inner];
+    std::uint32_t innermost = i;
+    for (std::uint32_t next = i; next != kNoPlace; next = inner_of(next)) {
+      each.push_back(*steps_[next]);
+      innermost = next;
     }
-    ir::ValueId value = value_argument(*innermost, kGradient);
+    ir::ValueId value = value_argument(trace_.symbols[innermost], kGradient);
     ir::Dims sizes = trace_.tensor_type(single_result(symbol))->sizes;
     std::vector<std::pair<std::int64_t, std::int64_t>> pads(sizes.size());
     for (auto steps = each.rbegin(); steps != each.rend(); ++steps) {
@@ -148,15 +145,14 @@ class Rewriter {
   }
 
   ir::ValueId call(const char* name, ir::ArgumentList arguments, ir::TypePtr type) {
-    const ir::ValueId value = ir::add_call(result_, *find_operator_(name, ""), std::move(arguments), std::move(type));
-    result_.symbols.back().location = location_;
-    return value;
+    return ir::add_call(result_, *find_operator_(name, ""), std::move(arguments), std::move(type), {}, location_);
   }
 
   const ir::Trace& trace_;
   FindOperator find_operator_;
   const std::vector<std::uint32_t> makers_;
   const std::vector<std::uint32_t> uses_;
+  std::vector<std::optional<Steps>> steps_;  ///< by symbol
   ir::Trace result_;
   ir::SourceLocation location_;
 };

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -31,7 +32,16 @@ struct ResultRule {
 /// As elementwise kernels allocate a floating-point result of the first argument's dtype.
 [[nodiscard]] Result like_elements(Given arguments);
 [[nodiscard]] bool is_float_or_double(const at::Tensor& tensor);
+/// An argument that may be left out.
+[[nodiscard]] inline bool is_given(const c10::IValue& tensor) {
+  return tensor.isTensor() && tensor.toTensor().defined();
+}
 /// What elementwise kernels give for contiguous tensors that broadcast.
 [[nodiscard]] Result of_contiguous(std::initializer_list<at::Tensor> tensors, const at::TensorOptions& options);
+template <std::size_t place>
+Result like_contiguous(Given arguments) {
+  const at::Tensor& like = arguments[place].toTensor();
+  return of_contiguous({like}, like.options());
+}
 
 }  // namespace thunder::tracer

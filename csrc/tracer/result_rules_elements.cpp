@@ -65,16 +65,9 @@ Result allocated_like(Given arguments) {
   return at::empty_strided(like->sizes(), like->strides(), like->options().dtype(arguments[1].toScalarType()));
 }
 
-template <std::size_t place>
-Result like_contiguous(Given arguments) {
-  const at::Tensor& like = arguments[place].toTensor();
-  return of_contiguous({like}, like.options());
-}
-
 /// (sizes, dtype, layout, device, pinned), without any but the sizes.
 Result random_numbers(Given arguments) {
-  const auto is_none = [](const IValue& option) { return option.isNone(); };
-  if (arguments.size() != 5 || !std::ranges::all_of(arguments.subspan(1), is_none)) return std::nullopt;
+  if (arguments.size() != 5 || !std::ranges::all_of(arguments.subspan(1), &IValue::isNone)) return std::nullopt;
   const std::vector<std::int64_t> sizes = arguments[0].toIntVector();
   if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; })) return std::nullopt;
   return at::empty(sizes, at::TensorOptions().dtype(at::get_default_dtype()).device(at::kCPU));
@@ -105,10 +98,9 @@ Result first_with_number(Given arguments) {
 
 /// An integer on the right of an integer, or as above.
 Result remainder(Given arguments) {
-  const at::Tensor& self = arguments[0].isTensor() ? arguments[0].toTensor() : at::Tensor();
-  if (!self.defined()) return std::nullopt;
-  if (self.scalar_type() != at::kLong || !arguments[1].isInt()) return like_elements_with_number(arguments);
-  return self.is_contiguous() ? std::optional(at::empty(self.sizes(), self.options())) : std::nullopt;
+  if (!is_given(arguments[0])) return std::nullopt;
+  const bool are_integers = arguments[0].toTensor().scalar_type() == at::kLong && arguments[1].isInt();
+  return are_integers ? like_contiguous<0>(arguments) : like_elements_with_number(arguments);
 }
 
 /// Of integers, of which a dtype makes no others: (end), (start, end) or (start, end, step), then factory options.
@@ -116,10 +108,10 @@ Result range_of_integers(Given arguments) {
   constexpr std::size_t kOptions = 4;
   const Given numbers = arguments.first(arguments.size() - kOptions);
   const Given options = arguments.last(kOptions);
-  const auto is_integer = [](const IValue& number) { return number.isInt(); };
-  const auto is_none = [](const IValue& option) { return option.isNone(); };
-  if (!std::ranges::all_of(numbers, is_integer) || !is_none(options[0]) || !is_none(options[1])) return std::nullopt;
-  if (!is_none(options[3]) && options[3].toBool()) return std::nullopt;
+  if (!std::ranges::all_of(numbers, &IValue::isInt) || !options[0].isNone() || !options[1].isNone()) {
+    return std::nullopt;
+  }
+  if (!options[3].isNone() && options[3].toBool()) return std::nullopt;
   const std::int64_t start = numbers.size() > 1 ? numbers[0].toInt() : 0;
   const std::int64_t end = numbers[numbers.size() > 1 ? 1 : 0].toInt();
   const std::int64_t step = numbers.size() > 2 ? numbers[2].toInt() : 1;
@@ -157,11 +149,15 @@ Result mean(Given arguments) {
   return at::empty({}, self.options());
 }
 
+at::Tensor reduced_over(const at::Tensor& self, const IValue& dims, const IValue& keeps) {
+  return at::empty(at::mean(self, dims.toIntVector(), keeps.toBool()).sizes(), self.options());
+}
+
 /// (self, dim, keepdim)
 Result logsumexp(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (!is_float_or_double(self) || !arguments[1].isIntList()) return std::nullopt;
-  return at::empty(at::mean(self, arguments[1].toIntVector(), arguments[2].toBool()).sizes(), self.options());
+  return reduced_over(self, arguments[1], arguments[2]);
 }
 
 Result stacked(Given arguments) {
@@ -207,29 +203,27 @@ Result like_cotangent(Given arguments) {
   return at::empty_strided(compared.sizes(), compared.strides(), input.options());
 }
 
+/// What a loss is taken of.
+bool are_alike(const at::Tensor& input, const at::Tensor& target) {
+  return is_float_or_double(input) && input.sizes() == target.sizes() && input.is_contiguous() &&
+         target.is_contiguous() && input.scalar_type() == target.scalar_type() && input.device() == target.device();
+}
+
 /// Of a loss: (cotangent, input, target, …).
 Result like_input_of_loss(Given arguments) {
+  const at::Tensor& cotangent = arguments[0].toTensor();
   const at::Tensor& input = arguments[1].toTensor();
-  const at::Tensor& target = arguments[2].toTensor();
-  const bool are_alike = input.sizes() == target.sizes() && input.is_contiguous() && target.is_contiguous() &&
-                         input.scalar_type() == target.scalar_type() && input.device() == target.device() &&
-                         arguments[0].toTensor().scalar_type() == input.scalar_type() &&
-                         (arguments[0].toTensor().dim() == 0 || arguments[0].toTensor().strides() == input.strides());
-  return are_alike && is_float_or_double(input) ? std::optional(at::empty(input.sizes(), input.options()))
-                                                : std::nullopt;
+  const bool is_known = are_alike(input, arguments[2].toTensor()) && cotangent.scalar_type() == input.scalar_type() &&
+                        (cotangent.dim() == 0 || cotangent.strides() == input.strides());
+  return is_known ? like_contiguous<1>(arguments) : std::nullopt;
 }
 
 /// A loss by itself: (input, target, …), with its reduction at `place`.
 template <std::size_t place>
 Result loss(Given arguments) {
   const at::Tensor& input = arguments[0].toTensor();
-  const at::Tensor& target = arguments[1].toTensor();
-  const bool are_alike = input.sizes() == target.sizes() && input.is_contiguous() && target.is_contiguous() &&
-                         input.scalar_type() == target.scalar_type() && input.device() == target.device();
-  for (std::size_t i = 2; i < place; ++i) {
-    if (!arguments[i].isNone() && arguments[i].toTensor().defined()) return std::nullopt;  // weights
-  }
-  if (!are_alike || !is_float_or_double(input)) return std::nullopt;
+  const bool has_weights = std::ranges::any_of(arguments.subspan(2, place - 2), &is_given);
+  if (has_weights || !are_alike(input, arguments[1].toTensor())) return std::nullopt;
   const bool is_reduced = arguments[place].toInt() != 0;
   return at::empty(is_reduced ? at::IntArrayRef() : input.sizes(), input.options());
 }
@@ -240,9 +234,7 @@ Result reduced(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   if (arguments.size() != 4 || !is_float_or_double(self) || !arguments[3].isBool()) return std::nullopt;
   if (arguments[2].isBool() || (!arguments[1].isNone() && !arguments[1].isIntList())) return std::nullopt;
-  const std::vector<std::int64_t> dims =
-      arguments[1].isNone() ? std::vector<std::int64_t>() : arguments[1].toIntVector();
-  return at::empty(at::mean(self, dims, arguments[3].toBool()).sizes(), self.options());
+  return reduced_over(self, arguments[1].isNone() ? IValue(std::vector<std::int64_t>()) : arguments[1], arguments[3]);
 }
 
 Results both_reduced(Given arguments) {
@@ -251,8 +243,6 @@ Results both_reduced(Given arguments) {
 }
 
 constexpr ResultRule kElementRules[] = {
-    {"aten::_adaptive_avg_pool2d_backward", &like_contiguous<1>},
-    {"aten::_transformer_encoder_layer_fwd", &like_elements},
     {"aten::abs", &like_elements},
     {"aten::add", &like_elements_with_number},
     {"aten::arange", &range_of_integers},

@@ -65,7 +65,6 @@ Result embedding(Given arguments) {
 Result convolution(Given arguments) {
   const at::Tensor& input = arguments[0].toTensor();
   const at::Tensor& weight = arguments[1].toTensor();
-  const bool has_bias = arguments[2].isTensor() && arguments[2].toTensor().defined();
   const auto is_known = [&](const at::Tensor& tensor) {
     return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat;
   };
@@ -80,8 +79,8 @@ Result convolution(Given arguments) {
   }
   const std::int64_t channels = weight.size(1) * groups;  // of the larger side of the filter's
   if (input.size(1) != (is_transposed ? weight.size(0) : channels)) return std::nullopt;
-  if (has_bias && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().dim() != 1 ||
-                   arguments[2].toTensor().size(0) != (is_transposed ? channels : weight.size(0)))) {
+  if (is_given(arguments[2]) && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().dim() != 1 ||
+                                 arguments[2].toTensor().size(0) != (is_transposed ? channels : weight.size(0)))) {
     return std::nullopt;
   }
   const auto stride = arguments[3].toIntVector();
@@ -113,7 +112,7 @@ Result convolution(Given arguments) {
 
 /// The argument is not there, or of the dtype of `self`.
 bool is_weight_of(const at::Tensor& self, const IValue& argument) {
-  return argument.isNone() || !argument.toTensor().defined() || argument.toTensor().scalar_type() == self.scalar_type();
+  return !is_given(argument) || argument.toTensor().scalar_type() == self.scalar_type();
 }
 
 /// What a norm gives: `result`, mean and reciprocal deviation.
@@ -127,10 +126,9 @@ Results layer_norm(Given arguments) {
   const std::int64_t kept = self.dim() - std::ssize(normalized);
   if (!is_float_or_double(self) || kept < 0 || self.sizes().slice(kept) != normalized) return std::nullopt;
   for (const std::size_t i : {2, 3}) {
-    const bool is_given = arguments[i].isTensor() && arguments[i].toTensor().defined();
-    if (!is_weight_of(self, arguments[i]) || (is_given && arguments[i].toTensor().sizes() != normalized)) {
-      return std::nullopt;
-    }
+    const IValue& weight = arguments[i];
+    if (!is_weight_of(self, weight)) return std::nullopt;
+    if (is_given(weight) && weight.toTensor().sizes() != normalized) return std::nullopt;
   }
   std::vector<std::int64_t> rows = self.sizes().vec();
   std::fill(rows.begin() + kept, rows.end(), 1);
@@ -150,7 +148,7 @@ Results batch_norm(Given arguments) {
 Results functional_batch_norm(Given arguments) {
   Results results = batch_norm(arguments);
   for (std::size_t i = 3; i < 5 && results; ++i) {
-    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) return std::nullopt;
+    if (!is_given(arguments[i])) return std::nullopt;
     results->push_back(at::empty_like(arguments[i].toTensor()));
   }
   return results;
@@ -193,15 +191,13 @@ bool lies_like(const at::Tensor& cotangent, const at::Tensor& input) {
 /// (cotangent, input, normalized sizes, mean, reciprocal deviation, weight, bias, mask)
 Results layer_norm_backward(Given arguments) {
   const at::Tensor& input = arguments[1].toTensor();
-  const auto is_asked_of_none = [&](std::size_t i) {
-    const bool is_given = arguments[i].isTensor() && arguments[i].toTensor().defined();
-    return arguments[7].toBoolList().get(i - 4) && !is_given;
-  };
-  const bool is_known = arguments[0].toTensor().sizes() == input.sizes() && input.device().is_cpu() &&
-                        arguments[0].toTensor().scalar_type() == input.scalar_type() && is_float_or_double(input);
-  if (!is_known || input.numel() == 0 || is_asked_of_none(5) || is_asked_of_none(6)) return std::nullopt;
-  if (!is_weight_of(input, arguments[5]) || !is_weight_of(input, arguments[6])) {
-    return std::nullopt;
+  const at::Tensor& cotangent = arguments[0].toTensor();
+  const bool is_known = cotangent.sizes() == input.sizes() && cotangent.scalar_type() == input.scalar_type() &&
+                        input.device().is_cpu() && is_float_or_double(input);
+  if (!is_known || input.numel() == 0) return std::nullopt;
+  for (const std::size_t i : {5, 6}) {
+    const bool is_asked = arguments[7].toBoolList().get(i - 4);
+    if (!is_weight_of(input, arguments[i]) || (is_asked && !is_given(arguments[i]))) return std::nullopt;
   }
   return masked_gradients(at::empty(input.sizes(), input.options()), arguments[2].toIntVector(), arguments[7]);
 }
@@ -242,10 +238,12 @@ Results convolution_backward(Given arguments) {
 
 constexpr ResultRule kLayerRules[] = {
     {"aten::_adaptive_avg_pool2d", &adaptive_average},
+    {"aten::_adaptive_avg_pool2d_backward", &like_contiguous<1>},
     {"aten::_native_batch_norm_legit_functional", nullptr, &functional_batch_norm},
     {"aten::_prelu_kernel", &prelu},
     {"aten::_safe_softmax", &safe_softmax},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", nullptr, &attention},
+    {"aten::_transformer_encoder_layer_fwd", &like_elements},
     {"aten::convolution", &convolution},
     {"aten::convolution_backward", nullptr, &convolution_backward},
     {"aten::embedding", &embedding},

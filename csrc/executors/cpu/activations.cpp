@@ -35,9 +35,16 @@ bool read_argument(const c10::IValue& argument, Epilogue& epilogue) {
 
 }  // namespace
 
-void Activation::run(std::vector<c10::IValue>& stack) const {
-  stack.insert(stack.end(), arguments.begin(), arguments.end());
+Epilogue epilogue_of(const std::optional<Activation>& activation) {
+  return activation ? activation->epilogue : Epilogue();
+}
+
+void run_apart(const c10::OperatorHandle& op, const std::optional<Activation>& activation,
+               std::vector<c10::IValue>& stack) {
   op.callBoxed(stack);
+  if (!activation) return;
+  stack.insert(stack.end(), activation->arguments.begin(), activation->arguments.end());
+  activation->op.callBoxed(stack);
 }
 
 std::optional<Activation> activation_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {

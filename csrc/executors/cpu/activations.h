@@ -24,10 +24,13 @@ struct Activation {
   c10::OperatorHandle op;
   std::vector<c10::IValue> arguments;  ///< after the tensor
   Epilogue epilogue;
-
-  /// PyTorch's operator, on the tensor at the end of the stack.
-  void run(std::vector<c10::IValue>& stack) const;
 };
+
+/// None, where there is no activation.
+[[nodiscard]] Epilogue epilogue_of(const std::optional<Activation>& activation);
+/// PyTorch's operators for the two, where oneDNN does not take the arguments at the end of the stack.
+void run_apart(const c10::OperatorHandle& op, const std::optional<Activation>& activation,
+               std::vector<c10::IValue>& stack);
 
 /// Nullopt for what is none, or loses accuracy, infinities or NaNs in oneDNN.
 [[nodiscard]] std::optional<Activation> activation_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);

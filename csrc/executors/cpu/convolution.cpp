@@ -69,7 +69,7 @@ std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IV
   });
   if (!packed && !convolution.activation) return std::nullopt;
   const auto bias = arguments[At::kBias].toOptional<at::Tensor>();
-  const Epilogue epilogue = convolution.activation ? convolution.activation->epilogue : Epilogue();
+  const Epilogue epilogue = epilogue_of(convolution.activation);
   return pointwise()->call(images, packed.value_or(filter), bias, padding, stride, dilation, 1, epilogue.name,
                            epilogue.numbers, epilogue.algorithm);
 }
@@ -78,11 +78,7 @@ void run_convolution(const void* state, Stack& stack) {
   const auto& convolution = *static_cast<const Convolution*>(state);
   const std::size_t first = stack.size() - At::kArguments;
   std::optional<at::Tensor> result = convolve(convolution, stack.data() + first);
-  if (!result) {
-    convolution.op.callBoxed(stack);
-    if (convolution.activation) convolution.activation->run(stack);
-    return;
-  }
+  if (!result) return run_apart(convolution.op, convolution.activation, stack);
   stack.resize(first);
   stack.emplace_back(*std::move(result));
 }

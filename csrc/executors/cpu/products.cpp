@@ -142,7 +142,7 @@ std::optional<at::Tensor> multiply(const ProductCall& call, const c10::IValue* a
   if (product.factors != 0 && !std::all_of(arguments + product.factors, arguments + product.arguments, &is_one)) {
     return std::nullopt;
   }
-  const Epilogue epilogue = call.activation ? call.activation->epilogue : Epilogue();
+  const Epilogue epilogue = epilogue_of(call.activation);
   const at::Tensor result =
       linear()->call(by_rows(rows), weight_of(call, right), bias, epilogue.name, epilogue.numbers, epilogue.algorithm);
   if (left.dim() == 2) return result;
@@ -155,11 +155,7 @@ void run_product(const void* state, Stack& stack) {
   const auto& call = *static_cast<const ProductCall*>(state);
   const std::size_t first = stack.size() - call.product.arguments;
   std::optional<at::Tensor> result = multiply(call, stack.data() + first);
-  if (!result) {
-    call.op.callBoxed(stack);
-    if (call.activation) call.activation->run(stack);
-    return;
-  }
+  if (!result) return run_apart(call.op, call.activation, stack);
   stack.resize(first);
   stack.emplace_back(*std::move(result));
 }
