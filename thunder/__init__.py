@@ -10,7 +10,7 @@ from thunder._check import require_own_package
 if TYPE_CHECKING:
     from thunder._jit import jit
     from thunder._minify import Minified, minify
-    from thunder.errors import InternalError, SharpEdgeError, SharpEdgeWarning
+    from thunder.errors import EagerFallbackWarning, InternalError, SharpEdgeError, SharpEdgeWarning
     from thunder.inspect import (
         FailedGuard,
         Fusion,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "EagerFallbackWarning",
     "FailedGuard",
     "Fusion",
     "InternalError",
@@ -73,6 +74,7 @@ __all__ = [
 
 # Public name -> module. Loaded when first used: `import thunder` itself needs no torch.
 _ORIGIN = {
+    "EagerFallbackWarning": "errors",
     "FailedGuard": "inspect",
     "Fusion": "inspect",
     "InternalError": "errors",

@@ -81,7 +81,7 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
             - prepack_weights (bool, default False): weights are kept in the layout of the library that multiplies them;
               they must not change past their version counter.
             - cache ("constant values", "same input", "no caching").
-            - sharp_edges ("allow", "warn", "error").
+            - sharp_edges ("exact", "allow", "warn", "error").
             - compile ("background", "eager").
             - fullgraph (bool, default False).
 

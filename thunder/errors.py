@@ -5,7 +5,7 @@ What the user's program did wrong is raised as a Python exception of the fitting
 
 from __future__ import annotations
 
-__all__ = ["InternalError", "SharpEdgeError", "SharpEdgeWarning"]
+__all__ = ["EagerFallbackWarning", "InternalError", "SharpEdgeError", "SharpEdgeWarning"]
 
 
 class InternalError(RuntimeError):
@@ -17,6 +17,13 @@ class InternalError(RuntimeError):
     def __init__(self, message: str, reproduction: str | None = None) -> None:
         super().__init__(message)
         self.reproduction = reproduction
+
+
+class EagerFallbackWarning(UserWarning):
+    """A call could not be compiled and ran as the plain Python function: the message has the reason and the line.
+
+    Results are those of eager PyTorch, at its speed. With `fullgraph=True` the reason is raised instead.
+    """
 
 
 class SharpEdgeWarning(UserWarning):

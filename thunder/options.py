@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
 
 CACHE = ("constant values", "same input", "no caching")
-SHARP_EDGES = ("allow", "warn", "error")
+SHARP_EDGES = ("exact", "allow", "warn", "error")
 COMPILE = ("background", "eager")
 
 
@@ -35,9 +35,12 @@ class Options:
         cache: "constant values" keeps one specialization for each set of guards that held; "same input" checks the
             arguments of later calls against those of the first one (ValueError when they differ) and takes everything
             else, parameters included, for the very objects of the first call; "no caching" traces at every call.
-        sharp_edges: what happens when the program does something that happens while it is traced and not at later calls
-            (print, warnings, logging, random numbers of Python and NumPy, clocks, files; docs/guards.md has the table):
-            "allow", "warn" (a `thunder.SharpEdgeWarning`), "error" (a `thunder.SharpEdgeError`).
+        sharp_edges: what happens when the program reaches beyond Python's objects (print, warnings, logging, random
+            numbers of Python and NumPy, clocks, files, threads; docs/guards.md has the table). "exact": what eager does,
+            at each call; prints, warnings and log records come after the computation, a call that does anything else of
+            this kind runs in eager, with a `thunder.EagerFallbackWarning`. "allow": it happens while the function is
+            traced, and not at later calls, which use the same values again; "warn": the same, with a
+            `thunder.SharpEdgeWarning`; "error": a `thunder.SharpEdgeError`.
         compile: "background" runs through ATen until compiled kernels are ready; "eager" waits for them.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
     """
@@ -48,7 +51,7 @@ class Options:
     rematerialize: bool = True
     prepack_weights: bool = False
     cache: str = "constant values"
-    sharp_edges: str = "allow"
+    sharp_edges: str = "exact"
     compile: str = "background"
     fullgraph: bool = False
 

@@ -66,6 +66,35 @@ bool passed_line(py::Borrowed traceback, const ir::SourceLocation& location) {
 
 }  // namespace
 
+py::Ref take_error() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (type == nullptr) return nullptr;
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  const py::Ref owned_type = py::Ref::steal(type), owned_traceback = py::Ref::steal(traceback);
+  return py::Ref::steal(value);
+}
+
+std::string describe_error(py::Borrowed error, const ir::SourceLocation& location) {
+  const std::string text = std::string(Py_TYPE(error)->tp_name) + ": " + text_of(error);
+  if (text.find(", line ") != std::string::npos) return text;
+  ir::SourceLocation line = location;
+  std::string file;
+  if (line.file == nullptr) {
+    const py::Ref traceback = py::Ref::steal(PyException_GetTraceback(error));
+    auto* last = reinterpret_cast<PyTracebackObject*>(traceback.get());
+    while (last != nullptr && last->tb_next != nullptr) last = last->tb_next;
+    if (last == nullptr) return text;
+    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(last->tb_frame)));
+    const py::Ref number = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(last), "tb_lineno"));
+    file = text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
+    line.file = &file;
+    line.line = number ? static_cast<int>(PyLong_AsLong(number.get())) : 0;
+  }
+  return text + ir::describe_line(line, "\n  in ", ":\n    ") + source_line(line);
+}
+
 void add_location(const ir::SourceLocation& location) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

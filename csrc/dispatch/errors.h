@@ -2,6 +2,8 @@
 
 #include <Python.h>
 
+#include <string>
+
 #include "interpreter/python_ref.h"
 #include "ir/trace.h"
 
@@ -19,6 +21,11 @@ struct PendingError {};
 /// InternalError into `thunder.errors.InternalError`, PyTorch's as PyTorch does it. A Python exception that is pending
 /// already stays.
 void set_python_error();
+
+/// The pending exception, which is pending no longer; null without one.
+[[nodiscard]] py::Ref take_error();
+/// `TypeError: …`, with the user's line where the operation that failed was called.
+[[nodiscard]] std::string describe_error(py::Borrowed error, const ir::SourceLocation& location);
 
 /// Appends the user's line to the message of the pending exception, when an operation of the traced program failed at
 /// `location` and that is where the exception comes from. An exception of the user's own stays as it is.

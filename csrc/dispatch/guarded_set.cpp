@@ -82,8 +82,8 @@ GuardedSet::Family GuardedSet::take_family(std::size_t first, Candidates& candid
   return family;
 }
 
-bool GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
-                                std::size_t first, Candidates& candidates, PyObject** result) {
+Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+                                  std::size_t first, Candidates& candidates, PyObject** result) {
   const Family family = take_family(first, candidates);
   std::optional<SpecializationCall> call;
   const auto load = [&](std::size_t path, std::vector<at::Tensor>& inputs) {
@@ -105,7 +105,7 @@ bool GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, con
     if (done.path >= 0) {
       recent_ = family.indices[static_cast<std::size_t>(done.path)];
       *result = call->finish(std::move(done.outputs));
-      return true;
+      return Served::kYes;
     }
     last_stop_ = done.stop;
   } catch (const runtime::ValueChanged&) {
@@ -113,48 +113,60 @@ bool GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, con
   } catch (...) {
     set_python_error();
     *result = nullptr;
-    return true;
+    if (!call || call->may_have_written()) return Served::kYes;
+    if (random) bridge::set_random_state(*random);
+    return Served::kEager;
   }
   if (random) bridge::set_random_state(*random);
-  return false;
+  return Served::kNo;
 }
 
-bool GuardedSet::call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result) {
+Served GuardedSet::run(std::size_t index, const interpreter::GuardRun& found, PyObject** result) {
+  const std::shared_ptr<const Specialization> chosen = members_[index];
+  if (chosen->runs_eager) return Served::kEager;
+  const Specialization::Outcome outcome = chosen->run(tree_, found, index);
+  switch (outcome.status) {
+    case Specialization::Status::kDone:
+      recent_ = index;
+      *result = outcome.result;
+      return Served::kYes;
+    case Specialization::Status::kRaised:
+      return Served::kEager;
+    case Specialization::Status::kValueChanged:
+      last_stop_ = Stop();
+      return Served::kNo;
+    case Specialization::Status::kMemoryDiffers:
+      return Served::kNo;
+  }
+  return Served::kNo;
+}
+
+Served GuardedSet::call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result) {
   last_stop_.reset();
   while (candidates != 0) {
     interpreter::GuardRun found;
     candidates = tree_.run(arguments, tensor_check(tensor_guards_), candidates, found);
-    if (candidates == 0) return false;
+    if (candidates == 0) return Served::kNo;
     const std::size_t index = choose(candidates);
-    const std::shared_ptr<const Specialization> chosen = members_[index];
-    if (!chosen->path.empty()) {
-      if (call_in_pieces(arguments, found, index, candidates, result)) return true;
-      continue;
+    Served served = Served::kNo;
+    if (!members_[index]->path.empty()) {
+      served = call_in_pieces(arguments, found, index, candidates, result);
+    } else {
+      // What the run found may be gone afterwards: others may have run meanwhile.
+      candidates &= ~(Candidates{1} << index);
+      served = run(index, found, result);
     }
-    const Specialization::Outcome outcome = chosen->run(tree_, found, index);
-    if (outcome.status == Specialization::Status::kDone) {
-      recent_ = index;
-      *result = outcome.result;
-      return true;
-    }
-    if (outcome.status == Specialization::Status::kValueChanged) last_stop_ = Stop();
-    // What the run found may be gone: others may have run meanwhile.
-    candidates &= ~(Candidates{1} << index);
+    if (served != Served::kNo) return served;
   }
-  return false;
+  return Served::kNo;
 }
 
-bool GuardedSet::call_first(const interpreter::CallArguments& arguments, PyObject** result) {
+Served GuardedSet::call_first(const interpreter::CallArguments& arguments, PyObject** result) {
   interpreter::GuardRun found;
-  if (tree_.run_arguments_only(arguments, tensor_check(tensor_guards_), kFirst, found) == 0) return false;
-  const std::shared_ptr<const Specialization> first = members_.front();
-  if (!first->path.empty()) {
-    Candidates only = kFirst;
-    return call_in_pieces(arguments, found, 0, only, result);
-  }
-  const Specialization::Outcome outcome = first->run(tree_, found, 0);
-  *result = outcome.result;
-  return outcome.status == Specialization::Status::kDone;
+  if (tree_.run_arguments_only(arguments, tensor_check(tensor_guards_), kFirst, found) == 0) return Served::kNo;
+  if (members_.front()->path.empty()) return run(0, found, result);
+  Candidates only = kFirst;
+  return call_in_pieces(arguments, found, 0, only, result);
 }
 
 std::vector<interpreter::GuardFailure> GuardedSet::failures(std::size_t index,

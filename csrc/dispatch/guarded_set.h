@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,6 +10,13 @@
 #include "dispatch/specialization.h"
 
 namespace thunder::dispatch {
+
+/// What became of a call.
+enum class Served : std::uint8_t {
+  kNo,     ///< no specialization holds
+  kYes,    ///< the result is a new reference, or null with an exception set
+  kEager,  ///< it is to run in eager; an exception is set where a program raised it, which has written nothing
+};
 
 /// Specializations of one callable that share a guard tree. Used under the GIL; a call may release it while it runs, so
 /// a set is held by a shared pointer for as long as a call uses it.
@@ -26,13 +34,13 @@ class GuardedSet {
   /// Those of `candidates` whose guards hold; nothing runs.
   [[nodiscard]] Candidates check(const interpreter::CallArguments& arguments, Candidates candidates);
 
-  /// Whether one of the candidates served the call: `*result` is a new reference, or null with an exception set.
-  bool call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
+  /// Runs the first of the candidates that holds.
+  Served call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
   /// Where the last call that looked at data met a value that no specialization goes on with.
   [[nodiscard]] const std::optional<Stop>& last_stop() const { return last_stop_; }
   /// The first specialization, for objects outside of the call that are what they were when it was made; its arguments
-  /// are checked. False when they differ.
-  bool call_first(const interpreter::CallArguments& arguments, PyObject** result);
+  /// are checked. `kNo` when they differ.
+  Served call_first(const interpreter::CallArguments& arguments, PyObject** result);
 
   /// For messages: the guards of a specialization that the call does not meet.
   [[nodiscard]] std::vector<interpreter::GuardFailure> failures(std::size_t index,
@@ -40,6 +48,7 @@ class GuardedSet {
   int visit(visitproc visitor, void* argument) const;
 
  private:
+  Served run(std::size_t index, const interpreter::GuardRun& found, PyObject** result);
   std::uint32_t guard_number(const TensorGuard& guard);
   [[nodiscard]] interpreter::TensorCheck tensor_check(const std::vector<TensorGuard>& guards) const;
   [[nodiscard]] std::size_t choose(Candidates accepted) const;
@@ -54,7 +63,7 @@ class GuardedSet {
   /// Takes `first`, and those that begin like it, out of `candidates`.
   [[nodiscard]] Family take_family(std::size_t first, Candidates& candidates) const;
   /// Walks the paths of the family of `first`, which is gone from `candidates` when none served the call.
-  bool call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+  Served call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
                       std::size_t first, Candidates& candidates, PyObject** result);
 
   interpreter::GuardTree tree_;

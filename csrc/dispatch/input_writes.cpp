@@ -42,10 +42,25 @@ bool InputWrites::match(const std::vector<at::Tensor>& inputs) const {
                               [&](std::size_t i) { return inputs[i].requires_grad() && inputs[i].is_leaf(); });
 }
 
+std::vector<at::Tensor> InputWrites::written(const std::vector<at::Tensor>& inputs) const {
+  std::vector<at::Tensor> tensors;
+  for (const std::size_t i : written_) tensors.push_back(inputs[i]);
+  return tensors;
+}
+
 std::vector<at::Tensor> InputWrites::with_new_history(const std::vector<at::Tensor>& inputs) const {
   std::vector<at::Tensor> tensors;
   for (const std::size_t i : new_history_) tensors.push_back(inputs[i]);
   return tensors;
+}
+
+std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tensors) {
+  std::uint64_t sum = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.is_inference()) return std::nullopt;
+    sum += tensor._version();
+  }
+  return sum;
 }
 
 void set_history(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& computed) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tracer/recorder.h"
@@ -18,6 +19,8 @@ class InputWrites {
 
   /// Whether written inputs share memory with the same others as when the trace was recorded, and may be written to.
   [[nodiscard]] bool match(const std::vector<at::Tensor>& inputs) const;
+  /// The inputs that the trace writes to.
+  [[nodiscard]] std::vector<at::Tensor> written(const std::vector<at::Tensor>& inputs) const;
   /// The inputs that take part in autograd by what was written to them: one for each of the last outputs.
   [[nodiscard]] std::vector<at::Tensor> with_new_history(const std::vector<at::Tensor>& inputs) const;
 
@@ -35,6 +38,9 @@ class InputWrites {
   std::vector<std::size_t> new_history_;
   std::vector<Place> places_;  ///< of all inputs; empty when nothing is written
 };
+
+/// A number that changes when one of these tensors is written to; nullopt when that cannot be told.
+[[nodiscard]] std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tensors);
 
 /// Takes the last elements of `computed`, one for each of `tensors`, and gives their histories to these.
 void set_history(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& computed);

@@ -102,12 +102,13 @@ std::optional<CacheMode> read_cache_mode(PyObject* value) {
 }
 
 std::optional<SharpEdges> read_sharp_edges(PyObject* value) {
-  std::string text = "allow";
+  std::string text = "exact";
   if (value != nullptr && !read_text(value, "sharp_edges", &text)) return std::nullopt;
+  if (text == "exact") return SharpEdges::kExact;
   if (text == "allow") return SharpEdges::kAllow;
   if (text == "warn") return SharpEdges::kWarn;
   if (text == "error") return SharpEdges::kError;
-  PyErr_Format(PyExc_ValueError, "thunder.jit: sharp_edges: expected 'allow', 'warn' or 'error', got '%s'",
+  PyErr_Format(PyExc_ValueError, "thunder.jit: sharp_edges: expected 'exact', 'allow', 'warn' or 'error', got '%s'",
                text.c_str());
   return std::nullopt;
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "dispatch/substitutes.h"
+#include "ir/location.h"
 #include "interpreter/interpret.h"
 
 namespace thunder::dispatch {
@@ -33,6 +35,11 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"_io", "FileIO", "read readall readinto seek tell", kValueKept},
     {"posix", nullptr, "write mkdir remove unlink rename rmdir truncate ftruncate system kill", kNotRepeated},
     {"posix", nullptr, "open read stat lstat listdir scandir access getpid getcwd urandom times", kValueKept},
+    {"posix", nullptr, "fork forkpty posix_spawn posix_spawnp execv execve", kNotRepeated},
+    {"_thread", nullptr, "start_new_thread start_joinable_thread start_new", kNotRepeated},
+    {"_posixsubprocess", nullptr, "fork_exec", kNotRepeated},
+    {"_socket", "socket", "", kValueKept},
+    {"select", nullptr, "", kValueKept},
     {"time", nullptr, "sleep", kNotRepeated},
     {"time", nullptr,
      "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
@@ -47,11 +54,32 @@ constexpr SharpFunctions kSharpFunctions[] = {
 
 constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "critical", "exception", "log", "_log"};
 
+/// The object whose method is called; null for a function. pybind11 keeps a record of its own in the place of `self`.
+PyObject* object_of_method(const interpreter::NativeCall& call) {
+  const bool is_record =
+      call.self != nullptr && (PyCapsule_CheckExact(call.self) ||
+                               std::string_view(Py_TYPE(call.self)->tp_name).starts_with("pybind11_"));
+  if (!is_record) return call.self;
+  return call.count > 0 ? call.arguments[0] : nullptr;
+}
+
+/// Containers, whose methods the tracker knows.
+bool is_container(PyObject* object) {
+  const std::string_view name = Py_TYPE(object)->tp_name;
+  return PyList_Check(object) || PyTuple_Check(object) || PyDict_Check(object) || PyAnySet_Check(object) ||
+         PyRange_Check(object) || name.starts_with("collections.");
+}
+
 /// Whether an object in C may remember what its methods do.
 bool keeps_hidden_state(PyObject* object) {
-  constexpr const char* kHarmless[] = {"_thread.", "re.", "_struct.", "torch", "numpy.dtype", "numpy.ufunc"};
-  if (interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
+  constexpr const char* kHarmless[] = {"_thread.",     "re.",           "_struct.",           "numpy.dtype",
+                                       "numpy.ufunc",  "torch.dtype",   "torch.device",       "torch.layout",
+                                       "torch.finfo",  "torch.iinfo",   "torch.memory_format", "torch.Size",
+                                       "torch._C.TensorBase", "torch._C.Generator", "torch._C._FunctionBase",
+                                       "torch.Tensor", "torch._C.DispatchKey", "torch._C.Tag"};
   const std::string_view name = Py_TYPE(object)->tp_name;
+  if (name.starts_with("torch._C._distributed") || name.starts_with("torch.distributed")) return true;
+  if (is_container(object) || interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
   return std::ranges::none_of(kHarmless, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
@@ -112,6 +140,11 @@ void SharpEdgeWatch::fill() {
 
 bool SharpEdgeWatch::report(const Edge& edge) {
   const ir::SourceLocation location = locator_.here();
+  if (mode_ == SharpEdges::kExact) {
+    PyErr_Format(PyExc_NotImplementedError, "thunder.jit: %s cannot be repeated by compiled code%s", edge.name.c_str(),
+                 ir::describe_line(location, "\n  in ", "").c_str());
+    return false;
+  }
   const std::string file = location.file == nullptr ? "<unknown>" : *location.file;
   const std::string message = "thunder.jit: sharp edge: " + edge.name + " " + edge.consequence +
                               "; do it outside of the jitted function\n  in " + file + ", line " +
@@ -126,17 +159,30 @@ bool SharpEdgeWatch::report(const Edge& edge) {
   return false;
 }
 
-bool SharpEdgeWatch::allows(const interpreter::NativeCall& call, const interpreter::Provenance& outside) {
+bool SharpEdgeWatch::allows(const interpreter::NativeCall& call, const interpreter::Tracker& tracker) {
   if (mode_ == SharpEdges::kAllow) return true;
   if (edges_.empty()) fill();
   const auto found = edges_.find(call.function);
+  if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.in_memoized_call()) return true;
   if (found != edges_.end()) return report(found->second);
-  if (call.self == nullptr || outside.find(call.self) == nullptr || !keeps_hidden_state(call.self)) return true;
-  return report({std::string("a method of an object of type '") + Py_TYPE(call.self)->tp_name + "'", kStateKept});
+  PyObject* self = object_of_method(call);
+  if (self == nullptr || tracker.provenance().find(self) == nullptr || !keeps_hidden_state(self)) return true;
+  return report({std::string("a method of an object of type '") + Py_TYPE(self)->tp_name + "'", kStateKept});
 }
 
 void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
-  if (mode_ == SharpEdges::kAllow) return;
+  // Functions in Python, refused before they have begun something that would have to be ended. The standard library's
+  // `threading` is executed by CPython, so that its calls of C code are not seen.
+  for (const auto& [module, path] : {std::pair("threading", "Thread.start"), std::pair("asyncio", "new_event_loop"),
+                                     std::pair("multiprocessing.process", "BaseProcess.start")}) {
+    const py::Ref function = loaded_function(module, path);
+    if (!function || mode_ == SharpEdges::kAllow) continue;
+    const std::string name = std::string(module) + "." + path;
+    options.substitute(function.get(), [this, name](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      return report({name, kNotRepeated}) ? 0 : -1;
+    });
+  }
+  if (mode_ == SharpEdges::kAllow || mode_ == SharpEdges::kExact) return;
   for (const char* method : kLoggerMethods) {
     const py::Ref function = loaded_function("logging", std::string("Logger.") + method);
     if (!function) continue;

@@ -17,7 +17,7 @@ class SharpEdgeWatch {
   /// Enters the functions in Python that are watched.
   void add_substitutes(interpreter::TrackerOptions& options);
   /// Before a call of C code; false with a Python exception set.
-  bool allows(const interpreter::NativeCall& call, const interpreter::Provenance& outside);
+  bool allows(const interpreter::NativeCall& call, const interpreter::Tracker& tracker);
 
  private:
   struct Edge {

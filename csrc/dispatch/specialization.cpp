@@ -39,6 +39,8 @@ SpecializationCall::SpecializationCall(const Specialization& specialization, con
 
 std::vector<at::Tensor> SpecializationCall::take_inputs() {
   with_new_history_ = specialization_.writes.with_new_history(values_);
+  written_ = specialization_.writes.written(values_);
+  versions_ = sum_of_versions(written_);
   for (const std::uint32_t leaf : specialization_.new_leaves) values_[leaf].set_requires_grad(true);
   return std::move(values_);
 }
@@ -70,24 +72,29 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
                                             std::size_t index) const {
   SpecializationCall call(*this, tree, found, index);
   if (!call.memory_matches()) return {Status::kMemoryDiffers, nullptr};
-  Outcome outcome;
-  // A run that stops at a value has drawn numbers; the next candidate draws them again.
-  const std::optional<at::Tensor> random = checks_values ? std::make_optional(bridge::random_state()) : std::nullopt;
+  // A run that stops has drawn numbers; who runs in its place draws them again.
+  const std::optional<at::Tensor> random =
+      checks_values || draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
+  std::vector<at::Tensor> computed;
   try {
-    std::vector<at::Tensor> computed;
-    {
-      std::vector<at::Tensor> values = call.take_inputs();
-      const GilRelease release(releases_gil);
-      computed = computation->run(std::move(values));
-    }
-    outcome.result = call.finish(std::move(computed));
+    std::vector<at::Tensor> values = call.take_inputs();
+    const GilRelease release(releases_gil);
+    computed = computation->run(std::move(values));
   } catch (const runtime::ValueChanged&) {
     bridge::set_random_state(*random);
     return {Status::kValueChanged, nullptr};
   } catch (...) {
     set_python_error();
+    if (call.may_have_written()) return {Status::kDone, nullptr};
+    if (random) bridge::set_random_state(*random);
+    return {Status::kRaised, nullptr};
   }
-  return outcome;
+  try {
+    return {Status::kDone, call.finish(std::move(computed))};
+  } catch (...) {
+    set_python_error();
+    return {Status::kDone, nullptr};
+  }
 }
 
 }  // namespace thunder::dispatch

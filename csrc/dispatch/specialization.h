@@ -3,6 +3,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "compile/compiler.h"
@@ -14,6 +15,7 @@
 #include "dispatch/trace_options.h"
 #include "interpreter/guard_tree.h"
 #include "interpreter/structure.h"
+#include "ir/trace.h"
 
 namespace thunder::dispatch {
 
@@ -30,6 +32,10 @@ struct Specialization {
   std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
   bool releases_gil = false;
   bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
+  bool draws_random = false;
+  /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.
+  bool runs_eager = false;
+  std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files that guards tell
   bool grad_mode_after = true;
   double trace_seconds = 0;
 
@@ -37,6 +43,7 @@ struct Specialization {
     kDone,           ///< `result`, or null with a Python exception set
     kMemoryDiffers,  ///< inputs share memory in another way
     kValueChanged,   ///< a number or shape read from data is another one; nothing has been written
+    kRaised,         ///< a Python exception is set; nothing has been written
   };
   struct Outcome {
     Status status = Status::kDone;
@@ -60,6 +67,8 @@ class SpecializationCall {
   /// Inputs share memory as when the trace was made.
   [[nodiscard]] bool memory_matches() const { return specialization_.writes.match(values_); }
   [[nodiscard]] std::vector<at::Tensor> take_inputs();
+  /// Whether the computation may have written to an input since `take_inputs`.
+  [[nodiscard]] bool may_have_written() const { return !versions_ || sum_of_versions(written_) != versions_; }
   /// The call's result, or null with a Python exception set.
   [[nodiscard]] PyObject* finish(std::vector<at::Tensor> computed) const;
 
@@ -73,16 +82,24 @@ class SpecializationCall {
   References kept_;  ///< registers belong to the guards of all threads: what is needed later is taken at once
   std::vector<at::Tensor> values_;
   std::vector<at::Tensor> with_new_history_;
+  std::vector<at::Tensor> written_;
+  std::optional<std::uint64_t> versions_;  ///< of `written_` before the computation
+};
+
+/// What tracing a call came to. When it failed, a Python exception is set.
+struct TraceOutcome {
+  /// After a failure: one that runs eager code, or null where what was read does not tell that it would fail again.
+  std::shared_ptr<const Specialization> made;
+  bool may_run_eager = false;    ///< a failure that says nothing of what eager code would do
+  ir::SourceLocation location;   ///< where the operation that failed was called
+  std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
 };
 
 /// Traces `callable` for these arguments and compiles the trace. Everything that the program wrote is rolled back:
-/// running the specialization repeats it. `others` are the paths of the callable's specializations. Null with a Python
-/// exception set.
-[[nodiscard]] std::shared_ptr<const Specialization> specialize(PyObject* callable,
-                                                               const interpreter::CallArguments& arguments,
-                                                               std::span<const PiecePath* const> others,
-                                                               const compile::Options& options,
-                                                               const TraceOptions& how);
+/// running the specialization repeats it. `others` are the paths of the callable's specializations.
+[[nodiscard]] TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
+                                      std::span<const PiecePath* const> others, const compile::Options& options,
+                                      const TraceOptions& how);
 
 /// Whether this thread traces now: compiled functions are then called as what they wrap.
 [[nodiscard]] bool is_tracing();

@@ -4,11 +4,15 @@
 #include <chrono>
 #include <utility>
 
+#include "dispatch/errors.h"
+
 namespace thunder::dispatch {
 namespace {
 
 constexpr std::size_t kLimit = 64;
 constexpr std::size_t kMostExplained = 256;
+/// Traces that failed and told nothing about later calls, after which calls are not traced any more.
+constexpr std::size_t kMostFailedTraces = 16;
 
 /// Waits for a lock with the GIL released: its holder needs the GIL to go on.
 class TraceLock {
@@ -29,38 +33,53 @@ class TraceLock {
 
 }  // namespace
 
-bool SpecializationCache::try_all(const ThreadState& now, const interpreter::CallArguments& arguments,
-                                  PyObject** result) {
-  const std::shared_ptr<const Sets> sets = sets_;
-  for (const auto& set : *sets) {
-    if (!set->call(arguments, set->made_under(now), result)) continue;
-    ++hits_;
-    return true;
-  }
-  return false;
+// The exception itself would keep the frames of the trace alive.
+SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
+  const py::Ref error = take_error();
+  return {describe_error(error.get(), outcome.location), outcome.location, outcome.context, false,
+          outcome.made != nullptr};
 }
 
-PyObject* SpecializationCache::call_first(const interpreter::CallArguments& arguments) {
+SpecializationCache::Failure SpecializationCache::Failure::of_program() {
+  const py::Ref error = take_error();
+  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true, false};
+}
+
+Served SpecializationCache::try_all(const ThreadState& now, const interpreter::CallArguments& arguments,
+                                    PyObject** result, Failure& failure) {
   const std::shared_ptr<const Sets> sets = sets_;
-  PyObject* result = nullptr;
-  if (sets->front()->call_first(arguments, &result)) {
-    ++hits_;
-    return result;
+  for (const auto& set : *sets) {
+    const Served served = set->call(arguments, set->made_under(now), result);
+    if (served == Served::kNo) continue;
+    if (served == Served::kYes) ++hits_;
+    if (served == Served::kEager) failure = Failure::of_program();
+    return served;
   }
+  return Served::kNo;
+}
+
+Served SpecializationCache::call_first(const interpreter::CallArguments& arguments, PyObject** result,
+                                       Failure& failure) {
+  const std::shared_ptr<const Sets> sets = sets_;
+  const Served served = sets->front()->call_first(arguments, result);
+  if (served == Served::kYes) ++hits_;
+  if (served == Served::kEager) failure = Failure::of_program();
+  if (served != Served::kNo) return served;
   const Miss miss = explain_miss(*sets, sets->front()->specializations().front()->state, arguments);
   PyErr_Format(PyExc_ValueError, "thunder.jit: cache='same input': expected arguments like those of the first call: %s",
                summary(miss).c_str());
-  return nullptr;
+  return Served::kYes;
 }
 
 void SpecializationCache::note_miss(const ThreadState& now, const interpreter::CallArguments& arguments) {
   if (explained_.size() == kMostExplained) explained_.erase(explained_.begin() + 1);
   Miss miss = explain_miss(*sets_, now, arguments);
-  miss.call = hits_ + misses_ + 1;
+  miss.call = hits_ + misses_ + eager_calls_ + 1;
   explained_.push_back(std::move(miss));
 }
 
-PyObject* SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments) {
+Served SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments, PyObject** result,
+                                            Failure& failure) {
   const bool looks_at_data = stop_of_last_call(*sets_).has_value();
   if (!std::exchange(warned_, true)) {
     const std::string cause = summary(explain_miss(*sets_, ThreadState::now(), arguments));
@@ -70,10 +89,9 @@ PyObject* SpecializationCache::call_past_limit(const interpreter::CallArguments&
         "What changed last: %s. Pass it as a tensor, or keep it the same between calls; thunder.explain_misses tells "
         "about the others",
         kLimit, looks_at_data ? "are traced for themselves" : "run in eager", cause.c_str());
-    if (status < 0) return nullptr;
+    if (status < 0) return Served::kYes;
   }
-  if (looks_at_data) return trace_and_run(arguments, /*keeps=*/false);
-  return PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
+  return looks_at_data ? trace_and_run(arguments, /*keeps=*/false, result, failure) : Served::kEager;
 }
 
 std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
@@ -89,71 +107,139 @@ std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<cons
   return sets_->back();
 }
 
-PyObject* SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments, bool keeps) {
+Served SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result,
+                                          Failure& failure) {
   if (keeps) note_miss(ThreadState::now(), arguments);
   ++misses_;
-  PyObject* result = nullptr;
   // PyTorch's meta kernels in Python import torch._dynamo, which replaces functions such as torch.manual_seed.
   const bool may_fail = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo") == nullptr;
   // Another thread may change what the program has read before the trace runs.
   const bool has_threads = PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
   const int retries = has_threads ? 5 : may_fail ? 1 : 0;
-  for (int i = 0; i < retries; ++i) {
-    if (trace_once(arguments, keeps, /*may_fail=*/true, &result)) return result;
+  Served served = Served::kNo;
+  for (int i = 0; i < retries && served == Served::kNo; ++i) {
+    served = trace_once(arguments, keeps, /*may_fail=*/true, result, failure);
   }
-  trace_once(arguments, keeps, /*may_fail=*/false, &result);
-  return result;
+  if (served == Served::kNo) served = trace_once(arguments, keeps, /*may_fail=*/false, result, failure);
+  return served;
 }
 
-bool SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
-                                     PyObject** result) {
+bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
+  if (how_.full_graph || !outcome.may_run_eager) {
+    add_location(outcome.location);
+    return false;
+  }
+  failure = Failure::of_trace(outcome);
+  return true;
+}
+
+Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
+                                       PyObject** result, Failure& failure) {
   const std::vector<std::shared_ptr<const Specialization>> known = all();
   std::vector<const PiecePath*> paths;
   for (const auto& specialization : known) {
     if (!specialization->path.empty()) paths.push_back(&specialization->path);
   }
-  std::shared_ptr<const Specialization> made = specialize(callable_, arguments, paths, options_, how_);
-  if (made == nullptr) {
-    if (keeps && !explained_.empty()) explained_.pop_back();
+  const TraceOutcome outcome = specialize(callable_, arguments, paths, options_, how_);
+  const std::shared_ptr<const Specialization>& made = outcome.made;
+  if (PyErr_Occurred() != nullptr) {
     --misses_;
-    return true;
+    const bool runs_eager = may_run_eager(outcome, failure);
+    if (keeps && !runs_eager && !explained_.empty()) explained_.pop_back();
+    if (runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues) keep(made);
+    if (runs_eager && made == nullptr) ++failed_traces_;
+    return runs_eager ? Served::kEager : Served::kYes;
   }
   last_compiled_ = made;
   const std::shared_ptr<GuardedSet> set = keeps ? keep(made) : std::make_shared<GuardedSet>();
   if (!keeps) set->add(made);
   const std::size_t index = set->specializations().size() - 1;
-  const bool is_served = mode_ == CacheMode::kSameInput
-                             ? set->call_first(arguments, result)
-                             : set->call(arguments, interpreter::Candidates{1} << index, result);
-  if (is_served) return true;
+  Served served = mode_ == CacheMode::kSameInput
+                      ? set->call_first(arguments, result)
+                      : set->call(arguments, interpreter::Candidates{1} << index, result);
+  if (served == Served::kEager) failure = Failure::of_program();
+  if (served != Served::kNo) return served;
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
-  if (may_fail && !failures.empty()) return false;
+  if (may_fail && !failures.empty()) return Served::kNo;
   if (failures.empty()) {
     PyErr_SetString(PyExc_RuntimeError,
                     "thunder.jit: dispatch: a number read from a tensor differs right after the trace that met it; "
                     "the function draws it from something that thunder does not see");
-    return true;
+  } else {
+    const interpreter::GuardInfo& guard = made->guards.info(failures.front().guard);
+    PyErr_Format(PyExc_RuntimeError,
+                 "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
+                 "expected %s, got %s. The function changes it in a way that thunder does not see",
+                 guard.expression.c_str(), guard.expected.c_str(), failures.front().found.c_str());
   }
-  const interpreter::GuardInfo& guard = made->guards.info(failures.front().guard);
-  PyErr_Format(PyExc_RuntimeError,
-               "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
-               "expected %s, got %s. The function changes it in a way that thunder does not see",
-               guard.expression.c_str(), guard.expected.c_str(), failures.front().found.c_str());
-  return true;
+  if (how_.full_graph) return Served::kYes;
+  ++failed_traces_;
+  failure = Failure::of_trace({});
+  return Served::kEager;
+}
+
+bool SpecializationCache::warn_of_eager(const Failure& failure) {
+  if (!explained_.empty() && explained_.back().call == hits_ + misses_ + eager_calls_) {
+    explained_.back().reason = "it ran in eager: " + failure.cause;
+  }
+  if (!warned_of_.insert(failure.cause).second) return true;
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
+  if (!type) return false;
+  const std::string name = interpreter::describe(callable_);
+  if (failure.is_of_program) {
+    return PyErr_WarnFormat(type.get(), 1,
+                            "thunder.jit: %s ran in eager this time, as its compiled program raised what it does not "
+                            "raise itself: %s",
+                            name.c_str(), failure.cause.c_str()) == 0;
+  }
+  return PyErr_WarnFormat(type.get(), 1,
+                          "thunder.jit: %s runs in eager%s, as it could not be compiled: %s\n"
+                          "With fullgraph=True this is an error",
+                          name.c_str(), failure.is_kept ? "" : " this time", failure.cause.c_str()) == 0;
+}
+
+PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& arguments, const Failure& failure) {
+  ++eager_calls_;
+  PyObject* result = PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
+  if (failure.cause.empty()) return result;
+  if (result == nullptr) {
+    add_location(failure.location);
+    return nullptr;
+  }
+  if (!warn_of_eager(failure)) Py_CLEAR(result);
+  return result;
+}
+
+Served SpecializationCache::serve_new(const interpreter::CallArguments& arguments, std::size_t known,
+                                      PyObject** result, Failure& failure) {
+  const TraceLock lock(tracing_);
+  // Another thread may have made what this call needs while it waited.
+  if (mode_ == CacheMode::kSameInput && !sets_->empty()) return call_first(arguments, result, failure);
+  if (mode_ == CacheMode::kConstantValues && count() != known) {
+    const Served served = try_all(ThreadState::now(), arguments, result, failure);
+    if (served != Served::kNo) return served;
+  }
+  if (failed_traces_ >= kMostFailedTraces) return Served::kEager;
+  if (mode_ == CacheMode::kNoCaching) return trace_and_run(arguments, /*keeps=*/false, result, failure);
+  return count() < kLimit ? trace_and_run(arguments, /*keeps=*/true, result, failure)
+                          : call_past_limit(arguments, result, failure);
 }
 
 PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments) {
   PyObject* result = nullptr;
+  Failure failure;
+  if (has_unknown_layers()) return run_eager(arguments, failure);
   const std::size_t known = count();
-  if (mode_ == CacheMode::kSameInput && known > 0) return call_first(arguments);
-  if (mode_ == CacheMode::kConstantValues && try_all(ThreadState::now(), arguments, &result)) return result;
-  const TraceLock lock(tracing_);
-  // Another thread may have made what this call needs while it waited.
-  if (mode_ == CacheMode::kSameInput && !sets_->empty()) return call_first(arguments);
-  const bool is_news = mode_ == CacheMode::kConstantValues && count() != known;
-  if (is_news && try_all(ThreadState::now(), arguments, &result)) return result;
-  if (mode_ == CacheMode::kNoCaching) return trace_and_run(arguments, /*keeps=*/false);
-  return count() < kLimit ? trace_and_run(arguments, /*keeps=*/true) : call_past_limit(arguments);
+  Served served = Served::kNo;
+  if (mode_ == CacheMode::kSameInput && known > 0) {
+    served = call_first(arguments, &result, failure);
+  } else if (mode_ == CacheMode::kConstantValues) {
+    served = try_all(ThreadState::now(), arguments, &result, failure);
+  }
+  if (served == Served::kNo) served = serve_new(arguments, known, &result, failure);
+  // Without the lock, as eager code may wait for other threads that trace.
+  return served == Served::kEager ? run_eager(arguments, failure) : result;
 }
 
 std::size_t SpecializationCache::count() const {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class SpecializationCache {
 
   [[nodiscard]] std::uint64_t hits() const { return hits_; }
   [[nodiscard]] std::uint64_t misses() const { return misses_; }
+  /// Calls that ran in eager.
+  [[nodiscard]] std::uint64_t eager_calls() const { return eager_calls_; }
   /// The specialization that was compiled last; null before.
   [[nodiscard]] std::shared_ptr<const Specialization> last() const { return last_compiled_; }
   /// In the order in which they were made.
@@ -46,17 +49,38 @@ class SpecializationCache {
  private:
   using Sets = std::vector<std::shared_ptr<GuardedSet>>;
 
-  /// Whether some specialization served the call.
-  bool try_all(const ThreadState& now, const interpreter::CallArguments& arguments, PyObject** result);
-  PyObject* call_first(const interpreter::CallArguments& arguments);
+  /// Why a call runs in eager though it was to be compiled.
+  struct Failure {
+    std::string cause;            ///< what the trace or the program raised; empty: nothing
+    ir::SourceLocation location;  ///< where the operation that failed was called
+    std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
+    bool is_of_program = false;   ///< what was compiled raised it when it ran
+    bool is_kept = false;         ///< later calls like this one run in eager at once
+    /// Takes the pending exception, if there is one.
+    static Failure of_trace(const TraceOutcome& outcome);
+    static Failure of_program();
+  };
+
+  /// Lets a specialization serve the call. After `kEager`, `failure` holds what was raised, if anything.
+  Served try_all(const ThreadState& now, const interpreter::CallArguments& arguments, PyObject** result,
+                 Failure& failure);
+  Served call_first(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
   void note_miss(const ThreadState& now, const interpreter::CallArguments& arguments);
+  /// For a call that no specialization serves: by tracing it, if that may be.
+  Served serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result, Failure& failure);
   /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
   /// call alone, with the pieces that are known; any other runs in eager.
-  PyObject* call_past_limit(const interpreter::CallArguments& arguments);
+  Served call_past_limit(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
   /// `keeps`: for later calls too.
-  PyObject* trace_and_run(const interpreter::CallArguments& arguments, bool keeps);
-  /// False: the guards of the new trace fail already, which `may_fail` allows.
-  bool trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result);
+  Served trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result, Failure& failure);
+  /// `kNo`: the guards of the new trace fail already, which `may_fail` allows.
+  Served trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result,
+                    Failure& failure);
+  /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
+  bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;
+  PyObject* run_eager(const interpreter::CallArguments& arguments, const Failure& failure);
+  /// Tells the user once for each cause; false with an exception set where warnings are errors.
+  bool warn_of_eager(const Failure& failure);
   std::shared_ptr<GuardedSet> keep(const std::shared_ptr<const Specialization>& made);
   [[nodiscard]] std::size_t count() const;
 
@@ -65,11 +89,14 @@ class SpecializationCache {
   CacheMode mode_;
   TraceOptions how_;
   bool warned_ = false;
+  std::set<std::string> warned_of_;  ///< causes of eager runs that the user was told
+  std::size_t failed_traces_ = 0;    ///< whose calls would be traced again
   std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL
   std::shared_ptr<const Specialization> last_compiled_;
   std::vector<Miss> explained_;
   std::uint64_t hits_ = 0;
   std::uint64_t misses_ = 0;
+  std::uint64_t eager_calls_ = 0;
   std::recursive_mutex tracing_;
 };
 

@@ -12,6 +12,7 @@
 #include "dispatch/compiled_function.h"
 #include "dispatch/custom_functions.h"
 #include "dispatch/data_reads.h"
+#include "dispatch/deferred_calls.h"
 #include "dispatch/errors.h"
 #include "dispatch/flag_reads.h"
 #include "dispatch/gil.h"
@@ -122,6 +123,7 @@ class Capture {
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
+        is_exact_(how.sharp_edges == SharpEdges::kExact),
         sharp_edges_(how.sharp_edges, locator_),
         custom_functions_(live, locator_, failed_),
         recorder_("computation", context_),
@@ -140,11 +142,14 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
   /// `others` are the paths of the same callable.
-  std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
+  TraceOutcome attempt(std::span<const PiecePath* const> others, const compile::Options& options);
   [[nodiscard]] const Storages& shared_storages() const { return recorder_.shared_storages; }
   [[nodiscard]] bool wants_live() const { return custom_functions_.wants_live(); }
 
  private:
+  std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
+  /// After a failure, whose exception is set: a specialization for calls that would fail like this one, or null.
+  std::shared_ptr<const Specialization> make_eager();
   interpreter::TrackerOptions make_options();
   bool admit_arguments();
   py::Ref interpret();
@@ -155,7 +160,10 @@ class Capture {
   const interpreter::CallArguments& arguments_;
   std::shared_ptr<ir::TraceContext> context_;
   SourceLocator locator_;
+  ThreadState state_;          ///< before the trace
   ir::SourceLocation failed_;  ///< where the last operation that failed was called
+  bool is_compiling_ = false;  ///< the program has been recorded
+  bool is_exact_;  ///< what the program prints is printed at each call
   SharpEdgeWatch sharp_edges_;
   CustomFunctions custom_functions_;
   FlagReads flags_;
@@ -165,6 +173,7 @@ class Capture {
   TorchHooks hooks_;
   InnerBackward backward_;
   GradientHooks gradient_hooks_{recorder_};
+  DeferredCalls deferred_{recorder_, tracker_};
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
   InputWrites writes_;
@@ -179,7 +188,8 @@ interpreter::TrackerOptions Capture::make_options() {
   options.treatment = treatment_of;
   options.unwrap = wrapped_callable;
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
-    if (!sharp_edges_.allows(call, tracker_.provenance())) return -1;
+    if (const int status = is_exact_ ? deferred_.intercept(call, result) : 0; status != 0) return status;
+    if (!sharp_edges_.allows(call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
   };
   add_substitutes(options);
@@ -188,6 +198,7 @@ interpreter::TrackerOptions Capture::make_options() {
   gradient_hooks_.add_substitutes(options);
   custom_functions_.add_substitutes(options);
   sharp_edges_.add_substitutes(options);
+  if (is_exact_) deferred_.add_substitutes(options);
   flags_.remember();
   flags_.add_substitutes(options, tracker_);
   return options;
@@ -219,6 +230,7 @@ bool Capture::admit_arguments() {
 
 py::Ref Capture::interpret() {
   const TracingScope scope;
+  if (is_exact_ && !deferred_.begin()) return nullptr;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
   py::Ref result = py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
@@ -228,7 +240,7 @@ py::Ref Capture::interpret() {
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
-  if (!backward_.add_effects(builder)) return std::nullopt;
+  if (!backward_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   recorder_.return_written_memory();
   ir::ArgumentList outputs;
@@ -272,11 +284,14 @@ void Capture::fill(Specialization& specialization) {
   }
 }
 
+bool looks_at_data(const ir::BoundSymbol& symbol) {
+  return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
+}
+
 void compile_computation(const ir::Trace& trace, std::span<const PiecePath* const> others,
                          const compile::Options& options, Specialization& specialization) {
-  const auto looks_at_data = [](const ir::BoundSymbol& symbol) {
-    return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
-  };
+  specialization.draws_random =
+      std::ranges::any_of(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
   specialization.checks_values = std::ranges::any_of(trace.symbols, looks_at_data);
   if (specialization.checks_values) {
     specialization.path = make_path(trace, others, options);
@@ -299,6 +314,19 @@ void transform(ir::Trace& trace, const compile::Options& options, const Speciali
   for (const auto& each : options.transforms) trace = apply_pre_prologue(*each, prologue, trace, epilogue);
 }
 
+/// What the program leaves changed in the thread or the process, other than grad mode, is not repeated by later calls.
+void require_restored(const ThreadState& before) {
+  ThreadState after = ThreadState::now();
+  after.grad_mode = before.grad_mode;
+  if (after == before && !has_unknown_layers()) return;
+  const std::vector<ThreadState::Entry> was = before.entries(), is = after.entries();
+  std::string change = "a mode";
+  for (std::size_t i = 0; i < was.size(); ++i) {
+    if (was[i].value != is[i].value) change = was[i].expression + " as " + is[i].value;
+  }
+  throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the function leaves " + change + "; set it outside");
+}
+
 std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* const> others,
                                                    const compile::Options& options) {
   const auto begin = std::chrono::steady_clock::now();
@@ -307,13 +335,16 @@ std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* co
   std::optional<ir::Trace> trace;
   {
     const RestoreThreadState restore;
-    specialization->state = restore.state();
+    state_ = restore.state();
+    specialization->state = state_;
     const py::Ref result = interpret();
-    if (!result) return add_location(failed_), nullptr;
+    if (!result) return nullptr;
     specialization->grad_mode_after = c10::GradMode::is_enabled();
+    require_restored(restore.state());
     trace = finish(result.get());
     if (!trace) return nullptr;
   }
+  is_compiling_ = true;
   tracker_.journal().rollback();
   fill(*specialization);
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -328,27 +359,68 @@ std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* co
   return specialization;
 }
 
+std::shared_ptr<const Specialization> Capture::make_eager() {
+  const py::SavedError failure;
+  tracker_.journal().rollback();
+  if (std::ranges::any_of(recorder_.trace().symbols, looks_at_data)) return nullptr;
+  auto specialization = std::make_shared<Specialization>();
+  specialization->runs_eager = true;
+  specialization->context = context_;
+  specialization->state = state_;
+  try {
+    fill(*specialization);
+  } catch (...) {
+    set_python_error();
+  }
+  const bool is_filled = PyErr_Occurred() == nullptr;
+  PyErr_Clear();
+  return is_filled ? specialization : nullptr;
+}
+
+/// Whether the pending exception is one of thunder's own of this name.
+bool is_pending(std::string_view name) {
+  return name == reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name;
+}
+
+TraceOutcome Capture::attempt(std::span<const PiecePath* const> others, const compile::Options& options) {
+  TraceOutcome outcome;
+  try {
+    outcome.made = run(others, options);
+  } catch (...) {
+    set_python_error();
+  }
+  if (outcome.made != nullptr) return outcome;
+  outcome.location = failed_;
+  outcome.context = context_;
+  // Once the program is recorded, what fails is an executor or transform of the user's, or ours.
+  const bool is_extension = is_compiling_ && !is_pending("InternalError");
+  outcome.may_run_eager =
+      !is_extension && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0 && !is_pending("SharpEdgeError");
+  if (outcome.may_run_eager) outcome.made = make_eager();
+  return outcome;
+}
+
 }  // namespace
 
 bool is_tracing() { return tracing; }
 
-std::shared_ptr<const Specialization> specialize(PyObject* callable, const interpreter::CallArguments& arguments,
-                                                 std::span<const PiecePath* const> others,
-                                                 const compile::Options& options, const TraceOptions& how) {
+TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
+                        std::span<const PiecePath* const> others, const compile::Options& options,
+                        const TraceOptions& how) {
   try {
     std::vector<const c10::StorageImpl*> shared;
     bool live = false;
     for (;;) {
       Capture capture(callable, arguments, how, shared, live);
-      auto made = capture.run(others, options);
-      if (capture.shared_storages().size() == shared.size() && !capture.wants_live()) return made;
+      TraceOutcome outcome = capture.attempt(others, options);
+      if (capture.shared_storages().size() == shared.size() && !capture.wants_live()) return outcome;
       PyErr_Clear();
       shared = capture.shared_storages();
       live |= capture.wants_live();
     }
   } catch (...) {
     set_python_error();
-    return nullptr;
+    return {};
   }
 }
 

@@ -6,6 +6,13 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/PyInterpreter.h>
+
+#include <optional>
+
+#include "interpreter/python_ref.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -21,7 +28,52 @@ void restore_autocast(c10::DeviceType device, const ThreadState::Autocast& state
   if (state.enabled) at::autocast::set_autocast_dtype(device, state.dtype);
 }
 
+using FunctionModes = at::impl::PythonTorchFunctionTLS;
+
+PyObject* function_mode(std::int64_t index) { return FunctionModes::get_stack_at(index)->ptr(getPyInterpreter()); }
+
+/// Whether a function mode is what `with torch.device(…)` enters.
+bool is_device_context(PyObject* mode) {
+  static const py::Ref type = [] {
+    const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch.utils._device"));
+    py::Ref found = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "DeviceContext") : nullptr);
+    PyErr_Clear();
+    return found;
+  }();
+  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == type.get();
+}
+
+/// The device of a `DeviceContext`; nullopt for any other mode.
+std::optional<c10::Device> device_of_mode(PyObject* mode) {
+  if (!is_device_context(mode)) return std::nullopt;
+  const py::Ref device = py::Ref::steal(PyObject_GetAttrString(mode, "device"));
+  if (!device) PyErr_Clear();
+  if (!device || !THPDevice_Check(device.get())) return std::nullopt;
+  return reinterpret_cast<THPDevice*>(device.get())->device;
+}
+
+bool has_unknown_function_modes() {
+  if (FunctionModes::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED) return true;
+  for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
+    if (!device_of_mode(function_mode(i))) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool has_unknown_layers() {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  const bool inference = c10::InferenceMode::is_enabled();
+  const c10::DispatchKeySet included =
+      inference ? c10::default_included_set.remove(c10::DispatchKey::ADInplaceOrView) : c10::default_included_set;
+  const c10::DispatchKeySet excluded =
+      inference ? c10::default_excluded_set | c10::autograd_dispatch_keyset : c10::default_excluded_set;
+  const auto differ = [](c10::DispatchKeySet left, c10::DispatchKeySet right) {
+    return !((left | right) - (left & right) - c10::autocast_dispatch_keyset).empty();
+  };
+  return differ(keys.included_, included) || differ(keys.excluded_, excluded) || has_unknown_function_modes();
+}
 
 ThreadState ThreadState::now() {
   ThreadState state;
@@ -32,7 +84,9 @@ ThreadState ThreadState::now() {
   state.default_dtype = c10::get_default_dtype_as_scalartype();
   state.cpu = autocast_of(c10::DeviceType::CPU);
   state.cuda = autocast_of(c10::DeviceType::CUDA);
-  state.function_modes = at::impl::PythonTorchFunctionTLS::stack_len();
+  for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
+    if (const auto device = device_of_mode(function_mode(i))) state.default_devices.push_back(*device);
+  }
   return state;
 }
 
@@ -40,6 +94,8 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
   const auto flag = [](bool value) { return std::string(value ? "True" : "False"); };
   const auto type = [](c10::ScalarType dtype) { return std::string(c10::toString(dtype)); };
   const auto cast = [&](const Autocast& state) { return state.enabled ? type(state.dtype) : std::string("off"); };
+  std::string devices;
+  for (const c10::Device& device : default_devices) devices += (devices.empty() ? "" : ", ") + device.str();
   return {{"torch.is_grad_enabled()", flag(grad_mode)},
           {"torch.is_inference_mode_enabled()", flag(inference_mode)},
           {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
@@ -47,7 +103,11 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
           {"torch.get_default_dtype()", type(default_dtype)},
           {"autocast on the CPU", cast(cpu)},
           {"autocast on CUDA", cast(cuda)},
-          {"number of torch function modes", std::to_string(function_modes)}};
+          {"devices of torch.device contexts", devices.empty() ? "none" : devices}};
+}
+
+RestoreThreadState::RestoreThreadState() : state_(ThreadState::now()) {
+  for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) modes_.push_back(FunctionModes::get_stack_at(i));
 }
 
 RestoreThreadState::~RestoreThreadState() {
@@ -55,6 +115,13 @@ RestoreThreadState::~RestoreThreadState() {
   at::autocast::set_autocast_cache_enabled(state_.autocast_cache);
   restore_autocast(c10::DeviceType::CPU, state_.cpu);
   restore_autocast(c10::DeviceType::CUDA, state_.cuda);
+  c10::set_default_dtype(c10::scalarTypeToTypeMeta(state_.default_dtype));
+  if (at::globalContext().deterministicAlgorithms() != state_.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(state_.deterministic,
+                                                   at::globalContext().deterministicAlgorithmsWarnOnly());
+  }
+  while (FunctionModes::stack_len() > 0) FunctionModes::pop_stack();
+  for (const auto& mode : modes_) FunctionModes::push_onto_stack(mode);
 }
 
 }  // namespace thunder::dispatch

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <c10/core/Device.h>
+#include <c10/core/SafePyObject.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,9 +27,11 @@ struct ThreadState {
   c10::ScalarType default_dtype = c10::ScalarType::Float;
   Autocast cpu;
   Autocast cuda;
-  std::int64_t function_modes = 0;
+  /// Of the `with torch.device(…)` blocks and `torch.set_default_device` that are active, the innermost last.
+  c10::SmallVector<c10::Device, 1> default_devices;
   friend bool operator==(const ThreadState&, const ThreadState&) = default;
 
+  /// To be called only where `has_unknown_layers` is false.
   [[nodiscard]] static ThreadState now();
 
   /// A part of the state, as the expression that gives it.
@@ -37,10 +43,15 @@ struct ThreadState {
   [[nodiscard]] std::vector<Entry> entries() const;
 };
 
-/// Puts grad mode and autocast back as they were when it was made.
+/// Whether something stands around this thread's calls that sees or changes operations, other than what `ThreadState`
+/// tells: a function mode of the user, a dispatch mode, a functorch transform, `torch.jit.trace`, a kernel in Python.
+/// Such a call runs as eager code.
+[[nodiscard]] bool has_unknown_layers();
+
+/// Puts the state of the thread back as it was when this was made, function modes included.
 class RestoreThreadState {
  public:
-  RestoreThreadState() : state_(ThreadState::now()) {}
+  RestoreThreadState();
   ~RestoreThreadState();
   RestoreThreadState(const RestoreThreadState&) = delete;
   RestoreThreadState& operator=(const RestoreThreadState&) = delete;
@@ -48,6 +59,7 @@ class RestoreThreadState {
 
  private:
   ThreadState state_;
+  std::vector<std::shared_ptr<c10::SafePyObject>> modes_;
 };
 
 }  // namespace thunder::dispatch

@@ -4,13 +4,18 @@
 
 namespace thunder::dispatch {
 
-/// What happens when the program does something that happens while it is traced, and not at later calls.
-enum class SharpEdges : std::uint8_t { kAllow, kWarn, kError };
+/// What happens when the program does something that reaches beyond its objects: files, clocks, what it prints.
+enum class SharpEdges : std::uint8_t {
+  kExact,  ///< as in eager at each call: what can be repeated is, by compiled code; anything else is refused
+  kAllow,  ///< it happens while the program is traced, and not at later calls
+  kWarn,   ///< the same, with a warning
+  kError,
+};
 
 /// How a callable is traced.
 struct TraceOptions {
   bool full_graph = false;  ///< Python that depends on data is an error
-  SharpEdges sharp_edges = SharpEdges::kAllow;
+  SharpEdges sharp_edges = SharpEdges::kExact;
 };
 
 }  // namespace thunder::dispatch

@@ -47,6 +47,7 @@ class Tracker final : public Observer {
   Node& admit_constant(py::Borrowed object, const std::string& name);
 
   [[nodiscard]] Provenance& provenance() { return provenance_; }
+  [[nodiscard]] const Provenance& provenance() const { return provenance_; }
   [[nodiscard]] Journal& journal() { return journal_; }
   [[nodiscard]] TensorHooks& hooks() { return hooks_; }
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.

@@ -86,12 +86,20 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   }
 }
 
+/// Threads that the program starts record nothing.
+void require_thread_of_trace() {
+  if (top_recorder != nullptr || is_included(DispatchKey::Fake)) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: a tensor of the function is used on another thread, or after the function was traced");
+}
+
 void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   if (is_composite(op)) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
   } else if (bottom_recorder != nullptr) {
     bottom_recorder->call(op, *stack, Level::kBottom);
   } else {
+    require_thread_of_trace();
     require_living(tensors_of(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
     evaluate_leaf(op, *stack);
   }

@@ -210,6 +210,12 @@ bool is_factory_option(std::string_view name) {
   return name == "dtype" || name == "layout" || name == "device" || name == "pin_memory";
 }
 
+bool is_collective(const c10::OperatorHandle& op) {
+  const std::string_view name = op.operator_name().name;
+  return name.starts_with("c10d::") || name.starts_with("_c10d_functional") || name.starts_with("c10d_functional") ||
+         name.starts_with("symm_mem::");
+}
+
 const ir::Operator* operator_for(const c10::OperatorHandle& op) {
   const std::scoped_lock lock(table().mutex);
   std::unique_ptr<OperatorEntry>& row = table().rows[key_of(op)];

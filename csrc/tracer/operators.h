@@ -9,6 +9,9 @@
 
 namespace thunder::tracer {
 
+/// Whether an operator communicates with other processes (`torch.distributed`).
+[[nodiscard]] bool is_collective(const c10::OperatorHandle& op);
+
 /// The row for a dispatcher operator, made from its schema at first use. The same operator gives the same row.
 [[nodiscard]] const ir::Operator* operator_for(const c10::OperatorHandle& op);
 /// The row for `aten::add`, `Tensor`; null when there is no such operator.

@@ -420,6 +420,10 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
+  if (is_collective(op)) {
+    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the collective " + op.operator_name().name +
+                                                    ": communicate between processes outside of the function");
+  }
   replace_real_tensors(std::span(stack).last(count));
   if (op.operator_name().name == "thunder::make_generator") {
     call_making_generator(op, stack);

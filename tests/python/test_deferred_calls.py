@@ -1,0 +1,163 @@
+"""What a function prints, warns of and logs is shown at each call, as in eager."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import thunder
+
+LOGGER = logging.getLogger(__name__)
+X = torch.tensor([1.0, 2.0])
+
+
+class Named:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __str__(self) -> str:
+        return f"named {self.count}"
+
+
+def prints_text(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
+    print("text", 3, items, named, sep=", ", end="!\n")
+    items.append(1)
+    named.count += 1
+    print(items, named)
+    return x + 1
+
+
+def prints_tensors(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
+    y = x * 2
+    print("before", y, x.shape)
+    y.add_(1)
+    print("after", y, y.sum(), file=sys.stdout, flush=True)
+    return y
+
+
+def prints_numbers(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
+    print(x.sum().item(), [x.shape[0], 1.5])
+    return x * 3
+
+
+def writes(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
+    count = sys.stdout.write(f"raw {len(items)}\n")
+    sys.stdout.flush()
+    return x + count
+
+
+def prints_elsewhere(x: torch.Tensor, items: list[int], named: Named) -> tuple[torch.Tensor, str]:
+    buffer = io.StringIO()
+    with contextlib.redirect_stdout(buffer):
+        print("hidden", items)
+    print("seen", buffer.getvalue())
+    return x + 1, buffer.getvalue()
+
+
+def logs(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
+    LOGGER.info("%s has %d", x * 2, len(items))
+    LOGGER.debug("not shown")
+    if LOGGER.isEnabledFor(logging.INFO):
+        logging.getLogger(__name__).warning(f"text {items}")
+    LOGGER.log(logging.ERROR, "done")
+    return x + 1
+
+
+PROGRAMS = [prints_text, prints_tensors, prints_numbers, writes, prints_elsewhere, logs]
+
+
+class Printing(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stdout.write(self.format(record) + "\n")
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    shown = Printing()
+    shown.setFormatter(logging.Formatter("%(levelname)s %(filename)s:%(lineno)d %(funcName)s %(message)s"))
+    LOGGER.addHandler(shown)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    yield
+    LOGGER.removeHandler(shown)
+    LOGGER.propagate = True
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_output_is_that_of_eager_at_each_call(
+    program: Callable[..., Any], capsys: pytest.CaptureFixture[str], handler: None
+) -> None:
+    def run(function: Callable[..., Any]) -> tuple[str, list[int], int]:
+        items, named, results = [0], Named(), []
+        for scale in (1.0, 2.0, 1.0):
+            results.append(function(X * scale, items, named))
+        return repr(results), items, named.count
+
+    expected, text = run(program), capsys.readouterr()
+    compiled = thunder.jit(program)
+    got = run(compiled)
+    assert capsys.readouterr() == text
+    assert got == expected
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def test_print_of_a_tensor_does_not_depend_on_its_data(capsys: pytest.CaptureFixture[str]) -> None:
+    f = thunder.jit(prints_tensors)
+    for value in range(4):
+        f(X + value, [], Named())
+    assert thunder.cache_misses(f) == 1
+    assert capsys.readouterr().out.count("after tensor") == 4
+
+
+def warns(x: torch.Tensor) -> torch.Tensor:
+    warnings.warn("careful", stacklevel=1)
+    return x + 1
+
+
+def hides_warnings(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.warn("never seen", stacklevel=1)
+    return x + 1, len(caught)
+
+
+def test_warnings_that_the_function_catches_are_not_seen() -> None:
+    f = thunder.jit(hides_warnings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [f(X)[1] for _ in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("action", ["always", "once", "default", "ignore"])
+def test_warnings_are_those_of_eager(action: Any) -> None:
+    def seen(function: Callable[..., Any]) -> list[tuple[str, str, int]]:
+        globals().get("__warningregistry__", {}).clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            for _ in range(3):
+                function(X)
+        return [(str(w.message), w.filename, w.lineno) for w in caught]
+
+    compiled = thunder.jit(warns)
+    assert seen(compiled) == seen(warns)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def test_nothing_is_shown_twice_when_the_function_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    @thunder.jit
+    def f(x: torch.Tensor) -> torch.Tensor:
+        print("once")
+        raise KeyError("fails")
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            f(X)
+        assert capsys.readouterr().out == "once\n"

@@ -1,0 +1,310 @@
+"""What cannot be compiled runs as the plain function, exactly once, with a warning; `fullgraph=True` raises instead."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import random
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+import thunder
+
+X = torch.tensor([0.5, -1.0, 2.0])
+FALLBACK = pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+
+
+def eager_calls(compiled: Any) -> int:
+    return int(thunder.compile_stats(compiled)["eager_calls"])
+
+
+def test_effects_before_an_exception_of_the_user_stay_at_every_call() -> None:
+    log: list[int] = []
+
+    @thunder.jit
+    def f(x: torch.Tensor, fails: bool) -> torch.Tensor:
+        log.append(len(log))
+        x.add_(1)
+        if fails:
+            raise ValueError("asked for")
+        return x * 2
+
+    x = X.clone()
+    for count, fails in enumerate((True, False, True, True, False), start=1):
+        if fails:
+            with pytest.raises(ValueError, match="asked for"):
+                f(x, fails)
+        else:
+            assert torch.equal(f(x, fails), (X + count) * 2)
+        assert log == list(range(count))
+        assert torch.equal(x, X + count)
+    assert eager_calls(f) == 3
+
+
+def test_exception_of_the_user_is_not_traced_again() -> None:
+    traced = 0
+
+    class Counter:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    @thunder.jit
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        if n > 3:
+            raise ValueError(n)
+        return x + n
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="5"):
+            f(X, 5)
+    assert len(list(thunder.explain_misses(f))) == 1
+    assert traced == 0
+
+
+def refused(x: torch.Tensor) -> torch.Tensor:
+    x.cached = x + 1  # type: ignore[attr-defined]
+    return x * random.random()
+
+
+def test_refusal_warns_once_with_its_line_and_runs_in_eager() -> None:
+    f = thunder.jit(refused)
+    x = X.clone()
+    with pytest.warns(thunder.EagerFallbackWarning, match="refused runs in eager") as caught:
+        f(x)
+    assert "test_eager_fallback.py, line" in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(x)
+    assert eager_calls(f) == 2
+    assert "it ran in eager" in str(thunder.explain_misses(f))
+
+
+def test_refusal_raises_with_fullgraph() -> None:
+    with pytest.raises(NotImplementedError):
+        thunder.jit(refused, fullgraph=True)(X.clone())
+
+
+def factorize(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+    log.append("tried")
+    noise = torch.rand(3)
+    try:
+        root = torch.linalg.cholesky(x)
+    except RuntimeError:
+        log.append("caught")
+        root = x * 2
+    return root + noise
+
+
+@FALLBACK
+def test_error_of_a_kernel_reaches_the_except_clause() -> None:
+    f = thunder.jit(factorize)
+    for sign in (1, -1, 1, -1, -1):
+        logs: tuple[list[str], list[str]] = ([], [])
+        torch.manual_seed(3)
+        expected = factorize(sign * torch.eye(3), logs[0])
+        state = torch.get_rng_state()
+        torch.manual_seed(3)
+        assert torch.equal(f(sign * torch.eye(3), logs[1]), expected)
+        assert logs[0] == logs[1]
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_error_of_a_kernel_leaves_the_effects_before_it() -> None:
+    log: list[int] = []
+
+    @thunder.jit
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        log.append(1)
+        return x[index]
+
+    f(X, torch.tensor([0]))
+    with pytest.raises(IndexError, match="out of bounds"):
+        f(X, torch.tensor([7]))
+    assert log == [1, 1]
+
+
+class CountingMode(TorchFunctionMode):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.names.append(getattr(function, "__name__", ""))
+        return function(*args, **(kwargs or {}))
+
+
+class DoublingMode(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function is torch.ops.aten.sin.default else result
+
+
+def sines(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 3 + x
+
+
+AROUND: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    "vmap": lambda f: torch.func.vmap(f)(X),
+    "grad": lambda f: torch.func.grad(lambda x: f(x).sum())(X),
+    "jvp": lambda f: torch.func.jvp(f, (X,), (torch.ones(3),)),
+    "vjp": lambda f: torch.func.vjp(f, X)[1](torch.ones(3)),
+    "jacrev": lambda f: torch.func.jacrev(f)(X),
+    "jacfwd": lambda f: torch.func.jacfwd(f)(X),
+    "hessian": lambda f: torch.func.hessian(lambda x: f(x).sum())(X),
+    "functionalize": lambda f: torch.func.functionalize(f)(X),
+    "make_fx": lambda f: make_fx(f)(X)(X + 1),
+    "trace": lambda f: torch.jit.trace(f, X)(X + 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("first", [False, True], ids=["compiled before", "first call"])
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+def test_transform_around_a_compiled_function_sees_the_plain_one(around: Callable[..., Any], first: bool) -> None:
+    f = thunder.jit(sines)
+    if not first:
+        f(X)
+    torch.testing.assert_close(around(f), around(sines))
+
+
+def test_modes_around_a_call_see_its_operations() -> None:
+    f = thunder.jit(sines)
+    plain = f(X)
+    with CountingMode() as expected:
+        sines(X)
+    with CountingMode() as mode:
+        f(X)
+    assert mode.names == expected.names
+    with DoublingMode():
+        doubled = f(X)
+    assert torch.equal(doubled, X.sin() * 6 + X)
+    with FlopCounterMode(display=False) as counter:
+        thunder.jit(torch.matmul)(torch.eye(4), torch.eye(4))
+    assert counter.get_total_flops() == 128
+    assert torch.equal(f(X), plain)
+
+
+def test_device_context_around_a_call_is_guarded() -> None:
+    f = thunder.jit(lambda n: torch.ones(n) + 1)
+    assert f(2).device.type == "cpu"
+    with torch.device("meta"):
+        assert f(2).device.type == "meta"
+    try:
+        torch.set_default_device("meta")
+        assert f(2).device.type == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert f(2).device.type == "cpu"
+    assert eager_calls(f) == 0
+    assert thunder.cache_misses(f) == 2
+
+
+@FALLBACK
+@pytest.mark.parametrize(
+    ("change", "read", "undo"),
+    [
+        (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype, torch.set_default_dtype),
+        (
+            lambda: torch.use_deterministic_algorithms(True),
+            torch.are_deterministic_algorithms_enabled,
+            torch.use_deterministic_algorithms,
+        ),
+        (lambda: torch.set_default_device("meta"), lambda: torch.ones(1).device, lambda _: torch.set_default_device(None)),
+        (lambda: torch.set_autocast_enabled("cpu", True), lambda: torch.is_autocast_enabled("cpu"),
+         lambda value: torch.set_autocast_enabled("cpu", value)),
+    ],
+    ids=["default dtype", "deterministic", "default device", "autocast"],
+)
+def test_state_that_is_left_changed_is_changed_at_every_call(change: Any, read: Any, undo: Any) -> None:
+    @thunder.jit
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        change()
+        return y
+
+    before = read()
+    try:
+        for _ in range(2):
+            f(X)
+            assert read() != before
+            undo(before)
+            assert read() == before
+    finally:
+        undo(before)
+
+
+def in_a_thread(x: torch.Tensor) -> torch.Tensor:
+    results = []
+    thread = threading.Thread(target=lambda: results.append(x * 2))
+    thread.start()
+    thread.join()
+    return results[0] + 1
+
+
+def in_an_event_loop(x: torch.Tensor) -> torch.Tensor:
+    async def double() -> torch.Tensor:
+        await asyncio.sleep(0)
+        return x * 2
+
+    return asyncio.run(double()) + 1
+
+
+@FALLBACK
+@pytest.mark.parametrize("function", [in_a_thread, in_an_event_loop])
+def test_concurrency_inside_works_as_in_eager(function: Callable[..., Any]) -> None:
+    f = thunder.jit(function)
+    for x in (X, X + 1):
+        assert torch.equal(f(x), function(x))
+
+
+UNREPEATABLE: dict[str, Callable[[], float]] = {
+    "random": random.random,
+    "randint": lambda: random.randint(0, 10**6),
+    "numpy": lambda: float(numpy.random.rand()),
+    "clock": time.perf_counter,
+    "date": lambda: datetime.datetime.now().microsecond,
+}
+
+
+@FALLBACK
+@pytest.mark.parametrize("draw", UNREPEATABLE.values(), ids=UNREPEATABLE)
+def test_value_from_outside_is_new_at_every_call(draw: Callable[[], float]) -> None:
+    f = thunder.jit(lambda x: x.double() + draw())
+    assert len({f(X)[0].item() for _ in range(4)}) > 1
+
+
+@FALLBACK
+def test_numbers_drawn_by_python_are_those_of_eager() -> None:
+    f = thunder.jit(lambda x: x * random.random())
+    random.seed(7)
+    expected = [X * random.random() for _ in range(3)]
+    random.seed(7)
+    assert all(torch.equal(f(X), value) for value in expected)
+
+
+def test_function_that_waits_for_threads_that_call_it_too_does_not_hang() -> None:
+    @thunder.jit
+    def f(x: torch.Tensor, depth: int) -> torch.Tensor:
+        if depth == 0:
+            return x + 1
+        results: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: results.append(f(x, depth - 1)))
+        thread.start()
+        thread.join(timeout=20)
+        return results[0] * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+        assert torch.equal(f(X, 2), (X + 1) * 4)

@@ -1,0 +1,122 @@
+"""Calls that a compiled function makes at each run, after its computation: warnings and log records.
+
+Each function here is called while a program is traced, in place of the call that the program makes, and returns what is
+to be called later; None says that the call is to be made at once, as nobody outside of the program could see it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+__all__ = ["Deferred", "deferred_record", "deferred_warning", "warnings_state"]
+
+
+class Deferred:
+    """A call with the arguments that it keeps; what it is called with comes behind them."""
+
+    __slots__ = ("arguments", "function")
+
+    def __init__(self, function: Callable[..., None], *arguments: object) -> None:
+        self.function = function
+        self.arguments = arguments
+
+    def __call__(self, *rest: object) -> None:
+        self.function(*self.arguments, *rest)
+
+
+def warnings_state() -> tuple[int, int]:
+    """Return what differs while a program has `warnings.catch_warnings` or its own `warnings.showwarning` active."""
+    return id(warnings.filters), id(warnings.showwarning)
+
+
+def deferred_warning(
+    state: tuple[int, int],
+    message: str | Warning,
+    category: type[Warning] | None = None,
+    stacklevel: int = 1,
+    source: object = None,
+    *,
+    skip_file_prefixes: tuple[str, ...] = (),
+) -> Deferred | None:
+    """Return a call that gives the warning of `warnings.warn(message, …)` at the line that runs now.
+
+    `state` is what `warnings_state` gave before the program began.
+    """
+    if state != warnings_state():
+        return None
+    if isinstance(message, Warning):
+        category, message = type(message), str(message)
+    frame = _frame(stacklevel, skip_file_prefixes)
+    namespace = sys.__dict__ if frame is None else frame.f_globals
+    return Deferred(
+        _warn,
+        message,
+        category or UserWarning,
+        "sys" if frame is None else frame.f_code.co_filename,
+        0 if frame is None else frame.f_lineno,
+        namespace,
+    )
+
+
+def _frame(level: int, skipped: tuple[str, ...]) -> FrameType | None:
+    frame: FrameType | None = sys._getframe(2)  # of the program: below are this function and its caller
+    if skipped:
+        level = max(2, level)
+    while frame is not None and level > 1:
+        frame = frame.f_back
+        if frame is not None and not frame.f_code.co_filename.startswith(skipped or ("<frozen importlib",)):
+            level -= 1
+    return frame
+
+
+def _warn(message: str, category: type[Warning], filename: str, line: int, namespace: dict[str, Any]) -> None:
+    module = namespace.get("__name__") or "<string>"
+    registry = namespace.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, filename, line, module, registry)
+
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "exception": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "fatal": logging.CRITICAL,
+}
+
+
+def deferred_record(
+    logger: logging.Logger, method: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[Deferred, int]:
+    """Return what logs as `getattr(logger, method)(*arguments, **keywords)` does, and how many arguments it keeps.
+
+    What is returned is called with the others, which are the arguments of the message.
+
+    Raises:
+        NotImplementedError: for keywords that look at the state of the program (`exc_info`, `stack_info`, `extra`).
+    """
+    if set(keywords) - {"stacklevel"} or method == "exception":
+        raise NotImplementedError(f"logging with {', '.join(sorted(set(keywords) - {'stacklevel'})) or 'an exception'}")
+    kept = 2 if method == "log" else 1
+    level = arguments[0] if method == "log" else _LEVELS[method]
+    message = str(arguments[kept - 1])
+    frame = sys._getframe(1)
+    for _ in range(keywords.get("stacklevel", 1) - 1):
+        frame = frame.f_back or frame
+    code = frame.f_code
+    return Deferred(_log, logger, level, code.co_filename, frame.f_lineno, code.co_name, message), kept
+
+
+def _log(
+    logger: logging.Logger, level: int, filename: str, line: int, function: str, message: str, *arguments: object
+) -> None:
+    if logger.isEnabledFor(level):
+        logger.handle(logger.makeRecord(logger.name, level, filename, line, message, arguments, None, function))
+
