@@ -142,7 +142,7 @@ class Capture {
   /// `others` are the paths of the same callable.
   std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
   [[nodiscard]] const Storages& shared_storages() const { return recorder_.shared_storages; }
-  [[nodiscard]] bool wants_live() const { return custom_functions_.wants_live(); }
+  [[nodiscard]] bool wants_live(bool failed) const { return custom_functions_.wants_live(failed); }
 
  private:
   interpreter::TrackerOptions make_options();
@@ -240,6 +240,11 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
     }
     require_plain_output(output.get());
     const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(output.get()));
+    if (is_functorch_wrapper(tensor)) {
+      throw UserError(ErrorKind::kNotImplemented,
+                      "thunder.jit: expected tensors of the program's own in what it returns or stores, got one that "
+                      "left a function under vmap, grad or jvp in another way than by being returned");
+    }
     histories_.push_back(history_of(tensor));
     const ir::ValueId value = recorder_.output_of(tensor);
     outputs.emplace_back(histories_.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
@@ -340,11 +345,17 @@ std::shared_ptr<const Specialization> specialize(PyObject* callable, const inter
     bool live = false;
     for (;;) {
       Capture capture(callable, arguments, how, shared, live);
-      auto made = capture.run(others, options);
-      if (capture.shared_storages().size() == shared.size() && !capture.wants_live()) return made;
+      std::shared_ptr<const Specialization> made;
+      try {
+        made = capture.run(others, options);
+      } catch (...) {
+        if (!capture.wants_live(/*failed=*/true)) throw;
+      }
+      const bool wants_live = capture.wants_live(/*failed=*/made == nullptr);
+      if (capture.shared_storages().size() == shared.size() && !wants_live) return made;
       PyErr_Clear();
       shared = capture.shared_storages();
-      live |= capture.wants_live();
+      live |= wants_live;
     }
   } catch (...) {
     set_python_error();

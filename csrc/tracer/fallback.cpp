@@ -47,6 +47,18 @@ constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerF
                                              DispatchKey::FuncTorchDynamicLayerBackMode,
                                              DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchBatched};
 
+/// What makes tensors of kinds that PyTorch tells by keys and fields of their own: a trace tensor has none of these.
+void refuse_special_tensors(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  if (name == "aten::_make_dual" || name == "aten::_unpack_dual") {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: expected torch.func.jvp for forward-mode derivatives, got torch.autograd.forward_ad");
+  }
+  if (name == "aten::_add_batch_dim" || name == "aten::_remove_batch_dim") {
+    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: expected torch.func.vmap, got torch._vmap_internals");
+  }
+}
+
 /// PyTorch's bindings give Python the type of its own exceptions only.
 [[noreturn]] void throw_as_pytorch(const UserError& error) {
   const c10::SourceLocation here{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
@@ -74,6 +86,7 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   } else if (const auto autocast = autocast_key(op, keys)) {
     op.callBoxedForDispatchKey(*autocast, *stack);
   } else {
+    refuse_special_tensors(op);
     top_recorder->call(op, *stack, Level::kTop);
   }
 }

@@ -257,6 +257,7 @@ void forget_written_value(TraceState& state) {
 }  // namespace
 
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
+  THUNDER_CHECK(trace_impl(trace_tensor) != nullptr, "tracer", "expected a trace tensor");
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
