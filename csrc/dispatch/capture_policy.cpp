@@ -27,6 +27,7 @@ struct Bookkeeping {
   const char* function;
 };
 constexpr std::array kBookkeeping{
+    Bookkeeping{"_ops.py", "__getattr__"},  // `torch.ops.namespace.operator` is made when it is first looked up
     Bookkeeping{"autograd/function.py", "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
     // Once torch.compile was used, every module that is made is registered, by address, until it dies.
     Bookkeeping{"_dynamo/mutation_guard.py", "tag"},

@@ -18,6 +18,7 @@
 #include "bridge/convert.h"
 #include "dispatch/custom_functions.h"
 #include "dispatch/errors.h"
+#include "dispatch/gil.h"
 #include "dispatch/opaque_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/specialization.h"
@@ -25,6 +26,7 @@
 #include "dispatch/trace_object.h"
 #include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
+#include "tracer/evaluate.h"
 #include "tracer/region.h"
 #include "transforms/autocast.h"
 #include "transforms/grad.h"
@@ -286,6 +288,10 @@ void add_functional_substitutes(interpreter::TrackerOptions& options) {
 
 int init_functional(PyObject* module) {
   make_opaque_backwards_in_python();
+  tracer::forget_python_error = [] {
+    const GilHold gil;
+    PyErr_Clear();
+  };
   py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
   return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;
 }

@@ -1,3 +1,5 @@
+#include <structmember.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -24,6 +26,20 @@ PyObject* call_name() {
   return name;
 }
 
+/// A write to an attribute of this type raises.
+bool is_read_only_type(py::Borrowed owner) {
+  return PyType_HasFeature(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner)), Py_TPFLAGS_IMMUTABLETYPE);
+}
+
+/// A write through this descriptor raises.
+bool is_read_only(PyObject* descriptor) {
+  if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
+    return (reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->flags & READONLY) != 0;
+  }
+  return Py_TYPE(descriptor) == &PyGetSetDescr_Type &&
+         reinterpret_cast<PyGetSetDescrObject*>(descriptor)->d_getset->set == nullptr;
+}
+
 std::size_t count_with_keywords(std::size_t count, py::Borrowed names) {
   return count + (names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)));
 }
@@ -48,11 +64,12 @@ bool Tracker::write_attribute(py::Borrowed owner, py::Borrowed name, bool remove
   }
   Node* node = PyType_Check(owner) ? &provenance_.constant(owner) : provenance_.find(owner);
   if (node == nullptr) return true;
-  if (PyType_Check(owner)) return journal_.before_slot(owner, name);
+  if (PyType_Check(owner)) return is_read_only_type(owner) || journal_.before_slot(owner, name);
   record_type_attribute(Py_TYPE(owner), name);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
     // A property's setter is Python: its own writes are seen.
+    if (is_read_only(descriptor)) return true;
     const bool is_slot = Py_TYPE(descriptor) == &PyMemberDescr_Type || Py_TYPE(descriptor) == &PyGetSetDescr_Type;
     if (is_slot && removes) {
       const py::Ref value = py::Ref::steal(PyObject_GenericGetAttr(owner, name));

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
+#include "tracer/functional_form.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
@@ -94,6 +95,18 @@ bool fills_nothing(const c10::OperatorHandle& op, const IValue& target) {
          target.toTensor().numel() == 0;
 }
 
+/// False where the elements of two tensors lie in different ranges of a storage, or in different ones.
+bool may_overlap(const at::Tensor& left, const at::Tensor& right) {
+  if (!share_memory(left, right) || left.numel() == 0 || right.numel() == 0) return false;
+  const auto end_of = [](const at::Tensor& tensor) {
+    std::int64_t end = tensor.storage_offset() + 1;
+    for (std::int64_t i = 0; i < tensor.dim(); ++i) end += (tensor.size(i) - 1) * tensor.stride(i);
+    return end;
+  };
+  const bool is_alike = left.element_size() == right.element_size();
+  return !is_alike || (left.storage_offset() < end_of(right) && right.storage_offset() < end_of(left));
+}
+
 }  // namespace
 
 /// A call of an operator that writes.
@@ -121,6 +134,22 @@ struct Recorder::MutableCall {
     return read;
   }
   [[nodiscard]] bool is(std::string_view name) const { return op.operator_name().name == name; }
+  /// Refuses calls that do something else with copies of what they write to: nothing tells what autograd makes of the
+  /// writes, and what shares memory with a target would not change with it.
+  void require_copies_to_do() const {
+    const std::vector<at::Tensor> tensors = tensors_of(arguments);
+    for (const at::Tensor& tensor : tensors) {
+      if (c10::GradMode::is_enabled() && tensor.requires_grad()) {
+        refuse(op, "it writes to its arguments, and one of them requires grad; call it under torch.no_grad()");
+      }
+    }
+    for (const at::Tensor& target : targets) {
+      const auto overlapping = [&](const at::Tensor& other) { return may_overlap(target, other); };
+      if (std::ranges::count_if(tensors, overlapping) > 1) {
+        refuse(op, "it writes to an argument that shares memory with another one; pass a clone of one of them");
+      }
+    }
+  }
 
   c10::OperatorHandle op;
   std::vector<IValue> arguments;
@@ -152,6 +181,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");
   }
   const MutableCall call(op, arguments);
+  if (is_functional_form(*functional)) call.require_copies_to_do();
   torch::jit::drop(stack, count);
   std::vector<IValue> results = call_counterpart(call, *functional, level);
   const auto& returns = op.schema().returns();
@@ -173,7 +203,7 @@ std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c1
     refuse(call.op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
   }
   if (draws_by_layout(call.op, first)) return {fill_alike(call)};
-  torch::jit::Stack stack = call.arguments_that_are_read();
+  torch::jit::Stack stack = is_functional_form(functional) ? call.arguments : call.arguments_that_are_read();
   put_in_order_of(functional.schema(), call.op.schema(), first, stack);
   const bool differentiable = std::ranges::any_of(call.targets, [](const at::Tensor& target) {
     return torch::autograd::isDifferentiableType(target.scalar_type());

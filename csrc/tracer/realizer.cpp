@@ -185,6 +185,9 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   const auto real_for = [&](const at::Tensor& tensor) { return tensor.defined() ? reals[next++] : tensor; };
   for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, real_for));
   {
+    // What it draws here, it draws again when the trace runs.
+    std::optional<at::Tensor> random = random_;
+    const RandomScope nothing_drawn(random);
     const c10::AutoGradMode gradients(requires_grad);
     op.callBoxed(stack);
   }
@@ -192,6 +195,10 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   const bool is_known = std::ranges::any_of(results, [](const at::Tensor& result) { return result.requires_grad(); });
   ResultTypes types;
   for (const IValue& result : stack) {
+    if (result.isNone()) {
+      types.results.emplace_back().is_other = true;
+      continue;
+    }
     if (!result.isTensor() && !result.isTensorList()) {
       throw UserError(ErrorKind::kNotImplemented,
                       op.schema().name() + ": expected an operation that gives tensors, got one that gives a " +

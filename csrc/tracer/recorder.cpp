@@ -12,6 +12,7 @@
 #include "bridge/convert.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
+#include "tracer/functional_form.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
@@ -59,7 +60,9 @@ std::uint8_t surprises_of(const ir::Operator& op) {
   static constexpr std::string_view kConjugating[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
                                                       "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
                                                       "aten::vdot"};
-  std::uint8_t surprises = op.name.starts_with("aten::linalg_") ? kOtherStrides : 0;
+  const auto* handle = static_cast<const c10::OperatorHandle*>(op.handle);
+  const bool is_somebody_elses = handle != nullptr && is_custom(*handle);
+  std::uint8_t surprises = is_somebody_elses || op.name.starts_with("aten::linalg_") ? kOtherStrides : 0;
   if (std::ranges::find(kConjugating, op.name) != std::end(kConjugating)) surprises |= kLazyConjugate;
   if (op.name == "aten::_efficientzerotensor") surprises |= kNoMemory;
   return surprises;
@@ -428,6 +431,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     call_reading_number(op, stack);
   } else if (level == Level::kTop && reads_lengths(op)) {
     call_reading_lengths(op, stack);
+  } else if (level == Level::kTop && gives_numbers(op)) {
+    call_giving_numbers(op, stack);
   } else if (is_loop_over_tensors(op, std::span(stack).last(count))) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
   } else if (op.schema().is_mutable()) {

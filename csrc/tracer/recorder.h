@@ -234,6 +234,7 @@ class Recorder {
   c10::IValue with_contents(const c10::IValue& argument);
   void call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void call_giving_numbers(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
   void check_shapes(std::span<const c10::IValue> results);
