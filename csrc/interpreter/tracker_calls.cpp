@@ -1,5 +1,3 @@
-#include <structmember.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -29,15 +27,6 @@ PyObject* call_name() {
 /// A write to an attribute of this type raises.
 bool is_read_only_type(py::Borrowed owner) {
   return PyType_HasFeature(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner)), Py_TPFLAGS_IMMUTABLETYPE);
-}
-
-/// A write through this descriptor raises.
-bool is_read_only(PyObject* descriptor) {
-  if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
-    return (reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->flags & READONLY) != 0;
-  }
-  return Py_TYPE(descriptor) == &PyGetSetDescr_Type &&
-         reinterpret_cast<PyGetSetDescrObject*>(descriptor)->d_getset->set == nullptr;
 }
 
 std::size_t count_with_keywords(std::size_t count, py::Borrowed names) {

@@ -1,4 +1,4 @@
-"""Operators of `torch.library` inside of a program: those that write, that give what follows from data, that are new."""
+"""Operators of `torch.library` inside: those that write, that give what follows from data, that are defined anew."""
 
 from __future__ import annotations
 
