@@ -131,7 +131,39 @@ void Tracker::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   if (is_immutable_type(type)) return;
   Node& node = provenance_.constant(reinterpret_cast<PyObject*>(type));
   if (provenance_.find_read(node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
+  if (is_written_in_class(type, name)) return record_written_type_attribute(type, name);
   record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
+}
+
+bool Tracker::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
+  if (journal_.empty()) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    if (journal_.find_slot(PyTuple_GET_ITEM(type->tp_mro, i), name) != nullptr) return true;
+  }
+  return false;
+}
+
+// What the program put into a class is not from outside; that no nearer class had the attribute is.
+void Tracker::record_written_type_attribute(PyTypeObject* type, py::Borrowed name) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* object = PyTuple_GET_ITEM(type->tp_mro, i);
+    auto* base = reinterpret_cast<PyTypeObject*>(object);
+    if (journal_.find_slot(object, name) == nullptr && !is_immutable_type(base)) {
+      record(provenance_.constant(object), Accessor::kTypeAttribute, name, 0, original_type_attribute(base, name));
+    }
+    if (PyDict_Contains(dict_of_type(base), name) == 1) return;
+  }
+}
+
+PyObject* Tracker::original_type_attribute(PyTypeObject* type, py::Borrowed name) const {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i);
+    const Record* written = journal_.find_slot(base, name);
+    PyObject* value = written != nullptr ? written->before.get()
+                                         : PyDict_GetItem(dict_of_type(reinterpret_cast<PyTypeObject*>(base)), name);
+    if (value != nullptr) return value;
+  }
+  return nullptr;
 }
 
 void Tracker::record_super_attribute(py::Borrowed super, py::Borrowed name) {
@@ -173,6 +205,7 @@ void Tracker::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borro
     instance_dict_node(*node);
     return;
   }
+  if (PyCell_Check(static_cast<PyObject*>(owner))) return record_cell(*node, value);
   if (const Record* written = journal_.find_slot(owner, name); written != nullptr && written->before.get() != value) {
     return;
   }
@@ -278,9 +311,13 @@ PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_buil
 PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
   Node* node = provenance_.find(cell);
   if (node == nullptr) return present(value);
-  const Record* written = journal_.find(cell);
-  if (written == nullptr || written->before.get() == value) record(*node, Accessor::kCell, nullptr, 0, value);
+  record_cell(*node, value);
   return present(value);
+}
+
+void Tracker::record_cell(Node& cell, py::Borrowed value) {
+  const Record* written = journal_.find(cell.object.get());
+  if (written == nullptr || written->before.get() == value) record(cell, Accessor::kCell, nullptr, 0, value);
 }
 
 // CPython's `mappingproxy`; its layout has no public header.

@@ -95,6 +95,11 @@ class Tracker final : public Observer {
                                    py::Borrowed value);
   void record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value);
   void record_type_attribute(PyTypeObject* type, py::Borrowed name);
+  [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
+  void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
+  /// What a class gave before the program wrote to it or to its bases.
+  [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
+  void record_cell(Node& cell, py::Borrowed value);
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
   void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);

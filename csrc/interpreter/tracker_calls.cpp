@@ -54,6 +54,7 @@ bool Tracker::write_attribute(py::Borrowed owner, py::Borrowed name, bool remove
   Node* node = PyType_Check(owner) ? &provenance_.constant(owner) : provenance_.find(owner);
   if (node == nullptr) return true;
   if (PyType_Check(owner)) return is_read_only_type(owner) || journal_.before_slot(owner, name);
+  if (PyCell_Check(static_cast<PyObject*>(owner))) return journal_.before_cell(owner);
   record_type_attribute(Py_TYPE(owner), name);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
