@@ -143,6 +143,9 @@ bool SpecializationCache::trace_once(const interpreter::CallArguments& arguments
 }
 
 PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments) {
+  if (is_autograd_observed()) {
+    return PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
+  }
   PyObject* result = nullptr;
   const std::size_t known = count();
   if (mode_ == CacheMode::kSameInput && known > 0) return call_first(arguments);

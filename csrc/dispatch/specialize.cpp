@@ -17,6 +17,7 @@
 #include "dispatch/gil.h"
 #include "dispatch/gradient_hooks.h"
 #include "dispatch/inner_backward.h"
+#include "dispatch/output_plan.h"
 #include "dispatch/piece_traces.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/sharp_edges.h"
@@ -54,9 +55,8 @@ class TracingScope {
 // Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
 void require_plain_output(PyObject* output) {
   const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
-  const py::Ref plain = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr);
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(output));
-  if (!plain || type == plain.get()) return;
+  if (!module || type == plain_tensor_type()) return;
   const py::Ref base = py::Ref::steal(PyObject_GetAttrString(module.get(), "_C"));
   const py::Ref off =
       py::Ref::steal(base ? PyObject_GetAttrString(base.get(), "_disabled_torch_function_impl") : nullptr);
@@ -168,7 +168,7 @@ class Capture {
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
   InputWrites writes_;
-  std::vector<OutputHistory> histories_;
+  OutputPlan plan_;
   py::Ref positional_;
   py::Ref keywords_;
 };
@@ -230,25 +230,19 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
   if (!backward_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
+  backward_.require_readable(builder.outputs());
   recorder_.return_written_memory();
-  ir::ArgumentList outputs;
+  OutputPlanner planner(recorder_);
   for (const py::Ref& output : builder.outputs()) {
     if (is_traced_number(output.get())) {
-      histories_.push_back(OutputHistory::kComputed);
-      outputs.emplace_back(value_of_number(output.get()));
+      planner.add_number(value_of_number(output.get()));
       continue;
     }
     require_plain_output(output.get());
-    const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(output.get()));
-    if (is_functorch_wrapper(tensor)) {
-      throw UserError(ErrorKind::kNotImplemented,
-                      "thunder.jit: expected tensors of the program's own in what it returns or stores, got one that "
-                      "left a function under vmap, grad or jvp in another way than by being returned");
-    }
-    histories_.push_back(history_of(tensor));
-    const ir::ValueId value = recorder_.output_of(tensor);
-    outputs.emplace_back(histories_.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
+    planner.add_tensor(output.get());
   }
+  ir::ArgumentList outputs = planner.outputs();
+  plan_ = planner.finish();
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
   writes_ = InputWrites(recorder_);
@@ -262,9 +256,7 @@ void Capture::fill(Specialization& specialization) {
   for (const py::Ref& input : hooks_.inputs()) specialization.tensors.emplace_back(unpack_tensor(input.get()));
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
-  if (std::ranges::any_of(histories_, [](OutputHistory h) { return h != OutputHistory::kComputed; })) {
-    specialization.histories = std::move(histories_);
-  }
+  specialization.plan = std::move(plan_);
   for (std::size_t i = 0; i < hooks_.states().size(); ++i) {
     const bool was_leaf = unpack_tensor(hooks_.states()[i].real.get()).requires_grad();
     if (!was_leaf && unpack_tensor(hooks_.states()[i].traced.get()).requires_grad() &&
@@ -275,6 +267,17 @@ void Capture::fill(Specialization& specialization) {
   for (const interpreter::StructurePart& part : specialization.structure.parts()) {
     if (part.kind == interpreter::PartKind::kInput) specialization.returned_inputs.push_back(part.index);
   }
+  for (const OutputPlan::Source& source : specialization.plan.sources) {
+    if (source.is_input) specialization.returned_inputs.push_back(source.index);
+  }
+}
+
+void note_versions(const ir::Trace& trace, const runtime::Versions& versions, PiecePath& path) {
+  for (std::size_t i = 0; i < versions.outputs.size(); ++i) {
+    const auto* id = trace.outputs[i].get<ir::ValueId>();
+    if (id != nullptr && versions.outputs[i] != 0) path.versions.emplace(*id, versions.outputs[i]);
+  }
+  for (const auto& [input, count] : versions.inputs) path.writes.emplace(trace.inputs[input], count);
 }
 
 void compile_computation(const ir::Trace& trace, std::span<const PiecePath* const> others,
@@ -286,6 +289,7 @@ void compile_computation(const ir::Trace& trace, std::span<const PiecePath* cons
   if (specialization.checks_values) {
     specialization.path = make_path(trace, others, options);
     if (!specialization.path.empty()) {
+      note_versions(trace, specialization.plan.versions, specialization.path);
       specialization.computation = traces_of(trace, specialization.path);
       return;
     }

@@ -2,10 +2,13 @@
 
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 namespace thunder::dispatch {
 namespace {
@@ -22,6 +25,12 @@ void restore_autocast(c10::DeviceType device, const ThreadState::Autocast& state
 }
 
 }  // namespace
+
+bool is_autograd_observed() {
+  constexpr std::uint64_t kOutermost = 0;
+  return at::SavedTensorDefaultHooks::get_hooks().has_value() || torch::autograd::AnomalyMode::is_enabled() ||
+         torch::autograd::ForwardADLevel::try_get_by_idx(kOutermost) != nullptr;
+}
 
 ThreadState ThreadState::now() {
   ThreadState state;

@@ -37,6 +37,10 @@ struct ThreadState {
   [[nodiscard]] std::vector<Entry> entries() const;
 };
 
+/// Whether something around this thread's calls takes part in what autograd does for each operation: hooks on saved
+/// tensors, a level of forward mode, anomaly detection. Such a call runs as eager code.
+[[nodiscard]] bool is_autograd_observed();
+
 /// Puts grad mode and autocast back as they were when it was made.
 class RestoreThreadState {
  public:

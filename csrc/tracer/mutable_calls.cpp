@@ -84,8 +84,7 @@ bool draws_by_layout(const c10::OperatorHandle& op, const at::Tensor& target) {
 /// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (!is_composite(op) || !op.operator_name().name.ends_with("_") || !arguments[0].isTensor()) return false;
-  at::Tensor root = arguments[0].toTensor();
-  while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
+  const at::Tensor root = root_tensor_of(arguments[0].toTensor());
   return root.requires_grad() && root.is_leaf();
 }
 
@@ -161,6 +160,7 @@ struct Recorder::MutableCall {
 void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
+  if (op.operator_name().name == "aten::set_") refuse(op, "another memory for a tensor cannot be traced; use copy_");
   if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
   if (op.operator_name().name == "aten::copy_") {
     const at::Tensor target = arguments[0].toTensor();
@@ -238,7 +238,11 @@ void Recorder::assign_result(const MutableCall& call, std::size_t position, at::
   const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
   if (!is_seen && may_have_tangent) result = with_tangent_of(copy_like(target, result), target);
   const auto version = target.is_inference() ? 0 : target._version();
+  TraceNode* node = as_trace_node(result.grad_fn().get());
+  const ir::ValueId before = trace_impl(target)->state()->value;
+  const ir::ValueId made = trace_impl(result)->state()->value;
   assign(call.op, target, std::move(result), /*may_resize=*/call.is_out || call.is("aten::resize_"));
+  if (node != nullptr && level_ == Level::kTop) node->note_written(before, made, target);
   const bool is_overwritten = is_in_question && is_seen && level_ == Level::kTop && !call.is_out;
   if (is_overwritten && !call.is("aten::detach_")) overwrite_history(target, std::move(edges));
   if (counts_as_write(call.op, call.is_out) || target.is_inference()) return;

@@ -1,6 +1,8 @@
 #include "tracer/recorder.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -103,6 +105,13 @@ ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input) {
 void share_version(const at::Tensor& view, const at::Tensor& parent) {
   if (view.is_inference() || parent.is_inference()) return;
   view.unsafeGetTensorImpl()->set_version_counter(parent.unsafeGetTensorImpl()->version_counter());
+}
+
+/// To eager code, a view made under no_grad of what requires grad is a leaf that requires grad.
+bool is_hidden_leaf(const at::Tensor& tensor) {
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  if (impl == nullptr || tensor.requires_grad() || !impl->state()->view) return false;
+  return !impl->state()->view->grad_mode && requires_grad_by_memory(*impl->state());
 }
 
 bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
@@ -268,6 +277,12 @@ ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   return value_of((surprises() & kNoMemory) != 0 ? with_recorded_strides(trace_tensor) : trace_tensor);
 }
 
+ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {
+  const ir::ValueId value = output_of(trace_tensor);
+  const bool may_lie_otherwise = (surprises() & (kOtherStrides | kLazyConjugate)) != 0;
+  return may_lie_otherwise ? value_of(with_recorded_strides(trace_tensor)) : value;
+}
+
 bool Recorder::is_written(const at::Tensor& trace_tensor) const {
   return root_of(*trace_impl(trace_tensor)->state()).writes != 0;
 }
@@ -377,14 +392,26 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
     if (result.alias_of >= 0 && operator_for(op)->view) {
       const at::Tensor& parent = tensors[static_cast<std::size_t>(result.alias_of)];
       state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
-      state->view = ViewOf{parent, op, {arguments.begin(), arguments.end()}, index};
+      state->view = ViewOf{.parent = parent,
+                           .op = op,
+                           .arguments = {arguments.begin(), arguments.end()},
+                           .result = index,
+                           .grad_mode = c10::GradMode::is_enabled(),
+                           .inference_mode = c10::InferenceMode::is_enabled()};
       trace_impl(parent)->state()->shown_by.push_back(state);
       storage = parent.storage();
     }
     const auto& type = std::get<ir::TensorType>(*result.type);
     const ir::ValueId value = state->value;
     const bool is_view = state->view.has_value();
-    at::Tensor tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    at::Tensor tensor;
+    if (is_view && c10::InferenceMode::is_enabled() &&
+        !tensors[static_cast<std::size_t>(result.alias_of)].is_inference()) {
+      const c10::InferenceMode of_parent(false);  // a view of a normal tensor is one
+      tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    } else {
+      tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    }
     if (is_view) share_version(tensor, tensors[static_cast<std::size_t>(result.alias_of)]);
     if (keeps_history) {
       made.push_back(tensor);
@@ -421,10 +448,24 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
   return results;
 }
 
+void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (!c10::GradMode::is_enabled()) return;
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  const bool has_results = !op.schema().returns().empty() && op.operator_name().name != "aten::detach";
+  if (has_results && std::ranges::any_of(tensors, is_hidden_leaf)) {
+    refuse(op, "a view made under torch.no_grad() of a tensor that requires grad is used with gradients; detach it");
+  }
+  const bool requires_grad = std::ranges::any_of(tensors, [](const at::Tensor& t) { return t.requires_grad(); });
+  if (requires_grad && at::SavedTensorDefaultHooks::get_hooks()) {
+    refuse(op, "saved_tensors_hooks are not traced; enter them around the jitted function, which then runs in eager");
+  }
+}
+
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
   replace_real_tensors(std::span(stack).last(count));
+  if (level == Level::kTop && level_ == Level::kTop) require_known_history(op, std::span(stack).last(count));
   if (op.operator_name().name == "thunder::make_generator") {
     call_making_generator(op, stack);
   } else if (level == Level::kTop && reads_number(op)) {

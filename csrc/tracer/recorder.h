@@ -64,6 +64,8 @@ class Recorder {
   ir::ValueId value_of(const at::Tensor& trace_tensor);
   /// The value to return for a trace tensor: as `value_of`, but never memory that belongs to the trace itself.
   ir::ValueId output_of(const at::Tensor& trace_tensor);
+  /// The same, laid out as recorded, for views that are made of it outside of the trace.
+  ir::ValueId viewed_output_of(const at::Tensor& trace_tensor);
   /// Storages that several inputs lie in, one of which the program writes to. Such inputs are recorded as views of the
   /// storage. What is not known at first is added when it is found, with an error: trace again with what is here then.
   std::vector<const c10::StorageImpl*> shared_storages;
@@ -87,6 +89,8 @@ class Recorder {
   /// Gives the stand-in for a tensor that is not of this recorder, in a recorder for a part of a program (`region.h`).
   /// Empty: real tensors become constants, and tensors of other traces are refused.
   std::function<at::Tensor(const at::Tensor&)> adopt;
+  /// Whether the program has written to any tensor in place.
+  [[nodiscard]] bool has_writes() const { return has_writes_; }
   [[nodiscard]] const at::Tensor& input(std::size_t position) const { return inputs_.at(position); }
   /// In such a part, the data that the program in `input(position)` gets, as far as it is known while tracing.
   std::function<at::Tensor(std::size_t position)> data_of_input;
@@ -256,7 +260,10 @@ class Recorder {
   [[noreturn]] void found_shared(const c10::StorageImpl* storage);
   void require_separate_memory(const TraceState& root);
   void add_resize(const InputMemory& memory);
-  void require_writable(const at::Tensor& target) const;
+  void require_writable(const at::Tensor& target, const at::Tensor& source) const;
+  void require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const;
+  /// Refuses what gives results another history in eager than a trace can give them.
+  static void require_known_history(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
   /// `source` with the target's shape, dtype and device, in memory of its own.
@@ -270,6 +277,7 @@ class Recorder {
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
   LiveTensors live_;
+  bool has_writes_ = false;
   ir::Trace trace_;
   Level level_;
   std::optional<std::uint8_t> surprises_ = 0;  ///< none: to be found in the trace

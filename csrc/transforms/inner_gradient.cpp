@@ -193,6 +193,29 @@ InnerGradient::Half InnerGradient::copy_backward(tracer::TraceNode& node, Deriva
   return result;
 }
 
+bool InnerGradient::reads_written(tracer::TraceNode& node) {
+  if (node.is_released() || !node.watches_written()) return false;
+  const Derivation& derivation = derivation_of(node);
+  std::vector<ir::ValueId> cotangents = node.results();
+  for (ir::ValueId& id : cotangents) {
+    const ir::TensorType* type = id == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(id);
+    if (type == nullptr || !type->requires_grad) id = ir::kNoValue;
+  }
+  OperatorReplay& replay = *derivation.replay;
+  const OperatorReplay::Backward& half = backward_for(replay, cotangents);
+  bool found = false;
+  const auto look_at = [&](ir::ValueId id) {
+    if (id == ir::kNoValue || !replay.is_of_forward(id) || index_of(id) >= derivation.values.size()) return;
+    const ir::ValueId value = derivation.values[index_of(id)];
+    found |= value != ir::kNoValue && node.is_written(value);
+  };
+  for (const ir::BoundSymbol& symbol : std::span(replay.trace().symbols).subspan(half.begin, half.end - half.begin)) {
+    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, look_at);
+  }
+  for (const ir::ValueId gradient : half.gradients) look_at(gradient);
+  return found;
+}
+
 const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& replay,
                                                             const std::vector<ir::ValueId>& cotangents) {
   std::vector<ir::TypePtr> types;

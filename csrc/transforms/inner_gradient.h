@@ -23,6 +23,10 @@ class InnerGradient {
   /// Serves the recorder for as long as both live.
   explicit InnerGradient(tracer::Recorder& recorder);
 
+  /// Whether a backward through the node would read what the program has written over since: eager raises then, or,
+  /// after a write through `.data`, reads what was written.
+  [[nodiscard]] bool reads_written(tracer::TraceNode& node);
+
  private:
   struct Derivation;
   struct Half;

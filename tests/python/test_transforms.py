@@ -274,7 +274,8 @@ def test_trace_of_a_transform_runs_as_python(make: Callable[[], Any]) -> None:
     expected = transformed(x())
     for trace in thunder.last_traces(transformed):
         values = trace.python_callable()(x())
-        torch.testing.assert_close(values[0], expected)
+        # A result that is a view is made of what the trace gives.
+        torch.testing.assert_close(values[0].reshape(expected.shape), expected)
 
 
 def test_trace_of_vmap_has_no_loop_and_no_batched_tensors() -> None:
