@@ -246,6 +246,12 @@ PyTypeObject compiled_function_type = [] {
 }  // namespace
 
 PyObject* wrapped_callable(PyObject* object) {
+  if (PyFunction_Check(object)) {
+    // What `torch.compile` and `torch.compiler.disable` made of a function.
+    static PyObject* const name = PyUnicode_InternFromString("_torchdynamo_orig_callable");
+    PyObject* attributes = reinterpret_cast<PyFunctionObject*>(object)->func_dict;
+    return attributes == nullptr ? nullptr : PyDict_GetItemWithError(attributes, name);
+  }
   return Py_TYPE(object) == &compiled_function_type ? as_compiled(object).callable : nullptr;
 }
 

@@ -28,7 +28,7 @@ struct TrackerOptions {
   void substitute(py::Borrowed callable, Substitute substitute) {
     substitutes[native_identity(callable)] = std::move(substitute);
   }
-  /// What a callable written in C stands for (borrowed), to be interpreted in its place; null: nothing.
+  /// What a callable stands for (borrowed), to be interpreted in its place; null: nothing.
   std::function<PyObject*(PyObject*)> unwrap;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
@@ -141,6 +141,9 @@ class Tracker final : public Observer {
                           PyObject** result);
   int before_opaque_call(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
                          PyObject** result);
+  /// Calls what the callable stands for, if it does.
+  int call_unwrapped(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                     PyObject** result);
   int call_partial(PyObject* partial, PyObject* const* arguments, std::size_t count, PyObject* names,
                    PyObject** result);
   int call_with_key(PyObject* callable, NativeCall call, PyObject* key, PyObject* const* arguments, std::size_t count,

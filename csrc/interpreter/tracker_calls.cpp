@@ -371,6 +371,18 @@ int Tracker::call_partial(PyObject* partial, PyObject* const* arguments, std::si
   return call_substitute(found->second, function.get(), all.data(), positional, all_names.get(), result);
 }
 
+int Tracker::call_unwrapped(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                            PyObject** result) {
+  PyObject* inner = options_.unwrap ? options_.unwrap(callable) : nullptr;
+  if (inner == nullptr) return 0;
+  if (Node* node = provenance_.find(callable)) {
+    record_state_as(*node, StateKind::kIdentity);
+    if (provenance_.find(inner) == nullptr) admit_constant(inner, expression(*node));
+  }
+  *result = PyObject_Vectorcall(inner, arguments, count, names);
+  return *result == nullptr ? -1 : 1;
+}
+
 int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                                 PyObject** result) {
   if (std::string_view(Py_TYPE(callable)->tp_name) == "functools.partial") {
@@ -379,14 +391,7 @@ int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, 
   if (const auto found = options_.substitutes.find(native_identity(callable)); found != options_.substitutes.end()) {
     return call_substitute(found->second, callable, arguments, count, names, result);
   }
-  if (PyObject* inner = options_.unwrap ? options_.unwrap(callable) : nullptr) {
-    if (Node* node = provenance_.find(callable)) {
-      record_state_as(*node, StateKind::kIdentity);
-      if (provenance_.find(inner) == nullptr) admit_constant(inner, expression(*node));
-    }
-    *result = PyObject_Vectorcall(inner, arguments, count, names);
-    return *result == nullptr ? -1 : 1;
-  }
+  if (const int status = call_unwrapped(callable, arguments, count, names, result); status != 0) return status;
   if (std::string_view(Py_TYPE(callable)->tp_name) == "functools._lru_cache_wrapper") {
     return call_memoized(callable, arguments, count, names, result);
   }
@@ -478,6 +483,7 @@ int Tracker::before_python_call(PyObject* function, PyObject* const* arguments, 
   if (const auto found = options_.substitutes.find(function); found != options_.substitutes.end()) {
     return found->second(arguments, count, names, result);
   }
+  if (const int status = call_unwrapped(function, arguments, count, names, result); status != 0) return status;
   for (std::size_t i = 0; i < count_with_keywords(count, names); ++i) {
     if (is_real_tensor(arguments[i])) return call_with_stand_ins(function, arguments, count, names, result);
   }

@@ -123,6 +123,37 @@ bool is_loop_over_tensors(const c10::OperatorHandle& op, std::span<const IValue>
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
 
+/// Contents of tensors that a composite's own code is given in their place, and what it computes of them alone: it
+/// reads them, so that they are no values of the trace.
+thread_local std::vector<at::Tensor>* known_contents = nullptr;
+
+class KnownContents {
+ public:
+  KnownContents() : previous_(std::exchange(known_contents, &tensors_)) {}
+  ~KnownContents() { known_contents = previous_; }
+  KnownContents(const KnownContents&) = delete;
+  KnownContents& operator=(const KnownContents&) = delete;
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor>* previous_;
+};
+
+/// Runs an operation on known contents alone, for more of them.
+bool call_on_known_contents(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  if (known_contents == nullptr || op.schema().is_mutable()) return false;
+  const std::vector<at::Tensor> tensors = tensors_of(std::span(stack).last(op.schema().arguments().size()));
+  const auto is_known = [](const at::Tensor& tensor) {
+    return std::ranges::any_of(*known_contents, [&](const at::Tensor& known) { return known.is_same(tensor); });
+  };
+  if (tensors.empty() || !std::ranges::all_of(tensors, is_known)) return false;
+  const std::size_t below = stack.size() - op.schema().arguments().size();
+  const SuspendRecording suspended;
+  op.callBoxed(stack);
+  for (at::Tensor& result : tensors_of(std::span(stack).subspan(below))) known_contents->push_back(std::move(result));
+  return true;
+}
+
 }  // namespace
 
 Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)
@@ -464,6 +495,7 @@ void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<co
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
+  if (level == Level::kTop && call_on_known_contents(op, stack)) return;
   replace_real_tensors(std::span(stack).last(count));
   if (level == Level::kTop && level_ == Level::kTop) require_known_history(op, std::span(stack).last(count));
   if (op.operator_name().name == "thunder::make_generator") {
@@ -472,6 +504,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     call_reading_number(op, stack);
   } else if (level == Level::kTop && reads_lengths(op)) {
     call_reading_lengths(op, stack);
+  } else if (level == Level::kTop && is_of_packed_sequences(op)) {
+    call_on_sequences(*this, op, stack);
   } else if (level == Level::kTop && gives_numbers(op)) {
     call_giving_numbers(op, stack);
   } else if (is_loop_over_tensors(op, std::span(stack).last(count))) {
@@ -549,7 +583,13 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
   } catch (const c10::Error& error) {
     if (!says_data_was_read(error) || level_ != Level::kTop) throw;
     stack.resize(below);
-    for (const IValue& argument : arguments) stack.push_back(with_contents(argument));
+    const KnownContents contents;
+    for (const IValue& argument : arguments) {
+      stack.push_back(with_contents(argument));
+      if (stack.back().isTensor() && !is_trace_tensor(stack.back().toTensor())) {
+        known_contents->push_back(stack.back().toTensor());
+      }
+    }
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
   }
 }
