@@ -88,6 +88,7 @@ struct Refusal {
 constexpr std::array kRefusals{
     Refusal{"torch", "Tensor.register_post_accumulate_grad_hook",
             "Tensor.register_post_accumulate_grad_hook: register it before the call"},
+    Refusal{"torch", "Tensor._is_view", "Tensor._is_view: call it outside"},
     Refusal{"torch", "seed", "torch.seed: call it before, or use torch.manual_seed"},
     Refusal{"torch", "initial_seed", "torch.initial_seed: call it before"},
     Refusal{"torch", "Generator.seed", "Generator.seed: call it before, or use manual_seed"},

@@ -15,6 +15,7 @@
 #include "dispatch/errors.h"
 #include "dispatch/python_tensor.h"
 #include "tracer/backward_graph.h"
+#include "tracer/trace_node.h"
 #include "tracer/views.h"
 #include "transforms/functorch_layer.h"
 
@@ -29,7 +30,14 @@ using tracer::trace_impl;
 
 bool is_restride(const tracer::ViewOf& view) { return view.op.operator_name().name == "thunder::restride"; }
 
-const tracer::ViewOf* view_of(const at::Tensor& tensor) { return tracer::autograd_view(*trace_impl(tensor)->state()); }
+/// The view that the tensor is to autograd; null: a tensor of its own, or one that an autograd function of the program
+/// gave, whose gradient is not that of the view.
+const tracer::ViewOf* view_of(const at::Tensor& tensor) {
+  const tracer::TraceState& state = *trace_impl(tensor)->state();
+  const auto& maker = tensor.grad_fn();
+  const bool is_of_function = state.adopted != nullptr || (maker != nullptr && tracer::is_foreign(maker.get()));
+  return is_of_function ? nullptr : tracer::autograd_view(state);
+}
 
 bool is_leaf_of_gradients(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
 

@@ -90,6 +90,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
     } else if (source.requires_grad()) {
       set_gradient_edge(target, gradient_edge(source));
     }
+    if (!detaches && !target.is_inference()) impl->bump_version();
     return;
   }
   if (!source.sizes().equals(target.sizes())) {

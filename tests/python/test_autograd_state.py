@@ -161,6 +161,30 @@ def test_view_of_a_tensor_that_the_caller_does_not_get(program: Program) -> None
     assert_state_as_eager(lambda a: [program(a * 2)], leaf, write_with_gradient)
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor) -> torch.Tensor:
+        return a.view(-1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.view(3, 4) * 2
+
+
+def test_view_that_an_autograd_function_gives_has_the_gradient_of_the_function() -> None:
+    gradients = []
+    for function in (thunder.jit(lambda a: Doubled.apply(a * 3)[1:]), lambda a: Doubled.apply(a * 3)[1:]):
+        a = x()
+        function(a).sum().backward()
+        gradients.append(a.grad)
+    torch.testing.assert_close(*gradients)
+
+
+def test_view_of_an_input_that_an_autograd_function_gives_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="share memory"):
+        thunder.jit(Doubled.apply, fullgraph=True)(x())
+
+
 def test_two_views_of_one_tensor_that_was_written_to() -> None:
     def program(a: torch.Tensor) -> Any:
         b = a * 2
@@ -223,6 +247,15 @@ WRITES = [
 @parametrize(WRITES)
 def test_version_counters_after_writes(program: Program) -> None:
     assert_state_as_eager(program, plain)
+
+
+def test_version_counter_of_a_turned_tensor_and_its_view() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b = a * 2
+        b.t_()
+        return b, b[0]
+
+    assert_state_as_eager(program, leaf)
 
 
 def test_version_counter_of_an_input_and_its_view_as_another_input() -> None:
