@@ -86,8 +86,6 @@ struct Refusal {
   const char* what;      ///< what is not supported, and what to do
 };
 constexpr std::array kRefusals{
-    Refusal{"torch", "Tensor.register_post_accumulate_grad_hook",
-            "Tensor.register_post_accumulate_grad_hook: register it before the call"},
     Refusal{"torch", "Tensor._is_view", "Tensor._is_view: call it outside"},
     Refusal{"torch", "seed", "torch.seed: call it before, or use torch.manual_seed"},
     Refusal{"torch", "initial_seed", "torch.initial_seed: call it before"},
@@ -96,6 +94,22 @@ constexpr std::array kRefusals{
 };
 
 }  // namespace
+
+bool is_library(PyObject* globals) {
+  PyObject* file = PyDict_GetItemString(globals, "__file__");
+  if (file == nullptr) {
+    PyObject* spec = PyDict_GetItemString(globals, "__spec__");
+    return spec != nullptr && spec != Py_None;
+  }
+  const char* name = PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+  if (name == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::string_view path = name;
+  const bool is_installed = path.find("/site-packages/") != std::string_view::npos;
+  return path.starts_with(torch_folder()) || (path.starts_with(standard_library()) && !is_installed);
+}
 
 Treatment treatment_of(PyCodeObject* code) {
   const char* name = PyUnicode_AsUTF8(code->co_filename);
@@ -132,7 +146,6 @@ void add_substitutes(interpreter::TrackerOptions& options) {
   add_random_substitutes(options);
   add_tensor_substitutes(options);
   add_functional_substitutes(options);
-  add_checkpoint_substitute(options);
   add_higher_order_substitutes(options);
 }
 

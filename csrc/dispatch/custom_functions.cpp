@@ -66,8 +66,7 @@ int CustomFunctions::trace_again() {
   return -1;
 }
 
-int CustomFunctions::apply(PyObject* const* arguments, std::size_t count) {
-  if (count == 0 || !PyType_Check(arguments[0])) return 0;
+int CustomFunctions::apply(PyObject* const* arguments) {
   PyObject* type = arguments[0];
   if (below_torch_func() && !overrides(type, "setup_context")) {
     refuse(PyExc_RuntimeError, class_name_of(type) +
@@ -79,7 +78,7 @@ int CustomFunctions::apply(PyObject* const* arguments, std::size_t count) {
   return !below_torch_func() && autocast_parts_ != 0 ? trace_again() : 0;
 }
 
-void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options) {
+void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options, PythonBackwards& backwards) {
   const py::Ref function = loaded_function("torch.autograd", "Function.apply.__func__");
   const py::Ref no_jvp = loaded_function("torch.autograd", "Function.jvp");
   if (!function || !no_jvp) return;
@@ -91,9 +90,14 @@ void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options) {
       });
     }
   }
-  options.substitute(function.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject**) {
-    return apply(arguments, count);
-  });
+  options.substitute(function.get(),
+                     [this, &backwards, own = function.get()](PyObject* const* arguments, std::size_t count,
+                                                              PyObject* names, PyObject** result) {
+                       if (count == 0) return backwards.enter();
+                       if (!PyType_Check(arguments[0])) return 0;
+                       const int status = apply(arguments);
+                       return status != 0 ? status : backwards.apply(own, arguments, count, names, result);
+                     });
   options.substitute(no_jvp.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject**) {
     // Its context is of a class made for this level: `MyFunctionGeneratedBackward`.
     std::string name = count == 0 ? "" : Py_TYPE(arguments[0])->tp_name;

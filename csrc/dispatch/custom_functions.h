@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "dispatch/python_backward.h"
 #include "dispatch/source_locator.h"
 #include "interpreter/tracker.h"
 
@@ -20,7 +21,7 @@ class CustomFunctions {
   CustomFunctions(const CustomFunctions&) = delete;
   CustomFunctions& operator=(const CustomFunctions&) = delete;
 
-  void add_substitutes(interpreter::TrackerOptions& options);
+  void add_substitutes(interpreter::TrackerOptions& options, PythonBackwards& backwards);
   [[nodiscard]] bool is_live() const { return live_; }
   /// The trace is to be thrown away, and made again with live transforms. `failed`: it ended with an error.
   [[nodiscard]] bool wants_live(bool failed) const { return !live_ && (wants_live_ || (failed && has_parts_)); }
@@ -28,7 +29,7 @@ class CustomFunctions {
  private:
   friend class RecordedPart;
 
-  int apply(PyObject* const* arguments, std::size_t count);
+  int apply(PyObject* const* arguments);
   int trace_again();
   void refuse(PyObject* type, const std::string& message);
 

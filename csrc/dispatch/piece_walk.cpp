@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "dispatch/gil.h"
+#include "dispatch/python_backward.h"
 #include "tracer/data_dependence.h"
+#include "tracer/python_function.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -71,9 +73,14 @@ class Walker {
     inputs.reserve(piece.inputs.size());
     for (const ir::ValueId id : piece.inputs) inputs.push_back(values_[index_of(id)]);
     const GilRelease release(releases_gil_);
-    std::vector<at::Tensor> outputs = compiled.program != nullptr
-                                          ? compiled.program->run(std::move(inputs), versions_of(piece, is_last))
-                                          : tracer::run_symbol(piece.trace, piece.trace.symbols.at(0), inputs);
+    std::vector<at::Tensor> outputs;
+    if (compiled.program != nullptr) {
+      outputs = compiled.program->run(std::move(inputs), versions_of(piece, is_last));
+    } else if (tracer::stands_alone(*piece.trace.symbols.at(0).op)) {
+      outputs = run_alone(piece.trace, inputs);
+    } else {
+      outputs = tracer::run_symbol(piece.trace, piece.trace.symbols.at(0), inputs);
+    }
     for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(piece.outputs[i])] = std::move(outputs[i]);
   }
 

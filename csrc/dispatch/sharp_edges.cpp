@@ -50,9 +50,17 @@ constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "
 /// Whether an object in C may remember what its methods do.
 bool keeps_hidden_state(PyObject* object) {
   constexpr const char* kHarmless[] = {"_thread.", "re.", "_struct.", "torch", "numpy.dtype", "numpy.ufunc"};
-  if (interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
+  if (PyType_Check(object) || interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
   const std::string_view name = Py_TYPE(object)->tp_name;
   return std::ranges::none_of(kHarmless, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+/// pybind11 binds its functions to what describes them.
+bool is_function_of_torch(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  const char* name = module != nullptr && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  return name != nullptr && std::string_view(name).starts_with("torch.");
 }
 
 py::Ref error_type(const char* name) {
@@ -111,6 +119,11 @@ void SharpEdgeWatch::fill() {
 }
 
 bool SharpEdgeWatch::report(const Edge& edge) {
+  if (in_trial_) {
+    met_in_trial_ = true;
+    PyErr_SetString(PyExc_RuntimeError, edge.name.c_str());
+    return false;
+  }
   const ir::SourceLocation location = locator_.here();
   const std::string file = location.file == nullptr ? "<unknown>" : *location.file;
   const std::string message = "thunder.jit: sharp edge: " + edge.name + " " + edge.consequence +
@@ -126,22 +139,24 @@ bool SharpEdgeWatch::report(const Edge& edge) {
   return false;
 }
 
-bool SharpEdgeWatch::allows(const interpreter::NativeCall& call, const interpreter::Provenance& outside) {
-  if (mode_ == SharpEdges::kAllow) return true;
+bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& call,
+                            const interpreter::Provenance& outside) {
+  if (mode_ == SharpEdges::kAllow && !in_trial_) return true;
   if (edges_.empty()) fill();
   const auto found = edges_.find(call.function);
   if (found != edges_.end()) return report(found->second);
   if (call.self == nullptr || outside.find(call.self) == nullptr || !keeps_hidden_state(call.self)) return true;
+  if (is_function_of_torch(callable)) return true;
   return report({std::string("a method of an object of type '") + Py_TYPE(call.self)->tp_name + "'", kStateKept});
 }
 
 void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
-  if (mode_ == SharpEdges::kAllow) return;
   for (const char* method : kLoggerMethods) {
     const py::Ref function = loaded_function("logging", std::string("Logger.") + method);
     if (!function) continue;
     options.substitutes[function.get()] = [this, method](PyObject* const* arguments, std::size_t count, PyObject*,
                                                          PyObject**) {
+      if (mode_ == SharpEdges::kAllow && !in_trial_) return 0;
       const Edge edge{std::string("logging.Logger.") + method, kNotRepeated};
       return !is_enabled(method, arguments, count) || report(edge) ? 0 : -1;
     };

@@ -17,7 +17,15 @@ class SharpEdgeWatch {
   /// Enters the functions in Python that are watched.
   void add_substitutes(interpreter::TrackerOptions& options);
   /// Before a call of C code; false with a Python exception set.
-  bool allows(const interpreter::NativeCall& call, const interpreter::Provenance& outside);
+  bool allows(PyObject* callable, const interpreter::NativeCall& call, const interpreter::Provenance& outside);
+
+  /// Until `end_trial` nothing that is watched happens, whatever the mode.
+  void begin_trial() { in_trial_ = true, met_in_trial_ = false; }
+  /// Whether nothing was about to happen.
+  [[nodiscard]] bool end_trial() {
+    in_trial_ = false;
+    return !met_in_trial_;
+  }
 
  private:
   struct Edge {
@@ -30,6 +38,8 @@ class SharpEdgeWatch {
 
   SharpEdges mode_;
   SourceLocator& locator_;
+  bool in_trial_ = false;
+  bool met_in_trial_ = false;
   std::unordered_map<const void*, Edge> edges_;  ///< by the identity of the C code
 };
 

@@ -19,10 +19,12 @@
 #include "dispatch/inner_backward.h"
 #include "dispatch/output_plan.h"
 #include "dispatch/piece_traces.h"
+#include "dispatch/python_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/sharp_edges.h"
 #include "dispatch/source_locator.h"
 #include "dispatch/specialization.h"
+#include "dispatch/substitutes.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/guard_compiler.h"
 #include "interpreter/guard_trace.h"
@@ -30,6 +32,7 @@
 #include "interpreter/structure_builder.h"
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
+#include "tracer/python_function.h"
 #include "transforms/functorch_layer.h"
 
 namespace thunder::dispatch {
@@ -115,22 +118,30 @@ class Capture {
  public:
   using Storages = std::vector<const c10::StorageImpl*>;
 
-  /// `live`: see custom_functions.h.
-  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, Storages shared,
-          bool live)
+  /// What earlier attempts found that a trace must know from its beginning.
+  struct Known {
+    Storages shared{};
+    bool live = false;  ///< see custom_functions.h
+    PythonBackwards::Found backwards{};
+    bool operator==(const Known&) const = default;
+  };
+
+  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, const Known& known)
       : callable_(callable),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
         sharp_edges_(how.sharp_edges, locator_),
-        custom_functions_(live, locator_, failed_),
+        custom_functions_(known.live, locator_, failed_),
         recorder_("computation", context_),
+        python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
         hooks_(recorder_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
     recorder_.locate = [this] { return locator_.here(); };
     recorder_.full_graph = how.full_graph;
-    recorder_.shared_storages = std::move(shared);
+    recorder_.shared_storages = known.shared;
+    python_backwards_.tracker = &tracker_;
     numbers_->recorder = &recorder_;
     recorder_.outside_program = [this] { return std::make_shared<RecordingScope>(locator_, failed_); };
   }
@@ -141,12 +152,15 @@ class Capture {
 
   /// `others` are the paths of the same callable.
   std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
-  [[nodiscard]] const Storages& shared_storages() const { return recorder_.shared_storages; }
-  [[nodiscard]] bool wants_live(bool failed) const { return custom_functions_.wants_live(failed); }
+  /// What is known after the attempt.
+  [[nodiscard]] Known known(const Known& before, bool failed) const {
+    return {recorder_.shared_storages, before.live || custom_functions_.wants_live(failed), python_backwards_.found()};
+  }
 
  private:
   interpreter::TrackerOptions make_options();
   bool admit_arguments();
+  py::Ref call();
   py::Ref interpret();
   std::optional<ir::Trace> finish(py::Borrowed result);
   void fill(Specialization& specialization);
@@ -160,11 +174,12 @@ class Capture {
   CustomFunctions custom_functions_;
   FlagReads flags_;
   tracer::Recorder recorder_;
+  PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
   DataReads reads_{numbers_};
   TorchHooks hooks_;
   InnerBackward backward_;
-  GradientHooks gradient_hooks_{recorder_};
+  GradientHooks gradient_hooks_{recorder_, python_backwards_};
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
   InputWrites writes_;
@@ -177,16 +192,18 @@ interpreter::TrackerOptions Capture::make_options() {
   interpreter::TrackerOptions options;
   options.locate = [this] { return locator_.here(); };
   options.treatment = treatment_of;
+  options.is_library = is_library;
   options.unwrap = wrapped_callable;
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
-    if (!sharp_edges_.allows(call, tracker_.provenance())) return -1;
+    if (!sharp_edges_.allows(callable, call, tracker_.provenance())) return -1;
     return reads_.intercept(callable, call, result);
   };
   add_substitutes(options);
   reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);
   gradient_hooks_.add_substitutes(options);
-  custom_functions_.add_substitutes(options);
+  add_checkpoint_substitute(options, python_backwards_);
+  custom_functions_.add_substitutes(options, python_backwards_);
   sharp_edges_.add_substitutes(options);
   flags_.remember();
   flags_.add_substitutes(options, tracker_);
@@ -217,18 +234,32 @@ bool Capture::admit_arguments() {
   return true;
 }
 
+/// Calls the callable; what stands for it in a trace is asked for its arguments only where Python code calls it.
+py::Ref Capture::call() {
+  const py::Ref apply = loaded_function("torch.autograd", "Function.apply.__func__");
+  const bool is_apply = PyMethod_Check(callable_) && PyMethod_GET_FUNCTION(callable_) == apply.get();
+  if (!is_apply) {
+    return py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
+  }
+  const py::Ref in_python = python_backward_function("call");
+  const py::Ref arguments = py::Ref::steal(PyTuple_Pack(3, callable_, positional_.get(), keywords_.get()));
+  if (!arguments) return nullptr;
+  return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
+}
+
 py::Ref Capture::interpret() {
   const TracingScope scope;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
-  py::Ref result = py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
+  py::Ref result = call();
   return result && gradient_hooks_.record(tracker_) ? std::move(result) : py::Ref();
 }
 
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
-  if (!backward_.add_effects(builder)) return std::nullopt;
+  if (!backward_.add_effects(builder) || !python_backwards_.add_effects(builder)) return std::nullopt;
+  if (!gradient_hooks_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   backward_.require_readable(builder.outputs());
   recorder_.return_written_memory();
@@ -285,14 +316,21 @@ void compile_computation(const ir::Trace& trace, std::span<const PiecePath* cons
   const auto looks_at_data = [](const ir::BoundSymbol& symbol) {
     return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
   };
+  const auto stands_alone = [](const ir::BoundSymbol& symbol) { return tracer::stands_alone(*symbol.op); };
   specialization.checks_values = std::ranges::any_of(trace.symbols, looks_at_data);
-  if (specialization.checks_values) {
+  const auto alone = std::ranges::find_if(trace.symbols, stands_alone);
+  if (specialization.checks_values || alone != trace.symbols.end()) {
     specialization.path = make_path(trace, others, options);
     if (!specialization.path.empty()) {
       note_versions(trace, specialization.plan.versions, specialization.path);
       specialization.computation = traces_of(trace, specialization.path);
       return;
     }
+  }
+  if (alone != trace.symbols.end()) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: not supported inside a jitted function: a backward that runs as Python in a program "
+                    "that makes random generators");
   }
   specialization.computation =
       compile::compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options);
@@ -345,21 +383,19 @@ std::shared_ptr<const Specialization> specialize(PyObject* callable, const inter
                                                  std::span<const PiecePath* const> others,
                                                  const compile::Options& options, const TraceOptions& how) {
   try {
-    std::vector<const c10::StorageImpl*> shared;
-    bool live = false;
+    Capture::Known known;
     for (;;) {
-      Capture capture(callable, arguments, how, shared, live);
+      Capture capture(callable, arguments, how, known);
       std::shared_ptr<const Specialization> made;
       try {
         made = capture.run(others, options);
       } catch (...) {
-        if (!capture.wants_live(/*failed=*/true)) throw;
+        if (capture.known(known, /*failed=*/true) == known) throw;
       }
-      const bool wants_live = capture.wants_live(/*failed=*/made == nullptr);
-      if (capture.shared_storages().size() == shared.size() && !wants_live) return made;
+      Capture::Known found = capture.known(known, /*failed=*/made == nullptr);
+      if (found == known) return made;
       PyErr_Clear();
-      shared = capture.shared_storages();
-      live |= wants_live;
+      known = std::move(found);
     }
   } catch (...) {
     set_python_error();

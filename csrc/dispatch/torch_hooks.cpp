@@ -66,7 +66,8 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
     if (!traced) return nullptr;
     const at::Tensor& stand_in = unpack_tensor(traced.get());
     if (real.grad_fn() != nullptr && stand_in.is_leaf()) {
-      torch::autograd::set_history(stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name()));
+      torch::autograd::set_history(
+          stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(stand_in)));
     }
     PyTypeObject* type = Py_TYPE(real_tensor);
     // `isinstance(p, nn.Parameter)` has to hold for the stand-in of a parameter.

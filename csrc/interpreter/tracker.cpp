@@ -103,7 +103,32 @@ Read Tracker::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py
   return read;
 }
 
+bool Tracker::is_of_library(PyTypeObject* type, py::Borrowed name) const {
+  for (Py_ssize_t i = 0; options_.is_library && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* attributes = dict_of_type(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)));
+    if (PyDict_GetItemWithError(attributes, name) == nullptr) continue;
+    PyObject* module_name = PyDict_GetItemString(attributes, "__module__");
+    PyObject* module =
+        module_name == nullptr ? nullptr : PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
+    return module != nullptr && PyModule_Check(module) && options_.is_library(PyModule_GetDict(module));
+  }
+  return false;
+}
+
+void Tracker::note_read(Node& owner, py::Borrowed value) {
+  if (!trial_.runs || value == nullptr || trial_.has_read) return;
+  PyTypeObject* type = Py_TYPE(value);
+  const bool is_definition = PyCallable_Check(value) != 0 || PyModule_Check(value) || PyCell_Check(value) ||
+                             type == &PyStaticMethod_Type || type == &PyClassMethod_Type || type == &PyProperty_Type ||
+                             type->tp_descr_get != nullptr;
+  if (is_definition) return;
+  PyObject* from = owner.object.get();
+  if (from != nullptr && PyDict_Check(from) && options_.is_library && options_.is_library(from)) return;
+  trial_.has_read = true;
+}
+
 void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+  if (accessor != Accessor::kTypeAttribute) note_read(owner, value);
   if (provenance_.find_read(owner, accessor, key, index) != nullptr) return;
   if (value != nullptr && hooks_.is_traced(value)) return;
   Read read = classify_read(owner, accessor, key, index, value);
@@ -130,6 +155,7 @@ void Tracker::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value)
 void Tracker::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   if (is_immutable_type(type)) return;
   Node& node = provenance_.constant(reinterpret_cast<PyObject*>(type));
+  if (trial_.runs && !is_of_library(type, name)) note_read(node, _PyType_Lookup(type, name));
   if (provenance_.find_read(node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
   if (is_written_in_class(type, name)) return record_written_type_attribute(type, name);
   record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
@@ -310,7 +336,12 @@ PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_buil
 
 PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
   Node* node = provenance_.find(cell);
-  if (node == nullptr) return present(value);
+  if (node == nullptr) {
+    // What the program made, and may read and write at other times too.
+    trial_.has_read |= trial_.runs && value != nullptr && PyCallable_Check(value) == 0 && PyObject_IS_GC(value) &&
+                       !PyTuple_Check(value) && !PyModule_Check(value) && !hooks_.is_traced(value);
+    return present(value);
+  }
   record_cell(*node, value);
   return present(value);
 }

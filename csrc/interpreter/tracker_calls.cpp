@@ -96,6 +96,8 @@ bool Tracker::write_contents(py::Borrowed owner) {
 }
 
 bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
+  // Into objects that the program made, too. Containers that a trial writes to are its own: see `read_cell`.
+  trial_.has_read |= kind == WriteKind::kAttribute || kind == WriteKind::kDeleteAttribute || kind == WriteKind::kCell;
   switch (kind) {
     case WriteKind::kAttribute:
     case WriteKind::kDeleteAttribute:

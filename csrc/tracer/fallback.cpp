@@ -1,3 +1,4 @@
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -128,6 +129,9 @@ void init_tracer() {
 Recorder* recorder_on_top() { return top_recorder; }
 
 Recorder* current_recorder() { return top_recorder; }
+
+WithoutSavingHooks::WithoutSavingHooks() : previous_(at::SavedTensorDefaultHooks::set_tracing(true)) {}
+WithoutSavingHooks::~WithoutSavingHooks() { at::SavedTensorDefaultHooks::set_tracing(previous_); }
 
 RecordTop::RecordTop(Recorder& recorder)
     : previous_(top_recorder),

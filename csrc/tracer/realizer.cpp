@@ -18,6 +18,7 @@
 #include "tracer/map_tensors.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 #include "tracer/realize_scope.h"
 #include "tracer/recorder.h"
 #include "tracer/symbol_call.h"
@@ -85,7 +86,7 @@ bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symb
   if (symbol.op == tensor_constant_operator()) {
     const auto constant = std::get<ir::ObjectConstant>(arguments[0].content);
     store(symbol.results[0], *static_cast<const at::Tensor*>(trace.context()->objects.at(constant.index).owner.get()));
-  } else if (symbol.op == custom_gradient_operator()) {
+  } else if (symbol.op == custom_gradient_operator() || stands_alone(*symbol.op)) {
     for_each_handed_on(
         symbol, [&](ir::ValueId result, ir::ValueId value) { values_[index_of(result)] = values_[index_of(value)]; });
   } else if (symbol.op == item_operator()) {

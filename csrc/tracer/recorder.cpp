@@ -487,7 +487,7 @@ void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<co
     refuse(op, "a view made under torch.no_grad() of a tensor that requires grad is used with gradients; detach it");
   }
   const bool requires_grad = std::ranges::any_of(tensors, [](const at::Tensor& t) { return t.requires_grad(); });
-  if (requires_grad && at::SavedTensorDefaultHooks::get_hooks()) {
+  if (requires_grad && at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true)) {
     refuse(op, "saved_tensors_hooks are not traced; enter them around the jitted function, which then runs in eager");
   }
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/trace.h"
@@ -25,6 +26,7 @@ struct FunctionPreHook;
 namespace thunder::tracer {
 
 struct CustomGradient;
+struct PythonFunction;
 struct TraceState;
 class TraceNode;
 struct ResultTypes;
@@ -134,6 +136,17 @@ class Recorder {
   /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
   /// The program has been recorded.
   void record_hooks(torch::autograd::Node& node);
+  /// Gives `results` of an autograd function of the program a history that arises when the trace runs; see
+  /// python_function.h. Undefined: no tensor. Gives a tensor that stands for a result as that run makes it.
+  at::Tensor add_python_function(std::span<const at::Tensor> results, std::span<const at::Tensor> inputs,
+                                 std::span<const at::Tensor> saved, std::shared_ptr<const PythonFunction> function);
+  /// Makes `trace_tensor` one that exists by itself when the trace runs, with the history of all that was recorded
+  /// before it; false for one that this trace does not make, or that was written to.
+  bool set_apart(const at::Tensor& trace_tensor);
+  /// From here on, a write to what exists already is noted: what is recorded may turn out not to belong to the program.
+  void begin_trial() { trial_ = Trial{static_cast<std::uint32_t>(trace_.value_count()), false}; }
+  /// Whether nothing was written to.
+  [[nodiscard]] bool end_trial() { return !std::exchange(trial_, Trial()).has_written; }
   /// The real tensor behind an input; undefined for every other trace tensor.
   [[nodiscard]] at::Tensor real_behind(const at::Tensor& trace_tensor) const;
 
@@ -303,7 +316,25 @@ class Recorder {
   std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
   std::vector<std::size_t*> marks_;                                    ///< positions in the trace that move with it
   std::vector<std::shared_ptr<Recorder>> parts_;
+  struct Trial {
+    std::uint32_t begin = 0;  ///< the first value that is made in it
+    bool has_written = false;
+  };
+  Trial trial_;
   std::vector<std::pair<at::Generator, ir::ValueId>> generators_;  ///< stand-ins of those made at each run
+};
+
+/// While alive, what this thread's operations save for their derivatives is not given to hooks of the caller
+/// (`torch.autograd.graph.saved_tensors_hooks`, non-reentrant checkpoints): a trace saves nothing.
+class WithoutSavingHooks {
+ public:
+  WithoutSavingHooks();
+  ~WithoutSavingHooks();
+  WithoutSavingHooks(const WithoutSavingHooks&) = delete;
+  WithoutSavingHooks& operator=(const WithoutSavingHooks&) = delete;
+
+ private:
+  bool previous_;
 };
 
 /// While alive, operations of this thread on any tensor are recorded as the user called them, above autocast and
@@ -319,6 +350,7 @@ class RecordTop {
   Recorder* previous_;
   bool previously_included_;
   bool batched_excluded_;
+  WithoutSavingHooks saving_;
 };
 
 /// While alive, operations of this thread on trace tensors, and factories, are recorded below autograd.
@@ -333,6 +365,7 @@ class RecordBottom {
   Recorder* previous_;
   bool previously_included_;
   bool batched_excluded_;
+  WithoutSavingHooks saving_;
 };
 
 /// While alive, operations of this thread run as if nobody recorded.

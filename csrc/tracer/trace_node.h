@@ -70,12 +70,14 @@ class TraceNode final : public torch::autograd::Node {
 /// A tensor that has a history outside of the trace. Gradients inside do not go past it.
 class OutsideNode final : public torch::autograd::Node {
  public:
-  explicit OutsideNode(std::string name) : name_(std::move(name)) {}
+  OutsideNode(std::string name, ir::ValueId value) : name_(std::move(name)), value_(value) {}
+  [[nodiscard]] ir::ValueId value() const { return value_; }
   [[nodiscard]] std::string name() const override { return name_; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
 
  private:
   std::string name_;
+  ir::ValueId value_;  ///< the input, as the program found it
 };
 
 /// What was there before a write of something that needs no gradient.

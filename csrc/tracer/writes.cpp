@@ -155,6 +155,7 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
     }
     write(parent, whole, recorded && !detached);
   } else {
+    trial_.has_written |= index_of(before) < trial_.begin;
     if (++state.writes == 1) require_separate_memory(state);
   }
   state.value = value;
