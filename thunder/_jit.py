@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import sys
+import types
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
+import thunder._copying  # noqa: F401  the extension looks its functions up
 from thunder._check import load_extension
 from thunder.module import ThunderModule, compile_module, with_own_structure
 from thunder.options import Options
@@ -107,12 +111,14 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
 
 
 def _compile(fn: Any, options: Options) -> Any:
+    fn = _without_torch_compile(fn)
     if isinstance(fn, ThunderModule):
         fn = fn.__wrapped__
     if isinstance(fn, CompiledFunction):
         fn = fn.__wrapped__
     _require_compilable(fn)
     if isinstance(fn, torch.nn.Module):
+        _warn_without_forward(fn)
         changing = [transform for transform in options.transforms if overrides(transform, "transform_module")]
         module = with_own_structure(fn) if changing else fn
         result = rebuild(module, options)
@@ -123,6 +129,38 @@ def _compile(fn: Any, options: Options) -> Any:
     functools.update_wrapper(compiled, fn)
     compiled.options = options
     return compiled
+
+
+def _without_torch_compile(fn: Any) -> Any:
+    """Return what `torch.compile` was given, or `fn`."""
+    optimized = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", ())
+    while True:
+        if isinstance(fn, optimized):
+            fn = fn._orig_mod
+        elif isinstance(fn, types.FunctionType) and "_torchdynamo_orig_callable" in vars(fn):
+            fn = vars(fn)["_torchdynamo_orig_callable"]
+        else:
+            return fn
+
+
+def _warn_without_forward(module: torch.nn.Module) -> None:
+    has_forward = getattr(module.forward, "__func__", None) is not torch.nn.Module.forward
+    if has_forward or type(module).__call__ is not torch.nn.Module.__call__:
+        return
+    warnings.warn(
+        f"thunder.jit: {type(module).__name__} has no forward, so that nothing of it is compiled. Jit the modules that "
+        "its methods call (self.model = thunder.jit(self.model)), or a method "
+        "(module.training_step = thunder.jit(module.training_step))",
+        stacklevel=_outside_of_thunder(),
+    )
+
+
+def _outside_of_thunder() -> int:
+    level = 1
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("thunder."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _require_compilable(fn: object) -> None:

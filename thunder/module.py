@@ -114,9 +114,30 @@ def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], opti
         )
 
     cls = types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
+    if _is_uninitialized(original):
+        cls.__call__ = staticmethod(_initializing(original, compiled, cls))
     module: Any = object.__new__(cls)
     object.__setattr__(module, "__dict__", original.__dict__)
     return module
+
+
+def _initializing(original: torch.nn.Module, compiled: Callable[..., Any], cls: Any) -> Callable[..., Any]:
+    """Return the `__call__` of a lazy module: eager until all parameters are there."""
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        try:
+            return original(*arguments, **keywords)
+        finally:
+            if not _is_uninitialized(original):
+                cls.__call__ = staticmethod(compiled)
+
+    return call
+
+
+def _is_uninitialized(module: torch.nn.Module) -> bool:
+    from torch.nn.parameter import UninitializedTensorMixin
+
+    return any(isinstance(tensor, UninitializedTensorMixin) for tensor in (*module.parameters(), *module.buffers()))
 
 
 def _jit(module: torch.nn.Module, options: Options) -> Any:

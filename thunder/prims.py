@@ -77,7 +77,9 @@ __all__ = [
     "make_slice",
     "make_tuple",
     "number",
+    "python_function",
     "replace_contents",
+    "set_apart",
     "set_cell",
     "set_item",
     "set_slot",
@@ -345,6 +347,21 @@ def custom_gradient(
     values: Sequence[torch.Tensor], reads: Sequence[torch.Tensor], gradient: object
 ) -> Sequence[torch.Tensor]:
     """Return `values`. Transforms take `gradient`, recorded from the program, for their derivative."""
+    return values
+
+
+def python_function(
+    values: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor | None],
+    saved: Sequence[torch.Tensor | None],
+    function: object,
+) -> Sequence[torch.Tensor]:
+    """Return `values`. A call gives them the history of an autograd function whose backward runs as Python."""
+    return values
+
+
+def set_apart(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Return `values`, which a call puts hooks on."""
     return values
 
 

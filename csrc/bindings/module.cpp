@@ -15,6 +15,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 #include "tracer/recorder.h"
 
 namespace {
@@ -28,11 +29,12 @@ void require(int status) {
 pybind11::dict primitive_rows() {
   namespace tracer = thunder::tracer;
   std::vector<const thunder::ir::Operator*> operators = thunder::interpreter::primitives();
-  operators.insert(operators.end(),
-                   {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
-                    tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
-                    tracer::tensor_constant_operator(), thunder::executors::callback::fusion_operator(),
-                    thunder::executors::cpu::fusion_operator()});
+  operators.insert(
+      operators.end(),
+      {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
+       tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
+       tracer::python_function_operator(), tracer::set_apart_operator(), tracer::tensor_constant_operator(),
+       thunder::executors::callback::fusion_operator(), thunder::executors::cpu::fusion_operator()});
   pybind11::dict rows;
   for (const thunder::ir::Operator* op : operators) {
     pybind11::list parameters;

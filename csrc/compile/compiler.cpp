@@ -33,15 +33,16 @@ class CompiledTrace final : public Compiled {
     programs_.store(std::make_shared<const Programs>(std::move(programs)));
   }
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const override {
+  using Compiled::run;
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const runtime::Versions& versions) const override {
     const std::shared_ptr<const Programs> programs = programs_.load(std::memory_order_acquire);
     if (programs->differentiable != nullptr) {
       if (needs_gradient(*programs->differentiable, inputs)) {
-        return runtime::run_with_autograd(programs->differentiable, std::move(inputs));
+        return runtime::run_with_autograd(programs->differentiable, std::move(inputs), versions);
       }
-      return run_plain(*plain_of_differentiable(), inputs);
+      return run_plain(*plain_of_differentiable(), inputs, versions);
     }
-    return run_plain(*programs->plain, inputs);
+    return run_plain(*programs->plain, inputs, versions);
   }
 
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_->forward.history.traces; }
@@ -81,9 +82,13 @@ class CompiledTrace final : public Compiled {
            std::ranges::any_of(differentiable, [&](std::uint32_t i) { return inputs[i].requires_grad(); });
   }
 
-  static std::vector<at::Tensor> run_plain(const runtime::Program& program, std::vector<at::Tensor>& inputs) {
+  static std::vector<at::Tensor> run_plain(const runtime::Program& program, std::vector<at::Tensor>& inputs,
+                                           const runtime::Versions& versions) {
     std::vector<at::Tensor> outputs(program.output_count());
+    const runtime::InputVersions input_versions(versions, inputs);
     program.run(std::span(inputs), std::span(outputs));
+    input_versions.set();
+    runtime::set_output_versions(versions, outputs);
     return outputs;
   }
 

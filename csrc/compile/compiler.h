@@ -13,6 +13,7 @@
 #include "ir/trace.h"
 #include "passes/pass.h"
 #include "passes/recomputation.h"
+#include "runtime/versions.h"
 #include "transforms/grad.h"
 
 namespace thunder::compile {
@@ -36,7 +37,10 @@ class Compiled {
   /// Runs the computation on real tensors (one for each input of the recorded trace) and returns one tensor for each
   /// tensor output. When the trace needs a gradient, the outputs hang in PyTorch's autograd graph by one node.
   /// Needs no GIL. Throws what ATen throws.
-  virtual std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const = 0;
+  virtual std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const runtime::Versions& versions) const = 0;
+  [[nodiscard]] std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const {
+    return run(std::move(inputs), runtime::Versions());
+  }
 
   /// Traces from recorded to final, one for each step.
   [[nodiscard]] virtual std::vector<ir::Trace> forward_traces() const = 0;

@@ -43,6 +43,10 @@ void require_free(std::string_view name) {
 
 }  // namespace
 
+bool is_built_in(const Executor& executor) {
+  return std::ranges::any_of(kBuiltIn, [&](const Executor* row) { return row->name == executor.name; });
+}
+
 void register_executor(const Executor& executor) {
   require_free(executor.name);
   Table& executors = table();

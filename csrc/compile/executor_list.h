@@ -19,6 +19,9 @@ void deregister_executor(std::string_view name);
 /// Throws UserError for a name that is none of them.
 [[nodiscard]] const executors::Executor* find_executor(std::string_view name);
 
+/// Whether an executor is one of this build.
+[[nodiscard]] bool is_built_in(const executors::Executor& executor);
+
 /// What compiles when nobody chooses.
 [[nodiscard]] Executors default_executors();
 void set_default_executors(Executors executors);

@@ -5,6 +5,7 @@
 #include "bridge/number.h"
 #include "compile/pieces.h"
 #include "tracer/custom_gradient.h"
+#include "tracer/python_function.h"
 
 namespace thunder::compile {
 namespace {
@@ -48,6 +49,10 @@ class Comparison {
       const auto& y = *static_cast<const tracer::CustomGradient*>(b.owner.get());
       return x.cotangents == y.cotangents && x.reads == y.reads && x.inputs == y.inputs && x.gradients == y.gradients &&
              same(x.symbols, y.symbols);
+    }
+    if (a.description == "autograd function") {
+      return static_cast<const tracer::PythonFunction*>(a.owner.get())
+          ->does_the_same(*static_cast<const tracer::PythonFunction*>(b.owner.get()));
     }
     if (a.description != "Generator") return false;
     return static_cast<const c10::IValue*>(a.owner.get())->toGenerator() ==

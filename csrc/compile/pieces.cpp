@@ -11,6 +11,7 @@
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 
 namespace thunder::compile {
 namespace {
@@ -32,12 +33,18 @@ struct Stretch {
   bool is_bare = false;
 };
 
-/// An operation whose shape is checked stands alone.
+/// An operation whose shape is checked stands alone, as do those that `stands_alone` names.
 std::vector<Stretch> find_stretches(const ir::Trace& trace) {
   std::vector<Stretch> stretches;
   const auto& symbols = trace.symbols;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < symbols.size(); ++i) {
+    if (tracer::stands_alone(*symbols[i].op)) {
+      if (i > begin) stretches.push_back({begin, i, i, false});
+      stretches.push_back({i, i + 1, i + 1, true});
+      begin = i + 1;
+      continue;
+    }
     if (!tracer::is_check(*symbols[i].op)) continue;
     std::size_t next = i + 1;
     if (is_shape_check(symbols[i])) {

@@ -22,13 +22,14 @@ struct Piece {
   std::vector<ir::ValueId> recorded;  ///< for each of its values the one of the recorded trace
   std::vector<ir::ValueId> inputs;    ///< of the recorded trace
   std::vector<ir::ValueId> outputs;   ///< of the recorded trace
-  /// One operation whose results' shapes follow from data: runs as the program called it, whatever the shapes.
+  /// One operation whose results' shapes follow from data, which runs as the program called it, whatever the shapes; or
+  /// one that gives its results a history of its own.
   bool is_bare = false;
   Meeting meeting;  ///< after it
 };
 
-/// Cuts a recorded trace where it checks data. Each piece gives what later ones, or the caller, need of it. nullopt: a
-/// value that is neither tensor nor number lives across a check.
+/// Cuts a recorded trace where it checks data, and around what gives its results a history of its own. Each piece gives
+/// what later ones, or the caller, need of it. nullopt: a value that is neither tensor nor number lives across a check.
 [[nodiscard]] std::optional<std::vector<Piece>> cut_at_checks(const ir::Trace& recorded);
 
 /// Whether two pieces, of traces of one function, do the same with the same values. Outputs may differ.

@@ -8,6 +8,7 @@
 #include "dispatch/functional.h"
 #include "dispatch/source_locator.h"
 #include "dispatch/substitutes.h"
+#include "tracer/recorder.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -27,6 +28,7 @@ struct Bookkeeping {
   const char* function;
 };
 constexpr std::array kBookkeeping{
+    Bookkeeping{"_ops.py", "__getattr__"},  // `torch.ops.namespace.operator` is made when it is first looked up
     Bookkeeping{"autograd/function.py", "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
     // Once torch.compile was used, every module that is made is registered, by address, until it dies.
     Bookkeeping{"_dynamo/mutation_guard.py", "tag"},
@@ -85,8 +87,7 @@ struct Refusal {
   const char* what;      ///< what is not supported, and what to do
 };
 constexpr std::array kRefusals{
-    Refusal{"torch", "Tensor.register_post_accumulate_grad_hook",
-            "Tensor.register_post_accumulate_grad_hook: register it before the call"},
+    Refusal{"torch", "Tensor._is_view", "Tensor._is_view: call it outside"},
     Refusal{"torch", "seed", "torch.seed: call it before, or use torch.manual_seed"},
     Refusal{"torch", "initial_seed", "torch.initial_seed: call it before"},
     Refusal{"torch", "Generator.seed", "Generator.seed: call it before, or use manual_seed"},
@@ -94,6 +95,22 @@ constexpr std::array kRefusals{
 };
 
 }  // namespace
+
+bool is_library(PyObject* globals) {
+  PyObject* file = PyDict_GetItemString(globals, "__file__");
+  if (file == nullptr) {
+    PyObject* spec = PyDict_GetItemString(globals, "__spec__");
+    return spec != nullptr && spec != Py_None;
+  }
+  const char* name = PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+  if (name == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::string_view path = name;
+  const bool is_installed = path.find("/site-packages/") != std::string_view::npos;
+  return path.starts_with(torch_folder()) || (path.starts_with(standard_library()) && !is_installed);
+}
 
 Treatment treatment_of(PyCodeObject* code) {
   const char* name = PyUnicode_AsUTF8(code->co_filename);
@@ -123,6 +140,7 @@ void add_substitutes(interpreter::TrackerOptions& options) {
     const py::Ref function = loaded_function(row.module, row.function);
     if (!function) continue;
     options.substitute(function.get(), [what = row.what](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      tracer::note_refusal(std::string("thunder.jit: not supported inside a jitted function: ") + what);
       PyErr_Format(PyExc_NotImplementedError, "thunder.jit: not supported inside a jitted function: %s", what);
       return -1;
     });
@@ -130,7 +148,6 @@ void add_substitutes(interpreter::TrackerOptions& options) {
   add_random_substitutes(options);
   add_tensor_substitutes(options);
   add_functional_substitutes(options);
-  add_checkpoint_substitute(options);
   add_higher_order_substitutes(options);
 }
 

@@ -1,8 +1,11 @@
 #include "dispatch/compiled_function.h"
 
 #include <structmember.h>
+#include <torch/csrc/autograd/python_hook.h>
 
 #include <new>
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 
 #include "dispatch/compile_report.h"
@@ -15,6 +18,7 @@
 #include "dispatch/trace_passes.h"
 #include "dispatch/traced_number.h"
 #include "interpreter/guard_trace.h"
+#include "runtime/autograd_node.h"
 #include "runtime/memory_pool.h"
 
 namespace thunder::dispatch {
@@ -244,10 +248,21 @@ PyTypeObject compiled_function_type = [] {
 }  // namespace
 
 PyObject* wrapped_callable(PyObject* object) {
+  if (PyFunction_Check(object)) {
+    // What `torch.compile` and `torch.compiler.disable` made of a function.
+    static PyObject* const name = PyUnicode_InternFromString("_torchdynamo_orig_callable");
+    PyObject* attributes = reinterpret_cast<PyFunctionObject*>(object)->func_dict;
+    return attributes == nullptr ? nullptr : PyDict_GetItemWithError(attributes, name);
+  }
   return Py_TYPE(object) == &compiled_function_type ? as_compiled(object).callable : nullptr;
 }
 
 int init_dispatch(PyObject* module) {
+  runtime::set_hook_index([](const torch::autograd::FunctionPreHook& hook) -> std::optional<std::size_t> {
+    // PyTorch keeps the type's own symbols to itself.
+    if (!std::string_view(typeid(hook).name()).ends_with("PyFunctionTensorPreHookE")) return std::nullopt;
+    return static_cast<const torch::autograd::PyFunctionTensorPreHook&>(hook).value_idx;
+  });
   if (PyModule_AddType(module, &compiled_function_type) < 0) return -1;
   if (init_functional(module) < 0) return -1;
   if (init_traced_number() < 0) return -1;

@@ -2,17 +2,17 @@
 
 #include <string>
 
+#include "dispatch/python_backward.h"
 #include "dispatch/source_locator.h"
 #include "interpreter/tracker.h"
 
 namespace thunder::dispatch {
 
-/// The `torch.autograd.Function`s of a program, below thunder's transforms.
+/// When thunder's transforms are PyTorch's own (*live*), and what they do with a `torch.autograd.Function`.
 ///
-/// A transform records the function inside, and replays the trace: a Function's forward is in it, and its backward
-/// where gradients are on, but not what it brings along for forward mode (`jvp`) and for batches (`vmap`). Where that
-/// is asked for, the program is traced again with the transforms *live*: they are PyTorch's own then, which run on the
-/// tensors of the program and call the Function's methods.
+/// `grad`, `vjp` and `autocast` record the function inside as a trace, which they transform. Where that is not the same
+/// as what PyTorch's do (the function writes to a tensor from around it, keeps a tensor, asks for a gradient itself, a
+/// Function brings rules along, …), the program is traced again with the transforms live.
 class CustomFunctions {
  public:
   /// `failed` is set to the line of a Function that cannot be transformed.
@@ -21,30 +21,44 @@ class CustomFunctions {
   CustomFunctions(const CustomFunctions&) = delete;
   CustomFunctions& operator=(const CustomFunctions&) = delete;
 
-  void add_substitutes(interpreter::TrackerOptions& options);
-  /// The trace is to be thrown away, and made again with live transforms.
-  [[nodiscard]] bool wants_live() const { return wants_live_; }
+  void add_substitutes(interpreter::TrackerOptions& options, PythonBackwards& backwards);
+  [[nodiscard]] bool is_live() const { return live_; }
+  /// The trace is to be thrown away, and made again with live transforms. `failed`: it ended with an error.
+  [[nodiscard]] bool wants_live(bool failed) const { return !live_ && (wants_live_ || (failed && has_parts_)); }
 
  private:
-  int apply(PyObject* const* arguments, std::size_t count);
+  friend class RecordedPart;
+
+  int apply(PyObject* const* arguments);
+  int trace_again();
   void refuse(PyObject* type, const std::string& message);
 
-  bool was_live_;
+  CustomFunctions* previous_;
+  bool live_;
   bool wants_live_ = false;
+  bool has_parts_ = false;
+  int parts_ = 0;
+  int autocast_parts_ = 0;
   SourceLocator& locator_;
   ir::SourceLocation& failed_;
 };
 
-/// Whether `vmap`, `jvp` and `autocast` are to run as PyTorch's on this thread.
+/// Whether transforms are to run as PyTorch's on this thread.
 [[nodiscard]] bool transforms_are_live();
 
-/// While alive, what this thread records is a part of a program for a transform that replays it.
-class ReplayedPart {
+/// While alive, what this thread records is a part of a program for a transform.
+class RecordedPart {
  public:
-  explicit ReplayedPart(std::string transform);
-  ~ReplayedPart();
-  ReplayedPart(const ReplayedPart&) = delete;
-  ReplayedPart& operator=(const ReplayedPart&) = delete;
+  explicit RecordedPart(bool for_autocast);
+  ~RecordedPart();
+  RecordedPart(const RecordedPart&) = delete;
+  RecordedPart& operator=(const RecordedPart&) = delete;
+  /// The transform cannot do what PyTorch's does.
+  void ask_for_live_transforms();
+
+ private:
+  CustomFunctions* program_;
+  bool for_autocast_;
 };
 
 }  // namespace thunder::dispatch

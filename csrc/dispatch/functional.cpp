@@ -18,6 +18,7 @@
 #include "bridge/convert.h"
 #include "dispatch/custom_functions.h"
 #include "dispatch/errors.h"
+#include "dispatch/gil.h"
 #include "dispatch/opaque_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/specialization.h"
@@ -25,17 +26,14 @@
 #include "dispatch/trace_object.h"
 #include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
+#include "tracer/evaluate.h"
 #include "tracer/region.h"
 #include "transforms/autocast.h"
 #include "transforms/grad.h"
-#include "transforms/jvp.h"
 #include "transforms/replay.h"
-#include "transforms/vmap.h"
 
 namespace thunder::dispatch {
 namespace {
-
-using Dim = std::optional<std::int64_t>;
 
 template <typename Function>
 PyObject* guarded(const Function& function) {
@@ -69,13 +67,6 @@ at::Tensor read_tensor(PyObject* object) {
   return unpack_tensor(object);
 }
 
-Dim read_dim(PyObject* object) {
-  if (object == Py_None) return std::nullopt;
-  const std::int64_t dim = PyLong_AsLongLong(object);
-  if (dim == -1 && PyErr_Occurred() != nullptr) throw PendingError();
-  return dim;
-}
-
 const ir::Trace& read_trace(PyObject* object) {
   const ir::Trace* trace = trace_in(object);
   if (trace == nullptr) throw UserError(ErrorKind::kType, "expected a trace");
@@ -98,35 +89,23 @@ transforms::RecordedInputs describe(std::vector<at::Tensor> tensors) {
   return inputs;
 }
 
-/// The type of one of the examples that lie along `dim`.
-ir::TensorType example_type(const at::Tensor& tensor, Dim dim) {
-  ir::TensorType type = bridge::type_of(tensor);
-  if (!dim) return type;
-  type.sizes.erase(type.sizes.begin() + *dim);
-  type.strides.erase(type.strides.begin() + *dim);
-  return type;
-}
-
-/// record(name, function, inputs, in_dims, differentiate) -> (trace, captures)
+/// record(name, function, inputs, differentiate) -> (trace, captures)
 ///
-/// Calls `function` with a list of stand-ins for `inputs` (for one example of those with an `in_dim`), and takes the
-/// list of tensors that it returns for the outputs. `captures` are the tensors that it took from around itself.
+/// Calls `function` with a list of stand-ins for `inputs`, and takes the list of tensors that it returns for the
+/// outputs. `captures` are the tensors that it took from around itself.
 PyObject* record(PyObject*, PyObject* arguments) {
   const char* name;
-  PyObject *function, *inputs, *in_dims;
+  PyObject *function, *inputs;
   int differentiate;
-  if (PyArg_ParseTuple(arguments, "sOOOp", &name, &function, &inputs, &in_dims, &differentiate) == 0) return nullptr;
+  if (PyArg_ParseTuple(arguments, "sOOp", &name, &function, &inputs, &differentiate) == 0) return nullptr;
   return guarded([&] {
-    std::optional<ReplayedPart> part;
-    if (differentiate == 0) part.emplace(name);
-    const std::vector<Dim> dims = read_list(in_dims, read_dim);
-    const std::vector<at::Tensor> tensors = read_list(inputs, read_tensor);
+    RecordedPart part(/*for_autocast=*/differentiate == 0);
     tracer::Region region(name, /*captures_require_grad=*/differentiate == 0);
     std::vector<at::Tensor> stand_ins;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      ir::TensorType type = example_type(tensors[i], dims.at(i));
+    for (const at::Tensor& tensor : read_list(inputs, read_tensor)) {
+      ir::TensorType type = bridge::type_of(tensor);
       if (differentiate != 0) type.requires_grad = true;
-      stand_ins.push_back(region.add_input(tensors[i], std::move(type), dims[i]));
+      stand_ins.push_back(region.add_input(tensor, std::move(type)));
     }
     const py::Ref seen = to_list(stand_ins);
     py::Ref returned;
@@ -136,6 +115,8 @@ PyObject* record(PyObject*, PyObject* arguments) {
       returned = checked(PyObject_CallOneArg(function, seen.get()));
     }
     const std::vector<at::Tensor> outputs = read_list(returned.get(), read_tensor);
+    // PyTorch's transform refuses, or gives what is written a gradient.
+    if (differentiate != 0 && region.writes_captures()) part.ask_for_live_transforms();
     const py::Ref trace = checked(make_trace_object(region.finish(outputs)));
     return checked(PyTuple_Pack(2, trace.get(), to_list(region.captures()).get()));
   });
@@ -151,11 +132,6 @@ PyObject* replay(PyObject*, PyObject* arguments) {
   });
 }
 
-transforms::Randomness read_randomness(std::string_view name) {
-  if (name == "same") return transforms::Randomness::kSame;
-  return name == "different" ? transforms::Randomness::kDifferent : transforms::Randomness::kError;
-}
-
 /// PyTorch registers some of its batching rules when `vmap` is first used.
 void load_batching_rules() {
   static const bool loaded = [] {
@@ -165,40 +141,6 @@ void load_batching_rules() {
     return true;
   }();
   static_cast<void>(loaded);
-}
-
-/// vmap(trace, inputs, in_dims, out_dims, batch_size, randomness) -> trace
-PyObject* vmap(PyObject*, PyObject* arguments) {
-  PyObject *trace, *inputs, *in_dims, *out_dims;
-  Py_ssize_t batch_size;
-  const char* randomness;
-  if (PyArg_ParseTuple(arguments, "OOOOns", &trace, &inputs, &in_dims, &out_dims, &batch_size, &randomness) == 0) {
-    return nullptr;
-  }
-  return guarded([&] {
-    const interpreter::NativeScope native;
-    load_batching_rules();
-    const transforms::VmapOptions options{batch_size, read_list(in_dims, read_dim), read_list(out_dims, read_dim),
-                                          read_randomness(randomness)};
-    const transforms::RecordedInputs described = describe(read_list(inputs, read_tensor));
-    return checked(make_trace_object(transforms::vmap(read_trace(trace), described, options)));
-  });
-}
-
-/// jvp(trace, inputs, tangents) -> trace; a tangent of None is zero.
-PyObject* jvp(PyObject*, PyObject* arguments) {
-  PyObject *trace, *inputs, *tangents;
-  if (PyArg_ParseTuple(arguments, "OOO", &trace, &inputs, &tangents) == 0) return nullptr;
-  return guarded([&] {
-    const interpreter::NativeScope native;
-    std::vector<at::Tensor> all = read_list(inputs, read_tensor);
-    std::vector<bool> has_tangent;
-    for (const at::Tensor& tangent : read_list(tangents, read_tensor)) {
-      has_tangent.push_back(tangent.defined());
-      if (tangent.defined()) all.push_back(tangent);
-    }
-    return checked(make_trace_object(transforms::jvp(read_trace(trace), describe(std::move(all)), has_tangent)));
-  });
 }
 
 /// autocast(trace, inputs, device, dtype) -> trace
@@ -254,11 +196,13 @@ PyObject* vjp(PyObject*, PyObject* arguments) {
 }
 
 /// `cotangent` with the dtype and the order of dimensions in memory that a backward trace was derived for.
-at::Tensor as_expected(const at::Tensor& cotangent, const ir::TensorType& type) {
+at::Tensor as_expected(const at::Tensor& cotangent, const ir::TensorType& type, std::size_t position) {
   const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
   if (!cotangent.sizes().equals(sizes)) {
-    throw UserError(ErrorKind::kRuntime, "vjp: expected a cotangent of shape " + c10::str(c10::IntArrayRef(sizes)) +
-                                             ", got " + c10::str(cotangent.sizes()));
+    const std::string at = "[" + std::to_string(position) + "]";
+    throw UserError(ErrorKind::kRuntime, "Mismatch in shape: grad_output" + at + " has a shape of torch.Size(" +
+                                             c10::str(cotangent.sizes()) + ") and output" + at +
+                                             " has a shape of torch.Size(" + c10::str(c10::IntArrayRef(sizes)) + ").");
   }
   at::Tensor result = cotangent.scalar_type() == bridge::to_torch(type.dtype)
                           ? cotangent
@@ -284,9 +228,10 @@ PyObject* pull_back(PyObject*, PyObject* arguments) {
     const interpreter::NativeScope native;
     const ir::Trace& backward = read_trace(trace);
     std::vector<at::Tensor> inputs = read_list(saved, read_tensor);
+    const std::size_t saved_count = inputs.size();
     for (const at::Tensor& cotangent : read_list(cotangents, read_tensor)) {
       const ir::TensorType* type = backward.tensor_type(backward.inputs.at(inputs.size()));
-      inputs.push_back(as_expected(cotangent, *type));
+      inputs.push_back(as_expected(cotangent, *type, inputs.size() - saved_count));
     }
     return to_list(transforms::replay(backward, inputs));
   });
@@ -298,11 +243,9 @@ PyObject* runs_live(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<l
 
 PyMethodDef transform_functions[] = {
     {"is_tracing", is_tracing_now, METH_NOARGS, "Whether this thread is tracing a jitted function."},
-    {"runs_live", runs_live, METH_NOARGS, "Whether vmap, jvp and autocast are to run as PyTorch's."},
-    {"record", record, METH_VARARGS, "record(name, function, inputs, in_dims, differentiate) -> (trace, captures)"},
+    {"runs_live", runs_live, METH_NOARGS, "Whether transforms are to run as PyTorch's."},
+    {"record", record, METH_VARARGS, "record(name, function, inputs, differentiate) -> (trace, captures)"},
     {"replay", replay, METH_VARARGS, "replay(trace, inputs) -> outputs"},
-    {"vmap", vmap, METH_VARARGS, "vmap(trace, inputs, in_dims, out_dims, batch_size, randomness) -> trace"},
-    {"jvp", jvp, METH_VARARGS, "jvp(trace, inputs, tangents) -> trace"},
     {"autocast", autocast, METH_VARARGS, "autocast(trace, inputs, device, dtype) -> trace"},
     {"vjp", vjp, METH_VARARGS, "vjp(trace, count) -> (forward, backward, number of outputs, differentiable outputs)"},
     {"pull_back", pull_back, METH_VARARGS, "pull_back(backward, saved, cotangents) -> gradients"},
@@ -322,6 +265,15 @@ PyModuleDef functional_module = {PyModuleDef_HEAD_INIT,
 }  // namespace
 
 void add_functional_substitutes(interpreter::TrackerOptions& options) {
+  if (const py::Ref legacy = loaded_function("torch._vmap_internals", "_vmap")) {
+    // Its batched tensors are told by a key that trace tensors have, too.
+    options.substitute(legacy.get(), [](PyObject* const* arguments, std::size_t count, PyObject* names,
+                                        PyObject** result) {
+      static PyObject* const ours = loaded_function("thunder.transforms.functional.batching", "vmap_or_none").release();
+      *result = ours == nullptr ? nullptr : PyObject_Vectorcall(ours, arguments, count, names);
+      return *result == nullptr ? -1 : 1;
+    });
+  }
   const py::Ref function = loaded_function("torch._functorch.vmap", "lazy_load_decompositions");
   if (!function) return;
   options.substitute(function.get(), [](PyObject* const*, std::size_t, PyObject*, PyObject** result) {
@@ -336,6 +288,10 @@ void add_functional_substitutes(interpreter::TrackerOptions& options) {
 
 int init_functional(PyObject* module) {
   make_opaque_backwards_in_python();
+  tracer::forget_python_error = [] {
+    const GilHold gil;
+    PyErr_Clear();
+  };
   py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
   return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;
 }

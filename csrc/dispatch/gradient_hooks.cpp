@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -58,74 +59,127 @@ bool is_released(Node& node) {
 
 }  // namespace
 
-int GradientHooks::register_hook(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
-                                 PyObject** result) {
+int GradientHooks::register_hook(const char* method, PyObject* function, PyObject* const* arguments, std::size_t count,
+                                 PyObject* names, PyObject** result) {
   if (count == 0 || !is_tensor(arguments[0])) return 0;
   const at::Tensor& tensor = unpack_tensor(arguments[0]);
-  if (tracer::is_trace_tensor(tensor) && recorder_.real_behind(tensor).defined()) {
-    PyErr_SetString(
-        PyExc_NotImplementedError,
-        "thunder.jit: not supported inside a jitted function: Tensor.register_hook on a tensor from outside "
-        "of it: register the hook before the call");
-    return -1;
-  }
   const interpreter::NativeScope native;  // it counts hooks in a global
   *result = PyObject_Vectorcall(function, arguments, count, names);
   if (*result == nullptr) return -1;
-  if (tensor.grad_fn() != nullptr) hooked_.push_back({tensor.grad_fn(), recorder_.locate()});
+  if (!tracer::is_trace_tensor(tensor)) return 1;
+  const bool is_outside = recorder_.real_behind(tensor).defined();
+  Hooked hooked{tensor.grad_fn(), recorder_.locate(), py::Ref::share(arguments[0]), method, is_outside};
+  if (is_outside) {
+    on_inputs_.push_back(std::move(hooked));
+  } else if (hooked.node != nullptr) {
+    hooked_.push_back(std::move(hooked));
+  }
   return 1;
 }
 
 void GradientHooks::add_substitutes(interpreter::TrackerOptions& options) {
-  if (const py::Ref function = loaded_function("torch", "Tensor.register_hook")) {
-    options.substitute(function.get(), [this, own = function.get()](PyObject* const* arguments, std::size_t count,
-                                                                    PyObject* names, PyObject** result) {
-      return register_hook(own, arguments, count, names, result);
-    });
-  }
-  for (const char* name : {"BackwardHook.setup_input_hook", "BackwardHook.setup_output_hook"}) {
-    const py::Ref function = loaded_function("torch.utils.hooks", name);
+  for (const char* method : {"register_hook", "register_post_accumulate_grad_hook"}) {
+    const py::Ref function = loaded_function("torch", std::string("Tensor.") + method);
     if (!function) continue;
-    options.substitute(function.get(), [this](PyObject* const*, std::size_t, PyObject*, PyObject**) {
-      of_module_ = recorder_.locate();
-      return 0;
-    });
+    options.substitute(function.get(),
+                       [this, method, own = function.get()](PyObject* const* arguments, std::size_t count,
+                                                            PyObject* names, PyObject** result) {
+                         return register_hook(method, own, arguments, count, names, result);
+                       });
   }
 }
 
-void GradientHooks::record_all(interpreter::Tracker& tracker) {
+void GradientHooks::record_all() {
   std::unordered_set<Node*> done;
   for (const Hooked& hooked : hooked_) {
     if (!done.insert(hooked.node.get()).second || is_released(*hooked.node)) continue;
-    current_ = hooked.location;
-    const std::uint64_t writes = tracker.journal().write_count();
     recorder_.record_hooks(*hooked.node);
-    if (tracker.journal().write_count() != writes) {
+  }
+}
+
+void GradientHooks::set_all_apart() {
+  for (const Hooked& hooked : hooked_) {
+    if (is_released(*hooked.node)) continue;
+    current_ = hooked.location;
+    if (recorder_.full_graph) {
       refuse(
-          "Tensor.register_hook: expected a hook that only computes a gradient, got one that writes to something from "
-          "outside of the function, which would happen once and not at each backward(); call backward() inside of the "
-          "function too, or register the hook on what the function returns");
+          "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
+          "something besides, which fullgraph=True excludes");
     }
+    if (recorder_.set_apart(unpack_tensor(hooked.tensor.get()))) continue;
+    refuse(
+        "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
+        "something besides, on a tensor that is written to; register it on a clone");
   }
 }
 
 bool GradientHooks::record(interpreter::Tracker& tracker) {
   if (hooked_.empty()) return true;
-  if (interpret([&] { record_all(tracker); }, tracker)) return true;
+  const auto record = [&] { return interpret([this] { record_all(); }, tracker); };
+  if (backwards_.leaves_hooks()) {
+    try {
+      set_all_apart();
+      return true;
+    } catch (const UserError&) {
+      set_python_error();
+    }
+  } else {
+    if (backwards_.only_computes(tracker, record)) return true;
+    backwards_.leave_hooks();
+    PyErr_SetString(PyExc_RuntimeError, "thunder: the program is traced again");
+  }
   add_location(current_);
   return false;
 }
 
+at::Tensor GradientHooks::stand_in_for(const Hooked& hooked) const {
+  const at::Tensor& tensor = unpack_tensor(hooked.tensor.get());
+  at::Tensor stand_in = recorder_.tensor_of(recorder_.value_of(tensor));
+  torch::autograd::impl::set_gradient_edge(stand_in, torch::autograd::impl::gradient_edge(tensor));
+  tracer::trace_impl(stand_in)->state()->adopted = tracer::trace_impl(tensor)->state()->adopted;
+  return stand_in;
+}
+
+bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
+  std::unordered_set<PyObject*> done;
+  const auto add = [&](const Hooked& hooked) {
+    const bool is_leaf_hook = std::string_view(hooked.method) != "register_hook";
+    if (!is_leaf_hook && !done.insert(hooked.tensor.get()).second) return true;
+    const interpreter::NativeScope native;
+    const py::Ref dict = checked(
+        PyObject_GetAttrString(hooked.tensor.get(), is_leaf_hook ? "_post_accumulate_grad_hooks" : "_backward_hooks"));
+    if (dict.get() == Py_None || PyDict_Size(dict.get()) == 0) return true;
+    if (recorder_.is_written(unpack_tensor(hooked.tensor.get()))) {
+      refuse(std::string("Tensor.") + hooked.method + " on a tensor that is written to; register it on a clone");
+    }
+    const py::Ref hooks = checked(hooks_in(dict.get()).release());
+    const py::Ref name = checked(PyUnicode_InternFromString(hooked.method));
+    const py::Ref target = hooked.is_outside ? hooked.tensor : checked(wrap_tensor(stand_in_for(hooked)));
+    const py::Ref arguments = checked(PyTuple_Pack(3, target.get(), name.get(), hooks.get()));
+    return builder.add_call_effect(python_backward_function("register").get(), arguments.get(), nullptr);
+  };
+  try {
+    if (!std::ranges::all_of(on_inputs_, add)) return false;
+    if (!backwards_.leaves_hooks()) return true;
+    return std::ranges::all_of(hooked_, [&](const Hooked& hooked) { return is_released(*hooked.node) || add(hooked); });
+  } catch (const PendingError&) {
+    return false;
+  }
+}
+
 void GradientHooks::require_recorded(std::span<const py::Ref> outputs) const {
-  const auto check = [](Node& node) {
-    if (is_released(node)) return false;
+  const auto is_input = [this](const at::Tensor& leaf) {
+    return !tracer::is_trace_tensor(leaf) || recorder_.real_behind(leaf).defined();
+  };
+  const auto check = [&](Node& node) {
+    if (is_released(node) || backwards_.keeps(node)) return false;
     if (!node.pre_hooks().empty() || !node.post_hooks().empty()) {
       refuse(
-          "full backward hooks of modules, and hooks on nodes of the graph, when backward() comes after the function: "
-          "call it inside, remove the hook, or leave the module that has it out of the jitted one");
+          "hooks on nodes of the graph, when backward() comes after the function: call it inside, or register the hook "
+          "on a tensor");
     }
-    const bool is_leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node) != nullptr;
-    if (is_leaf && !node.tensor_pre_hooks().empty()) {
+    const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node);
+    if (leaf != nullptr && !node.tensor_pre_hooks().empty() && !is_input(leaf->variable)) {
       refuse("Tensor.register_hook on a leaf made inside of the function: register it on what the function returns");
     }
     return false;
@@ -137,18 +191,12 @@ void GradientHooks::require_recorded(std::span<const py::Ref> outputs) const {
     if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad()) continue;
     const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(tensor);
     if (!done.insert(edge.function.get()).second) continue;
-    try {
-      static_cast<void>(tracer::any_node_behind(edge, check));
-    } catch (const UserError&) {
-      set_python_error();
-      add_location(of_module_);
-      throw PendingError();
-    }
+    static_cast<void>(tracer::any_node_behind(edge, check));
   }
 }
 
 void GradientHooks::require_made(const ir::ArgumentList& outputs) const {
-  if (hooked_.empty()) return;
+  if (hooked_.empty() || backwards_.leaves_hooks()) return;
   const ir::Trace& trace = recorder_.trace();
   std::unordered_set<std::uint32_t> made;
   for (const ir::ValueId input : trace.inputs) made.insert(index_of(input));

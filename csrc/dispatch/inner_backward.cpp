@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -15,6 +16,7 @@
 #include "dispatch/errors.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "interpreter/provenance_constant.h"
 #include "tracer/backward_graph.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
@@ -78,6 +80,9 @@ void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& 
 }
 
 PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
+  if (torch::autograd::AnomalyMode::is_enabled()) {
+    refuse(ErrorKind::kNotImplemented, "thunder.jit: backward under anomaly detection inside of a jitted function");
+  }
   tracer::BackwardWalk walk;
   for (std::size_t i = 0; i < call.roots.size(); ++i) {
     const at::Tensor& root = call.roots[i];
@@ -143,6 +148,33 @@ void InnerBackward::add_substitutes(interpreter::TrackerOptions& options, interp
   });
 }
 
+namespace {
+
+/// `retain_grad()` on an input.
+bool retain_gradient(interpreter::StructureBuilder& builder, const TorchHooks::InputState& input) {
+  static const py::Ref method = loaded_function("torch", "Tensor.retain_grad");
+  const at::Tensor& traced = unpack_tensor(input.traced.get());
+  const at::Tensor& real = unpack_tensor(input.real.get());
+  if (traced.is_leaf() || !traced.retains_grad() || real.retains_grad()) return true;
+  const py::Ref arguments = py::Ref::steal(PyTuple_Pack(1, input.traced.get()));
+  return arguments && builder.add_call_effect(method.get(), arguments.get(), nullptr);
+}
+
+/// What the program has set on a tensor that it made.
+template <typename Set>
+bool set_attributes(PyObject* tensor, Set&& set) {
+  const py::Ref attributes = interpreter::instance_dict(tensor);
+  if (!attributes) return PyErr_Occurred() == nullptr;
+  PyObject *name, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(attributes.get(), &position, &name, &value)) {
+    if (PyUnicode_Check(name) && !set(tensor, PyUnicode_AsUTF8(name), value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   static PyObject* const set_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
   const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {
@@ -158,16 +190,38 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
     }
     const bool required = unpack_tensor(input.real.get()).requires_grad();
     if (required && !traced.requires_grad() && !set(input.traced.get(), "requires_grad", Py_False)) return false;
+    if (!retain_gradient(builder, input)) return false;
   }
   for (std::size_t i = 0; i < builder.outputs().size(); ++i) {
     const py::Ref output = builder.outputs()[i];
     if (!is_tensor(output.get())) continue;  // a number
+    if (!set_attributes(output.get(), set)) return false;
     const at::Tensor& traced = unpack_tensor(output.get());
     if (!traced.is_leaf() || !traced.grad().defined()) continue;
     const py::Ref gradient = py::Ref::steal(wrap_tensor(traced.grad()));
     if (!gradient || !set(output.get(), "grad", gradient.get())) return false;
   }
   return true;
+}
+
+void InnerBackward::require_readable(std::span<const py::Ref> outputs) {
+  if (!recorder_.has_writes()) return;
+  const auto reads_written = [&](torch::autograd::Node& node) {
+    tracer::TraceNode* own = tracer::as_trace_node(&node);
+    return own != nullptr && gradient_.reads_written(*own);
+  };
+  std::vector<at::Tensor> tensors;
+  for (const py::Ref& output : outputs) {
+    if (is_tensor(output.get())) tensors.push_back(unpack_tensor(output.get()));
+  }
+  for (const TorchHooks::InputState& input : hooks_.states()) tensors.push_back(unpack_tensor(input.traced.get()));
+  for (const at::Tensor& tensor : tensors) {
+    if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad() || tensor.is_leaf()) continue;
+    if (!tracer::any_node_behind(gradient_edge(tensor), reads_written)) continue;
+    refuse(ErrorKind::kNotImplemented,
+           "thunder.jit: a tensor that a backward needs is written to after it was used: eager code raises an error in "
+           "the backward, or, after a write through .data, computes with what was written");
+  }
 }
 
 OutputHistory history_of(const at::Tensor& output) {

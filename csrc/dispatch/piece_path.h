@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,9 @@ struct PiecePath {
   std::vector<ir::ValueId> inputs;  ///< of the recorded trace, as are all values here
   ir::ArgumentList outputs;
   std::size_t value_count = 0;
-  bool draws_random = false;  ///< and may stop afterwards
+  bool draws_random = false;                                ///< and may stop afterwards
+  std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< of outputs that the program has written to
+  std::unordered_map<ir::ValueId, std::uint32_t> writes;    ///< to inputs, by the count of eager code
 
   [[nodiscard]] bool empty() const { return steps.empty(); }
   [[nodiscard]] bool begins_like(const PiecePath& other) const {

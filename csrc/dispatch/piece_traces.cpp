@@ -17,7 +17,8 @@ class Pieces final : public compile::Compiled {
     for (const PiecePath::Step& step : path.steps) pieces_.push_back(step.shared);
   }
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> /*inputs*/) const override {
+  std::vector<at::Tensor> run(std::vector<at::Tensor> /*inputs*/,
+                              const runtime::Versions& /*versions*/) const override {
     throw InternalError("dispatch", "the pieces of a program that looks at data are not run as one");
   }
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override {

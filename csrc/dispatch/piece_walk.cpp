@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "dispatch/gil.h"
+#include "dispatch/python_backward.h"
 #include "tracer/data_dependence.h"
+#include "tracer/python_function.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -22,7 +24,7 @@ class Walker {
     if (!follow(alive_.front())) return {};
     for (std::size_t k = 0;; ++k) {
       const auto compiled = path().steps[k].shared->get();
-      run_piece(*compiled);
+      run_piece(*compiled, k + 1 == path().steps.size());
       if (k + 1 == path().steps.size()) break;
       const compile::Meeting& meeting = compiled->piece.meeting;
       if (!keep_those_that_met(k, meet(meeting, values_))) return {-1, {}, {meeting.location}};
@@ -50,16 +52,35 @@ class Walker {
     return true;
   }
 
-  void run_piece(const CompiledPiece& compiled) {
+  [[nodiscard]] runtime::Versions versions_of(const compile::Piece& piece, bool is_last) const {
+    runtime::Versions versions;
+    for (const ir::ValueId id : piece.outputs) {
+      if (path().versions.empty()) break;
+      const auto found = path().versions.find(id);
+      versions.outputs.push_back(found == path().versions.end() ? 0 : found->second);
+    }
+    for (std::size_t i = 0; is_last && i < piece.inputs.size(); ++i) {
+      const auto found = path().writes.find(piece.inputs[i]);
+      if (found != path().writes.end()) versions.inputs.emplace_back(i, found->second);
+    }
+    return versions;
+  }
+
+  void run_piece(const CompiledPiece& compiled, bool is_last) {
     const compile::Piece& piece = compiled.piece;
     if (piece.outputs.empty() && compiled.program == nullptr) return;
     std::vector<at::Tensor> inputs;
     inputs.reserve(piece.inputs.size());
     for (const ir::ValueId id : piece.inputs) inputs.push_back(values_[index_of(id)]);
     const GilRelease release(releases_gil_);
-    std::vector<at::Tensor> outputs = compiled.program != nullptr
-                                          ? compiled.program->run(std::move(inputs))
-                                          : tracer::run_symbol(piece.trace, piece.trace.symbols.at(0), inputs);
+    std::vector<at::Tensor> outputs;
+    if (compiled.program != nullptr) {
+      outputs = compiled.program->run(std::move(inputs), versions_of(piece, is_last));
+    } else if (tracer::stands_alone(*piece.trace.symbols.at(0).op)) {
+      outputs = run_alone(piece.trace, inputs);
+    } else {
+      outputs = tracer::run_symbol(piece.trace, piece.trace.symbols.at(0), inputs);
+    }
     for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(piece.outputs[i])] = std::move(outputs[i]);
   }
 

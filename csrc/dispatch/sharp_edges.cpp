@@ -77,10 +77,19 @@ bool keeps_hidden_state(PyObject* object) {
                                        "torch.finfo",  "torch.iinfo",   "torch.memory_format", "torch.Size",
                                        "torch._C.TensorBase", "torch._C.Generator", "torch._C._FunctionBase",
                                        "torch.Tensor", "torch._C.DispatchKey", "torch._C.Tag"};
+  if (PyType_Check(object)) return false;
   const std::string_view name = Py_TYPE(object)->tp_name;
   if (name.starts_with("torch._C._distributed") || name.starts_with("torch.distributed")) return true;
   if (is_container(object) || interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
   return std::ranges::none_of(kHarmless, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+/// pybind11 binds its functions to what describes them.
+bool is_function_of_torch(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  const char* name = module != nullptr && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  return name != nullptr && std::string_view(name).starts_with("torch.");
 }
 
 py::Ref error_type(const char* name) {
@@ -139,10 +148,17 @@ void SharpEdgeWatch::fill() {
 }
 
 bool SharpEdgeWatch::report(const Edge& edge) {
+  if (in_trial_) {
+    met_in_trial_ = true;
+    PyErr_SetString(PyExc_RuntimeError, edge.name.c_str());
+    return false;
+  }
   const ir::SourceLocation location = locator_.here();
   if (mode_ == SharpEdges::kExact) {
-    PyErr_Format(PyExc_NotImplementedError, "thunder.jit: %s cannot be repeated by compiled code%s", edge.name.c_str(),
-                 ir::describe_line(location, "\n  in ", "").c_str());
+    const std::string message = "thunder.jit: " + edge.name + " cannot be repeated by compiled code" +
+                                ir::describe_line(location, "\n  in ", "");
+    tracer::note_refusal(message);
+    PyErr_SetString(PyExc_NotImplementedError, message.c_str());
     return false;
   }
   const std::string file = location.file == nullptr ? "<unknown>" : *location.file;
@@ -159,14 +175,16 @@ bool SharpEdgeWatch::report(const Edge& edge) {
   return false;
 }
 
-bool SharpEdgeWatch::allows(const interpreter::NativeCall& call, const interpreter::Tracker& tracker) {
-  if (mode_ == SharpEdges::kAllow) return true;
+bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& call,
+                            const interpreter::Tracker& tracker) {
+  if (mode_ == SharpEdges::kAllow && !in_trial_) return true;
   if (edges_.empty()) fill();
   const auto found = edges_.find(call.function);
   if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.in_memoized_call()) return true;
   if (found != edges_.end()) return report(found->second);
   PyObject* self = object_of_method(call);
   if (self == nullptr || tracker.provenance().find(self) == nullptr || !keeps_hidden_state(self)) return true;
+  if (is_function_of_torch(callable) && self == call.self) return true;
   return report({std::string("a method of an object of type '") + Py_TYPE(self)->tp_name + "'", kStateKept});
 }
 
@@ -176,18 +194,20 @@ void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
   for (const auto& [module, path] : {std::pair("threading", "Thread.start"), std::pair("asyncio", "new_event_loop"),
                                      std::pair("multiprocessing.process", "BaseProcess.start")}) {
     const py::Ref function = loaded_function(module, path);
-    if (!function || mode_ == SharpEdges::kAllow) continue;
+    if (!function) continue;
     const std::string name = std::string(module) + "." + path;
     options.substitute(function.get(), [this, name](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      if (mode_ == SharpEdges::kAllow && !in_trial_) return 0;
       return report({name, kNotRepeated}) ? 0 : -1;
     });
   }
-  if (mode_ == SharpEdges::kAllow || mode_ == SharpEdges::kExact) return;
+  if (mode_ == SharpEdges::kExact) return;
   for (const char* method : kLoggerMethods) {
     const py::Ref function = loaded_function("logging", std::string("Logger.") + method);
     if (!function) continue;
     options.substitutes[function.get()] = [this, method](PyObject* const* arguments, std::size_t count, PyObject*,
                                                          PyObject**) {
+      if (mode_ == SharpEdges::kAllow && !in_trial_) return 0;
       const Edge edge{std::string("logging.Logger.") + method, kNotRepeated};
       return !is_enabled(method, arguments, count) || report(edge) ? 0 : -1;
     };

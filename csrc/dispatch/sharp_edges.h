@@ -6,6 +6,7 @@
 #include "dispatch/source_locator.h"
 #include "dispatch/trace_options.h"
 #include "interpreter/tracker.h"
+#include "tracer/recorder.h"
 
 namespace thunder::dispatch {
 
@@ -17,7 +18,21 @@ class SharpEdgeWatch {
   /// Enters the functions in Python that are watched.
   void add_substitutes(interpreter::TrackerOptions& options);
   /// Before a call of C code; false with a Python exception set.
-  bool allows(const interpreter::NativeCall& call, const interpreter::Tracker& tracker);
+  bool allows(PyObject* callable, const interpreter::NativeCall& call, const interpreter::Tracker& tracker);
+
+  /// Until `end_trial` nothing that is watched happens, whatever the mode.
+  void begin_trial() {
+    in_trial_ = true;
+    met_in_trial_ = false;
+    refused_before_ = tracer::take_refusal();
+  }
+  [[nodiscard]] bool is_in_trial() const { return in_trial_; }
+  /// Whether nothing was about to happen.
+  [[nodiscard]] bool end_trial() {
+    in_trial_ = false;
+    tracer::note_refusal(refused_before_);
+    return !met_in_trial_;
+  }
 
  private:
   struct Edge {
@@ -29,7 +44,10 @@ class SharpEdgeWatch {
   bool report(const Edge& edge);
 
   SharpEdges mode_;
+  std::string refused_before_;  ///< the trial
   SourceLocator& locator_;
+  bool in_trial_ = false;
+  bool met_in_trial_ = false;
   std::unordered_map<const void*, Edge> edges_;  ///< by the identity of the C code
 };
 

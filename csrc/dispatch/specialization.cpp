@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -45,22 +46,39 @@ std::vector<at::Tensor> SpecializationCall::take_inputs() {
   return std::move(values_);
 }
 
+py::Ref SpecializationCall::wrap(at::Tensor computed, bool is_number) {
+  return py::Ref::steal(is_number ? to_number(bridge::unwrap_number(computed)) : wrap_tensor(computed));
+}
+
+bool SpecializationCall::is_number(std::size_t computed) const {
+  return std::ranges::binary_search(specialization_.number_outputs, computed);
+}
+
+bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, References& outputs) const {
+  const OutputPlan& plan = specialization_.plan;
+  for (const OutputPlan::Source& source : plan.sources) {
+    const at::Tensor& root = source.is_input ? unpack_tensor(inputs_[source.index]) : computed[source.index];
+    const bool is_view = source.view != OutputPlan::kNoView;
+    outputs.push_back(is_view ? wrap(plan.views[static_cast<std::size_t>(source.view)].show(root), false)
+                              : wrap(root, !source.is_input && is_number(source.index)));
+    if (outputs.back() && source.type) outputs.back() = as_subclass(outputs.back().get(), source.type.get());
+    if (!outputs.back()) return false;
+  }
+  for (std::size_t i = 0; plan.sources.empty() && i < computed.size(); ++i) {
+    outputs.push_back(wrap(std::move(computed[i]), is_number(i)));
+    if (!outputs.back()) return false;
+  }
+  return true;
+}
+
 PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
   set_history(with_new_history_, computed);
-  const auto& histories = specialization_.histories;
+  const auto& histories = specialization_.plan.histories;
   for (std::size_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i]);
   References owned;
+  if (!make_outputs(computed, owned)) return nullptr;
   Pointers outputs;
-  std::size_t next_number = 0;
-  for (std::size_t i = 0; i < computed.size(); ++i) {
-    const auto& numbers = specialization_.number_outputs;
-    const bool is_number = next_number < numbers.size() && numbers[next_number] == i;
-    next_number += is_number ? 1 : 0;
-    owned.push_back(py::Ref::steal(is_number ? to_number(bridge::unwrap_number(computed[i]))
-                                             : wrap_tensor(std::move(computed[i]))));
-    if (!owned.back()) return nullptr;
-    outputs.push_back(owned.back().get());
-  }
+  for (const py::Ref& output : owned) outputs.push_back(output.get());
   PyObject* result = specialization_.structure.build({outputs.data(), inputs_.data(), externals_.data()});
   if (specialization_.grad_mode_after != specialization_.state.grad_mode) {
     c10::GradMode::set_enabled(specialization_.grad_mode_after);
@@ -78,8 +96,9 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
   std::vector<at::Tensor> computed;
   try {
     std::vector<at::Tensor> values = call.take_inputs();
+    const c10::AutoGradMode history(makes_history());
     const GilRelease release(releases_gil);
-    computed = computation->run(std::move(values));
+    computed = computation->run(std::move(values), plan.versions);
   } catch (const runtime::ValueChanged&) {
     bridge::set_random_state(*random);
     return {Status::kValueChanged, nullptr};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/GradMode.h>
 #include <c10/util/SmallVector.h>
 
 #include <memory>
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "compile/compiler.h"
-#include "dispatch/inner_backward.h"
 #include "dispatch/input_writes.h"
+#include "dispatch/output_plan.h"
 #include "dispatch/piece_path.h"
 #include "dispatch/tensor_guard.h"
 #include "dispatch/thread_state.h"
@@ -26,9 +27,9 @@ struct Specialization {
   std::vector<TensorGuard> tensors;
   std::shared_ptr<compile::Compiled> computation;
   interpreter::Structure structure;
-  std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again
+  std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again, or views of them
   InputWrites writes;
-  std::vector<OutputHistory> histories;   ///< of outputs; empty: all kComputed
+  OutputPlan plan;
   std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
   bool releases_gil = false;
   bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
@@ -53,6 +54,8 @@ struct Specialization {
   PiecePath path;
   std::vector<std::uint32_t> number_outputs;  ///< outputs that the program holds as Python numbers
 
+  /// Whether results may get a history: as now, or by gradients that the program itself switches on.
+  [[nodiscard]] bool makes_history() const { return c10::GradMode::is_enabled() || !state.grad_mode; }
   /// Runs the computation on what an accepting run of the guards found; `index` is this one's number in the tree.
   [[nodiscard]] Outcome run(const interpreter::GuardTree& tree, const interpreter::GuardRun& found,
                             std::size_t index) const;
@@ -75,6 +78,12 @@ class SpecializationCall {
  private:
   using References = c10::SmallVector<py::Ref, 4>;
   using Pointers = c10::SmallVector<PyObject*, 16>;
+
+  /// The Python object for what the computation gives at a position; null with a Python exception set.
+  [[nodiscard]] static py::Ref wrap(at::Tensor computed, bool is_number);
+  /// One object for each output of the structure; false with a Python exception set.
+  [[nodiscard]] bool make_outputs(std::vector<at::Tensor>& computed, References& outputs) const;
+  [[nodiscard]] bool is_number(std::size_t computed) const;
 
   const Specialization& specialization_;
   Pointers inputs_;

@@ -37,12 +37,18 @@ class TraceLock {
 SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
   const py::Ref error = take_error();
   return {describe_error(error.get(), outcome.location), outcome.location, outcome.context, false,
-          outcome.made != nullptr};
+          outcome.made != nullptr, std::nullopt};
 }
 
 SpecializationCache::Failure SpecializationCache::Failure::of_program() {
   const py::Ref error = take_error();
-  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true, false};
+  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true, false, std::nullopt};
+}
+
+Served SpecializationCache::leave_to_eager(Failure& failure) const {
+  if (PyErr_Occurred() != nullptr && raises_errors_of_programs()) return Served::kYes;
+  failure = Failure::of_program();
+  return Served::kEager;
 }
 
 Served SpecializationCache::try_all(const ThreadState& now, const interpreter::CallArguments& arguments,
@@ -52,8 +58,7 @@ Served SpecializationCache::try_all(const ThreadState& now, const interpreter::C
     const Served served = set->call(arguments, set->made_under(now), result);
     if (served == Served::kNo) continue;
     if (served == Served::kYes) ++hits_;
-    if (served == Served::kEager) failure = Failure::of_program();
-    return served;
+    return served == Served::kEager ? leave_to_eager(failure) : served;
   }
   return Served::kNo;
 }
@@ -63,7 +68,7 @@ Served SpecializationCache::call_first(const interpreter::CallArguments& argumen
   const std::shared_ptr<const Sets> sets = sets_;
   const Served served = sets->front()->call_first(arguments, result);
   if (served == Served::kYes) ++hits_;
-  if (served == Served::kEager) failure = Failure::of_program();
+  if (served == Served::kEager) return leave_to_eager(failure);
   if (served != Served::kNo) return served;
   const Miss miss = explain_miss(*sets, sets->front()->specializations().front()->state, arguments);
   PyErr_Format(PyExc_ValueError, "thunder.jit: cache='same input': expected arguments like those of the first call: %s",
@@ -124,6 +129,11 @@ Served SpecializationCache::trace_and_run(const interpreter::CallArguments& argu
   return served;
 }
 
+bool SpecializationCache::raises_errors_of_programs() const {
+  const auto is_of_user = [](const executors::Executor* executor) { return !compile::is_built_in(*executor); };
+  return how_.full_graph || !options_.transforms.empty() || std::ranges::any_of(options_.executors, is_of_user);
+}
+
 bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
   if (how_.full_graph || !outcome.may_run_eager) {
     add_location(outcome.location);
@@ -145,7 +155,10 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   if (PyErr_Occurred() != nullptr) {
     --misses_;
     const bool runs_eager = may_run_eager(outcome, failure);
-    if (keeps && !runs_eager && !explained_.empty()) explained_.pop_back();
+    if (keeps && !explained_.empty()) {
+      failure.miss = std::move(explained_.back());
+      explained_.pop_back();
+    }
     if (runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues) keep(made);
     if (runs_eager && made == nullptr) ++failed_traces_;
     return runs_eager ? Served::kEager : Served::kYes;
@@ -157,7 +170,7 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   Served served = mode_ == CacheMode::kSameInput
                       ? set->call_first(arguments, result)
                       : set->call(arguments, interpreter::Candidates{1} << index, result);
-  if (served == Served::kEager) failure = Failure::of_program();
+  if (served == Served::kEager) return leave_to_eager(failure);
   if (served != Served::kNo) return served;
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
   if (may_fail && !failures.empty()) return Served::kNo;
@@ -179,7 +192,8 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
 }
 
 bool SpecializationCache::warn_of_eager(const Failure& failure) {
-  if (!explained_.empty() && explained_.back().call == hits_ + misses_ + eager_calls_) {
+  if (failure.miss) {
+    explained_.push_back(*failure.miss);
     explained_.back().reason = "it ran in eager: " + failure.cause;
   }
   if (!warned_of_.insert(failure.cause).second) return true;
@@ -229,7 +243,7 @@ Served SpecializationCache::serve_new(const interpreter::CallArguments& argument
 PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments) {
   PyObject* result = nullptr;
   Failure failure;
-  if (has_unknown_layers()) return run_eager(arguments, failure);
+  if (has_unknown_layers() || is_autograd_observed()) return run_eager(arguments, failure);
   const std::size_t known = count();
   Served served = Served::kNo;
   if (mode_ == CacheMode::kSameInput && known > 0) {

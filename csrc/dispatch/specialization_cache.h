@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -56,6 +57,7 @@ class SpecializationCache {
     std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
     bool is_of_program = false;   ///< what was compiled raised it when it ran
     bool is_kept = false;         ///< later calls like this one run in eager at once
+    std::optional<Miss> miss;     ///< of the trace
     /// Takes the pending exception, if there is one.
     static Failure of_trace(const TraceOutcome& outcome);
     static Failure of_program();
@@ -77,6 +79,10 @@ class SpecializationCache {
   Served trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result,
                     Failure& failure);
   /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
+  /// Errors of executors and transforms of the user, and with `fullgraph`, are raised.
+  [[nodiscard]] bool raises_errors_of_programs() const;
+  /// What becomes of a call whose program raised the pending exception, or that is known to run in eager.
+  Served leave_to_eager(Failure& failure) const;
   bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;
   PyObject* run_eager(const interpreter::CallArguments& arguments, const Failure& failure);
   /// Tells the user once for each cause; false with an exception set where warnings are errors.

@@ -18,11 +18,14 @@
 #include "dispatch/gil.h"
 #include "dispatch/gradient_hooks.h"
 #include "dispatch/inner_backward.h"
+#include "dispatch/output_plan.h"
 #include "dispatch/piece_traces.h"
+#include "dispatch/python_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/sharp_edges.h"
 #include "dispatch/source_locator.h"
 #include "dispatch/specialization.h"
+#include "dispatch/substitutes.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/guard_compiler.h"
 #include "interpreter/guard_trace.h"
@@ -30,6 +33,7 @@
 #include "interpreter/structure_builder.h"
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
+#include "tracer/python_function.h"
 #include "transforms/functorch_layer.h"
 
 namespace thunder::dispatch {
@@ -55,9 +59,8 @@ class TracingScope {
 // Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
 void require_plain_output(PyObject* output) {
   const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
-  const py::Ref plain = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr);
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(output));
-  if (!plain || type == plain.get()) return;
+  if (!module || type == plain_tensor_type()) return;
   const py::Ref base = py::Ref::steal(PyObject_GetAttrString(module.get(), "_C"));
   const py::Ref off =
       py::Ref::steal(base ? PyObject_GetAttrString(base.get(), "_disabled_torch_function_impl") : nullptr);
@@ -116,23 +119,31 @@ class Capture {
  public:
   using Storages = std::vector<const c10::StorageImpl*>;
 
-  /// `live`: see custom_functions.h.
-  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, Storages shared,
-          bool live)
+  /// What earlier attempts found that a trace must know from its beginning.
+  struct Known {
+    Storages shared{};
+    bool live = false;  ///< see custom_functions.h
+    PythonBackwards::Found backwards{};
+    bool operator==(const Known&) const = default;
+  };
+
+  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, const Known& known)
       : callable_(callable),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
         is_exact_(how.sharp_edges == SharpEdges::kExact),
         sharp_edges_(how.sharp_edges, locator_),
-        custom_functions_(live, locator_, failed_),
+        custom_functions_(known.live, locator_, failed_),
         recorder_("computation", context_),
+        python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
         hooks_(recorder_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
     recorder_.locate = [this] { return locator_.here(); };
     recorder_.full_graph = how.full_graph;
-    recorder_.shared_storages = std::move(shared);
+    recorder_.shared_storages = known.shared;
+    python_backwards_.tracker = &tracker_;
     numbers_->recorder = &recorder_;
     recorder_.outside_program = [this] { return std::make_shared<RecordingScope>(locator_, failed_); };
   }
@@ -143,8 +154,10 @@ class Capture {
 
   /// `others` are the paths of the same callable.
   TraceOutcome attempt(std::span<const PiecePath* const> others, const compile::Options& options);
-  [[nodiscard]] const Storages& shared_storages() const { return recorder_.shared_storages; }
-  [[nodiscard]] bool wants_live() const { return custom_functions_.wants_live(); }
+  /// What is known after the attempt.
+  [[nodiscard]] Known known(const Known& before, bool failed) const {
+    return {recorder_.shared_storages, before.live || custom_functions_.wants_live(failed), python_backwards_.found()};
+  }
 
  private:
   std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
@@ -152,6 +165,7 @@ class Capture {
   std::shared_ptr<const Specialization> make_eager();
   interpreter::TrackerOptions make_options();
   bool admit_arguments();
+  py::Ref call();
   py::Ref interpret();
   std::optional<ir::Trace> finish(py::Borrowed result);
   void fill(Specialization& specialization);
@@ -168,16 +182,17 @@ class Capture {
   CustomFunctions custom_functions_;
   FlagReads flags_;
   tracer::Recorder recorder_;
+  PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
   DataReads reads_{numbers_};
   TorchHooks hooks_;
   InnerBackward backward_;
-  GradientHooks gradient_hooks_{recorder_};
+  GradientHooks gradient_hooks_{recorder_, python_backwards_};
   DeferredCalls deferred_{recorder_, tracker_};
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
   InputWrites writes_;
-  std::vector<OutputHistory> histories_;
+  OutputPlan plan_;
   py::Ref positional_;
   py::Ref keywords_;
 };
@@ -186,17 +201,20 @@ interpreter::TrackerOptions Capture::make_options() {
   interpreter::TrackerOptions options;
   options.locate = [this] { return locator_.here(); };
   options.treatment = treatment_of;
+  options.is_library = is_library;
   options.unwrap = wrapped_callable;
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
-    if (const int status = is_exact_ ? deferred_.intercept(call, result) : 0; status != 0) return status;
-    if (!sharp_edges_.allows(call, tracker_)) return -1;
+    const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
+    if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
+    if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
   };
   add_substitutes(options);
   reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);
   gradient_hooks_.add_substitutes(options);
-  custom_functions_.add_substitutes(options);
+  add_checkpoint_substitute(options, python_backwards_);
+  custom_functions_.add_substitutes(options, python_backwards_);
   sharp_edges_.add_substitutes(options);
   if (is_exact_) deferred_.add_substitutes(options);
   flags_.remember();
@@ -228,34 +246,51 @@ bool Capture::admit_arguments() {
   return true;
 }
 
+/// Calls the callable; what stands for it in a trace is asked for its arguments only where Python code calls it.
+py::Ref Capture::call() {
+  const py::Ref apply = loaded_function("torch.autograd", "Function.apply.__func__");
+  const bool is_apply = PyMethod_Check(callable_) && PyMethod_GET_FUNCTION(callable_) == apply.get();
+  if (!is_apply) {
+    return py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
+  }
+  const py::Ref in_python = python_backward_function("call");
+  const py::Ref arguments = py::Ref::steal(PyTuple_Pack(3, callable_, positional_.get(), keywords_.get()));
+  if (!arguments) return nullptr;
+  return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
+}
+
 py::Ref Capture::interpret() {
   const TracingScope scope;
   if (is_exact_ && !deferred_.begin()) return nullptr;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
-  py::Ref result = py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
+  static_cast<void>(tracer::take_refusal());
+  py::Ref result = call();
+  if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
+    throw UserError(ErrorKind::kNotImplemented, refused);
+  }
   return result && gradient_hooks_.record(tracker_) ? std::move(result) : py::Ref();
 }
 
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
-  if (!backward_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
+  if (!backward_.add_effects(builder) || !python_backwards_.add_effects(builder)) return std::nullopt;
+  if (!gradient_hooks_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
+  backward_.require_readable(builder.outputs());
   recorder_.return_written_memory();
-  ir::ArgumentList outputs;
+  OutputPlanner planner(recorder_);
   for (const py::Ref& output : builder.outputs()) {
     if (is_traced_number(output.get())) {
-      histories_.push_back(OutputHistory::kComputed);
-      outputs.emplace_back(value_of_number(output.get()));
+      planner.add_number(value_of_number(output.get()));
       continue;
     }
     require_plain_output(output.get());
-    const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(output.get()));
-    histories_.push_back(history_of(tensor));
-    const ir::ValueId value = recorder_.output_of(tensor);
-    outputs.emplace_back(histories_.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
+    planner.add_tensor(output.get());
   }
+  ir::ArgumentList outputs = planner.outputs();
+  plan_ = planner.finish();
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
   writes_ = InputWrites(recorder_);
@@ -269,9 +304,7 @@ void Capture::fill(Specialization& specialization) {
   for (const py::Ref& input : hooks_.inputs()) specialization.tensors.emplace_back(unpack_tensor(input.get()));
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
-  if (std::ranges::any_of(histories_, [](OutputHistory h) { return h != OutputHistory::kComputed; })) {
-    specialization.histories = std::move(histories_);
-  }
+  specialization.plan = std::move(plan_);
   for (std::size_t i = 0; i < hooks_.states().size(); ++i) {
     const bool was_leaf = unpack_tensor(hooks_.states()[i].real.get()).requires_grad();
     if (!was_leaf && unpack_tensor(hooks_.states()[i].traced.get()).requires_grad() &&
@@ -282,6 +315,17 @@ void Capture::fill(Specialization& specialization) {
   for (const interpreter::StructurePart& part : specialization.structure.parts()) {
     if (part.kind == interpreter::PartKind::kInput) specialization.returned_inputs.push_back(part.index);
   }
+  for (const OutputPlan::Source& source : specialization.plan.sources) {
+    if (source.is_input) specialization.returned_inputs.push_back(source.index);
+  }
+}
+
+void note_versions(const ir::Trace& trace, const runtime::Versions& versions, PiecePath& path) {
+  for (std::size_t i = 0; i < versions.outputs.size(); ++i) {
+    const auto* id = trace.outputs[i].get<ir::ValueId>();
+    if (id != nullptr && versions.outputs[i] != 0) path.versions.emplace(*id, versions.outputs[i]);
+  }
+  for (const auto& [input, count] : versions.inputs) path.writes.emplace(trace.inputs[input], count);
 }
 
 bool looks_at_data(const ir::BoundSymbol& symbol) {
@@ -292,13 +336,21 @@ void compile_computation(const ir::Trace& trace, std::span<const PiecePath* cons
                          const compile::Options& options, Specialization& specialization) {
   specialization.draws_random =
       std::ranges::any_of(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
+  const auto stands_alone = [](const ir::BoundSymbol& symbol) { return tracer::stands_alone(*symbol.op); };
   specialization.checks_values = std::ranges::any_of(trace.symbols, looks_at_data);
-  if (specialization.checks_values) {
+  const auto alone = std::ranges::find_if(trace.symbols, stands_alone);
+  if (specialization.checks_values || alone != trace.symbols.end()) {
     specialization.path = make_path(trace, others, options);
     if (!specialization.path.empty()) {
+      note_versions(trace, specialization.plan.versions, specialization.path);
       specialization.computation = traces_of(trace, specialization.path);
       return;
     }
+  }
+  if (alone != trace.symbols.end()) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: not supported inside a jitted function: a backward that runs as Python in a program "
+                    "that makes random generators");
   }
   specialization.computation =
       compile::compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options);
@@ -408,15 +460,15 @@ TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& ar
                         std::span<const PiecePath* const> others, const compile::Options& options,
                         const TraceOptions& how) {
   try {
-    std::vector<const c10::StorageImpl*> shared;
-    bool live = false;
+    Capture::Known known;
     for (;;) {
-      Capture capture(callable, arguments, how, shared, live);
+      Capture capture(callable, arguments, how, known);
       TraceOutcome outcome = capture.attempt(others, options);
-      if (capture.shared_storages().size() == shared.size() && !capture.wants_live()) return outcome;
+      const bool failed = PyErr_Occurred() != nullptr;
+      Capture::Known found = capture.known(known, failed);
+      if (found == known) return outcome;
       PyErr_Clear();
-      shared = capture.shared_storages();
-      live |= capture.wants_live();
+      known = std::move(found);
     }
   } catch (...) {
     set_python_error();

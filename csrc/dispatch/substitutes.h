@@ -7,6 +7,8 @@
 
 namespace thunder::dispatch {
 
+class PythonBackwards;
+
 /// `torch`, `Tensor.new_tensor`: the function at a path of attributes, if its module has been imported; null otherwise,
 /// without an exception.
 [[nodiscard]] py::Ref loaded_function(const char* module_name, std::string_view path);
@@ -29,6 +31,6 @@ void add_tensor_substitutes(interpreter::TrackerOptions& options);
 /// `torch.cond`, `while_loop`, `scan`, `map`: what the functions that they are given do becomes part of the trace.
 void add_higher_order_substitutes(interpreter::TrackerOptions& options);
 /// `torch.utils.checkpoint.checkpoint`.
-void add_checkpoint_substitute(interpreter::TrackerOptions& options);
+void add_checkpoint_substitute(interpreter::TrackerOptions& options, PythonBackwards& backwards);
 
 }  // namespace thunder::dispatch

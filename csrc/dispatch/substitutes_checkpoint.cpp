@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "dispatch/errors.h"
+#include "dispatch/python_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
 #include "tracer/checkpoint.h"
@@ -63,12 +66,41 @@ bool is_without_gradient(const SubstitutedCall& call, const Call& inner) {
   return std::ranges::none_of(tensors, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
 }
 
-py::Ref call_checkpointed(const SubstitutedCall& call, tracer::Recorder& recorder) {
+[[noreturn]] void refuse(const char* what) {
+  throw UserError(
+      ErrorKind::kNotImplemented,
+      std::string("thunder.jit: not supported inside a jitted function: torch.utils.checkpoint.checkpoint ") + what);
+}
+
+/// Arguments that make it do something besides computing a part again.
+void require_plain_checkpoint(const SubstitutedCall& call) {
+  const auto is_given = [&](const char* name, PyObject* usual) {
+    py::Borrowed value = call.find(call.count, name);
+    return value != nullptr && value != usual;
+  };
+  const py::Ref no_context = loaded_function("torch.utils.checkpoint", "noop_context_fn");
+  if (is_given("context_fn", no_context.get())) refuse("with context_fn");
+  if (is_given("debug", Py_False)) refuse("with debug");
+  if (is_given("preserve_rng_state", Py_True)) {
+    refuse("with preserve_rng_state=False, where the part may draw other random numbers the second time");
+  }
+  py::Borrowed check = call.find(call.count, "determinism_check");
+  const bool is_known =
+      check == nullptr || (PyUnicode_Check(check) && (PyUnicode_CompareWithASCIIString(check, "default") == 0 ||
+                                                      PyUnicode_CompareWithASCIIString(check, "none") == 0));
+  if (!is_known) refuse("with another determinism_check than 'default' and 'none'");
+}
+
+py::Ref call_checkpointed(const SubstitutedCall& call, tracer::Recorder& recorder, PythonBackwards& backwards) {
+  require_plain_checkpoint(call);
   const Call inner = arguments_of_function(call);
   const bool records = c10::GradMode::is_enabled() && !is_without_gradient(call, inner);
   const c10::AutoGradMode mode(records);
   tracer::CheckpointRegion region(recorder);
-  py::Ref result = py::Ref::steal(PyObject_Call(call.arguments[0], inner.positional.get(), inner.keywords.get()));
+  const auto run = [&] {
+    return py::Ref::steal(PyObject_Call(call.arguments[0], inner.positional.get(), inner.keywords.get()));
+  };
+  py::Ref result = records ? backwards.call_without_effects(run, "a part under torch.utils.checkpoint") : run();
   if (!result) throw PendingError();
   std::vector<at::Tensor> tensors;
   collect_tensors(result.get(), tensors);
@@ -78,15 +110,15 @@ py::Ref call_checkpointed(const SubstitutedCall& call, tracer::Recorder& recorde
 
 }  // namespace
 
-void add_checkpoint_substitute(interpreter::TrackerOptions& options) {
+void add_checkpoint_substitute(interpreter::TrackerOptions& options, PythonBackwards& backwards) {
   const py::Ref checkpoint = loaded_function("torch.utils.checkpoint", "checkpoint");
   if (!checkpoint) return;
   options.substitute(checkpoint.get(),
-                     [](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                     [&backwards](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
                        tracer::Recorder* recorder = tracer::recorder_on_top();
                        if (count == 0 || recorder == nullptr) return 0;
                        try {
-                         *result = call_checkpointed({arguments, count, names}, *recorder).release();
+                         *result = call_checkpointed({arguments, count, names}, *recorder, backwards).release();
                          return 1;
                        } catch (...) {
                          set_python_error();

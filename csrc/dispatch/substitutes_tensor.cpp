@@ -1,4 +1,14 @@
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/clone.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "dispatch/number_arguments.h"
+#include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -60,6 +70,65 @@ py::Ref new_by_sizes_or_data(const SubstitutedCall& call) {
   return checked(PyObject_CallMethod(call.arguments[0], "new_empty", "(O)", sizes.get()));
 }
 
+/// The tensor whose memory `tensor`, of the trace, is a view of.
+at::Tensor memory_of(at::Tensor tensor) {
+  while (const auto& view = tracer::trace_impl(tensor)->state()->view) tensor = at::Tensor(view->parent);
+  return tensor;
+}
+
+/// Inputs may lie in one storage without being views of one tensor of the trace: copies of them would not.
+void require_one_memory(PyObject* copies, const at::Tensor& memory, PyObject* key) {
+  const at::Tensor real = tracer::current_recorder()->real_behind(memory);
+  if (!real.defined() || !real.has_storage()) return;
+  const py::Ref storage = checked(PyLong_FromVoidPtr(real.storage().unsafeGetStorageImpl()));
+  PyObject* known = PyDict_SetDefault(copies, storage.get(), key);
+  if (known == nullptr) throw PendingError();
+  if (PyObject_RichCompareBool(known, key, Py_EQ) == 1) return;
+  PyErr_SetString(
+      PyExc_NotImplementedError,
+      "thunder.jit: copies of inputs that share memory are not supported inside; copy them before the call");
+  throw PendingError();
+}
+
+/// `copy_memory(tensor, copies)`: a copy of the memory that a tensor of the trace lies in, once for the dict `copies`,
+/// seen as the tensor sees its own.
+py::Ref copy_memory(const SubstitutedCall& call) {
+  const at::Tensor& tensor = unpack_tensor(call.arguments[0]);
+  PyObject* copies = call.arguments[1];
+  const at::Tensor memory = memory_of(tensor);
+  if (!memory.is_non_overlapping_and_dense() || memory.scalar_type() != tensor.scalar_type()) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: a copy of a tensor that has gaps, or shows memory as another dtype, is not supported "
+                    "inside; use tensor.clone()");
+    throw PendingError();
+  }
+  const py::Ref key = checked(PyLong_FromVoidPtr(memory.unsafeGetTensorImpl()));
+  require_one_memory(copies, memory, key.get());
+  PyObject* known = PyDict_GetItemWithError(copies, key.get());
+  at::Tensor copy = known != nullptr ? unpack_tensor(known) : at::clone(memory.detach(), at::MemoryFormat::Preserve);
+  const py::Ref kept = checked(wrap_tensor(copy));
+  if (PyDict_SetItem(copies, key.get(), kept.get()) < 0) throw PendingError();
+  const bool is_all = tensor.sizes().equals(memory.sizes()) && tensor.strides().equals(memory.strides()) &&
+                      tensor.storage_offset() == memory.storage_offset();
+  if (is_all && known == nullptr) return py::Ref::share(kept.get());
+  return checked(wrap_tensor(is_all ? copy.detach()
+                                    : at::as_strided(copy, tensor.sizes(), tensor.strides(),
+                                                     tensor.storage_offset() - memory.storage_offset())));
+}
+
+/// Has `thunder._copying` copy a tensor of the trace, in place of a function that reads its memory.
+void copy_in_python(interpreter::TrackerOptions& options, const char* module, const char* path, const char* name) {
+  const py::Ref function = loaded_function(module, path);
+  if (!function) return;
+  options.substitute(function.get(),
+                     [name](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                       if (count == 0 || !is_traced_tensor(arguments[0])) return 0;
+                       const py::Ref copier = loaded_function("thunder._copying", name);
+                       *result = copier ? PyObject_Vectorcall(copier.get(), arguments, count, names) : nullptr;
+                       return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;
+                     });
+}
+
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
   if (count == 0) return 0;
@@ -67,6 +136,9 @@ int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject
     *result = handler({arguments, count, names}).release();
     return 1;
   } catch (const PendingError&) {
+    return -1;
+  } catch (...) {
+    set_python_error();
     return -1;
   }
 }
@@ -79,6 +151,11 @@ void add_tensor_substitutes(interpreter::TrackerOptions& options) {
   }
   if (const py::Ref method = loaded_function("torch", "Tensor.new")) {
     options.substitute(method.get(), run<&new_by_sizes_or_data>);
+  }
+  copy_in_python(options, "torch", "Tensor.__deepcopy__", "deepcopy_tensor");
+  copy_in_python(options, "copy", "copy", "copy_tensor");
+  if (const py::Ref function = loaded_function("thunder._copying", "copy_memory")) {
+    options.substitute(function.get(), run<&copy_memory>);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
@@ -9,6 +10,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include <optional>
 
@@ -72,7 +75,17 @@ bool has_unknown_layers() {
   const auto differ = [](c10::DispatchKeySet left, c10::DispatchKeySet right) {
     return !((left | right) - (left & right) - c10::autocast_dispatch_keyset).empty();
   };
-  return differ(keys.included_, included) || differ(keys.excluded_, excluded) || has_unknown_function_modes();
+  // functorch leaves its keys excluded after its first use; inside of a transform they are included.
+  const c10::DispatchKeySet functorch{c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
+                                      c10::DispatchKey::FuncTorchDynamicLayerBackMode};
+  return differ(keys.included_, included) || differ(keys.excluded_ - functorch, excluded) ||
+         has_unknown_function_modes();
+}
+
+bool is_autograd_observed() {
+  constexpr std::uint64_t kOutermost = 0;
+  return at::SavedTensorDefaultHooks::get_hooks().has_value() || torch::autograd::AnomalyMode::is_enabled() ||
+         torch::autograd::ForwardADLevel::try_get_by_idx(kOutermost) != nullptr;
 }
 
 ThreadState ThreadState::now() {

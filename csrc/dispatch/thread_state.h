@@ -48,6 +48,10 @@ struct ThreadState {
 /// Such a call runs as eager code.
 [[nodiscard]] bool has_unknown_layers();
 
+/// Whether something around this thread's calls takes part in what autograd does for each operation: hooks on saved
+/// tensors, a level of forward mode, anomaly detection. Such a call runs as eager code.
+[[nodiscard]] bool is_autograd_observed();
+
 /// Puts the state of the thread back as it was when this was made, function modes included.
 class RestoreThreadState {
  public:

@@ -28,11 +28,16 @@ void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::stri
     throw UserError(ErrorKind::kNotImplemented,
                     "thunder.jit: " + path + ": expected a dense tensor, got " + found + "; " + advice);
   };
+  if (tensor.layout() == c10::kJagged) refuse("a nested tensor", "call it on the tensors that it consists of");
+  if (tensor.layout() == c10::kMkldnn) refuse("an MKL-DNN tensor", "call to_dense() before");
   if (tensor.layout() != c10::kStrided) refuse("a sparse tensor", "call to_dense() before");
   if (tensor.is_quantized()) refuse("a quantized tensor", "call dequantize() before");
   if (tensor.is_nested()) refuse("a nested tensor", "call to_padded_tensor() before");
   if (tensor.key_set().has(c10::DispatchKey::Python)) {
     refuse(std::string("the tensor subclass ") + type->tp_name, "convert it to a torch.Tensor before");
+  }
+  if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "cls_to_become") != 0) {
+    refuse("a parameter of a lazy module that has none yet", "call the module once in eager");
   }
 }
 
@@ -61,7 +66,8 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
     if (!traced) return nullptr;
     const at::Tensor& stand_in = unpack_tensor(traced.get());
     if (real.grad_fn() != nullptr && stand_in.is_leaf()) {
-      torch::autograd::set_history(stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name()));
+      torch::autograd::set_history(
+          stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(stand_in)));
     }
     PyTypeObject* type = Py_TYPE(real_tensor);
     // `isinstance(p, nn.Parameter)` has to hold for the stand-in of a parameter.

@@ -79,15 +79,30 @@ PyObject* report(Observer& observer, PyObject* owner, PyObject* name, Found foun
   return found.first != nullptr ? observer.read_attribute(owner, name, found.second, found.first) : nullptr;
 }
 
+/// Whether nobody observes what this `__getattr__` does.
+bool is_native(Observer& observer, PyObject* method) {
+  return PyFunction_Check(method) &&
+         observer.treatment(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(method))) == Treatment::kNative;
+}
+
 /// The value of the Python `__getattr__`, after the generic lookup failed with a pending AttributeError.
 PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyObject* method) {
-  if (!report_missing(observer, owner, name)) return nullptr;
+  const bool is_observed = !is_native(observer, method);
+  if (is_observed && !report_missing(observer, owner, name)) return nullptr;
   PyErr_Clear();
   const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
   const py::Ref bound = py::Ref::steal(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner)))
                                                       : Py_NewRef(method));
   if (!bound) return nullptr;
-  return report(observer, owner, name, {PyObject_CallOneArg(bound.get(), name), AttributeSource::kComputed});
+  py::Ref value = py::Ref::steal(PyObject_CallOneArg(bound.get(), name));
+  if (!is_observed) {
+    // What it made and keeps (`torch.ops`) counts as there.
+    if (!value) return report_missing(observer, owner, name), nullptr;
+    if (const Found kept = find_generic(owner, name); kept.first != nullptr) return report(observer, owner, name, kept);
+    if (!report_missing(observer, owner, name)) return nullptr;
+    PyErr_Clear();
+  }
+  return report(observer, owner, name, {value.release(), AttributeSource::kComputed});
 }
 
 /// Whether `type` looks attributes up as `object` or a module does, before any `__getattr__`.

@@ -40,4 +40,7 @@ void for_each_slot(PyTypeObject* type, Visit&& visit) {
   }
 }
 
+/// Whether a write through this descriptor raises.
+[[nodiscard]] bool is_read_only(PyObject* descriptor);
+
 }  // namespace thunder::interpreter

@@ -1,4 +1,5 @@
 #include "interpreter/journal_restore.h"
+#include "interpreter/slots.h"
 #include "interpreter/structure_builder.h"
 
 namespace thunder::interpreter {
@@ -101,7 +102,11 @@ bool StructureBuilder::add_record(const Record& record, std::uint32_t owner) {
       return add_effect(now != nullptr ? EffectKind::kSetCell : EffectKind::kClearCell, owner, nullptr, now);
     }
     case Store::kSlot: {
-      const py::Ref now = py::Ref::steal(PyObject_GetAttr(container, record.name.get()));
+      // What a class holds, not what it gives: a static method stays one, and what is deleted may still be inherited.
+      const py::Ref now = PyType_Check(container)
+                              ? py::Ref::share(PyDict_GetItemWithError(
+                                    dict_of_type(reinterpret_cast<PyTypeObject*>(container)), record.name.get()))
+                              : py::Ref::steal(PyObject_GetAttr(container, record.name.get()));
       if (!now) PyErr_Clear();
       return add_effect(now ? EffectKind::kSetSlot : EffectKind::kDeleteSlot, owner, record.name.get(), now.get());
     }

@@ -103,7 +103,32 @@ Read Tracker::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py
   return read;
 }
 
+bool Tracker::is_of_library(PyTypeObject* type, py::Borrowed name) const {
+  for (Py_ssize_t i = 0; options_.is_library && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* attributes = dict_of_type(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)));
+    if (PyDict_GetItemWithError(attributes, name) == nullptr) continue;
+    PyObject* module_name = PyDict_GetItemString(attributes, "__module__");
+    PyObject* module =
+        module_name == nullptr ? nullptr : PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
+    return module != nullptr && PyModule_Check(module) && options_.is_library(PyModule_GetDict(module));
+  }
+  return false;
+}
+
+void Tracker::note_read(Node& owner, py::Borrowed value) {
+  if (!trial_.runs || value == nullptr || trial_.has_read) return;
+  PyTypeObject* type = Py_TYPE(value);
+  const bool is_definition = PyCallable_Check(value) != 0 || PyModule_Check(value) || PyCell_Check(value) ||
+                             type == &PyStaticMethod_Type || type == &PyClassMethod_Type || type == &PyProperty_Type ||
+                             type->tp_descr_get != nullptr;
+  if (is_definition) return;
+  PyObject* from = owner.object.get();
+  if (from != nullptr && PyDict_Check(from) && options_.is_library && options_.is_library(from)) return;
+  trial_.has_read = true;
+}
+
 void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+  if (accessor != Accessor::kTypeAttribute) note_read(owner, value);
   if (provenance_.find_read(owner, accessor, key, index) != nullptr) return;
   if (value != nullptr && hooks_.is_traced(value)) return;
   Read read = classify_read(owner, accessor, key, index, value);
@@ -130,8 +155,41 @@ void Tracker::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value)
 void Tracker::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   if (is_immutable_type(type)) return;
   Node& node = provenance_.constant(reinterpret_cast<PyObject*>(type));
+  if (trial_.runs && !is_of_library(type, name)) note_read(node, _PyType_Lookup(type, name));
   if (provenance_.find_read(node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
+  if (is_written_in_class(type, name)) return record_written_type_attribute(type, name);
   record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
+}
+
+bool Tracker::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
+  if (journal_.empty()) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    if (journal_.find_slot(PyTuple_GET_ITEM(type->tp_mro, i), name) != nullptr) return true;
+  }
+  return false;
+}
+
+// What the program put into a class is not from outside; that no nearer class had the attribute is.
+void Tracker::record_written_type_attribute(PyTypeObject* type, py::Borrowed name) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* object = PyTuple_GET_ITEM(type->tp_mro, i);
+    auto* base = reinterpret_cast<PyTypeObject*>(object);
+    if (journal_.find_slot(object, name) == nullptr && !is_immutable_type(base)) {
+      record(provenance_.constant(object), Accessor::kTypeAttribute, name, 0, original_type_attribute(base, name));
+    }
+    if (PyDict_Contains(dict_of_type(base), name) == 1) return;
+  }
+}
+
+PyObject* Tracker::original_type_attribute(PyTypeObject* type, py::Borrowed name) const {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i);
+    const Record* written = journal_.find_slot(base, name);
+    PyObject* value = written != nullptr ? written->before.get()
+                                         : PyDict_GetItem(dict_of_type(reinterpret_cast<PyTypeObject*>(base)), name);
+    if (value != nullptr) return value;
+  }
+  return nullptr;
 }
 
 void Tracker::record_super_attribute(py::Borrowed super, py::Borrowed name) {
@@ -173,6 +231,7 @@ void Tracker::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borro
     instance_dict_node(*node);
     return;
   }
+  if (PyCell_Check(static_cast<PyObject*>(owner))) return record_cell(*node, value);
   if (const Record* written = journal_.find_slot(owner, name); written != nullptr && written->before.get() != value) {
     return;
   }
@@ -277,10 +336,19 @@ PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_buil
 
 PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
   Node* node = provenance_.find(cell);
-  if (node == nullptr) return present(value);
-  const Record* written = journal_.find(cell);
-  if (written == nullptr || written->before.get() == value) record(*node, Accessor::kCell, nullptr, 0, value);
+  if (node == nullptr) {
+    // What the program made, and may read and write at other times too.
+    trial_.has_read |= trial_.runs && value != nullptr && PyCallable_Check(value) == 0 && PyObject_IS_GC(value) &&
+                       !PyTuple_Check(value) && !PyModule_Check(value) && !hooks_.is_traced(value);
+    return present(value);
+  }
+  record_cell(*node, value);
   return present(value);
+}
+
+void Tracker::record_cell(Node& cell, py::Borrowed value) {
+  const Record* written = journal_.find(cell.object.get());
+  if (written == nullptr || written->before.get() == value) record(cell, Accessor::kCell, nullptr, 0, value);
 }
 
 // CPython's `mappingproxy`; its layout has no public header.

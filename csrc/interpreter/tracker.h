@@ -28,7 +28,9 @@ struct TrackerOptions {
   void substitute(py::Borrowed callable, Substitute substitute) {
     substitutes[native_identity(callable)] = std::move(substitute);
   }
-  /// What a callable written in C stands for (borrowed), to be interpreted in its place; null: nothing.
+  /// Whether these are the globals of a module whose state programs do not change.
+  std::function<bool(PyObject* globals)> is_library;
+  /// What a callable stands for (borrowed), to be interpreted in its place; null: nothing.
   std::function<PyObject*(PyObject*)> unwrap;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
@@ -52,6 +54,15 @@ class Tracker final : public Observer {
   [[nodiscard]] TensorHooks& hooks() { return hooks_; }
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
   [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
+
+  /// Until `end_trial`, notes what keeps the program that runs from being nothing but a computation.
+  void begin_trial() { trial_ = Trial{true, false, journal_.write_count()}; }
+  /// Whether it wrote nothing and read nothing from outside but functions, classes and modules: what it computes is the
+  /// same whenever it runs.
+  [[nodiscard]] bool end_trial() {
+    const Trial done = std::exchange(trial_, Trial());
+    return !done.has_read && journal_.write_count() == done.writes;
+  }
 
   /// Guards `name` of the tensor behind a stand-in and tells the stand-in, once. False with an exception set.
   bool load_tensor_state(py::Borrowed traced, py::Borrowed name);
@@ -96,6 +107,11 @@ class Tracker final : public Observer {
                                    py::Borrowed value);
   void record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value);
   void record_type_attribute(PyTypeObject* type, py::Borrowed name);
+  [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
+  void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
+  /// What a class gave before the program wrote to it or to its bases.
+  [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
+  void record_cell(Node& cell, py::Borrowed value);
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
   void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
@@ -137,6 +153,9 @@ class Tracker final : public Observer {
                           PyObject** result);
   int before_opaque_call(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
                          PyObject** result);
+  /// Calls what the callable stands for, if it does.
+  int call_unwrapped(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                     PyObject** result);
   int call_partial(PyObject* partial, PyObject* const* arguments, std::size_t count, PyObject* names,
                    PyObject** result);
   int call_with_key(PyObject* callable, NativeCall call, PyObject* key, PyObject* const* arguments, std::size_t count,
@@ -159,6 +178,17 @@ class Tracker final : public Observer {
   bool write_item(Node& container, py::Borrowed key, bool removes);
   bool write_contents(py::Borrowed owner);
 
+  /// Whether the class that gives `type` this attribute is one of a library.
+  [[nodiscard]] bool is_of_library(PyTypeObject* type, py::Borrowed name) const;
+  /// Notes a read that a trial makes.
+  void note_read(Node& owner, py::Borrowed value);
+
+  struct Trial {
+    bool runs = false;
+    bool has_read = false;
+    std::uint64_t writes = 0;
+  };
+  Trial trial_;
   TensorHooks& hooks_;
   TrackerOptions options_;
   Provenance provenance_;

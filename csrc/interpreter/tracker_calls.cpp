@@ -24,6 +24,11 @@ PyObject* call_name() {
   return name;
 }
 
+/// A write to an attribute of this type raises.
+bool is_read_only_type(py::Borrowed owner) {
+  return PyType_HasFeature(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner)), Py_TPFLAGS_IMMUTABLETYPE);
+}
+
 std::size_t count_with_keywords(std::size_t count, py::Borrowed names) {
   return count + (names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)));
 }
@@ -48,11 +53,13 @@ bool Tracker::write_attribute(py::Borrowed owner, py::Borrowed name, bool remove
   }
   Node* node = PyType_Check(owner) ? &provenance_.constant(owner) : provenance_.find(owner);
   if (node == nullptr) return true;
-  if (PyType_Check(owner)) return journal_.before_slot(owner, name);
+  if (PyType_Check(owner)) return is_read_only_type(owner) || journal_.before_slot(owner, name);
+  if (PyCell_Check(static_cast<PyObject*>(owner))) return journal_.before_cell(owner);
   record_type_attribute(Py_TYPE(owner), name);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
     // A property's setter is Python: its own writes are seen.
+    if (is_read_only(descriptor)) return true;
     const bool is_slot = Py_TYPE(descriptor) == &PyMemberDescr_Type || Py_TYPE(descriptor) == &PyGetSetDescr_Type;
     if (is_slot && removes) {
       const py::Ref value = py::Ref::steal(PyObject_GenericGetAttr(owner, name));
@@ -89,6 +96,8 @@ bool Tracker::write_contents(py::Borrowed owner) {
 }
 
 bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
+  // Into objects that the program made, too. Containers that a trial writes to are its own: see `read_cell`.
+  trial_.has_read |= kind == WriteKind::kAttribute || kind == WriteKind::kDeleteAttribute || kind == WriteKind::kCell;
   switch (kind) {
     case WriteKind::kAttribute:
     case WriteKind::kDeleteAttribute:
@@ -364,6 +373,18 @@ int Tracker::call_partial(PyObject* partial, PyObject* const* arguments, std::si
   return call_substitute(found->second, function.get(), all.data(), positional, all_names.get(), result);
 }
 
+int Tracker::call_unwrapped(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
+                            PyObject** result) {
+  PyObject* inner = options_.unwrap ? options_.unwrap(callable) : nullptr;
+  if (inner == nullptr) return 0;
+  if (Node* node = provenance_.find(callable)) {
+    record_state_as(*node, StateKind::kIdentity);
+    if (provenance_.find(inner) == nullptr) admit_constant(inner, expression(*node));
+  }
+  *result = PyObject_Vectorcall(inner, arguments, count, names);
+  return *result == nullptr ? -1 : 1;
+}
+
 int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                                 PyObject** result) {
   if (std::string_view(Py_TYPE(callable)->tp_name) == "functools.partial") {
@@ -372,14 +393,7 @@ int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, 
   if (const auto found = options_.substitutes.find(native_identity(callable)); found != options_.substitutes.end()) {
     return call_substitute(found->second, callable, arguments, count, names, result);
   }
-  if (PyObject* inner = options_.unwrap ? options_.unwrap(callable) : nullptr) {
-    if (Node* node = provenance_.find(callable)) {
-      record_state_as(*node, StateKind::kIdentity);
-      if (provenance_.find(inner) == nullptr) admit_constant(inner, expression(*node));
-    }
-    *result = PyObject_Vectorcall(inner, arguments, count, names);
-    return *result == nullptr ? -1 : 1;
-  }
+  if (const int status = call_unwrapped(callable, arguments, count, names, result); status != 0) return status;
   if (std::string_view(Py_TYPE(callable)->tp_name) == "functools._lru_cache_wrapper") {
     return call_memoized(callable, arguments, count, names, result);
   }
@@ -471,6 +485,7 @@ int Tracker::before_python_call(PyObject* function, PyObject* const* arguments, 
   if (const auto found = options_.substitutes.find(function); found != options_.substitutes.end()) {
     return found->second(arguments, count, names, result);
   }
+  if (const int status = call_unwrapped(function, arguments, count, names, result); status != 0) return status;
   for (std::size_t i = 0; i < count_with_keywords(count, names); ++i) {
     if (is_real_tensor(arguments[i])) return call_with_stand_ins(function, arguments, count, names, result);
   }

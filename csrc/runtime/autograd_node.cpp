@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -82,7 +83,7 @@ class CompiledBackward final : public Node {
     }
     const std::shared_ptr<const BackwardProgram> backward = program_->backwards->find(cotangents);
     const PoolScope pool;
-    std::vector<c10::IValue> inputs = saved_values(*backward, keep);
+    std::vector<c10::IValue> inputs = saved_values(*backward, cotangents, keep);
     append_cotangents(*backward, cotangents, inputs);
     std::vector<c10::IValue> results(backward->program.output_count());
     backward->program.run(inputs, results);
@@ -111,11 +112,13 @@ class CompiledBackward final : public Node {
  private:
   /// What the backward reads. Unless the graph is kept, it leaves the node: so the program frees each plain value after
   /// its last use.
-  std::vector<c10::IValue> saved_values(const BackwardProgram& backward, bool keep) {
+  std::vector<c10::IValue> saved_values(const BackwardProgram& backward, const variable_list& cotangents, bool keep) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<c10::IValue> inputs;
     inputs.reserve(backward.program.input_count());
     if (released_.empty()) released_.resize(program_->saved.size());
+    if (std::ranges::find(backward.reads, true) != backward.reads.end()) require_unspent(cotangents);
+    if (!keep) spend(cotangents);
     std::size_t variable = 0;
     std::size_t plain = 0;
     for (std::size_t i = 0; i < program_->saved.size(); ++i) {
@@ -129,13 +132,26 @@ class CompiledBackward final : public Node {
     return inputs;
   }
 
+  void require_unspent(const variable_list& cotangents) const {
+    for (std::size_t i = 0; i < spent_.size(); ++i) {
+      TORCH_CHECK(!spent_[i] || !cotangents[i].defined(), torch::autograd::ERR_BACKWARD_TWICE);
+    }
+  }
+
+  void spend(const variable_list& cotangents) {
+    spent_.resize(cotangents.size());
+    for (std::size_t i = 0; i < cotangents.size(); ++i) spent_[i] = spent_[i] || cotangents[i].defined();
+  }
+
+  /// Inputs stay for backwards that come from other outputs: in eager code each operation has its own.
   void release(const std::vector<bool>& which) {
+    const bool is_over = std::ranges::find(spent_, false) == spent_.end();
     std::size_t variable = 0;
     std::size_t plain = 0;
     for (std::size_t i = 0; i < which.size(); ++i) {
       const bool is_plain = program_->saved[i].kind == SavedValue::Kind::kPlain;
       const std::size_t position = is_plain ? plain++ : variable++;
-      if (!which[i]) continue;
+      if (!is_over && (!which[i] || program_->saved[i].is_input())) continue;
       released_[i] = true;
       if (is_plain) {
         plain_[position] = c10::IValue();
@@ -167,20 +183,63 @@ class CompiledBackward final : public Node {
   std::vector<SavedVariable> variables_;
   std::vector<c10::IValue> plain_;
   std::vector<bool> released_;  ///< by saved value; empty: none
+  std::vector<bool> spent_;     ///< by cotangent: a backward without retain_graph has had it; empty: none
   std::atomic<int> releases_to_come_ = 0;
+};
+
+HookIndex hook_index = nullptr;
+
+/// Refuses what would see a part of a gradient only. An output from which others are computed has a gradient by these,
+/// which never comes to the node as a cotangent.
+class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
+ public:
+  PartialGradientCheck(std::shared_ptr<const DifferentiableProgram> program, Node* node)
+      : program_(std::move(program)), node_(node) {}
+
+  variable_list operator()(const variable_list& cotangents) override {
+    for (const auto& [from, to] : program_->feeds) {
+      TORCH_CHECK(!cotangents[to].defined() || !is_looked_at(from),
+                  "thunder: the gradient of a result of a compiled function is asked for (by retain_grad, a hook or "
+                  "torch.autograd.grad) by way of another result that is computed from it inside; compute that one "
+                  "outside, or call the function without thunder.jit");
+    }
+    return cotangents;
+  }
+
+ private:
+  [[nodiscard]] bool is_looked_at(std::uint32_t index) const {
+    if (node_->retains_grad_hooks().contains(index)) return true;
+    for (const auto& hook : node_->tensor_pre_hooks()) {
+      if (hook.get() != this && hook_index != nullptr && hook_index(*hook) == index) return true;
+    }
+    const auto* running = torch::autograd::get_current_graph_task_exec_info();
+    const auto here = running == nullptr ? decltype(running->end()){} : running->find(node_);
+    if (running == nullptr || here == running->end() || here->second.captures_ == nullptr) return false;
+    return std::ranges::any_of(*here->second.captures_, [&](const auto& capture) {
+      return static_cast<std::uint32_t>(capture.input_idx_) == index;
+    });
+  }
+
+  std::shared_ptr<const DifferentiableProgram> program_;
+  Node* node_;  ///< owns this
 };
 
 /// One call of a differentiable program, in the order of its methods.
 class ForwardRun {
  public:
-  ForwardRun(const std::shared_ptr<const DifferentiableProgram>& program, std::vector<at::Tensor>&& inputs)
+  ForwardRun(const std::shared_ptr<const DifferentiableProgram>& program, std::vector<at::Tensor>&& inputs,
+             const Versions& versions)
       : program_(*program) {
+    const InputVersions input_versions(versions, inputs);
     torch::autograd::edge_list edges;
     edges.reserve(program_.differentiable_inputs.size());
     for (const std::uint32_t i : program_.differentiable_inputs) {
       edges.push_back(torch::autograd::impl::gradient_edge(inputs[i]));
     }
     node_ = make_node<CompiledBackward>(program, std::move(edges));
+    if (!program_.feeds.empty()) {
+      node_->add_tensor_pre_hook(std::make_unique<PartialGradientCheck>(program, node_.get()));
+    }
     for (const auto& output : program_.outputs) input_versions_.push_back(version_of(inputs, output.shares_input));
     for (const SavedValue& saved : program_.saved) saved_versions_.push_back(version_of(inputs, saved.shares_input));
 
@@ -188,6 +247,7 @@ class ForwardRun {
     for (at::Tensor& input : inputs) arguments.emplace_back(std::move(input));
     results_.resize(program_.forward.output_count());
     program_.forward.run(std::span(arguments.begin(), arguments.size()), std::span(results_.begin(), results_.size()));
+    input_versions.set();
   }
 
   /// Takes the outputs out of the results and gives them their history.
@@ -259,6 +319,8 @@ class ForwardRun {
 
 }  // namespace
 
+void set_hook_index(HookIndex index) { hook_index = index; }
+
 std::shared_ptr<const BackwardProgram> BackwardPrograms::find(std::span<const at::Tensor> cotangents) const {
   const auto is_for = [&](const BackwardProgram& backward) {
     return std::ranges::equal(backward.cotangents, cotangents, {}, {}, [](const at::Tensor& t) { return t.defined(); });
@@ -273,9 +335,10 @@ std::shared_ptr<const BackwardProgram> BackwardPrograms::find(std::span<const at
 }
 
 std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
-                                          std::vector<at::Tensor> inputs) {
-  ForwardRun run(program, std::move(inputs));
+                                          std::vector<at::Tensor> inputs, const Versions& versions) {
+  ForwardRun run(program, std::move(inputs), versions);
   std::vector<at::Tensor> outputs = run.outputs();
+  set_output_versions(versions, outputs);  // before they are saved
   run.save(outputs);
   return outputs;
 }

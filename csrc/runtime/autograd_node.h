@@ -6,10 +6,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/program.h"
+#include "runtime/versions.h"
+
+namespace torch::autograd {
+struct FunctionPreHook;
+}
 
 namespace thunder::runtime {
 
@@ -26,6 +33,10 @@ struct SavedValue {
   std::uint32_t index = kNone;
   std::uint32_t shares_input = kNone;  ///< of a kVariable made by the program: whose memory it shares
   std::uint32_t shares_output = kNone;
+  /// The forward was given it.
+  [[nodiscard]] bool is_input() const {
+    return kind == Kind::kVariable && shares_input == kNone && shares_output == kNone;
+  }
 };
 
 /// Which cotangents come, in the order of the outputs that take one.
@@ -72,14 +83,20 @@ struct DifferentiableProgram {
   std::vector<OutputInfo> outputs;
   std::vector<SavedValue> saved;
   std::vector<std::uint32_t> differentiable_inputs;
+  /// Cotangents, by their numbers: the output of the first is one that the output of the second is computed from.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> feeds;
   std::unique_ptr<const BackwardPrograms> backwards;
 };
+
+/// Tells which output of a node a hook on gradients belongs to, where it is one of Python's; nullopt: unknown.
+using HookIndex = std::optional<std::size_t> (*)(const torch::autograd::FunctionPreHook& hook);
+void set_hook_index(HookIndex index);
 
 /// Runs the forward program and hangs its outputs in PyTorch's autograd graph by one node that runs the backward
 /// programs. Inputs written to after the forward are detected as in eager. The gradients cannot be differentiated
 /// again: doing so raises an error. Without retain_graph a backward leaves behind what it did not read, for one that
 /// comes from other outputs.
 [[nodiscard]] std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
-                                                        std::vector<at::Tensor> inputs);
+                                                        std::vector<at::Tensor> inputs, const Versions& versions = {});
 
 }  // namespace thunder::runtime

@@ -194,10 +194,10 @@ class Walk {
   void step_leaf(AccumulateGrad& node, at::Tensor gradient) {
     const at::Tensor leaf = node.variable;
     if (gradient.defined()) {
+      if (options_.leaf_hooks) options_.leaf_hooks(leaf, gradient);
       variable_list gradients{std::move(gradient)};
       for (const auto& hook : node.tensor_pre_hooks()) gradients = (*hook)(gradients);
       gradient = std::move(gradients[0]);
-      if (options_.leaf_hooks) options_.leaf_hooks(leaf, gradient);
     }
     const bool is_target = target_nodes_.contains(&node);
     if (is_target || stops_at(node)) collected_[&node] = {gradient};

@@ -13,15 +13,30 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
+#include "tracer/python_function.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 namespace {
+
+/// Whether an operation changes the statistics that it is given.
+bool updates_statistics(const ir::BoundSymbol& symbol) {
+  if (!symbol.op->effect || symbol.op->style != ir::CallStyle::kTorchOperator) return false;
+  bool has_statistics = false;
+  for (std::size_t i = 0; i < symbol.arguments.size() && i < symbol.op->parameters.size(); ++i) {
+    const std::string& name = symbol.op->parameters[i].name;
+    const bool decides = name == "training" || name == "train" || name == "use_input_stats";
+    if (decides && symbol.arguments[i] == ir::Argument(false)) return false;
+    has_statistics |= name.starts_with("running_") && symbol.arguments[i].get<ir::ValueId>() != nullptr;
+  }
+  return has_statistics;
+}
 
 bool may_run_again(const ir::Operator& op) {
   return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
@@ -46,6 +61,17 @@ CheckpointRegion::Values CheckpointRegion::values_made(std::size_t end) const {
 }
 
 void CheckpointRegion::finish(std::span<const at::Tensor> results) {
+  const auto symbols = std::span(recorder_.trace_.symbols).subspan(begin_);
+  if (std::ranges::any_of(symbols, updates_statistics)) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: not supported inside a jitted function: torch.utils.checkpoint.checkpoint of a part "
+                    "that updates running statistics, which a backward would do once more");
+  }
+  if (std::ranges::any_of(symbols, [](const ir::BoundSymbol& symbol) { return stands_alone(*symbol.op); })) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: not supported inside a jitted function: torch.utils.checkpoint.checkpoint of a part "
+                    "with a backward that looks at data or does something besides computing gradients");
+  }
   for (const at::Tensor& result : results) {
     const TraceTensorImpl* impl = trace_impl(result);
     if (impl == nullptr || impl->state()->recorder != &recorder_ || !result.requires_grad() || result.is_leaf())

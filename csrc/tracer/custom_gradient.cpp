@@ -86,11 +86,15 @@ ir::ValueId Recorder::value_of_edge(const torch::autograd::Edge& edge) {
   torch::autograd::Node* node = edge.function.get();
   if (const TraceNode* own = as_trace_node(node)) return own->results().at(edge.input_nr);
   if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) return value_of(leaf->variable);
+  if (const auto* outside = dynamic_cast<OutsideNode*>(node)) return outside->value();
   for (const at::Tensor& input : inputs_) {
     if (input.grad_fn().get() == node) return value_of(input);
   }
   const auto found = adopted_.find(node);
-  return found == adopted_.end() || edge.input_nr >= found->second.size() ? ir::kNoValue : found->second[edge.input_nr];
+  if (found != adopted_.end() && edge.input_nr < found->second.size()) return found->second[edge.input_nr];
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: not supported inside a jitted function: a gradient that reaches a tensor by " +
+                      node->name() + ", which the trace does not know");
 }
 
 std::vector<at::Tensor> Recorder::with_siblings(const at::Tensor& tensor) const {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Scalar.h>
 
 #include <span>
@@ -11,6 +12,8 @@
 #include "ir/trace.h"
 
 namespace thunder::tracer {
+
+class Recorder;
 
 /// Where the program looked at data: what follows in the trace holds for what was met only. Executed, a check ends the
 /// run when it meets something else.
@@ -39,6 +42,10 @@ namespace thunder::tracer {
 [[nodiscard]] bool reads_number(const c10::OperatorHandle& op);
 /// Takes lengths, whose data its kernel reads: the program's trace holds for these numbers.
 [[nodiscard]] bool reads_lengths(const c10::OperatorHandle& op);
+/// Packs sequences by lengths, or pads packed ones again (`_pack_padded_sequence`, `_pad_packed_sequence`).
+[[nodiscard]] bool is_of_packed_sequences(const c10::OperatorHandle& op);
+/// Calls it by operations on the sequences' steps; the trace holds for these lengths.
+void call_on_sequences(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
 /// An index that says for each place whether it is meant.
 [[nodiscard]] bool is_mask(const c10::IValue& index);
 /// Writes to the places that a mask shows (`index_put`).

@@ -8,6 +8,9 @@
 
 #include "ir/trace.h"
 #include "tracer/data_dependence.h"
+#include "tracer/evaluate.h"
+#include "tracer/functional_form.h"
+#include "tracer/operators.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 
@@ -121,6 +124,26 @@ void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::S
     losses = call_by_name(reduction == at::Reduction::Mean ? "aten::mean" : "aten::sum", "", {losses})[0];
   }
   stack.push_back(std::move(losses));
+}
+
+/// A custom operator whose results are numbers, too. Without tensors among its arguments they follow from no data.
+void Recorder::call_giving_numbers(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  if (tensors_of(std::span(stack).last(count)).empty()) {
+    const SuspendRecording suspended;
+    return op.callBoxed(stack);
+  }
+  const auto form = op.schema().is_mutable() ? std::nullopt : functional_form(op);
+  if (!form) refuse(op, "expected results that are tensors, got a number that may follow from data");
+  call_functional(*form, stack, Level::kTop);
+  const auto& returns = op.schema().returns();
+  const auto results = std::span(stack).last(returns.size());
+  for (std::size_t i = 0; i < returns.size(); ++i) {
+    if (returns[i].type()->isSubtypeOf(*c10::NumberType::get()) ||
+        returns[i].type()->kind() == c10::TypeKind::BoolType) {
+      results[i] = read_number(results[i].toTensor());
+    }
+  }
 }
 
 }  // namespace thunder::tracer

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/functional_form.h"
 #include "tracer/map_tensors.h"
 #include "tracer/meta_kernel.h"
 #include "tracer/operators.h"
@@ -301,6 +302,11 @@ void run_meta_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     }
   } catch (const c10::NotImplementedError&) {
     refuse_data_dependent(op);
+  } catch (const std::exception&) {
+    // That of an operator of somebody else's may say in any way that it does not know: the operator itself does.
+    if (!is_custom(op) && !is_functional_form(op)) throw;
+    if (forget_python_error != nullptr) forget_python_error();
+    refuse_data_dependent(op);
   }
 }
 
@@ -358,7 +364,16 @@ ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arg
   torch::jit::Stack stack(arguments.begin(), arguments.end());
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   if (!differentiable) below_autograd.emplace();
-  call_without_data(op, stack);
+  try {
+    call_without_data(op, stack);
+  } catch (const DataNeeded&) {
+    throw;
+  } catch (const std::exception&) {
+    // What says that data is needed may have come through autograd's part of the operator, in Python.
+    if (!is_custom(op)) throw;
+    if (forget_python_error != nullptr) forget_python_error();
+    refuse_data_dependent(op);
+  }
   return ResultReader(tensors).read(stack);
 }
 

@@ -19,6 +19,9 @@ class DataNeeded final : public UserError {
   using UserError::UserError;
 };
 
+/// Clears the exception that a kernel in Python left. Set by the layer that knows Python.
+inline void (*forget_python_error)() = nullptr;
+
 /// What is known of one tensor that an operator returns.
 struct ResultType {
   ir::TypePtr type;            ///< null: undefined

@@ -1,7 +1,11 @@
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
+
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "tracer/evaluate.h"
@@ -17,6 +21,7 @@ using c10::DispatchKey;
 
 thread_local Recorder* top_recorder = nullptr;
 thread_local Recorder* bottom_recorder = nullptr;
+thread_local std::string last_refusal;
 
 bool is_included(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().included_.has(key); }
 bool is_excluded(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().excluded_.has(key); }
@@ -47,6 +52,18 @@ constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerF
                                              DispatchKey::FuncTorchDynamicLayerBackMode,
                                              DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchBatched};
 
+/// What makes tensors of kinds that PyTorch tells by keys and fields of their own: a trace tensor has none of these.
+void refuse_special_tensors(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  if (name == "aten::_make_dual" || name == "aten::_unpack_dual") {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: expected torch.func.jvp for forward-mode derivatives, got torch.autograd.forward_ad");
+  }
+  if (name == "aten::_add_batch_dim" || name == "aten::_remove_batch_dim") {
+    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: expected torch.func.vmap, got torch._vmap_internals");
+  }
+}
+
 /// PyTorch's bindings give Python the type of its own exceptions only.
 [[noreturn]] void throw_as_pytorch(const UserError& error) {
   const c10::SourceLocation here{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
@@ -74,6 +91,7 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   } else if (const auto autocast = autocast_key(op, keys)) {
     op.callBoxedForDispatchKey(*autocast, *stack);
   } else {
+    refuse_special_tensors(op);
     top_recorder->call(op, *stack, Level::kTop);
   }
 }
@@ -82,6 +100,7 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   try {
     dispatch_top(op, keys, stack);
   } catch (const UserError& error) {
+    if (error.kind() == ErrorKind::kNotImplemented) note_refusal(error.what());
     throw_as_pytorch(error);
   }
 }
@@ -99,8 +118,8 @@ void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, 
   } else if (bottom_recorder != nullptr) {
     bottom_recorder->call(op, *stack, Level::kBottom);
   } else {
-    require_thread_of_trace();
     require_living(tensors_of(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
+    require_thread_of_trace();
     evaluate_leaf(op, *stack);
   }
 }
@@ -120,9 +139,15 @@ void init_tracer() {
   static_cast<void>(kLibraries);
 }
 
+std::string take_refusal() { return std::exchange(last_refusal, {}); }
+void note_refusal(std::string what) { last_refusal = std::move(what); }
+
 Recorder* recorder_on_top() { return top_recorder; }
 
 Recorder* current_recorder() { return top_recorder; }
+
+WithoutSavingHooks::WithoutSavingHooks() : previous_(at::SavedTensorDefaultHooks::set_tracing(true)) {}
+WithoutSavingHooks::~WithoutSavingHooks() { at::SavedTensorDefaultHooks::set_tracing(previous_); }
 
 RecordTop::RecordTop(Recorder& recorder)
     : previous_(top_recorder),

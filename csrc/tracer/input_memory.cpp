@@ -9,6 +9,7 @@
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
+#include "tracer/views.h"
 
 namespace thunder::tracer {
 namespace {
@@ -76,8 +77,9 @@ void Recorder::lay_into_storage(const at::Tensor& real, const at::Tensor& input)
   if (base.scalar_type() != real.scalar_type()) refuse_shared(" of another dtype");
   memory_of_input_.back() = static_cast<std::size_t>(memory);
   trace_impl(input)->set_storage_keep_dtype(base.storage());
-  state_of(input).view =
-      ViewOf{base, as_strided_handle(), {base, real.sizes().vec(), real.strides().vec(), real.storage_offset()}, 0};
+  state_of(input).view = ViewOf{.parent = base,
+                                .op = as_strided_handle(),
+                                .arguments = {base, real.sizes().vec(), real.strides().vec(), real.storage_offset()}};
 }
 
 void Recorder::found_shared(const c10::StorageImpl* storage) {
@@ -96,8 +98,16 @@ void Recorder::require_separate_memory(const TraceState& root) {
   }
 }
 
-void Recorder::require_writable(const at::Tensor& target) const {
-  if (!target.requires_grad() || !c10::GradMode::is_enabled()) return;
+void Recorder::require_writable(const at::Tensor& target, const at::Tensor& source) const {
+  if (!c10::GradMode::is_enabled()) return;
+  const bool is_differentiable =
+      target.requires_grad() || source.requires_grad() || requires_grad_by_memory(state_of(target));
+  if (is_differentiable && is_closed_to_writes(state_of(target))) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "a view that was made under torch.no_grad(), or by an operation with several results, is written "
+                    "to with gradients on; write to the tensor that it shows");
+  }
+  if (!target.requires_grad()) return;
   const TraceState* root = &root_of(state_of(target));
   const bool is_view = state_of(target).view.has_value();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {

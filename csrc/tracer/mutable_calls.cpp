@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
+#include "tracer/functional_form.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
@@ -83,8 +84,7 @@ bool draws_by_layout(const c10::OperatorHandle& op, const at::Tensor& target) {
 /// A composite, given a leaf, that may not write after all (`dropout_` with `train=False`): what it calls knows.
 bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (!is_composite(op) || !op.operator_name().name.ends_with("_") || !arguments[0].isTensor()) return false;
-  at::Tensor root = arguments[0].toTensor();
-  while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
+  const at::Tensor root = root_tensor_of(arguments[0].toTensor());
   return root.requires_grad() && root.is_leaf();
 }
 
@@ -92,6 +92,18 @@ bool is_left_to_parts(const c10::OperatorHandle& op, std::span<const IValue> arg
 bool fills_nothing(const c10::OperatorHandle& op, const IValue& target) {
   return operator_for(op)->random && op.operator_name().name.ends_with("_") && target.isTensor() &&
          target.toTensor().numel() == 0;
+}
+
+/// False where the elements of two tensors lie in different ranges of a storage, or in different ones.
+bool may_overlap(const at::Tensor& left, const at::Tensor& right) {
+  if (!share_memory(left, right) || left.numel() == 0 || right.numel() == 0) return false;
+  const auto end_of = [](const at::Tensor& tensor) {
+    std::int64_t end = tensor.storage_offset() + 1;
+    for (std::int64_t i = 0; i < tensor.dim(); ++i) end += (tensor.size(i) - 1) * tensor.stride(i);
+    return end;
+  };
+  const bool is_alike = left.element_size() == right.element_size();
+  return !is_alike || (left.storage_offset() < end_of(right) && right.storage_offset() < end_of(left));
 }
 
 }  // namespace
@@ -121,6 +133,22 @@ struct Recorder::MutableCall {
     return read;
   }
   [[nodiscard]] bool is(std::string_view name) const { return op.operator_name().name == name; }
+  /// Refuses calls that do something else with copies of what they write to: nothing tells what autograd makes of the
+  /// writes, and what shares memory with a target would not change with it.
+  void require_copies_to_do() const {
+    const std::vector<at::Tensor> tensors = tensors_of(arguments);
+    for (const at::Tensor& tensor : tensors) {
+      if (c10::GradMode::is_enabled() && tensor.requires_grad()) {
+        refuse(op, "it writes to its arguments, and one of them requires grad; call it under torch.no_grad()");
+      }
+    }
+    for (const at::Tensor& target : targets) {
+      const auto overlapping = [&](const at::Tensor& other) { return may_overlap(target, other); };
+      if (std::ranges::count_if(tensors, overlapping) > 1) {
+        refuse(op, "it writes to an argument that shares memory with another one; pass a clone of one of them");
+      }
+    }
+  }
 
   c10::OperatorHandle op;
   std::vector<IValue> arguments;
@@ -132,6 +160,7 @@ struct Recorder::MutableCall {
 void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
+  if (op.operator_name().name == "aten::set_") refuse(op, "another memory for a tensor cannot be traced; use copy_");
   if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
   if (op.operator_name().name == "aten::copy_") {
     const at::Tensor target = arguments[0].toTensor();
@@ -152,6 +181,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");
   }
   const MutableCall call(op, arguments);
+  if (is_functional_form(*functional)) call.require_copies_to_do();
   torch::jit::drop(stack, count);
   std::vector<IValue> results = call_counterpart(call, *functional, level);
   const auto& returns = op.schema().returns();
@@ -173,7 +203,7 @@ std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c1
     refuse(call.op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
   }
   if (draws_by_layout(call.op, first)) return {fill_alike(call)};
-  torch::jit::Stack stack = call.arguments_that_are_read();
+  torch::jit::Stack stack = is_functional_form(functional) ? call.arguments : call.arguments_that_are_read();
   put_in_order_of(functional.schema(), call.op.schema(), first, stack);
   const bool differentiable = std::ranges::any_of(call.targets, [](const at::Tensor& target) {
     return torch::autograd::isDifferentiableType(target.scalar_type());
@@ -208,7 +238,11 @@ void Recorder::assign_result(const MutableCall& call, std::size_t position, at::
   const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
   if (!is_seen && may_have_tangent) result = with_tangent_of(copy_like(target, result), target);
   const auto version = target.is_inference() ? 0 : target._version();
+  TraceNode* node = as_trace_node(result.grad_fn().get());
+  const ir::ValueId before = trace_impl(target)->state()->value;
+  const ir::ValueId made = trace_impl(result)->state()->value;
   assign(call.op, target, std::move(result), /*may_resize=*/call.is_out || call.is("aten::resize_"));
+  if (node != nullptr && level_ == Level::kTop) node->note_written(before, made, target);
   const bool is_overwritten = is_in_question && is_seen && level_ == Level::kTop && !call.is_out;
   if (is_overwritten && !call.is("aten::detach_")) overwrite_history(target, std::move(edges));
   if (counts_as_write(call.op, call.is_out) || target.is_inference()) return;

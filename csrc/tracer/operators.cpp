@@ -11,19 +11,30 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
+#include "tracer/functional_form.h"
 
 namespace thunder::tracer {
 namespace {
 
 struct OperatorEntry {
-  explicit OperatorEntry(c10::OperatorHandle op) : handle(std::move(op)) {}
+  explicit OperatorEntry(c10::OperatorHandle op) : handle(std::move(op)) {
+    if (!is_custom(handle)) return;
+    schema = handle.schema();
+    registration = c10::Dispatcher::singleton().registerName(handle.operator_name());
+  }
+  /// A custom operator may be defined anew under its name.
+  [[nodiscard]] bool is_current(const c10::OperatorHandle& op) const { return !schema || *schema == op.schema(); }
+
   ir::Operator op;
   c10::OperatorHandle handle;
+  std::optional<c10::FunctionSchema> schema;                ///< of a custom operator
+  std::optional<c10::RegistrationHandleRAII> registration;  ///< keeps a custom operator when its library goes
 };
 
 struct Table {
   std::mutex mutex;
   std::unordered_map<const void*, std::unique_ptr<OperatorEntry>> rows;
+  std::vector<std::unique_ptr<OperatorEntry>> replaced;  ///< rows of operators that were defined anew
   std::unordered_map<const void*, std::optional<c10::OperatorHandle>> functional;
   std::unordered_map<std::string, std::vector<c10::OperatorHandle>> overloads;
 };
@@ -219,6 +230,7 @@ bool is_collective(const c10::OperatorHandle& op) {
 const ir::Operator* operator_for(const c10::OperatorHandle& op) {
   const std::scoped_lock lock(table().mutex);
   std::unique_ptr<OperatorEntry>& row = table().rows[key_of(op)];
+  if (row && !row->is_current(op)) table().replaced.push_back(std::move(row));
   if (!row) row = make_row(op);
   return &row->op;
 }
@@ -246,6 +258,7 @@ const ir::Operator* tensor_constant_operator() {
 }
 
 std::optional<c10::OperatorHandle> functional_counterpart(const c10::OperatorHandle& op) {
+  if (is_custom(op)) return functional_form(op);
   const std::scoped_lock lock(table().mutex);
   auto [entry, is_new] = table().functional.try_emplace(key_of(op));
   if (is_new) entry->second = search_functional_counterpart(op);

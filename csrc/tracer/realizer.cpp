@@ -18,6 +18,7 @@
 #include "tracer/map_tensors.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 #include "tracer/realize_scope.h"
 #include "tracer/recorder.h"
 #include "tracer/symbol_call.h"
@@ -85,7 +86,7 @@ bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symb
   if (symbol.op == tensor_constant_operator()) {
     const auto constant = std::get<ir::ObjectConstant>(arguments[0].content);
     store(symbol.results[0], *static_cast<const at::Tensor*>(trace.context()->objects.at(constant.index).owner.get()));
-  } else if (symbol.op == custom_gradient_operator()) {
+  } else if (symbol.op == custom_gradient_operator() || stands_alone(*symbol.op)) {
     for_each_handed_on(
         symbol, [&](ir::ValueId result, ir::ValueId value) { values_[index_of(result)] = values_[index_of(value)]; });
   } else if (symbol.op == item_operator()) {
@@ -185,6 +186,9 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   const auto real_for = [&](const at::Tensor& tensor) { return tensor.defined() ? reals[next++] : tensor; };
   for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, real_for));
   {
+    // What it draws here, it draws again when the trace runs.
+    std::optional<at::Tensor> random = random_;
+    const RandomScope nothing_drawn(random);
     const c10::AutoGradMode gradients(requires_grad);
     op.callBoxed(stack);
   }
@@ -192,6 +196,10 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   const bool is_known = std::ranges::any_of(results, [](const at::Tensor& result) { return result.requires_grad(); });
   ResultTypes types;
   for (const IValue& result : stack) {
+    if (result.isNone()) {
+      types.results.emplace_back().is_other = true;
+      continue;
+    }
     if (!result.isTensor() && !result.isTensorList()) {
       throw UserError(ErrorKind::kNotImplemented,
                       op.schema().name() + ": expected an operation that gives tensors, got one that gives a " +

@@ -1,6 +1,8 @@
 #include "tracer/recorder.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include "bridge/convert.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
+#include "tracer/functional_form.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
@@ -59,7 +62,9 @@ std::uint8_t surprises_of(const ir::Operator& op) {
   static constexpr std::string_view kConjugating[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
                                                       "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
                                                       "aten::vdot"};
-  std::uint8_t surprises = op.name.starts_with("aten::linalg_") ? kOtherStrides : 0;
+  const auto* handle = static_cast<const c10::OperatorHandle*>(op.handle);
+  const bool is_somebody_elses = handle != nullptr && is_custom(*handle);
+  std::uint8_t surprises = is_somebody_elses || op.name.starts_with("aten::linalg_") ? kOtherStrides : 0;
   if (std::ranges::find(kConjugating, op.name) != std::end(kConjugating)) surprises |= kLazyConjugate;
   if (op.name == "aten::_efficientzerotensor") surprises |= kNoMemory;
   return surprises;
@@ -102,6 +107,13 @@ void share_version(const at::Tensor& view, const at::Tensor& parent) {
   view.unsafeGetTensorImpl()->set_version_counter(parent.unsafeGetTensorImpl()->version_counter());
 }
 
+/// To eager code, a view made under no_grad of what requires grad is a leaf that requires grad.
+bool is_hidden_leaf(const at::Tensor& tensor) {
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  if (impl == nullptr || tensor.requires_grad() || !impl->state()->view) return false;
+  return !impl->state()->view->grad_mode && requires_grad_by_memory(*impl->state());
+}
+
 bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
 /// `torch._foreach_…` on the CPU, where PyTorch calls one operation after the other: each may be fused with its own.
@@ -109,6 +121,37 @@ bool is_loop_over_tensors(const c10::OperatorHandle& op, std::span<const IValue>
   if (!op.operator_name().name.starts_with("aten::_foreach_")) return false;
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
+}
+
+/// Contents of tensors that a composite's own code is given in their place, and what it computes of them alone: it
+/// reads them, so that they are no values of the trace.
+thread_local std::vector<at::Tensor>* known_contents = nullptr;
+
+class KnownContents {
+ public:
+  KnownContents() : previous_(std::exchange(known_contents, &tensors_)) {}
+  ~KnownContents() { known_contents = previous_; }
+  KnownContents(const KnownContents&) = delete;
+  KnownContents& operator=(const KnownContents&) = delete;
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor>* previous_;
+};
+
+/// Runs an operation on known contents alone, for more of them.
+bool call_on_known_contents(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  if (known_contents == nullptr || op.schema().is_mutable()) return false;
+  const std::vector<at::Tensor> tensors = tensors_of(std::span(stack).last(op.schema().arguments().size()));
+  const auto is_known = [](const at::Tensor& tensor) {
+    return std::ranges::any_of(*known_contents, [&](const at::Tensor& known) { return known.is_same(tensor); });
+  };
+  if (tensors.empty() || !std::ranges::all_of(tensors, is_known)) return false;
+  const std::size_t below = stack.size() - op.schema().arguments().size();
+  const SuspendRecording suspended;
+  op.callBoxed(stack);
+  for (at::Tensor& result : tensors_of(std::span(stack).subspan(below))) known_contents->push_back(std::move(result));
+  return true;
 }
 
 }  // namespace
@@ -257,11 +300,18 @@ void forget_written_value(TraceState& state) {
 }  // namespace
 
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
+  THUNDER_CHECK(trace_impl(trace_tensor) != nullptr, "tracer", "expected a trace tensor");
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
   if (is_constant) return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
   return value_of((surprises() & kNoMemory) != 0 ? with_recorded_strides(trace_tensor) : trace_tensor);
+}
+
+ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {
+  const ir::ValueId value = output_of(trace_tensor);
+  const bool may_lie_otherwise = (surprises() & (kOtherStrides | kLazyConjugate)) != 0;
+  return may_lie_otherwise ? value_of(with_recorded_strides(trace_tensor)) : value;
 }
 
 bool Recorder::is_written(const at::Tensor& trace_tensor) const {
@@ -373,14 +423,26 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
     if (result.alias_of >= 0 && operator_for(op)->view) {
       const at::Tensor& parent = tensors[static_cast<std::size_t>(result.alias_of)];
       state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
-      state->view = ViewOf{parent, op, {arguments.begin(), arguments.end()}, index};
+      state->view = ViewOf{.parent = parent,
+                           .op = op,
+                           .arguments = {arguments.begin(), arguments.end()},
+                           .result = index,
+                           .grad_mode = c10::GradMode::is_enabled(),
+                           .inference_mode = c10::InferenceMode::is_enabled()};
       trace_impl(parent)->state()->shown_by.push_back(state);
       storage = parent.storage();
     }
     const auto& type = std::get<ir::TensorType>(*result.type);
     const ir::ValueId value = state->value;
     const bool is_view = state->view.has_value();
-    at::Tensor tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    at::Tensor tensor;
+    if (is_view && c10::InferenceMode::is_enabled() &&
+        !tensors[static_cast<std::size_t>(result.alias_of)].is_inference()) {
+      const c10::InferenceMode of_parent(false);  // a view of a normal tensor is one
+      tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    } else {
+      tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    }
     if (is_view) share_version(tensor, tensors[static_cast<std::size_t>(result.alias_of)]);
     if (keeps_history) {
       made.push_back(tensor);
@@ -417,6 +479,19 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
   return results;
 }
 
+void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (!c10::GradMode::is_enabled()) return;
+  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  const bool has_results = !op.schema().returns().empty() && op.operator_name().name != "aten::detach";
+  if (has_results && std::ranges::any_of(tensors, is_hidden_leaf)) {
+    refuse(op, "a view made under torch.no_grad() of a tensor that requires grad is used with gradients; detach it");
+  }
+  const bool requires_grad = std::ranges::any_of(tensors, [](const at::Tensor& t) { return t.requires_grad(); });
+  if (requires_grad && at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true)) {
+    refuse(op, "saved_tensors_hooks are not traced; enter them around the jitted function, which then runs in eager");
+  }
+}
+
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
@@ -424,13 +499,19 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the collective " + op.operator_name().name +
                                                     ": communicate between processes outside of the function");
   }
+  if (level == Level::kTop && call_on_known_contents(op, stack)) return;
   replace_real_tensors(std::span(stack).last(count));
+  if (level == Level::kTop && level_ == Level::kTop) require_known_history(op, std::span(stack).last(count));
   if (op.operator_name().name == "thunder::make_generator") {
     call_making_generator(op, stack);
   } else if (level == Level::kTop && reads_number(op)) {
     call_reading_number(op, stack);
   } else if (level == Level::kTop && reads_lengths(op)) {
     call_reading_lengths(op, stack);
+  } else if (level == Level::kTop && is_of_packed_sequences(op)) {
+    call_on_sequences(*this, op, stack);
+  } else if (level == Level::kTop && gives_numbers(op)) {
+    call_giving_numbers(op, stack);
   } else if (is_loop_over_tensors(op, std::span(stack).last(count))) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
   } else if (op.schema().is_mutable()) {
@@ -506,7 +587,13 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
   } catch (const c10::Error& error) {
     if (!says_data_was_read(error) || level_ != Level::kTop) throw;
     stack.resize(below);
-    for (const IValue& argument : arguments) stack.push_back(with_contents(argument));
+    const KnownContents contents;
+    for (const IValue& argument : arguments) {
+      stack.push_back(with_contents(argument));
+      if (stack.back().isTensor() && !is_trace_tensor(stack.back().toTensor())) {
+        known_contents->push_back(stack.back().toTensor());
+      }
+    }
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
   }
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/trace.h"
@@ -25,6 +26,7 @@ struct FunctionPreHook;
 namespace thunder::tracer {
 
 struct CustomGradient;
+struct PythonFunction;
 struct TraceState;
 class TraceNode;
 struct ResultTypes;
@@ -64,6 +66,8 @@ class Recorder {
   ir::ValueId value_of(const at::Tensor& trace_tensor);
   /// The value to return for a trace tensor: as `value_of`, but never memory that belongs to the trace itself.
   ir::ValueId output_of(const at::Tensor& trace_tensor);
+  /// The same, laid out as recorded, for views that are made of it outside of the trace.
+  ir::ValueId viewed_output_of(const at::Tensor& trace_tensor);
   /// Storages that several inputs lie in, one of which the program writes to. Such inputs are recorded as views of the
   /// storage. What is not known at first is added when it is found, with an error: trace again with what is here then.
   std::vector<const c10::StorageImpl*> shared_storages;
@@ -87,6 +91,8 @@ class Recorder {
   /// Gives the stand-in for a tensor that is not of this recorder, in a recorder for a part of a program (`region.h`).
   /// Empty: real tensors become constants, and tensors of other traces are refused.
   std::function<at::Tensor(const at::Tensor&)> adopt;
+  /// Whether the program has written to any tensor in place.
+  [[nodiscard]] bool has_writes() const { return has_writes_; }
   [[nodiscard]] const at::Tensor& input(std::size_t position) const { return inputs_.at(position); }
   /// In such a part, the data that the program in `input(position)` gets, as far as it is known while tracing.
   std::function<at::Tensor(std::size_t position)> data_of_input;
@@ -130,6 +136,17 @@ class Recorder {
   /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
   /// The program has been recorded.
   void record_hooks(torch::autograd::Node& node);
+  /// Gives `results` of an autograd function of the program a history that arises when the trace runs; see
+  /// python_function.h. Undefined: no tensor. Gives a tensor that stands for a result as that run makes it.
+  at::Tensor add_python_function(std::span<const at::Tensor> results, std::span<const at::Tensor> inputs,
+                                 std::span<const at::Tensor> saved, std::shared_ptr<const PythonFunction> function);
+  /// Makes `trace_tensor` one that exists by itself when the trace runs, with the history of all that was recorded
+  /// before it; false for one that this trace does not make, or that was written to.
+  bool set_apart(const at::Tensor& trace_tensor);
+  /// From here on, a write to what exists already is noted: what is recorded may turn out not to belong to the program.
+  void begin_trial() { trial_ = Trial{static_cast<std::uint32_t>(trace_.value_count()), false}; }
+  /// Whether nothing was written to.
+  [[nodiscard]] bool end_trial() { return !std::exchange(trial_, Trial()).has_written; }
   /// The real tensor behind an input; undefined for every other trace tensor.
   [[nodiscard]] at::Tensor real_behind(const at::Tensor& trace_tensor) const;
 
@@ -234,6 +251,7 @@ class Recorder {
   c10::IValue with_contents(const c10::IValue& argument);
   void call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   void call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  void call_giving_numbers(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
   void check_shapes(std::span<const c10::IValue> results);
@@ -255,7 +273,10 @@ class Recorder {
   [[noreturn]] void found_shared(const c10::StorageImpl* storage);
   void require_separate_memory(const TraceState& root);
   void add_resize(const InputMemory& memory);
-  void require_writable(const at::Tensor& target) const;
+  void require_writable(const at::Tensor& target, const at::Tensor& source) const;
+  void require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const;
+  /// Refuses what gives results another history in eager than a trace can give them.
+  static void require_known_history(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
   /// `source` with the target's shape, dtype and device, in memory of its own.
@@ -269,6 +290,7 @@ class Recorder {
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
   LiveTensors live_;
+  bool has_writes_ = false;
   ir::Trace trace_;
   Level level_;
   std::optional<std::uint8_t> surprises_ = 0;  ///< none: to be found in the trace
@@ -294,7 +316,25 @@ class Recorder {
   std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
   std::vector<std::size_t*> marks_;                                    ///< positions in the trace that move with it
   std::vector<std::shared_ptr<Recorder>> parts_;
+  struct Trial {
+    std::uint32_t begin = 0;  ///< the first value that is made in it
+    bool has_written = false;
+  };
+  Trial trial_;
   std::vector<std::pair<at::Generator, ir::ValueId>> generators_;  ///< stand-ins of those made at each run
+};
+
+/// While alive, what this thread's operations save for their derivatives is not given to hooks of the caller
+/// (`torch.autograd.graph.saved_tensors_hooks`, non-reentrant checkpoints): a trace saves nothing.
+class WithoutSavingHooks {
+ public:
+  WithoutSavingHooks();
+  ~WithoutSavingHooks();
+  WithoutSavingHooks(const WithoutSavingHooks&) = delete;
+  WithoutSavingHooks& operator=(const WithoutSavingHooks&) = delete;
+
+ private:
+  bool previous_;
 };
 
 /// While alive, operations of this thread on any tensor are recorded as the user called them, above autocast and
@@ -310,6 +350,7 @@ class RecordTop {
   Recorder* previous_;
   bool previously_included_;
   bool batched_excluded_;
+  WithoutSavingHooks saving_;
 };
 
 /// While alive, operations of this thread on trace tensors, and factories, are recorded below autograd.
@@ -324,6 +365,7 @@ class RecordBottom {
   Recorder* previous_;
   bool previously_included_;
   bool batched_excluded_;
+  WithoutSavingHooks saving_;
 };
 
 /// While alive, operations of this thread run as if nobody recorded.
@@ -359,6 +401,11 @@ class EvaluateOnly {
 
 /// Whose `RecordTop` scope is the innermost of this thread; null outside of all.
 [[nodiscard]] Recorder* current_recorder();
+
+/// What was refused on this thread since it was last taken: a program that catches the exception has seen what eager
+/// code would not. Empty: nothing.
+[[nodiscard]] std::string take_refusal();
+void note_refusal(std::string what);
 
 /// Registers the fallbacks with the dispatcher, once per process.
 void init_tracer();

@@ -1,5 +1,6 @@
 #include "tracer/region.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -32,10 +33,8 @@ Region::Region(std::string name, bool captures_require_grad)
   recorder_->adopt = [this](const at::Tensor& outside) { return capture(outside); };
   Recorder* around = recorder_on_top();
   recorder_->data_of_input = [this, around](std::size_t position) {
-    // What differs between examples is refused when the trace is made one for all of them.
     const SuspendRecording suspended;
-    const at::Tensor data = data_of(around, outside_.at(position));
-    return position < dims_.size() && dims_[position] ? data.select(*dims_[position], 0) : data;
+    return data_of(around, outside_.at(position));
   };
   if (around == nullptr) return;
   recorder_->locate = around->locate;
@@ -44,14 +43,14 @@ Region::Region(std::string name, bool captures_require_grad)
   around->keep(recorder_);  // a tensor of ours that escapes must not meet another recorder at this address
 }
 
-at::Tensor Region::add_input(const at::Tensor& outside, ir::TensorType type, std::optional<std::int64_t> dim) {
+at::Tensor Region::add_input(const at::Tensor& outside, ir::TensorType type) {
   outside_.push_back(outside);
-  dims_.push_back(dim);
+  ++own_inputs_;
   return recorder_->add_input(ir::make_type(std::move(type)));
 }
 
 at::Tensor Region::capture(const at::Tensor& outside) {
-  for (std::size_t i = dims_.size(); i < outside_.size(); ++i) {
+  for (std::size_t i = own_inputs_; i < outside_.size(); ++i) {
     if (outside_[i].is_same(outside)) return recorder_->input(i);
   }
   ir::TensorType type = bridge::type_of(outside);
@@ -61,7 +60,11 @@ at::Tensor Region::capture(const at::Tensor& outside) {
 }
 
 std::vector<at::Tensor> Region::captures() const {
-  return {outside_.begin() + static_cast<std::ptrdiff_t>(dims_.size()), outside_.end()};
+  return {outside_.begin() + static_cast<std::ptrdiff_t>(own_inputs_), outside_.end()};
+}
+
+bool Region::writes_captures() const {
+  return std::ranges::any_of(recorder_->written_inputs(), [this](std::size_t i) { return i >= own_inputs_; });
 }
 
 void Region::refuse_shared_writes() const {

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,10 +22,11 @@ class Region {
   /// Inside of the recorder that is active on this thread, if any. `captures_require_grad`: as they do around.
   Region(std::string name, bool captures_require_grad);
 
-  /// A stand-in of this type for `outside`, or for any one of the examples that lie along its `dim`. It shares no
-  /// memory with other stand-ins.
-  at::Tensor add_input(const at::Tensor& outside, ir::TensorType type, std::optional<std::int64_t> dim = std::nullopt);
+  /// A stand-in of this type for `outside`. It shares no memory with other stand-ins.
+  at::Tensor add_input(const at::Tensor& outside, ir::TensorType type);
   [[nodiscard]] Recorder& recorder() { return *recorder_; }
+  /// Whether the part writes to a tensor that it took from around itself.
+  [[nodiscard]] bool writes_captures() const;
   /// The tensors that belong in the place of the inputs beyond those that `add_input` made.
   [[nodiscard]] std::vector<at::Tensor> captures() const;
   /// The recorded trace; `outputs` may be captures too. The region is empty afterwards.
@@ -38,8 +38,8 @@ class Region {
 
   std::shared_ptr<Recorder> recorder_;
   bool captures_require_grad_;
-  std::vector<std::optional<std::int64_t>> dims_;  ///< of the examples, one for each `add_input`
-  std::vector<at::Tensor> outside_;                ///< one for each input
+  std::size_t own_inputs_ = 0;       ///< those that `add_input` made, which come first
+  std::vector<at::Tensor> outside_;  ///< one for each input
 };
 
 /// The data that a program gets in `tensors`, by position: of those that belong to the recorder that is active now, by

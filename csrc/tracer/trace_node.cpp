@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ir/symbol_values.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 
@@ -34,12 +35,35 @@ void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {
   if (tensor.is_inference()) return;
   const auto* impl = tensor.unsafeGetTensorImpl();
   const c10::VariableVersion& version = impl->version_counter();
-  watched_.push_back({value, version, version.current_version(), {}});
+  const auto& state = trace_impl(root_tensor_of(tensor))->state();
+  watched_.push_back({value, version, version.current_version(), state, state->hidden_writes});
+}
+
+void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target) {
+  const std::size_t erased =
+      std::erase_if(watched_, [&](const Watched& watched) { return watched.value == before || watched.value == made; });
+  if (erased != 0) watch(made, target);
+}
+
+bool TraceNode::Watched::is_written() const {
+  return version.current_version() != saved_version || state->hidden_writes != hidden_writes;
+}
+
+bool TraceNode::watches_written() const { return std::ranges::any_of(watched_, &Watched::is_written); }
+
+bool TraceNode::is_written(ir::ValueId value) const {
+  return std::ranges::any_of(watched_,
+                             [&](const Watched& watched) { return watched.value == value && watched.is_written(); });
 }
 
 void TraceNode::require_unwritten(ir::ValueId value) const {
   const auto found = std::ranges::find(watched_, value, &Watched::value);
-  if (found == watched_.end() || found->version.current_version() == found->saved_version) return;
+  if (found == watched_.end() || !found->is_written()) return;
+  if (found->version.current_version() == found->saved_version) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "a tensor that a backward needs was written to through .data after it was used; write to it under "
+                    "torch.no_grad(), before it is used");
+  }
   throw UserError(ErrorKind::kRuntime,
                   "one of the variables needed for gradient computation has been modified by an inplace operation: an "
                   "argument or result of " +

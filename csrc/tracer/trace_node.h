@@ -13,6 +13,7 @@
 namespace thunder::tracer {
 
 class Recorder;
+struct TraceState;
 
 /// A recorded operation in PyTorch's graph. It makes `grad_fn`, `is_leaf` and their kin answer as in eager, and
 /// gradients taken inside of the program find their way by it. Its inputs are the operation's results, flattened; its
@@ -35,8 +36,15 @@ class TraceNode final : public torch::autograd::Node {
 
   /// Watches a tensor for writes: what a backward reads must be what the forward saw.
   void watch(ir::ValueId value, const at::Tensor& tensor);
+  /// The operation wrote its result `made` to `target`, whose value was `before`: that one eager keeps a copy of, and
+  /// of the result it watches the target.
+  void note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target);
   /// Throws PyTorch's error when the tensor behind the value has been written to since.
   void require_unwritten(ir::ValueId value) const;
+  /// Whether any watched tensor has been written to since, in whatever way.
+  [[nodiscard]] bool watches_written() const;
+  /// Whether the tensor behind the value has been written to since, in whatever way.
+  [[nodiscard]] bool is_written(ir::ValueId value) const;
 
   std::shared_ptr<void> derivation;  ///< belongs to whoever derives
 
@@ -45,7 +53,9 @@ class TraceNode final : public torch::autograd::Node {
     ir::ValueId value;
     c10::VariableVersion version;
     std::uint32_t saved_version;
-    std::string description;
+    std::shared_ptr<TraceState> state;  ///< of the memory
+    std::uint32_t hidden_writes;        ///< to it, until then
+    [[nodiscard]] bool is_written() const;
   };
 
   Recorder& recorder_;
@@ -60,12 +70,14 @@ class TraceNode final : public torch::autograd::Node {
 /// A tensor that has a history outside of the trace. Gradients inside do not go past it.
 class OutsideNode final : public torch::autograd::Node {
  public:
-  explicit OutsideNode(std::string name) : name_(std::move(name)) {}
+  OutsideNode(std::string name, ir::ValueId value) : name_(std::move(name)), value_(value) {}
+  [[nodiscard]] ir::ValueId value() const { return value_; }
   [[nodiscard]] std::string name() const override { return name_; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
 
  private:
   std::string name_;
+  ir::ValueId value_;  ///< the input, as the program found it
 };
 
 /// What was there before a write of something that needs no gradient.

@@ -1,6 +1,8 @@
 #include "tracer/trace_tensor.h"
 
+#include <c10/core/GradMode.h>
 #include <c10/core/TensorOptions.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <optional>
@@ -41,6 +43,17 @@ c10::Storage make_storage(const ir::TensorType& type) {
 c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
   const auto backend = c10::computeDispatchKey(std::nullopt, std::nullopt, bridge::to_torch(type.device));
   return c10::DispatchKeySet({backend, c10::DispatchKey::Fake, c10::DispatchKey::Batched});
+}
+
+/// A program is recorded, and runs no kernel of its own.
+bool is_recording() {
+  return recorder_on_top() != nullptr &&
+         c10::impl::tls_local_dispatch_key_set().included_.has(c10::DispatchKey::TESTING_ONLY_GenericMode);
+}
+
+const c10::OperatorHandle& detach_handle() {
+  static const auto kHandle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "");
+  return kHandle;
 }
 
 }  // namespace
@@ -99,10 +112,28 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(
 
 c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                                              bool allow_tensor_metadata_change) const {
-  return copy_with(std::move(version_counter), allow_tensor_metadata_change);
+  auto copy = copy_with(std::move(version_counter), allow_tensor_metadata_change);
+  // Of all callers, `.data` alone asks for this.
+  if (!allow_tensor_metadata_change && is_recording()) static_cast<TraceTensorImpl*>(copy.get())->state_ = data_state();
+  return copy;
+}
+
+std::shared_ptr<TraceState> TraceTensorImpl::data_state() const {
+  auto state = std::make_shared<TraceState>();
+  state->recorder = state_->recorder;
+  state->value = state_->value;
+  state->writes_seen = state_->view ? state_->writes_seen : state_->writes;
+  auto* self = const_cast<TraceTensorImpl*>(this);
+  const at::Tensor parent(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(self));
+  state->view = ViewOf{.parent = parent, .op = detach_handle(), .arguments = {parent}, .is_data = true};
+  state_->shown_by.push_back(state);
+  return state;
 }
 
 void TraceTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_recording(),
+      "setting the .data of a tensor inside of a jitted function; write to it with copy_ under torch.no_grad()");
   TensorImpl::shallow_copy_from(impl);
   if (const auto* other = dynamic_cast<const TraceTensorImpl*>(impl.get())) state_ = other->state_;
 }
@@ -138,6 +169,12 @@ TraceState& root_of(TraceState& state) {
   TraceState* current = &state;
   while (current->view) current = trace_impl(current->view->parent)->state().get();
   return *current;
+}
+
+at::Tensor root_tensor_of(const at::Tensor& trace_tensor) {
+  at::Tensor root = trace_tensor;
+  while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
+  return root;
 }
 
 bool is_trace_tensor(const at::Tensor& tensor) { return trace_impl(tensor) != nullptr; }

@@ -24,6 +24,10 @@ struct ViewOf {
   c10::OperatorHandle op;
   std::vector<c10::IValue> arguments;  ///< of the view operator; the parent is the first one
   std::size_t result = 0;              ///< which of the operator's results
+  bool grad_mode = true;               ///< when it was made
+  bool inference_mode = false;         ///< when it was made
+  bool is_data = false;                ///< `.data`: its writes count in no version of the parent
+  bool is_turned = false;              ///< `t_`, `squeeze_`: what was itself until then, and to the program still is
 };
 
 /// Which value a trace tensor stands for. Tensors over the same memory form a tree of views; a write to one of them
@@ -35,6 +39,7 @@ struct TraceState {
   std::vector<std::weak_ptr<TraceState>> shown_by;  ///< views of it, for when it becomes a view itself (`t_`)
   std::uint32_t writes = 0;                         ///< of a root: writes to the memory so far
   std::uint32_t writes_seen = 0;                    ///< the root's `writes` when `value` was right
+  std::uint32_t hidden_writes = 0;                  ///< of a root: those through `.data`
   const void* adopted = nullptr;                    ///< the node of the program whose backward `value` has
 };
 
@@ -61,6 +66,8 @@ class TraceTensorImpl final : public c10::TensorImpl {
 
  private:
   const char* tensorimpl_type_name() const override { return "TraceTensor"; }
+  /// What `.data` is: another tensor over this one's memory, with a version counter of its own.
+  [[nodiscard]] std::shared_ptr<TraceState> data_state() const;
   template <typename Version>
   c10::intrusive_ptr<TensorImpl> copy_with(Version&& version_counter, bool allow_tensor_metadata_change) const;
 
@@ -74,6 +81,8 @@ class TraceTensorImpl final : public c10::TensorImpl {
                                            c10::Storage storage = {});
 /// The state of the memory that a view shows in the end; of no view: its own.
 [[nodiscard]] TraceState& root_of(TraceState& state);
+/// The tensor whose memory `trace_tensor` shows; itself when it is no view.
+[[nodiscard]] at::Tensor root_tensor_of(const at::Tensor& trace_tensor);
 /// Throws when the trace that one of them was made in has ended.
 void require_living(std::span<const at::Tensor> tensors);
 /// Whether `error` says that somebody read the data of a trace tensor.

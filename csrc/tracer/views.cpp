@@ -149,6 +149,31 @@ bool is_detached(const ViewOf& view) {
   return name.name == "aten::detach" || (name.name == "aten::view" && name.overload_name == "dtype");
 }
 
+const ViewOf* autograd_view(const TraceState& state) {
+  if (!state.view || state.view->is_turned) return nullptr;
+  const std::string& name = state.view->op.operator_name().name;
+  return name == "aten::_unsafe_view" || name == "aten::lift_fresh" ? nullptr : &*state.view;
+}
+
+bool requires_grad_by_memory(const TraceState& state) {
+  const TraceState* view = &state;
+  while (view->view && !is_detached(*view->view)) {
+    if (view->view->parent.requires_grad()) return true;
+    view = trace_impl(view->view->parent)->state().get();
+  }
+  return false;
+}
+
+bool is_closed_to_writes(const TraceState& state) {
+  for (const TraceState* view = &state; view->view && !is_detached(*view->view);
+       view = trace_impl(view->view->parent)->state().get()) {
+    const auto& returns = view->view->op.schema().returns();
+    const bool has_several = returns.size() != 1 || returns[0].type()->kind() == c10::TypeKind::ListType;
+    if (!view->view->is_turned && (has_several || !view->view->grad_mode || view->view->inference_mode)) return true;
+  }
+  return false;
+}
+
 std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
   at::assert_no_internal_overlap(shown);
   const c10::OperatorName& name = view.op.operator_name();

@@ -19,6 +19,13 @@ struct OperatorCall {
 
 /// A view whose writes autograd does not see: their gradient is not one of the memory.
 [[nodiscard]] bool is_detached(const ViewOf& view);
+/// The view that the tensor is to autograd; null: a tensor of its own, though it may lie in another one's memory.
+[[nodiscard]] const ViewOf* autograd_view(const TraceState& state);
+/// Whether the memory that autograd knows the tensor as a view of requires grad.
+[[nodiscard]] bool requires_grad_by_memory(const TraceState& state);
+/// Whether eager refuses to write to the view with gradients on: it was made under no_grad or in inference mode, or by
+/// an operation with several results.
+[[nodiscard]] bool is_closed_to_writes(const TraceState& state);
 
 /// The call that gives `view.parent` with the part that the view `shown` shows replaced by `source` (same shape);
 /// nullopt when the view cannot be written through. Throws eager's error where elements of `shown` share memory.

@@ -1,5 +1,6 @@
 // How a recorder turns writes into new values.
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -27,6 +28,14 @@ using c10::IValue;
 using torch::autograd::impl::gradient_edge;
 using torch::autograd::impl::set_gradient_edge;
 
+/// Writes of which the memory's version tells nothing.
+bool is_hidden_write(const TraceState& state) {
+  for (const TraceState* view = &state; view->view; view = trace_impl(view->view->parent)->state().get()) {
+    if (view->view->is_data) return true;
+  }
+  return false;
+}
+
 /// A view of what `detach` gave: a write to it has a gradient that the memory has not.
 bool shows_detached(const TraceState& state) {
   for (const TraceState* view = &state; view->view; view = trace_impl(view->view->parent)->state().get()) {
@@ -37,10 +46,28 @@ bool shows_detached(const TraceState& state) {
 
 }  // namespace
 
+void Recorder::require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const {
+  const ViewOf* view = autograd_view(*trace_impl(target)->state());
+  if (view != nullptr && !is_detached(*view)) refuse(op, "a view cannot be detached in place; use detach");
+  const bool is_outside = is_input(target) && target.requires_grad() && !target.is_leaf();
+  if (is_outside) refuse(op, "an input that autograd made is detached in place; use detach");
+}
+
 void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
-  if (op.operator_name().name != "aten::detach_") require_writable(target);
+  if (target.is_inference() && !c10::InferenceMode::is_enabled()) {
+    refuse(op, "a tensor made in inference mode is written to outside of it; write to a clone");
+  }
+  const bool detaches = op.operator_name().name == "aten::detach_";
+  if (detaches) {
+    require_detachable(op, target);
+  } else {
+    require_writable(target, source);
+  }
+  has_writes_ = true;
+  // Nor can eager use what was saved of a tensor that is detached in place.
+  if (detaches || is_hidden_write(*impl->state())) ++root_of(*impl->state()).hidden_writes;
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
     // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the parent of views.
     const std::shared_ptr<TraceState> before = impl->state();
@@ -56,12 +83,14 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
       if (memory.root.is_same(target)) memory.root = kept;
     }
     impl->set_state(source_impl->state());
+    impl->state()->view->is_turned = true;
     impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
-    if (op.operator_name().name == "aten::detach_") {
+    if (detaches) {
       forget_history(target);
     } else if (source.requires_grad()) {
       set_gradient_edge(target, gradient_edge(source));
     }
+    if (!detaches && !target.is_inference()) impl->bump_version();
     return;
   }
   if (!source.sizes().equals(target.sizes())) {
@@ -126,6 +155,7 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
     }
     write(parent, whole, recorded && !detached);
   } else {
+    trial_.has_written |= index_of(before) < trial_.begin;
     if (++state.writes == 1) require_separate_memory(state);
   }
   state.value = value;

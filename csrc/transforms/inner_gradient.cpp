@@ -1,17 +1,22 @@
 #include "transforms/inner_gradient.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/convert.h"
 #include "ir/symbol_values.h"
 #include "tracer/operators.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
+#include "transforms/replay.h"
 
 namespace thunder::transforms {
 
@@ -188,6 +193,29 @@ InnerGradient::Half InnerGradient::copy_backward(tracer::TraceNode& node, Deriva
   return result;
 }
 
+bool InnerGradient::reads_written(tracer::TraceNode& node) {
+  if (node.is_released() || !node.watches_written()) return false;
+  const Derivation& derivation = derivation_of(node);
+  std::vector<ir::ValueId> cotangents = node.results();
+  for (ir::ValueId& id : cotangents) {
+    const ir::TensorType* type = id == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(id);
+    if (type == nullptr || !type->requires_grad) id = ir::kNoValue;
+  }
+  OperatorReplay& replay = *derivation.replay;
+  const OperatorReplay::Backward& half = backward_for(replay, cotangents);
+  bool found = false;
+  const auto look_at = [&](ir::ValueId id) {
+    if (id == ir::kNoValue || !replay.is_of_forward(id) || index_of(id) >= derivation.values.size()) return;
+    const ir::ValueId value = derivation.values[index_of(id)];
+    found |= value != ir::kNoValue && node.is_written(value);
+  };
+  for (const ir::BoundSymbol& symbol : std::span(replay.trace().symbols).subspan(half.begin, half.end - half.begin)) {
+    for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, look_at);
+  }
+  for (const ir::ValueId gradient : half.gradients) look_at(gradient);
+  return found;
+}
+
 const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& replay,
                                                             const std::vector<ir::ValueId>& cotangents) {
   std::vector<ir::TypePtr> types;
@@ -205,10 +233,96 @@ const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& repl
   return replay.backward(types, /*again=*/c10::GradMode::is_enabled());
 }
 
+namespace {
+
+/// Operations below run as if no transform of PyTorch's were active.
+class AsideOfLayers {
+  using Key = c10::DispatchKey;
+  c10::impl::ExcludeDispatchKeyGuard aside_{c10::DispatchKeySet(
+      {Key::FuncTorchDynamicLayerFrontMode, Key::FuncTorchDynamicLayerBackMode, Key::FuncTorchVmapMode})};
+};
+
+/// The type of a cotangent that belongs to a layer of functorch: that of one example, say.
+ir::TypePtr type_in_layer(const at::Tensor& cotangent) {
+  if (!cotangent.defined()) return nullptr;
+  ir::TensorType type;
+  type.dtype = bridge::from_torch(cotangent.scalar_type());
+  type.device = bridge::from_torch(cotangent.device());
+  for (const std::int64_t size : cotangent.sizes()) type.sizes.emplace_back(size);
+  for (const std::int64_t stride : c10::contiguous_strides(cotangent.sizes())) type.strides.emplace_back(stride);
+  return ir::make_type(std::move(type));
+}
+
+}  // namespace
+
+at::Tensor InnerGradient::forward_tensor(tracer::TraceNode& node, Derivation& derivation, ir::ValueId id) {
+  TORCH_CHECK(!node.is_released(), torch::autograd::ERR_BACKWARD_TWICE);
+  if (derivation.values[index_of(id)] == ir::kNoValue) place_forward(node, derivation);
+  const ir::ValueId value = derivation.values[index_of(id)];
+  node.require_unwritten(value);
+  at::Tensor tensor = recorder_.tensor_of(value);
+  if (!c10::GradMode::is_enabled()) return tensor;
+  connect_forward(node, derivation);
+  const auto edge = derivation.edges.find(index_of(value));
+  const bool leads_on = edge != derivation.edges.end() && edge->second.is_valid();
+  if (leads_on) torch::autograd::impl::set_gradient_edge(tensor, edge->second);
+  return tensor;
+}
+
+std::vector<at::Tensor> InnerGradient::derive_in_layers(tracer::TraceNode& node,
+                                                        const std::vector<at::Tensor>& cotangents) {
+  std::vector<ir::TypePtr> types;
+  for (const at::Tensor& cotangent : cotangents) types.push_back(type_in_layer(cotangent));
+  std::optional<AsideOfLayers> aside(std::in_place);
+  Derivation& derivation = derivation_of(node);
+  std::optional<tracer::SuspendRecording> of_the_program(std::in_place);
+  const OperatorReplay::Backward& half = derivation.replay->backward(types, /*again=*/c10::GradMode::is_enabled());
+  of_the_program.reset();
+  ir::Trace part = derivation.replay->trace();
+  part.symbols.assign(part.symbols.begin() + static_cast<std::ptrdiff_t>(half.begin),
+                      part.symbols.begin() + static_cast<std::ptrdiff_t>(half.end));
+  part.inputs.clear();
+  part.outputs.clear();
+  std::vector<at::Tensor> inputs;
+  std::vector<bool> is_known(part.value_count());
+  const auto add_input = [&](ir::ValueId id, const at::Tensor& tensor) {
+    is_known[index_of(id)] = true;
+    part.inputs.push_back(id);
+    inputs.push_back(tensor);
+    ir::TensorType type = *part.tensor_type(id);  // a replay stops gradients where those of the trace stop
+    type.requires_grad = false;
+    part.set_type(id, ir::make_type(std::move(type)));
+  };
+  for (std::size_t i = 0; i < cotangents.size(); ++i) {
+    const bool is_given = cotangents[i].defined() && half.cotangents[i] != ir::kNoValue;
+    if (is_given) add_input(half.cotangents[i], cotangents[i]);
+  }
+  const auto read = [&](ir::ValueId id) {
+    if (!is_known[index_of(id)]) add_input(id, forward_tensor(node, derivation, id));
+  };
+  for (ir::BoundSymbol& symbol : part.symbols) {
+    symbol.location = recorder_.locate ? recorder_.locate() : node.symbol().location;
+    for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) read(id);
+    for (const ir::ValueId id : ir::flat_results(symbol)) {
+      if (id != ir::kNoValue) is_known[index_of(id)] = true;
+    }
+  }
+  for (const ir::ValueId gradient : half.gradients) {
+    if (gradient != ir::kNoValue) read(gradient);
+    part.outputs.push_back(gradient == ir::kNoValue ? ir::Argument() : ir::Argument(gradient));
+  }
+  aside.reset();
+  return replay(part, inputs, GradMode::kAsRecorded);
+}
+
 std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
   if (node.num_outputs() == 0) return {};
   const std::shared_ptr<void> outside = recorder_.outside_program ? recorder_.outside_program() : nullptr;
   cotangents.resize(node.results().size());
+  const bool in_layers = std::ranges::any_of(cotangents, [](const at::Tensor& cotangent) {
+    return cotangent.defined() && tracer::trace_impl(cotangent) == nullptr;
+  });
+  if (in_layers) return derive_in_layers(node, cotangents);
   std::vector<ir::ValueId> cotangent_values;
   std::unordered_map<std::uint32_t, at::Tensor> tensors;
   for (const at::Tensor& cotangent : cotangents) {

@@ -23,11 +23,20 @@ class InnerGradient {
   /// Serves the recorder for as long as both live.
   explicit InnerGradient(tracer::Recorder& recorder);
 
+  /// Whether a backward through the node would read what the program has written over since: eager raises then, or,
+  /// after a write through `.data`, reads what was written.
+  [[nodiscard]] bool reads_written(tracer::TraceNode& node);
+
  private:
   struct Derivation;
   struct Half;
 
   std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents);
+  /// The same, where a cotangent belongs to a layer of functorch (it is one example of a batch, say): the derivative is
+  /// found for a tensor of its shape, and replayed in that layer.
+  std::vector<at::Tensor> derive_in_layers(tracer::TraceNode& node, const std::vector<at::Tensor>& cotangents);
+  /// The tensor that a backward reads for a value of a forward half.
+  at::Tensor forward_tensor(tracer::TraceNode& node, Derivation& derivation, ir::ValueId id);
   Derivation& derivation_of(tracer::TraceNode& node);
   Half copy_backward(tracer::TraceNode& node, Derivation& derivation, const std::vector<ir::ValueId>& cotangents);
   const OperatorReplay::Backward& backward_for(OperatorReplay& replay, const std::vector<ir::ValueId>& cotangents);

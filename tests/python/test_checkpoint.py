@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -124,11 +125,70 @@ def test_backward_computes_checkpointed_part_again() -> None:
     torch.testing.assert_close(a.grad, expected.grad)
 
 
-def test_running_statistics_of_a_checkpointed_part_are_updated_once() -> None:
-    norm = nn.BatchNorm1d(4)
-    compiled = thunder.jit(lambda a: again(norm, a).sin().sum())
-    compiled(x(8, 4)).backward()
-    assert norm.num_batches_tracked == 1
-    expected = nn.BatchNorm1d(4)
-    expected(x(8, 4))
-    torch.testing.assert_close(norm.running_mean, expected.running_mean)
+SEEN: list[int] = []
+
+
+def refused_statistics(a: torch.Tensor) -> Any:
+    return again(nn.BatchNorm1d(4), a)
+
+
+def refused_effects(a: torch.Tensor) -> Any:
+    return again(lambda t: (SEEN.append(1), t.sin())[1], a)
+
+
+def refused_prints(a: torch.Tensor) -> Any:
+    return again(lambda t: (print("part"), t.sin())[1], a)
+
+
+def refused_writes(a: torch.Tensor) -> Any:
+    total = torch.zeros(3, 4)
+    return again(lambda t: (total.add_(t.detach()), t.sin())[1], a) * total
+
+
+def refused_context(a: torch.Tensor) -> Any:
+    return again(torch.sin, a, context_fn=lambda: (contextlib.nullcontext(), contextlib.nullcontext()))
+
+
+def refused_other_random_numbers(a: torch.Tensor) -> Any:
+    return again(lambda t: F.dropout(t, 0.5), a, preserve_rng_state=False)
+
+
+def refused_backward_as_python(a: torch.Tensor) -> Any:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
+            return t * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return gradient * gradient.sum().item()
+
+    return again(Scaled.apply, a)
+
+
+REFUSED = [f for name, f in sorted(globals().items()) if name.startswith("refused_")]
+
+
+@parametrize([named(f) for f in REFUSED])
+def test_part_that_a_backward_would_not_just_compute_again_is_refused(program: Function) -> None:
+    with pytest.raises(NotImplementedError):
+        thunder.jit(program, fullgraph=True)(x())
+    assert not SEEN
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_first_call_of_a_jitted_module_may_be_under_checkpoint(reentrant: bool, dropout: float) -> None:
+    def run(jit: Any) -> list[torch.Tensor | None]:
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 4))
+        compiled, noted = jit(module), []
+        for _ in range(3):
+            a = torch.randn(2, 4, requires_grad=True)
+            b = checkpoint(lambda t: checkpoint(compiled, t, use_reentrant=reentrant).sin(), a, use_reentrant=reentrant)
+            torch.rand(3)
+            b.sum().backward()
+            noted += [b.detach(), a.grad, *(p.grad for p in module.parameters())]
+        return noted
+
+    torch.testing.assert_close(run(thunder.jit), run(lambda module: module))

@@ -46,7 +46,7 @@ def test_query_of_an_uncompiled_callable_raises_type_error() -> None:
 
 
 def test_input_with_data_of_a_module_on_the_meta_device_is_refused() -> None:
-    compiled = thunder.jit(nn.Linear(2, 2, device="meta"))
+    compiled = thunder.jit(nn.Linear(2, 2, device="meta"), fullgraph=True)
     with pytest.raises(RuntimeError, match="meta") as caught:
         compiled(torch.ones(1, 2))
     assert "to_empty" in str(caught.value)
@@ -87,7 +87,7 @@ def test_object_where_a_tensor_was_traced_raises_as_in_eager() -> None:
 
 
 def test_sparse_tensor_is_refused() -> None:
-    f = thunder.jit(lambda x: x * 2)
+    f = thunder.jit(lambda x: x * 2, fullgraph=True)
     with pytest.raises((RuntimeError, NotImplementedError, TypeError), match=r"(?i)sparse"):
         f(torch.eye(3).to_sparse())
 
@@ -164,7 +164,7 @@ def test_failed_trace_leaves_module_and_arguments() -> None:
     x, seen = torch.randn(4, 3), []
     before = x.clone()
     with pytest.raises(RuntimeError, match="after the writes"):
-        thunder.jit(module)(x, seen)
+        thunder.jit(module, fullgraph=True)(x, seen)
     assert module.calls == 0
     assert seen == []
     assert torch.equal(x, before)
@@ -179,7 +179,7 @@ def test_failed_trace_leaves_the_random_state() -> None:
 
     state = torch.get_rng_state()
     with pytest.raises(RuntimeError, match="after drawing"):
-        thunder.jit(f)(torch.ones(3))
+        thunder.jit(f, fullgraph=True)(torch.ones(3))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -221,7 +221,7 @@ def test_tensor_that_outlives_its_trace_says_so(use) -> None:
         raise KeyError(y.shape)
 
     with pytest.raises(KeyError) as caught:
-        thunder.jit(f)(torch.ones(3))
+        thunder.jit(f, fullgraph=True)(torch.ones(3))
     left = caught.traceback[-1].frame.f_locals["y"]
     assert left.shape == (3,)
     with pytest.raises(RuntimeError, match=r"trace that has ended"):

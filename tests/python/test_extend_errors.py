@@ -103,7 +103,7 @@ def test_exception_in_a_meta_function_names_the_operator() -> None:
 
     op = executor.register_operator("bad_meta", meta=meta, fn=torch.sin)
     with pytest.raises(RuntimeError, match=r"executor 'wrong_tests'.*'bad_meta': meta: IndexError"):
-        thunder.jit(lambda x: op(x))(torch.ones(3))
+        thunder.jit(lambda x: op(x), fullgraph=True)(torch.ones(3))
 
 
 @torch.library.custom_op("thunder_tests::raises_in_backward", mutates_args=())

@@ -138,4 +138,4 @@ def test_generators_made_inside_are_separate_in_each_thread() -> None:
 @pytest.mark.parametrize("program", [torch.seed, torch.initial_seed, lambda: torch.Generator().seed()])
 def test_seeds_that_are_read_are_refused(program: Callable[[], Any]) -> None:
     with pytest.raises(NotImplementedError, match="not supported inside a jitted function"):
-        thunder.jit(lambda a: (program(), a)[1])(x())
+        thunder.jit(lambda a: (program(), a)[1], fullgraph=True)(x())

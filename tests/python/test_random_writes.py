@@ -54,11 +54,25 @@ def test_random_programs_write_as_in_eager(start: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1000, 1040))
-def test_random_program_that_fails_writes_nothing(seed: int) -> None:
+def test_random_program_that_fails_writes_as_in_eager(seed: int) -> None:
     text = make_source(seed)
     if raises(text):
         return
-    run = Run(text.replace("return out", "raise KeyError('end')"), compile="eager")
+    text = text.replace("return out", "raise KeyError('end')")
+    eager, compiled = Run(text), Run(text, compile="eager")
+    for call in range(CALLS):
+        for run in (eager, compiled):
+            with pytest.raises(KeyError, match="end"):
+                run.call(run.world, torch.arange(2.0) + call)
+        assert compiled.picture() == eager.picture()
+
+
+@pytest.mark.parametrize("seed", range(1000, 1040))
+def test_random_program_that_fails_writes_nothing_with_fullgraph(seed: int) -> None:
+    text = make_source(seed)
+    if raises(text):
+        return
+    run = Run(text.replace("return out", "raise KeyError('end')"), fullgraph=True)
     before = run.picture()
     with pytest.raises(KeyError, match="end"):
         run.call(run.world, torch.arange(2.0))

@@ -186,6 +186,87 @@ def test_closure_variable() -> None:
     torch.testing.assert_close(last, X * 2)
 
 
+def test_cell_contents_are_what_the_closure_reads_and_writes() -> None:
+    count = 0
+
+    def counter() -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    cell = counter.__closure__[0]  # type: ignore[index]
+
+    @thunder.jit
+    def f(x, start):
+        cell.cell_contents += start
+        counter()
+        return x * cell.cell_contents
+
+    for call in (1, 2, 3):
+        torch.testing.assert_close(f(X, 10), X * 11 * call)
+        assert count == 11 * call
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_class_attribute_that_was_written_is_read_through_an_object(has_it: bool) -> None:
+    class Base:
+        if has_it:
+            factor = 1.0
+
+    class Derived(Base):
+        pass
+
+    holder = Derived()
+
+    @thunder.jit
+    def f(x):
+        Base.factor = 5.0
+        return x * holder.factor
+
+    for _ in range(3):
+        torch.testing.assert_close(f(X), X * 5)
+    assert Base.factor == 5
+    assert thunder.cache_misses(f) == 2  # without the attribute as it was, and with it
+    Derived.factor = 7.0
+    torch.testing.assert_close(f(X), X * 7)
+
+
+def test_class_attribute_that_was_deleted_is_that_of_the_base() -> None:
+    class Base:
+        factor = 2.0
+
+    class Derived(Base):
+        factor = 3.0
+
+    holder = Derived()
+
+    @thunder.jit
+    def f(x):
+        if "factor" in vars(Derived):
+            del Derived.factor
+        return x * holder.factor
+
+    torch.testing.assert_close(f(X), X * 2)
+    assert "factor" not in vars(Derived)
+    Base.factor = 4.0
+    torch.testing.assert_close(f(X), X * 4)
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod, property])
+def test_method_that_is_put_into_a_class_stays_what_it_is(kind: Any) -> None:
+    class Owner:
+        pass
+
+    @thunder.jit
+    def f(x):
+        Owner.method = kind(lambda *arguments: arguments)
+        return x
+
+    f(X)
+    f(X)
+    assert type(vars(Owner)["method"]) is kind
+
+
 def test_slot() -> None:
     holder = Slotted()
 
@@ -237,11 +318,11 @@ def test_object_made_inside_and_stored_outside() -> None:
     torch.testing.assert_close(holder.inner.both[1], (X + 1) * 2)
 
 
-def test_failed_trace_changes_nothing() -> None:
+def test_failed_trace_changes_nothing_with_fullgraph() -> None:
     holder = Holder(value=1, items=[1], table={"a": 1})
     before = copy.deepcopy(holder.__dict__)
 
-    @thunder.jit
+    @thunder.jit(fullgraph=True)
     def f(x):
         holder.value = 2
         holder.new = x

@@ -47,7 +47,7 @@ def autocast(
             return list(recorded[-1].tensors)
 
         inputs = arguments.tensors
-        trace, captures = _functional.record("autocast", call, inputs, [None] * len(inputs), False)
+        trace, captures = _functional.record("autocast", call, inputs, False)
         everything = [*inputs, *captures]
         program = _functional.autocast(trace, everything, device, dtype)
         return recorded[-1].restored(_functional.replay(program, everything))

@@ -13,15 +13,17 @@ from thunder._check import load_extension
 from thunder._jit import jit
 from thunder.transforms.functional.structures import (
     Argnums,
+    Kept,
+    are_tensors,
+    by_identity,
     compiled,
-    differentiated,
+    is_called_in_a_trace,
     replaced,
-    require_tensors,
-    select,
-    split_aux,
+    runs_as_torch,
+    selected,
 )
 
-__all__ = ["Pullback", "grad", "value_and_grad", "vjp", "vjp_of"]
+__all__ = ["Pullback", "grad", "value_and_grad", "vjp"]
 
 _functional = load_extension().functional
 
@@ -38,7 +40,7 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     Raises:
         RuntimeError: `func` returns something else.
     """
-    both = _value_and_grad("grad", func, argnums, has_aux)
+    both = _value_and_grad(func, argnums, has_aux)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients = both(*args, **kwargs)
@@ -52,7 +54,7 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
     With `has_aux`, `((value, aux), gradient)`.
     """
-    return compiled(_value_and_grad("value_and_grad", func, argnums, has_aux), func)
+    return compiled(_value_and_grad(func, argnums, has_aux), func)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -65,8 +67,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     `vjp_function(cotangents)` takes the structure of the output and returns a tuple with one gradient for each primal.
     """
-    if _functional.is_tracing() or torch._C._are_functorch_transforms_active():
-        return vjp_of("vjp", func, primals, None, has_aux)
+    if is_called_in_a_trace():
+        return _vjp(func, primals, has_aux)
     return _compiled_vjp(func, has_aux)(*primals)
 
 
@@ -83,9 +85,13 @@ class Pullback:
         self.output_spec, self.primal_spec = specs
         self.inputs = inputs  # the differentiated leaves: for the gradients that are zero
 
-    def __call__(self, cotangents: Any) -> Any:
-        """Return a tuple with one gradient for each primal. `cotangents` has the structure of the output."""
-        if _functional.is_tracing() or torch._C._are_functorch_transforms_active():
+    def __call__(self, cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        """Return a tuple with one gradient for each primal. `cotangents` has the structure of the output.
+
+        What the forward saved is kept, and the gradients take part in autograd where gradients are on; the last two
+        arguments are those of `torch.func.vjp`'s function, and change nothing.
+        """
+        if is_called_in_a_trace():
             return self.pull_back(cotangents)
         return _compiled_pull_back()(self, cotangents)
 
@@ -94,7 +100,8 @@ class Pullback:
         leaves, spec = pytree.tree_flatten(cotangents)
         if spec != self.output_spec:
             raise RuntimeError(
-                f"thunder.vjp: expected cotangents of the structure of the output, {self.output_spec}, got {spec}"
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {spec}, primal output: {self.output_spec}"
             )
         gradients = _functional.pull_back(self.program, self.saved, [leaves[i] for i in self.taken])
         filled = [
@@ -104,29 +111,27 @@ class Pullback:
         return pytree.tree_unflatten(filled, self.primal_spec)
 
 
-def vjp_of(
-    name: str, func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums | None, has_aux: bool
-) -> Any:
-    """Return what `vjp` does; of the arguments `argnums` only, when that is not None. `name` is for messages."""
-    if torch._C._are_functorch_transforms_active():
-        from torch._functorch.eager_transforms import _vjp_with_argnums
+def _vjp(func: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    if runs_as_torch() or not are_tensors(pytree.tree_leaves(primals)):
+        return torch.func.vjp(func, *primals, has_aux=has_aux)
+    return _traced_vjp("vjp", lambda given: func(*given), primals, has_aux)
 
-        return _vjp_with_argnums(func, *primals, argnums=argnums, has_aux=has_aux)
-    selected = primals if argnums is None else select(primals, argnums)
-    inputs, primal_spec = pytree.tree_flatten(selected)
-    require_tensors(name, inputs, "argument")
+
+def _traced_vjp(name: str, call: Callable[[Any], Any], primals: Any, has_aux: bool) -> Any:
+    """Return what `vjp` does, of `call(primals)`; the function is recorded as a trace of its own and transformed."""
+    inputs, primal_spec = pytree.tree_flatten(primals)
     recorded: list[Any] = []
 
-    def call(stand_ins: list[Any]) -> list[Any]:
-        output = func(*replaced(primals, argnums, pytree.tree_unflatten(stand_ins, primal_spec)))
-        leaves, spec, aux = differentiated(name, output, has_aux)
-        for leaf in leaves:
-            if not (leaf.is_floating_point() or leaf.is_complex()):
-                raise RuntimeError(f"thunder.{name}: expected floating-point or complex results, got {leaf.dtype}")
-        recorded.append((spec, len(leaves), aux))
-        return [*leaves, *aux.tensors]
+    def program(stand_ins: list[Any]) -> list[Any]:
+        result = call(pytree.tree_unflatten(stand_ins, primal_spec))
+        output, aux = _split(name, result, has_aux)
+        leaves, spec = pytree.tree_flatten(output)
+        if not are_tensors(leaves) or not all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves):
+            raise RuntimeError(f"{name}: expected floating-point or complex tensors as results")
+        recorded.append((spec, len(leaves), Kept(aux)))
+        return [*leaves, *recorded[-1][2].tensors]
 
-    trace, captures = _functional.record(name, call, inputs, [None] * len(inputs), True)
+    trace, captures = _functional.record(name, program, inputs, True)
     output_spec, count, aux = recorded[-1]
     forward, backward, output_count, taken = _functional.vjp(trace, count)
     results = _functional.replay(forward, [*inputs, *captures])
@@ -136,30 +141,40 @@ def vjp_of(
     return (output, pull_back, aux.restored(results[count:output_count])) if has_aux else (output, pull_back)
 
 
-def _value_and_grad(name: str, func: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Callable[..., Any]:
+def _split(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
+    """Return (what is differentiated, anything else) of a function's result."""
+    if not has_aux:
+        return result, None
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError(f"{name}: has_aux: expected a function that returns a pair, got {type(result)}")
+    return result
+
+
+def _value_and_grad(func: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Callable[..., Any]:
+    theirs = torch.func.grad_and_value(func, argnums, has_aux)
+
     def both(*args: Any, **kwargs: Any) -> Any:
-        def scalar(*arguments: Any) -> Any:
-            result = func(*arguments, **kwargs)
-            value, _ = split_aux(name, result, has_aux)
-            if not isinstance(value, torch.Tensor):
-                raise RuntimeError(f"thunder.{name}: expected a function that returns a tensor, got {type(value)}")
-            if value.dim() != 0:
-                raise RuntimeError(
-                    f"thunder.{name}: expected a function that returns a tensor without dimensions, got one of shape "
-                    f"{tuple(value.shape)}; use vjp or jacrev"
-                )
+        primals = selected(args, argnums)
+        if runs_as_torch() or not are_tensors(pytree.tree_leaves(primals)):
+            return theirs(*args, **kwargs)[::-1]
+
+        def scalar(given: Any) -> Any:
+            result = func(*replaced(args, argnums, given), **kwargs)
+            value, _ = _split("grad", result, has_aux)
+            if not isinstance(value, torch.Tensor) or value.dim() != 0:
+                raise RuntimeError("grad: expected a function that returns a tensor without dimensions")
             return result
 
-        value, pull_back, *aux = vjp_of(name, scalar, args, argnums, has_aux)
+        value, pull_back, *aux = _traced_vjp("grad", scalar, primals, has_aux)
         gradients = pull_back(torch.ones_like(value))
         return ((value, *aux), gradients) if has_aux else (value, gradients)
 
     return both
 
 
-@functools.lru_cache(maxsize=256)
+@by_identity
 def _compiled_vjp(func: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
-    return jit(lambda *primals: vjp_of("vjp", func, primals, None, has_aux))
+    return jit(lambda *primals: _vjp(func, primals, has_aux))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,69 +31,75 @@ class Kept:
         return pytree.tree_unflatten(leaves, self.spec)
 
 
-def select(args: tuple[Any, ...], argnums: Argnums) -> Any:
-    """Return the argument that `argnums` names, or a tuple of those that it names."""
-    for number in (argnums,) if isinstance(argnums, int) else argnums:
-        if not -len(args) <= number < len(args):
-            raise RuntimeError(
-                f"thunder: argnums: expected numbers of the {len(args)} positional arguments, got {number}"
-            )
-    return args[argnums] if isinstance(argnums, int) else tuple(args[number] for number in argnums)
+class Identity:
+    """A key for any object, hashable or not, that equals the key of the same object only."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.value is other.value
 
 
-def replaced(args: tuple[Any, ...], argnums: Argnums | None, selected: Any) -> tuple[Any, ...]:
-    """Return `args` with `selected`, which has the form of `select(args, argnums)`, in their places."""
-    if argnums is None:
-        return tuple(selected)
+def by_identity(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Remember what `build(func, *options)` gave for the last functions."""
+
+    @functools.lru_cache(maxsize=256)
+    def remembered(func: Identity, *options: Any) -> Any:
+        return build(func.value, *options)
+
+    @functools.wraps(build)
+    def found(func: Any, *options: Any) -> Any:
+        return remembered(Identity(func), *options)
+
+    return found
+
+
+def selected(args: tuple[Any, ...], argnums: Any) -> Any:
+    """Return the argument that `argnums` names, or a tuple of those that it names; None when it names no argument."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not numbers or any(type(number) is not int or not -len(args) <= number < len(args) for number in numbers):
+        return None
+    if len({number % len(args) for number in numbers}) < len(numbers):
+        return None
+    return tuple(args[number] for number in argnums) if isinstance(argnums, tuple) else args[argnums]
+
+
+def replaced(args: tuple[Any, ...], argnums: Argnums, values: Any) -> tuple[Any, ...]:
+    """Return `args` with `values`, which has the form of `selected(args, argnums)`, in their places."""
     result = list(args)
     if isinstance(argnums, int):
-        result[argnums] = selected
+        result[argnums] = values
     else:
-        for number, value in zip(argnums, selected, strict=True):
+        for number, value in zip(argnums, values, strict=True):
             result[number] = value
     return tuple(result)
 
 
-def split_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
-    """Return (what is differentiated, anything else) of a function's result."""
-    if not has_aux:
-        return output, None
-    if not (isinstance(output, tuple) and len(output) == 2):
-        raise RuntimeError(f"thunder.{name}: has_aux: expected a function that returns a pair, got {type(output)}")
-    return output
+def are_tensors(leaves: list[Any]) -> bool:
+    """Whether there are leaves, and all are tensors."""
+    return bool(leaves) and all(isinstance(leaf, torch.Tensor) for leaf in leaves)
 
 
-def differentiated(name: str, output: Any, has_aux: bool) -> tuple[list[Any], Any, Kept]:
-    """Return the tensors of a function's result that are differentiated, their structure, and anything else."""
-    output, aux = split_aux(name, output, has_aux)
-    leaves, spec = pytree.tree_flatten(output)
-    require_tensors(name, leaves, "result")
-    return leaves, spec, Kept(aux)
-
-
-def require_tensors(name: str, leaves: list[Any], what: str) -> None:
-    """Raise RuntimeError unless there are leaves, and all are tensors."""
-    if not leaves:
-        raise RuntimeError(f"thunder.{name}: expected at least one {what} that is a tensor, got none")
-    for leaf in leaves:
-        if not isinstance(leaf, torch.Tensor):
-            raise RuntimeError(f"thunder.{name}: expected tensors for each {what}, got {type(leaf)}")
-
-
-def require_real(name: str, tree: Any, what: str) -> None:
-    """Raise RuntimeError where a tensor is complex."""
-    for leaf in pytree.tree_leaves(tree):
-        if isinstance(leaf, torch.Tensor) and leaf.is_complex():
-            raise RuntimeError(f"thunder.{name}: expected real {what}, got {leaf.dtype}")
+def is_called_in_a_trace() -> bool:
+    """Whether a transform is called by a program that is traced, or below a transform of PyTorch's."""
+    return bool(_functional.is_tracing() or torch._C._are_functorch_transforms_active())
 
 
 def runs_as_torch() -> bool:
-    """Whether `vmap`, `jvp` and `autocast` are PyTorch's here: below those, or for a `torch.autograd.Function`."""
-    return bool(torch._C._are_functorch_transforms_active() or _functional.runs_live())
+    """Whether transforms are PyTorch's here: outside of a trace, below theirs, or where ours cannot do the same."""
+    return bool(not _functional.is_tracing() or torch._C._are_functorch_transforms_active() or _functional.runs_live())
 
 
 def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `transformed`, which has `func`'s name. In a trace, it is called as it is."""
-    transformed.__name__ = getattr(func, "__name__", type(func).__name__)
-    transformed.__doc__ = getattr(func, "__doc__", None)
-    return jit(transformed)
+
+    def transform(*args: Any, **kwargs: Any) -> Any:
+        return transformed(*args, **kwargs)
+
+    transform.__name__ = getattr(func, "__name__", type(func).__name__)
+    transform.__doc__ = getattr(func, "__doc__", None)
+    return jit(transform)

@@ -1,0 +1,272 @@
+#include "dispatch/output_plan.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "dispatch/errors.h"
+#include "dispatch/python_tensor.h"
+#include "tracer/backward_graph.h"
+#include "tracer/trace_node.h"
+#include "tracer/views.h"
+#include "transforms/functorch_layer.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using tracer::trace_impl;
+
+[[noreturn]] void refuse(std::string_view message) {
+  throw UserError(ErrorKind::kNotImplemented, std::string("thunder.jit: ").append(message));
+}
+
+bool is_restride(const tracer::ViewOf& view) { return view.op.operator_name().name == "thunder::restride"; }
+
+/// The view that the tensor is to autograd; null: a tensor of its own, or one that an autograd function of the program
+/// gave, whose gradient is not that of the view.
+const tracer::ViewOf* view_of(const at::Tensor& tensor) {
+  const tracer::TraceState& state = *trace_impl(tensor)->state();
+  const auto& maker = tensor.grad_fn();
+  const bool is_of_function = state.adopted != nullptr || (maker != nullptr && tracer::is_foreign(maker.get()));
+  return is_of_function ? nullptr : tracer::autograd_view(state);
+}
+
+bool is_leaf_of_gradients(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
+
+bool has_several_tensors(std::span<const c10::IValue> arguments) {
+  return std::ranges::any_of(arguments.subspan(1), [](const c10::IValue& value) {
+    return value.isTensor() || value.isTensorList() || value.isOptionalTensorList();
+  });
+}
+
+}  // namespace
+
+OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input) {
+  bool is_cut = false;  // between the view and the root, for autograd
+  for (at::Tensor tensor = view; !tensor.is_same(root); tensor = at::Tensor(view_of(tensor)->parent)) {
+    is_cut |= tracer::is_detached(*view_of(tensor));
+    if (view_of(tensor)->is_data && version_ == 0) version_ = view._version();
+    add(*view_of(tensor));
+  }
+  is_leaf_ = is_leaf_of_gradients(view);
+  if (!is_leaf_ && view.requires_grad() && (is_cut || !root.requires_grad())) {
+    refuse("a view is returned or stored whose gradients are not those of the tensor that it shows; return a clone");
+  }
+  const auto by_position = [](const Step& step) {
+    return step.op && step.op->operator_name().name == "aten::as_strided";
+  };
+  if (!is_input && std::ranges::any_of(steps_, by_position)) offset_ = root.storage_offset();
+}
+
+void OutputView::add(const tracer::ViewOf& view) {
+  if (is_restride(view)) return;  // the tracer's own
+  if (has_several_tensors(view.arguments)) {
+    refuse("a view that is made of several tensors is returned or stored; return a clone");
+  }
+  Step step{.result = view.result, .grad_mode = view.grad_mode, .inference_mode = view.inference_mode};
+  if (!view.is_data) {
+    step.op = view.op;
+    step.arguments = view.arguments;
+    step.arguments[0] = c10::IValue();
+  }
+  steps_.push_back(std::move(step));
+}
+
+at::Tensor OutputView::run(const Step& step, const at::Tensor& shown) {
+  if (!step.op) return shown.variable_data();
+  // It sets grad mode, too.
+  std::optional<c10::InferenceMode> inference_mode;
+  if (step.inference_mode != c10::InferenceMode::is_enabled()) inference_mode.emplace(step.inference_mode);
+  const c10::AutoGradMode grad_mode(step.grad_mode);
+  torch::jit::Stack stack = step.arguments;
+  stack[0] = shown;
+  step.op->callBoxed(stack);
+  return stack[0].isTensor() ? stack[0].toTensor() : stack[0].toTensorVector().at(step.result);
+}
+
+at::Tensor OutputView::show(const at::Tensor& root) const {
+  at::Tensor shown = root;
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    const bool is_moved = offset_ && *offset_ != root.storage_offset() && step->op &&
+                          step->op->operator_name().name == "aten::as_strided" && step->arguments.back().isInt();
+    if (!is_moved) {
+      shown = run(*step, shown);
+      continue;
+    }
+    Step moved = *step;
+    moved.arguments.back() = moved.arguments.back().toInt() - *offset_ + root.storage_offset();
+    shown = run(moved, shown);
+  }
+  if (version_ != 0) {
+    c10::VariableVersion counter = shown.unsafeGetTensorImpl()->version_counter();
+    counter.set_version(version_);
+  }
+  if (is_leaf_) shown.set_requires_grad(true);
+  return shown;
+}
+
+OutputPlanner::OutputPlanner(tracer::Recorder& recorder) : recorder_(recorder) {
+  for (std::size_t i = 0; i < recorder.real_inputs().size(); ++i) {
+    inputs_.emplace(recorder.input(i).unsafeGetTensorImpl(), static_cast<std::uint32_t>(i));
+  }
+}
+
+void OutputPlanner::add_number(ir::ValueId value) {
+  plan_.sources.push_back({.index = static_cast<std::uint32_t>(computed_.size())});
+  computed_.push_back({.number = value});
+}
+
+std::uint32_t OutputPlanner::computed(const at::Tensor& tensor) {
+  const auto [place, is_new] =
+      known_.try_emplace(tensor.unsafeGetTensorImpl(), static_cast<std::uint32_t>(computed_.size()));
+  if (is_new) computed_.push_back({.tensor = tensor});
+  return place->second;
+}
+
+OutputPlanner::Root OutputPlanner::find_root(const at::Tensor& tensor) {
+  at::Tensor root = tensor;
+  for (;;) {
+    const auto input = inputs_.find(root.unsafeGetTensorImpl());
+    if (input != inputs_.end()) return {root, true, input->second};
+    const tracer::ViewOf* view = view_of(root);
+    if (view == nullptr) return {root, false, computed(root)};
+    root = at::Tensor(view->parent);
+  }
+}
+
+void OutputPlanner::require_as_outside(const Root& root) const {
+  const at::Tensor& real = recorder_.real_inputs()[root.index];
+  const bool changes = real.requires_grad() && !root.tensor.requires_grad();
+  if (changes) refuse("a view of an input is returned on which requires_grad_(False) is called; return a clone");
+}
+
+void OutputPlanner::add_tensor(PyObject* object) {
+  const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(object));
+  if (is_functorch_wrapper(tensor)) {
+    refuse(
+        "expected tensors of the program's own in what it returns or stores, got one that left a function under vmap, "
+        "grad or jvp in another way than by being returned");
+  }
+  OutputPlan::Source source;
+  if (tensor.retains_grad() && !tensor.is_leaf()) {
+    refuse("retain_grad() on a tensor that is returned or stored; call it on the result");
+  }
+  if (is_leaf_of_gradients(tensor)) leaves_.push_back(tensor.unsafeGetTensorImpl());
+  const Root root = find_root(tensor);
+  source.is_input = root.is_input;
+  source.index = root.index;
+  if (!tensor.is_same(root.tensor)) {
+    if (root.is_input) require_as_outside(root);
+    source.view = static_cast<std::int32_t>(plan_.views.size());
+    plan_.views.emplace_back(tensor, root.tensor, root.is_input);
+    if (!root.is_input) computed_[root.index].is_viewed = true;
+  }
+  if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(plain_tensor_type())) {
+    if (!tensor.is_leaf()) refuse("a tensor of a subclass that is no leaf is returned or stored");
+    source.type = py::Ref::share(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  }
+  plan_.sources.push_back(std::move(source));
+}
+
+/// Tensors of one memory that are no views of one another would be written to apart from one another.
+void OutputPlanner::require_separate() const {
+  std::unordered_map<const c10::StorageImpl*, const at::Tensor*> storages;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    storages.emplace(recorder_.input(i).storage().unsafeGetStorageImpl(), nullptr);
+  }
+  for (const Computed& each : computed_) {
+    if (!each.tensor.defined()) continue;
+    if (!storages.emplace(each.tensor.storage().unsafeGetStorageImpl(), nullptr).second) {
+      refuse("tensors that share memory and are no views of one another are returned or stored; return clones");
+    }
+  }
+}
+
+/// A leaf that the caller gets would have a gradient after a backward that comes after the call.
+void OutputPlanner::require_no_gradient_inside() const {
+  if (leaves_.empty()) return;
+  const auto is_returned = [&](torch::autograd::Node& node) {
+    const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node);
+    return leaf != nullptr && std::ranges::find(leaves_, leaf->variable.unsafeGetTensorImpl()) != leaves_.end();
+  };
+  for (const Computed& each : computed_) {
+    if (!each.tensor.defined() || !each.tensor.requires_grad() || each.tensor.is_leaf()) continue;
+    if (tracer::any_node_behind(torch::autograd::impl::gradient_edge(each.tensor), is_returned)) {
+      refuse("a leaf is made, and returned or stored together with what was computed from it; make it outside");
+    }
+  }
+}
+
+ir::ArgumentList OutputPlanner::outputs() {
+  require_separate();
+  require_no_gradient_inside();
+  ir::ArgumentList values;
+  for (const Computed& each : computed_) {
+    if (!each.tensor.defined()) {
+      plan_.histories.push_back(OutputHistory::kComputed);
+      values.emplace_back(each.number);
+      continue;
+    }
+    if (c10::InferenceMode::is_enabled() && !each.tensor.is_inference()) {
+      refuse("a tensor is made outside of inference mode, in a call inside of it; enter inference mode inside");
+    }
+    plan_.histories.push_back(history_of(each.tensor));
+    const ir::ValueId value =
+        each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
+    values.emplace_back(plan_.histories.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
+  }
+  return values;
+}
+
+void OutputPlanner::note_versions() {
+  for (const Computed& each : computed_) {
+    const bool counts = each.tensor.defined() && !each.tensor.is_inference();
+    plan_.versions.outputs.push_back(counts ? static_cast<std::uint32_t>(each.tensor._version()) : 0);
+  }
+  if (std::ranges::count(plan_.versions.outputs, 0U) == std::ssize(plan_.versions.outputs)) {
+    plan_.versions.outputs.clear();
+  }
+  const std::vector<std::size_t> written = recorder_.written_inputs();
+  for (std::uint32_t i = 0; i < inputs_.size(); ++i) {
+    const at::Tensor& input = recorder_.input(i);
+    const auto count = static_cast<std::uint32_t>(input.is_inference() ? 0 : input._version());
+    const bool is_written = std::ranges::find(written, i) != written.end();
+    if (count != 0 || is_written) plan_.versions.inputs.emplace_back(i, count);
+  }
+}
+
+OutputPlan OutputPlanner::finish() {
+  note_versions();
+  const auto is_usual = [](OutputHistory history) { return history == OutputHistory::kComputed; };
+  if (std::ranges::all_of(plan_.histories, is_usual)) plan_.histories.clear();
+  bool is_plain = plan_.sources.size() == computed_.size();
+  for (std::size_t i = 0; is_plain && i < plan_.sources.size(); ++i) {
+    const OutputPlan::Source& source = plan_.sources[i];
+    is_plain = !source.is_input && source.index == i && source.view == OutputPlan::kNoView && !source.type;
+  }
+  if (is_plain) plan_.sources.clear();
+  return std::move(plan_);
+}
+
+PyObject* plain_tensor_type() {
+  static PyObject* const type = [] {
+    const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
+    return module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr;
+  }();
+  return type;
+}
+
+py::Ref as_subclass(py::Borrowed object, py::Borrowed type) {
+  PyObject* requires_grad = unpack_tensor(object).requires_grad() ? Py_True : Py_False;
+  return py::Ref::steal(PyObject_CallMethod(type, "_make_subclass", "OOO", type, object, requires_grad));
+}
+
+}  // namespace thunder::dispatch

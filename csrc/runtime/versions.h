@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace thunder::runtime {
+
+/// How often a program writes to its tensors, by the count of eager code: what their version counters show afterwards.
+/// A compiled program writes each tensor once, or makes it with what was written.
+struct Versions {
+  std::vector<std::uint32_t> outputs;                           ///< by position; empty: none was written to
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> inputs;  ///< position and count
+};
+
+void set_output_versions(const Versions& versions, std::span<const at::Tensor> outputs);
+
+/// The version counters of written inputs, taken before a program runs.
+class InputVersions {
+ public:
+  InputVersions(const Versions& versions, std::span<const at::Tensor> inputs);
+  /// After the program has run.
+  void set() const;
+
+ private:
+  struct Written {
+    at::Tensor tensor;
+    std::int64_t before;
+    std::uint32_t count;
+  };
+  std::vector<Written> written_;
+};
+
+}  // namespace thunder::runtime

@@ -1,0 +1,456 @@
+"""What scripts consist of: templates of statements and blocks.
+
+A line is `kind | text`: the kind of the variable that it defines, or `-`. In the text, {new} is that variable, and
+
+{f} a tensor of floats   {i} a tensor of ints   {b} a tensor of bools   {t} any of them   {w} one that may be written to
+{n} a number             {k} a small int        {d} a dtype             {o} one more variable's name
+"""
+
+from __future__ import annotations
+
+# topic -> lines. A script takes its lines from a few topics, so that they meet each other.
+LINES: dict[str, str] = {
+    "arithmetic": """
+f | {new} = {f} + {f}
+f | {new} = {f} * {t}
+f | {new} = {f} - {n}
+f | {new} = {n} * {f}
+f | {new} = {f} / 4
+f | {new} = torch.where({b}, {f}, {n})
+f | {new} = torch.tanh({f})
+f | {new} = F.relu({f}) + {n}
+f | {new} = torch.maximum({f}, {f})
+f | {new} = {f}.clamp(min={n})
+f | {new} = torch.softmax({f}, -1)
+f | {new} = {f}.sum(-1, keepdim=True)
+f | {new} = {f}.mean()
+f | {new} = {f}.amax(0)
+f | {new} = torch.cat([{f}.flatten(), {f}.flatten()]).sum()
+f | {new} = torch.stack([{f}, {f}]).sum(0)
+f | {new} = {f} @ {f}.mT
+f | {new} = torch.einsum("ij,kj->ik", {f}, {f})
+f | {new} = F.layer_norm({f}, {f}.shape[-1:])
+f | {new} = F.linear({f}, {f})
+f | {new} = F.dropout({f}, 0.5)
+f | {new} = {f} + torch.rand(1)
+f | {new} = {f}.exp().log1p()
+f | {new} = {f}.cumsum(-1)
+f | {new} = -{f}
+f | {new} = abs({f})
+f | {new} = {f} ** 2
+f | {new} = ({f} > {n}) * {f}
+i | {new} = {i} + {k}
+i | {new} = {i} // 2
+i | {new} = {f}.argmax(-1)
+i | {new} = ({f} > 0).sum()
+i | {new} = {f}.long()
+i | {new} = torch.arange(3)
+b | {new} = {f} > {n}
+b | {new} = {f} != {f}
+b | {new} = {f}.isnan() | {b}
+b | {new} = ~{b}
+f | {new} = {f}.to({d}) + {f}
+f | {new} = {i}.float() * {f}
+f | {new} = torch.zeros_like({f}) + {n}
+f | {new} = torch.ones(3) * {f}.sum()
+f | {new} = torch.full_like({f}, {n})
+f | {new} = {f}.nan_to_num()
+f | {new} = {f}.sort(-1).values
+f | {new} = {f}.mul({n}).add({f}, alpha=2)
+f | {new} = F.mse_loss({f}, {f})
+f | {new} = F.cross_entropy({f}.flatten()[None], torch.tensor([0]))
+f | {new} = torch.linalg.vector_norm({f})
+""",
+    "views": """
+f | {new} = {f}.mT
+f | {new} = {f}[None]
+f | {new} = {f}[..., :1]
+f | {new} = {f}[..., ::2]
+f | {new} = {f}.unsqueeze(-1)
+f | {new} = {f}.view(-1)
+f | {new} = {f}.reshape(-1)
+f | {new} = {f}.flatten()
+f | {new} = {f}.expand(2, *{f}.shape)
+f | {new} = {f}.contiguous()
+f | {new} = {f}.squeeze()
+f | {new} = {f}.diagonal()
+f | {new} = {f}.select(-1, 0)
+f | {new} = {f}.narrow(-1, 0, 1)
+f | {new} = {f}.view_as({f})
+f | {new} = {f}.as_strided({f}.shape, {f}.stride())
+f | {new} = {f}.detach()
+f | {new} = {f}.data
+f | {new} = {f}.to(torch.float32)
+f | {new} = {f}.real
+f | {new} = {f}[:]
+f | {new} = {f}.permute(*reversed(range({f}.dim())))
+f | {new} = {f}.unbind(0)[0]
+f | {new} = {f}.chunk(2, -1)[-1]
+f | {new} = {f}.split(1, -1)[0]
+f | {new} = {f}.movedim(0, -1)
+f | {new} = {f}.unfold(-1, 1, 1)
+f | {new} = {f}.float()
+f | {new} = {f}.clone()
+f | {new} = {f}.T.T
+i | {new} = {f}.view(torch.int32)
+- | {o}, {o} = {o}, {o}
+f | {new} = torch.broadcast_to({f}, (2, *{f}.shape))
+f | {new} = {f}.swapaxes(0, -1)
+f | {new} = {f}.alias() if hasattr({f}, "alias") else {f}
+f | {new} = {f}.cpu()
+f | {new} = {f}.type_as({f})
+""",
+    "writes": """
+- | {w}.add_({n})
+- | {w}.mul_({f})
+- | {w}[0] = {n}
+- | {w}[..., 0] = {f}
+- | {w}[..., :1] = {n}
+- | {w}.copy_({t})
+- | {w}.zero_()
+- | {w}.fill_({n})
+- | {w} += 1
+- | {w} *= {f}
+- | {w} -= {f}.mean()
+- | {w}.view(-1)[0] = {n}
+- | {w}.view(-1)[-1:].add_({n})
+- | {w}.mT.mul_(2)
+- | {w}.masked_fill_({b}, {n})
+- | {w}[{b}] = {n}
+- | {w}.data.mul_(2)
+- | {w}.detach().add_({n})
+- | {w}.clamp_(min={n})
+- | {w}.tanh_()
+- | {w}.t_()
+- | {w}.unsqueeze_(0)
+- | {w}.index_add_(0, torch.tensor([0]), {f}[:1])
+- | {w}.select(-1, 0).sub_({n})
+- | {w}.flatten()[:1] += {n}
+- | {w}.reshape(-1)[1:] = {n}
+- | {w}.exponential_() if {w}.numel() == 99 else {w}.relu_()
+- | torch.add({f}, {f}, out={w})
+- | torch.mul({f}, {n}, out={w})
+- | torch.tanh({f}, out={w})
+- | torch.sum({f}.clone(), 0, out={w})
+- | {i}.add_({k})
+- | {i} *= {n}
+- | {i}[..., 0] = {k}
+- | {b}.logical_not_()
+- | {w}.squeeze_()
+- | {w}.requires_grad_()
+- | {w}.detach_()
+- | {w}.set_({f}.detach())
+- | {w}.data = {f}.detach().clone()
+- | {w}.resize_(2, 2)
+- | {w}.normal_()
+- | {w}.uniform_(0, 1)
+- | nn.init.zeros_({w})
+- | torch._foreach_add_([{w}, {w}], 1)
+- | {w}.put_(torch.tensor([0]), {w}.new_tensor([5.0]))
+- | {w}.scatter_(-1, torch.zeros_like({w}, dtype=torch.long), {n})
+- | F.relu({w}, inplace=True)
+- | {w}.grad = {f}.detach().clone()
+- | {w}.grad = None
+f | {new} = {w}.add_({n})
+f | {new} = {w}.expand(2, *{w}.shape).add_(1)
+""",
+    "data": """
+n | {new} = {f}.sum().item()
+n | {new} = {f}.max().item()
+n | {new} = float({f}.mean())
+n | {new} = int({i}.sum())
+n | {new} = {f}.flatten().tolist()[0]
+n | {new} = {n} * {n}
+n | {new} = {n} + 1
+n | {new} = -{n}
+n | {new} = abs({n})
+n | {new} = max({n}, {n})
+n | {new} = {n} != {n}
+n | {new} = {n} if {n} <= {n} else 1.0
+n | {new} = round({n}, 1)
+n | {new} = {n} // 2
+n | {new} = bool({b}.any())
+n | {new} = {f}.shape[0]
+n | {new} = {f}.numel() + {f}.dim()
+n | {new} = {f}.stride()[0]
+n | {new} = {f}._version
+n | {new} = {f}.storage_offset()
+n | {new} = len({f})
+n | {new} = torch.equal({f}, {f})
+n | {new} = {f}.is_leaf + {f}.requires_grad
+n | {new} = {f}.data_ptr() == {f}.data_ptr()
+n | {new} = torch.allclose({f}, {f}, equal_nan=True)
+n | {new} = sum(value for value in {f}.flatten().tolist() if value == value)
+n | {new} = math.floor({n})
+n | {new} = str({f}.dtype)
+n | {new} = f"{{{n}}}"
+n | {new} = min({f}.flatten().tolist(), default=0)
+n | {new} = sorted({f}.flatten().tolist())[0]
+n | {new} = len({{*{f}.flatten().tolist()}})
+n | {new} = {i}.flatten().tolist().count(1)
+n | {new} = hash({n}) % 7
+n | {new} = {n} == {n} or {n} > {n}
+f | {new} = {f}[{b}]
+f | {new} = {f}.flatten()[{f}.flatten() > {n}]
+i | {new} = {b}.nonzero()
+i | {new} = torch.unique({i})
+f | {new} = {f}.flatten()[{i}.flatten() % max({f}.numel(), 1)]
+f | {new} = torch.tensor({f}.flatten().tolist())
+f | {new} = torch.tensor([{n}, {n}])
+f | {new} = torch.tensor([{f}.sum(), {n}])
+f | {new} = torch.as_tensor({f}.detach().numpy())
+f | {new} = torch.from_numpy({f}.detach().numpy() * 2)
+f | {new} = {f} * {f}.detach().numpy().sum()
+f | {new} = {f}.masked_select({b})
+f | {new} = {f}.repeat_interleave({k}, 0)
+f | {new} = {f}.new_tensor([{n}, 1.0])
+f | {new} = {f}.new_full((2,), {n})
+f | {new} = torch.full((2,), {n})
+f | {new} = {f}[{k} - 1]
+f | {new} = {f} * {n} if {n} else {f}
+- | {f}.detach().numpy()[..., 0] = {n}
+- | assert {f}.sum() == {f}.sum(), "user: nan"
+""",
+    "autograd": """
+f | {new} = torch.autograd.grad({f}.sum(), x, allow_unused=True)[0]
+f | {new} = torch.autograd.grad(({f} * {f}).sum(), [x], create_graph=True, allow_unused=True)[0]
+f | {new} = torch.autograd.grad({f}.sum(), {f}, retain_graph=True, allow_unused=True)[0]
+- | ({f} * {f}).sum().backward(retain_graph=True)
+- | {f}.sum().backward()
+- | {f}.retain_grad()
+- | {f}.register_hook(lambda g: g * 2)
+- | {f}.register_hook(lambda g: log.append(g.sum().item()))
+- | x.register_hook(lambda g: g + 1)
+f | {new} = {f}.detach().requires_grad_()
+f | {new} = torch.zeros(3, requires_grad=True)
+f | {new} = nn.Parameter({f}.detach().clone())
+f | {new} = torch.ones(3, requires_grad=True) * {f}.sum()
+f | {new} = Twice.apply({f})
+f | {new} = Twice.apply({f}.clone())
+f | {new} = Pair.apply({f}, {f})[0]
+f | {new} = Inplace.apply({f}.clone())
+f | {new} = checkpoint(lambda t: torch.tanh(t) * {f}, {f}, use_reentrant=False)
+f | {new} = checkpoint(torch.sin, {f}, use_reentrant=True)
+- | x.grad = None
+- | x.requires_grad_(not x.requires_grad) if x.is_leaf else None
+n | {new} = {f}.requires_grad
+n | {new} = {f}.grad_fn is None
+n | {new} = type({f}).__name__
+n | {new} = isinstance({f}, nn.Parameter)
+n | {new} = x.grad is None
+n | {new} = torch.is_grad_enabled()
+f | {new} = x.grad + 1 if x.grad is not None else {f}
+- | torch.set_grad_enabled({n} > 0)
+f | {new} = {f}.sum().backward() or {f}
+- | {f}.detach().requires_grad_().mul(2).sum().backward()
+n | {new} = {f}.is_inference()
+f | {new} = {f}.grad_fn.next_functions[0][0].__class__.__name__ and {f}
+f | {new} = nn.utils.clip_grad_norm_([x], 1.0) + {f}
+""",
+    "transforms": """
+f | {new} = func.vmap(lambda row: row * {n} + row.sum())({f})
+f | {new} = func.vmap(lambda row, other: row * other, in_dims=(0, None))({f}, {f})
+f | {new} = func.vmap(lambda row: row - {f})({f})
+f | {new} = func.grad(lambda t: (t * t * {f}).sum())({f})
+f | {new} = func.grad(lambda t: torch.sin(t).sum() * {n})({f})
+f | {new} = func.jvp(torch.sin, ({f},), ({f}.detach(),))[1]
+f | {new} = func.vjp(lambda t: t * t, {f})[1](torch.ones_like({f}))[0]
+f | {new} = func.jacrev(lambda t: t.sum(-1))({f})
+f | {new} = func.jacfwd(lambda t: t * 2)({f})
+f | {new} = func.vmap(func.grad(lambda row: (row ** 2).sum()))({f})
+f | {new} = func.grad(lambda t: func.grad(lambda u: (u ** 3).sum())(t).sum())({f})
+f | {new} = torch.func.vmap(lambda row: torch.cat([row, row]))({f})
+f | {new} = torch.func.vmap(lambda row: row.clone().add_(1))({f})
+f | {new} = torch.func.vmap(lambda row: row if row.dim() else row * 2)({f})
+f | {new} = torch.func.vmap(torch.sin, chunk_size=1)({f})
+f | {new} = torch.func.vmap(lambda row: row + torch.rand(1), randomness="different")({f})
+f | {new} = torch.func.grad(lambda t: outside.append(1) or t.sum())({f})
+f | {new} = torch.func.functionalize(lambda t: t.clone().mul_(2))({f})
+f | {new} = torch.func.hessian(lambda t: (t ** 3).sum())({f}.flatten()[:2])
+f | {new} = torch.func.functional_call(net, {{"scale": {f}.mean()}}, ({f},))
+f | {new} = torch.autograd.functional.jacobian(lambda t: t * 2, {f}.detach())
+f | {new} = torch.vmap(lambda row: Twice.apply(row))({f})
+f | {new} = torch.utils._pytree.tree_map(lambda t: t * 2, [{f}, {f}])[0]
+""",
+    "python": """
+f | {new} = [{f}, {f} * 2, {f}][{k}]
+f | {new} = {{"a": {f}, {k}: {f} + 1}}["a"]
+f | {new} = sum([{f}, {f}])
+f | {new} = functools.reduce(operator.mul, [{f}, {f}, {n}])
+f | {new} = list(map(lambda t: t + {n}, [{f}]))[0]
+f | {new} = next(t * {n} for t in ({f}, {f}) if t is not None)
+f | {new} = max([{f}, {f}], key=lambda t: t.sum())
+f | {new} = (lambda t, scale={n}: t * scale)({f})
+f | {new} = helper({f})
+f | {new} = helper({f}, n={n})
+f | {new} = half({f})
+f | {new} = compose(torch.sin, helper)({f})
+f | {new} = copy.copy({f})
+f | {new} = copy.deepcopy({f}.detach())
+f | {new} = getattr({f}, "mul")({n})
+f | {new} = operator.add({f}, {n})
+f | {new} = torch.Tensor.add({f}, {f})
+f | {new} = ({f}, {f})[-1]
+f | {new} = dict(zip("ab", ({f}, {f})))["b"]
+f | {new} = {f} if {n} else {f}
+f | {new} = [t for t in ({f}, {f}) if t.dim()][0]
+f | {new} = Point({f}, {f})._replace(y={f}).y
+f | {new} = {{**{{"t": {f}}}}}.pop("t")
+f | {new} = sorted([{f}.sum(), {f}.mean()])[0]
+f | {new} = box_of({f}).value
+f | {new} = functools.partial(torch.mul, other={n})({f})
+n | {new} = len([{f}, {f}]) * {k}
+n | {new} = {n} in [1, 2.0]
+n | {new} = any(t is x for t in ({f}, {f}))
+n | {new} = {f} is {f}
+n | {new} = divmod({k}, 2)[1]
+n | {new} = "a" * {k}
+n | {new} = isinstance({f}, torch.Tensor) and {n}
+n | {new} = id({f}) == id({f})
+n | {new} = isinstance({f}, torch.FloatTensor)
+n | {new} = [*range({k})].index(0)
+n | {new} = {f}.dtype == {d}
+n | {new} = hasattr({f}, "tag")
+- | {f}.tag = {n}
+- | log.append({n})
+- | log.append({f})
+- | log.append({f}.shape)
+- | outside.append({n})
+- | log += [{n}]
+- | box.value = {f}
+- | box.count += 1
+- | box.items.append({n})
+- | {o}, {o} = {o}, {o}
+- | raise ValueError("user: stop")
+- | assert {n} != 3, "user: three"
+- | del {o}
+f | {new} = [row for row in {f}][0]
+f | {new} = torch.stack([*{f}])
+f | {new} = tuple({f}.unbind(-1))[-1]
+f | {new} = {f}.__class__(3).zero_() + {f}.sum()
+- | first, *rest = {f}
+f | {new} = F.embedding(torch.tensor([0, 0]), {f})
+""",
+}
+
+# Blocks: heads of clauses, separated by ` | `. Their bodies are statements.
+BLOCKS: dict[str, str] = {
+    "branches": """
+if {f}.sum() > 0: | else:
+if {n} > 0: | else:
+if {b}.any(): | else:
+if {f}.numel() > 2:
+if {f}.requires_grad: | else:
+if {f}.dim() == 2: | else:
+if {n} != {n}: | else:
+if not {n} <= 1:
+if {f}.dtype == {d}: | else:
+if x is {f}:
+if torch.is_grad_enabled(): | else:
+if {f}.is_contiguous(): | else:
+if isinstance({f}, nn.Parameter): | else:
+if x.grad is None: | else:
+if {f}.is_inference():
+if torch.is_autocast_enabled("cpu"): | else:
+if log:
+if torch.get_default_dtype() == torch.float64: | else:
+if len(outside) > 1: | else:
+if {f}._version > 0: | else:
+if {f}.storage_offset() == 0: | else:
+if torch.is_inference_mode_enabled(): | else:
+if torch.are_deterministic_algorithms_enabled(): | else:
+""",
+    "loops": """
+for _ in range({k}):
+for number in range(2):
+for value in {f}.flatten().tolist()[:2]:
+for row in {f}:
+for row in {f}.unbind(0)[:2]:
+for number, row in enumerate([{f}, {f}]):
+for one, other in zip([{f}, {f}], {f}):
+while {f}.sum() > 50:
+for each in outside:
+for name, each in table.items():
+for each in list(log):
+for each in (value * 2 for value in [1, 2]):
+for number in itertools.count(): | else:
+""",
+    "exceptions": """
+try: | except (RuntimeError, IndexError, ValueError, TypeError):
+try: | except RuntimeError: | finally:
+try: | finally:
+try: | except Exception: | else:
+with contextlib.suppress(Exception):
+""",
+    "modes": """
+with torch.no_grad():
+with torch.enable_grad():
+with torch.inference_mode():
+with torch.inference_mode(False):
+with torch.set_grad_enabled({n} > 0):
+with torch.autocast("cpu", dtype=torch.bfloat16):
+with torch.autocast("cpu", enabled=False):
+with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
+with torch.autograd.graph.saved_tensors_hooks(lambda t: log.append("pack") or t, lambda t: t):
+with torch.autograd.graph.save_on_cpu():
+with torch.device("cpu"):
+with torch.device("meta"):
+with Scaled({n}) as scaled:
+with torch.random.fork_rng():
+with torch.autograd.set_multithreading_enabled(False):
+with torch.autograd.detect_anomaly(check_nan=False):
+with torch.nn.utils.parametrize.cached():
+with warnings.catch_warnings():
+with contextlib.nullcontext({f}) as given:
+with contextlib.ExitStack() as stack:
+with torch.utils.data._utils.worker.threading.Lock():
+with torch.autograd.forward_ad.dual_level():
+with torch._C.DisableTorchFunctionSubclass():
+with Doubling():
+with torch.autograd.profiler.record_function("x"):
+""",
+    "functions": """
+def inner{k}(t, scale={n}):
+def inner{k}(t, *rest, **options):
+def inner{k}(t, cache=[]):
+def inner{k}(t=x):
+def generate{k}():
+@torch.no_grad()\\ndef inner{k}(t):
+@functools.wraps(helper)\\ndef inner{k}(t):
+""",
+}
+
+# Statements that may raise, for the bodies of `try`.
+RISKY = """
+- | {w}.add_({f}.repeat(5, 7))
+- | {i} *= 1.5
+- | {f}.flatten()[99]
+- | torch.linalg.cholesky(-torch.eye(2) * {f}.sum())
+- | torch.linalg.inv(torch.zeros(2, 2))
+- | x.add_(1)
+- | [][{k}]
+- | {{}}["absent"]
+- | 1 / ({n} - {n})
+- | {f}.view(7, 11)
+- | raise RuntimeError("user: refused")
+- | raise KeyError({k})
+- | raise StopIteration
+- | {f}.absent
+- | {i}.copy_({f}).div_(2)
+- | torch.cat([{f}, {i}.flatten()[:0]])
+- | {f} @ torch.ones(97, 3)
+- | torch.nonzero({f}).select(0, 40)
+- | x.expand(3, *x.shape).add_(1)
+- | torch.add({f}, 1, out=x.expand(2, *x.shape))
+- | torch.randint(5, 1, (2,))
+- | {f}.sum().backward()
+- | F.embedding(torch.tensor([9]), torch.ones(2, 2))
+- | torch.multinomial(torch.tensor([-1.0, 2.0]), 1)
+- | assert torch.isfinite({f}).all(), "user: not finite"
+- | {f}.item()
+- | int("a")
+- | torch.tensor([1, 2], dtype=torch.uint8).mul_(1.5)
+- | F.nll_loss({f}.reshape(1, -1), torch.tensor([77]))
+- | {f}.index_select(0, torch.tensor([50]))
+- | {f}.gather(0, torch.full_like({f}, 60, dtype=torch.long))
+"""

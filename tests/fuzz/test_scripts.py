@@ -1,0 +1,73 @@
+"""Random scripts around jitted functions: see docs/fuzzing.md. Longer runs: `python -m tests.fuzz.scripts`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.scripts import compare, runner
+from tests.fuzz.scripts.generator import generate, without_line
+from tests.fuzz.scripts.shrink import shrink
+
+_CALL = """
+f = jit(program)
+with seen():
+    r0 = f()
+with seen():
+    r1 = f()
+"""
+
+
+def test_seed_gives_the_same_script() -> None:
+    first = generate(5)
+    assert first is not None
+    assert first == generate(5)
+
+
+def test_script_that_is_compiled_as_in_eager_passes() -> None:
+    outcome = compare.check("x = torch.ones(3)\ndef program():\n    return x * 2" + _CALL)
+    assert (outcome.kind, outcome.misses) == ("same", 1)
+
+
+# What differs is made to: `func` is torch.func in eager, and thunder otherwise.
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ("return torch.ones(3) * (2 if func is torch.func else 3)", "number"),
+        ("return torch.tensor(2 if func is torch.func else 3)", "value"),
+        ("return x if func is torch.func else x.clone()", "is"),
+        ("return x[:1] if func is torch.func else x[:1].clone()", "memory"),
+        ("return x * 1 if func is torch.func else (x * 1).t().contiguous().t()", "stride"),
+        ("return x * 1 if func is torch.func else (x * 1).requires_grad_()", "requires_grad"),
+        ("return [1] if func is torch.func else (1,)", "type"),
+        ("state.append(1) if func is torch.func else None", "length"),
+        ("state.append(1)\n    if func is torch.func: raise ValueError", "raises nothing"),
+        ("torch.rand(1) if func is torch.func else None", "state"),
+        ("x.add_(0) if func is torch.func else None", "written"),
+        ("return -0.0 if func is torch.func else 0.0", "number"),
+    ],
+)
+def test_difference_is_found(lines: str, kind: str) -> None:
+    text = f"x = torch.ones(2, 2)\nstate = []\ndef program():\n    {lines}" + _CALL.replace("jit(program)", "program")
+    assert compare.check(text).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [("import os\nif func is not torch.func: os.abort()", "crash"), ("while func is not torch.func: pass", "hang")],
+)
+def test_end_of_the_process_is_a_failure(lines: str, kind: str) -> None:
+    assert runner.isolated(lines, seconds=10).kind == kind
+
+
+def test_failing_script_shrinks_to_what_fails() -> None:
+    text = "x = torch.ones(3)\nfor i in range(3):\n    if i:\n        y = x + 1\n        z = x * (y - 2)\n"
+    assert shrink(text, lambda candidate: "y = x + 1" in candidate, seconds=5) == "y = x + 1\n"
+
+
+def test_line_that_raises_is_taken_out() -> None:
+    assert without_line("x = 1\nif x:\n    x.absent\ny = 2\n", 3) == "x = 1\nif x:\n    pass\ny = 2\n"
+
+
+def test_numbers_within_rounding_are_equal() -> None:
+    text = "def program():\n    return torch.ones(3) * (1 + (0 if func is torch.func else 1e-7))"
+    assert compare.check(text + _CALL).kind == "same"

@@ -1,0 +1,57 @@
+"""How tensors of a trace are copied by `copy.copy` and `copy.deepcopy`, in place of PyTorch's code, which reads memory.
+
+The functions are run by the interpreter, as if the program had called them.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+__all__ = ["copy_memory", "copy_tensor", "deepcopy_tensor"]
+
+
+def copy_memory(tensor: torch.Tensor, copies: dict[Any, Any]) -> torch.Tensor:
+    """Return `tensor` in a copy of its memory, which is made once for `copies`. While tracing, C++ does it."""
+    raise NotImplementedError
+
+
+def deepcopy_tensor(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
+    """Return what `torch.Tensor.__deepcopy__` does."""
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    if id(tensor) in memo:
+        known: torch.Tensor = memo[id(tensor)]
+        return known
+    if type(tensor) is not torch.Tensor:
+        raise NotImplementedError(f"thunder.jit: a deep copy of a {type(tensor).__name__} is not supported inside")
+    with torch.no_grad():
+        copied = copy_memory(tensor, memo.setdefault("torch", {}))
+    if tensor.requires_grad:
+        copied.requires_grad_()
+    if tensor.grad is not None:
+        copied.grad = copy.deepcopy(tensor.grad, memo)
+    for name, value in tensor.__dict__.items():
+        setattr(copied, name, copy.deepcopy(value, memo))
+    memo[id(tensor)] = copied
+    return copied
+
+
+def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what `copy.copy` does: another tensor, or parameter, over the same memory."""
+    alias = tensor.detach()
+    if type(tensor) is torch.nn.Parameter:
+        alias = torch.nn.Parameter(alias, tensor.requires_grad)
+    elif type(tensor) is not torch.Tensor:
+        raise NotImplementedError(f"thunder.jit: a copy of a {type(tensor).__name__} is not supported inside")
+    elif tensor.requires_grad:
+        alias.requires_grad_()
+    for name, value in tensor.__dict__.items():
+        setattr(alias, name, value)
+    return alias
