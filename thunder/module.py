@@ -113,7 +113,7 @@ def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], opti
             __options__=options,
         )
 
-    cls = types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
+    cls: Any = types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
     if _is_uninitialized(original):
         cls.__call__ = staticmethod(_initializing(original, compiled, cls))
     module: Any = object.__new__(cls)
@@ -135,7 +135,7 @@ def _initializing(original: torch.nn.Module, compiled: Callable[..., Any], cls: 
 
 
 def _is_uninitialized(module: torch.nn.Module) -> bool:
-    from torch.nn.parameter import UninitializedTensorMixin
+    from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
     return any(isinstance(tensor, UninitializedTensorMixin) for tensor in (*module.parameters(), *module.buffers()))
 

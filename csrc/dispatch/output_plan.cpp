@@ -165,6 +165,11 @@ void OutputPlanner::add_tensor(PyObject* object) {
   source.index = root.index;
   if (!tensor.is_same(root.tensor)) {
     if (root.is_input) require_as_outside(root);
+    const tracer::LazyView lazy = tracer::lazy_view(tensor);
+    const at::Tensor real = recorder_.real_behind(lazy.root);
+    if (lazy.is_part_of_conjugate(real.defined() && real.is_conj())) {
+      refuse("the real or imaginary part of a conjugate is returned or stored; return a clone");
+    }
     source.view = static_cast<std::int32_t>(plan_.views.size());
     plan_.views.emplace_back(tensor, root.tensor, root.is_input);
     if (!root.is_input) computed_[root.index].is_viewed = true;

@@ -9,6 +9,7 @@
 #include "dispatch/substitutes.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
+#include "tracer/views.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -116,19 +117,6 @@ py::Ref copy_memory(const SubstitutedCall& call) {
                                                      tensor.storage_offset() - memory.storage_offset())));
 }
 
-/// Has `thunder._copying` copy a tensor of the trace, in place of a function that reads its memory.
-void copy_in_python(interpreter::TrackerOptions& options, const char* module, const char* path, const char* name) {
-  const py::Ref function = loaded_function(module, path);
-  if (!function) return;
-  options.substitute(function.get(),
-                     [name](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-                       if (count == 0 || !is_traced_tensor(arguments[0])) return 0;
-                       const py::Ref copier = loaded_function("thunder._copying", name);
-                       *result = copier ? PyObject_Vectorcall(copier.get(), arguments, count, names) : nullptr;
-                       return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;
-                     });
-}
-
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
   if (count == 0) return 0;
@@ -143,6 +131,47 @@ int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject
   }
 }
 
+/// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory. Of what kernels
+/// computed nobody knows.
+template <bool is_conjugate>
+py::Ref shows_by_bit(const SubstitutedCall& call) {
+  const at::Tensor& tensor = unpack_tensor(call.arguments[0]);
+  if (is_conjugate && !tensor.is_complex()) return py::Ref::share(Py_False);
+  const tracer::LazyView view = tracer::lazy_view(tensor);
+  const at::Tensor real = tracer::current_recorder()->real_behind(view.root);
+  if (!real.defined() || (!is_conjugate && view.is_part_of_conjugate(real.is_conj()))) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: is_conj() and is_neg() are known of inputs and their views only inside; ask outside");
+    throw PendingError();
+  }
+  const bool is_odd = (is_conjugate ? view.conjugates : view.negatives) % 2 == 1;
+  return py::Ref::share(is_odd != (is_conjugate ? real.is_conj() : real.is_neg()) ? Py_True : Py_False);
+}
+
+template <py::Ref (*handler)(const SubstitutedCall& call)>
+void substitute_for_trace_tensors(interpreter::TrackerOptions& options, const char* path) {
+  const py::Ref function = loaded_function("torch", path);
+  if (!function) return;
+  options.substitute(function.get(),
+                     [](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                       const bool is_of_trace = count == 1 && is_traced_tensor(arguments[0]);
+                       return is_of_trace ? run<handler>(arguments, count, names, result) : 0;
+                     });
+}
+
+/// Has `thunder._copying` copy a tensor of the trace, in place of a function that reads its memory.
+void copy_in_python(interpreter::TrackerOptions& options, const char* module, const char* path, const char* name) {
+  const py::Ref function = loaded_function(module, path);
+  if (!function) return;
+  options.substitute(function.get(),
+                     [name](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                       if (count == 0 || !is_traced_tensor(arguments[0])) return 0;
+                       const py::Ref copier = loaded_function("thunder._copying", name);
+                       *result = copier ? PyObject_Vectorcall(copier.get(), arguments, count, names) : nullptr;
+                       return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;
+                     });
+}
+
 }  // namespace
 
 void add_tensor_substitutes(interpreter::TrackerOptions& options) {
@@ -152,6 +181,10 @@ void add_tensor_substitutes(interpreter::TrackerOptions& options) {
   if (const py::Ref method = loaded_function("torch", "Tensor.new")) {
     options.substitute(method.get(), run<&new_by_sizes_or_data>);
   }
+  substitute_for_trace_tensors<&shows_by_bit<true>>(options, "Tensor.is_conj");
+  substitute_for_trace_tensors<&shows_by_bit<true>>(options, "is_conj");
+  substitute_for_trace_tensors<&shows_by_bit<false>>(options, "Tensor.is_neg");
+  substitute_for_trace_tensors<&shows_by_bit<false>>(options, "is_neg");
   copy_in_python(options, "torch", "Tensor.__deepcopy__", "deepcopy_tensor");
   copy_in_python(options, "copy", "copy", "copy_tensor");
   if (const py::Ref function = loaded_function("thunder._copying", "copy_memory")) {

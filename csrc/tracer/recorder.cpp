@@ -123,6 +123,18 @@ bool is_loop_over_tensors(const c10::OperatorHandle& op, std::span<const IValue>
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
 
+/// Resolves what is conjugate or negative by a bit: in the trace nothing is, but the program gets memory of its own.
+bool resolves_view(const Recorder& recorder, const c10::OperatorHandle& op, const IValue& tensor) {
+  const std::string& name = op.operator_name().name;
+  const bool resolves_conjugate = name == "aten::resolve_conj";
+  if (!resolves_conjugate && name != "aten::resolve_neg") return false;
+  if (!tensor.isTensor() || trace_impl(tensor.toTensor()) == nullptr) return false;
+  const LazyView view = lazy_view(tensor.toTensor());
+  const at::Tensor real = recorder.real_behind(view.root);
+  const bool is_part = view.is_part_of_conjugate(real.defined() && real.is_conj());
+  return (resolves_conjugate ? view.conjugates : view.negatives) % 2 == 1 || (!resolves_conjugate && is_part);
+}
+
 /// Contents of tensors that a composite's own code is given in their place, and what it computes of them alone: it
 /// reads them, so that they are no values of the trace.
 thread_local std::vector<at::Tensor>* known_contents = nullptr;
@@ -502,7 +514,9 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   if (level == Level::kTop && call_on_known_contents(op, stack)) return;
   replace_real_tensors(std::span(stack).last(count));
   if (level == Level::kTop && level_ == Level::kTop) require_known_history(op, std::span(stack).last(count));
-  if (op.operator_name().name == "thunder::make_generator") {
+  if (count == 1 && resolves_view(*this, op, stack.back())) {
+    stack.back() = call_by_name("aten::clone", "", {stack.back()})[0];
+  } else if (op.operator_name().name == "thunder::make_generator") {
     call_making_generator(op, stack);
   } else if (level == Level::kTop && reads_number(op)) {
     call_reading_number(op, stack);

@@ -209,4 +209,24 @@ bool to_real_parts(OperatorCall& call) {
   return true;
 }
 
+bool LazyView::is_part_of_conjugate(bool root_is_conjugate) const {
+  return std::ranges::find(conjugates_of_parts, !root_is_conjugate) != conjugates_of_parts.end();
+}
+
+LazyView lazy_view(const at::Tensor& trace_tensor) {
+  std::vector<const ViewOf*> views;
+  LazyView result{trace_tensor};
+  while (const auto& view = trace_impl(result.root)->state()->view) {
+    views.push_back(&*view);
+    result.root = at::Tensor(view->parent);
+  }
+  for (auto view = views.rbegin(); view != views.rend(); ++view) {
+    const std::string& name = (*view)->op.operator_name().name;
+    result.conjugates += name == "aten::_conj" ? 1 : 0;
+    result.negatives += name == "aten::_neg_view" ? 1 : 0;
+    if (name == "aten::view_as_real") result.conjugates_of_parts.push_back(result.conjugates % 2 == 1);
+  }
+  return result;
+}
+
 }  // namespace thunder::tracer

@@ -36,4 +36,16 @@ struct OperatorCall {
 /// diagonal, they follow it in the source). False: it has one.
 [[nodiscard]] bool to_real_parts(OperatorCall& call);
 
+/// What a tensor shows of the memory of `root`, by the bits that eager gives such views.
+struct LazyView {
+  at::Tensor root;
+  std::size_t conjugates = 0;  ///< how often it is the conjugate
+  std::size_t negatives = 0;   ///< how often it is the negative
+  /// Parts of a conjugate (`z.conj().imag`): in eager a negative, whose bits nobody tells the trace.
+  [[nodiscard]] bool is_part_of_conjugate(bool root_is_conjugate) const;
+
+  std::vector<bool> conjugates_of_parts{};  ///< for each `view_as_real`, whether it is of an odd number of conjugates
+};
+[[nodiscard]] LazyView lazy_view(const at::Tensor& trace_tensor);
+
 }  // namespace thunder::tracer
