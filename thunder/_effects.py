@@ -119,4 +119,3 @@ def _log(
 ) -> None:
     if logger.isEnabledFor(level):
         logger.handle(logger.makeRecord(logger.name, level, filename, line, message, arguments, None, function))
-

@@ -36,10 +36,10 @@ class Options:
             arguments of later calls against those of the first one (ValueError when they differ) and takes everything
             else, parameters included, for the very objects of the first call; "no caching" traces at every call.
         sharp_edges: what happens when the program reaches beyond Python's objects (print, warnings, logging, random
-            numbers of Python and NumPy, clocks, files, threads; docs/guards.md has the table). "exact": what eager does,
-            at each call; prints, warnings and log records come after the computation, a call that does anything else of
-            this kind runs in eager, with a `thunder.EagerFallbackWarning`. "allow": it happens while the function is
-            traced, and not at later calls, which use the same values again; "warn": the same, with a
+            numbers of Python and NumPy, clocks, files, threads; docs/guards.md has the table). "exact": what eager
+            does, at each call; prints, warnings and log records come after the computation, a call that does anything
+            else of this kind runs in eager, with a `thunder.EagerFallbackWarning`. "allow": it happens while the
+            function is traced, and not at later calls, which use the same values again; "warn": the same, with a
             `thunder.SharpEdgeWarning`; "error": a `thunder.SharpEdgeError`.
         compile: "background" runs through ATen until compiled kernels are ready; "eager" waits for them.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.

@@ -161,13 +161,12 @@ PyObject* statistics(PyObject* self, PyObject*) {
       py::Ref::steal(Py_BuildValue("{sn sn sn}", "live", static_cast<Py_ssize_t>(pool.live), "cached",
                                    static_cast<Py_ssize_t>(pool.cached), "peak", static_cast<Py_ssize_t>(pool.peak)));
   if (!memory) return nullptr;
-  return Py_BuildValue("{sK sK sK sK sn sn sn sK sO sO}", "calls",
-                       cache.hits() + cache.misses() + cache.eager_calls(), "cache_hits", cache.hits(), "cache_misses",
-                       cache.misses(), "eager_calls", cache.eager_calls(), "specializations",
-                       static_cast<Py_ssize_t>(cache.all().size()), "guards", static_cast<Py_ssize_t>(guards),
-                       "shared_guards", static_cast<Py_ssize_t>(cache.check_count()), "full_guard_passes",
-                       static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get(), "pool_bytes",
-                       memory.get());
+  return Py_BuildValue("{sK sK sK sK sn sn sn sK sO sO}", "calls", cache.hits() + cache.misses() + cache.eager_calls(),
+                       "cache_hits", cache.hits(), "cache_misses", cache.misses(), "eager_calls", cache.eager_calls(),
+                       "specializations", static_cast<Py_ssize_t>(cache.all().size()), "guards",
+                       static_cast<Py_ssize_t>(guards), "shared_guards", static_cast<Py_ssize_t>(cache.check_count()),
+                       "full_guard_passes", static_cast<unsigned long long>(cache.full_passes()), "seconds",
+                       seconds.get(), "pool_bytes", memory.get());
 }
 
 using Report = PyObject* (*)(const compile::Compiled&);

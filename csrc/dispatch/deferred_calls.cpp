@@ -14,10 +14,9 @@
 namespace thunder::dispatch {
 namespace {
 
-constexpr std::array kLogMethods{"debug", "info",     "warning", "warn", "error",
-                                 "fatal", "critical", "log",     "exception"};
+constexpr std::array kLogMethods{"debug", "info", "warning", "warn", "error", "fatal", "critical", "log", "exception"};
 /// Functions of `logging` that only look at loggers.
-constexpr std::array<std::string_view, 6> kLogQueries{"getLogger",  "getLevelName", "getChild",
+constexpr std::array<std::string_view, 6> kLogQueries{"getLogger",   "getLevelName", "getChild",
                                                       "hasHandlers", "isEnabledFor", "getEffectiveLevel"};
 
 PyObject* keyword(const interpreter::NativeCall& call, const char* name) {
@@ -73,8 +72,8 @@ bool DeferredCalls::is_standard(PyObject* stream) const { return stream == stdou
 
 bool DeferredCalls::require_program(const char* what) const {
   if (tracer::recorder_on_top() == &recorder_) return true;
-  PyErr_Format(PyExc_NotImplementedError,
-               "thunder.jit: %s inside of a function that is differentiated or transformed", what);
+  PyErr_Format(PyExc_NotImplementedError, "thunder.jit: %s inside of a function that is differentiated or transformed",
+               what);
   return false;
 }
 
@@ -196,10 +195,9 @@ int DeferredCalls::log(const char* method, PyObject* logger, PyObject* const* ar
   }
   const interpreter::NativeScope native;
   const py::Ref keywords = keywords_of(arguments, count, names);
-  const py::Ref made = py::Ref::steal(
-      all && keywords ? PyObject_CallMethod(effects_.get(), "deferred_record", "(OsOO)", logger, method, all.get(),
-                                            keywords.get())
-                      : nullptr);
+  const py::Ref made = py::Ref::steal(all && keywords ? PyObject_CallMethod(effects_.get(), "deferred_record", "(OsOO)",
+                                                                            logger, method, all.get(), keywords.get())
+                                                      : nullptr);
   if (!made) return -1;
   const Py_ssize_t kept = PyLong_AsSsize_t(PyTuple_GET_ITEM(made.get(), 1));
   py::Ref rest = py::Ref::steal(PyTuple_GetSlice(all.get(), kept, static_cast<Py_ssize_t>(count)));
@@ -251,13 +249,13 @@ void DeferredCalls::add_substitutes(interpreter::TrackerOptions& options) {
     options.substitute(function.get(), std::move(run));
   };
   for (const char* method : kLogMethods) {
-    substitute(method, [this, method](PyObject* const* arguments, std::size_t count, PyObject* names,
-                                      PyObject** result) {
-      if (count < 2) return 0;
-      const int status = log(method, arguments[0], arguments + 1, count - 1, names);
-      if (status == 1) *result = Py_NewRef(Py_None);
-      return status;
-    });
+    substitute(method,
+               [this, method](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                 if (count < 2) return 0;
+                 const int status = log(method, arguments[0], arguments + 1, count - 1, names);
+                 if (status == 1) *result = Py_NewRef(Py_None);
+                 return status;
+               });
   }
   for (const char* name : {"isEnabledFor", "getEffectiveLevel"}) {
     substitute(name, [this, method = py::Ref::steal(PyObject_GetAttrString(type.get(), name))](

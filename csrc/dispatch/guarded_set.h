@@ -64,7 +64,7 @@ class GuardedSet {
   [[nodiscard]] Family take_family(std::size_t first, Candidates& candidates) const;
   /// Walks the paths of the family of `first`, which is gone from `candidates` when none served the call.
   Served call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
-                      std::size_t first, Candidates& candidates, PyObject** result);
+                        std::size_t first, Candidates& candidates, PyObject** result);
 
   interpreter::GuardTree tree_;
   std::vector<std::shared_ptr<const Specialization>> members_;

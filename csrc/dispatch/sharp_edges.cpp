@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "dispatch/substitutes.h"
-#include "ir/location.h"
 #include "interpreter/interpret.h"
+#include "ir/location.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -57,8 +57,8 @@ constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "
 /// The object whose method is called; null for a function. pybind11 keeps a record of its own in the place of `self`.
 PyObject* object_of_method(const interpreter::NativeCall& call) {
   const bool is_record =
-      call.self != nullptr && (PyCapsule_CheckExact(call.self) ||
-                               std::string_view(Py_TYPE(call.self)->tp_name).starts_with("pybind11_"));
+      call.self != nullptr &&
+      (PyCapsule_CheckExact(call.self) || std::string_view(Py_TYPE(call.self)->tp_name).starts_with("pybind11_"));
   if (!is_record) return call.self;
   return call.count > 0 ? call.arguments[0] : nullptr;
 }
@@ -72,11 +72,24 @@ bool is_container(PyObject* object) {
 
 /// Whether an object in C may remember what its methods do.
 bool keeps_hidden_state(PyObject* object) {
-  constexpr const char* kHarmless[] = {"_thread.",     "re.",           "_struct.",           "numpy.dtype",
-                                       "numpy.ufunc",  "torch.dtype",   "torch.device",       "torch.layout",
-                                       "torch.finfo",  "torch.iinfo",   "torch.memory_format", "torch.Size",
-                                       "torch._C.TensorBase", "torch._C.Generator", "torch._C._FunctionBase",
-                                       "torch.Tensor", "torch._C.DispatchKey", "torch._C.Tag"};
+  constexpr const char* kHarmless[] = {"_thread.",
+                                       "re.",
+                                       "_struct.",
+                                       "numpy.dtype",
+                                       "numpy.ufunc",
+                                       "torch.dtype",
+                                       "torch.device",
+                                       "torch.layout",
+                                       "torch.finfo",
+                                       "torch.iinfo",
+                                       "torch.memory_format",
+                                       "torch.Size",
+                                       "torch._C.TensorBase",
+                                       "torch._C.Generator",
+                                       "torch._C._FunctionBase",
+                                       "torch.Tensor",
+                                       "torch._C.DispatchKey",
+                                       "torch._C.Tag"};
   if (PyType_Check(object)) return false;
   const std::string_view name = Py_TYPE(object)->tp_name;
   if (name.starts_with("torch._C._distributed") || name.starts_with("torch.distributed")) return true;

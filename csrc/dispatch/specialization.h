@@ -99,8 +99,8 @@ class SpecializationCall {
 struct TraceOutcome {
   /// After a failure: one that runs eager code, or null where what was read does not tell that it would fail again.
   std::shared_ptr<const Specialization> made;
-  bool may_run_eager = false;    ///< a failure that says nothing of what eager code would do
-  ir::SourceLocation location;   ///< where the operation that failed was called
+  bool may_run_eager = false;                       ///< a failure that says nothing of what eager code would do
+  ir::SourceLocation location;                      ///< where the operation that failed was called
   std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
 };
 

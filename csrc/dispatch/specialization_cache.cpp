@@ -36,8 +36,12 @@ class TraceLock {
 // The exception itself would keep the frames of the trace alive.
 SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
   const py::Ref error = take_error();
-  return {describe_error(error.get(), outcome.location), outcome.location, outcome.context, false,
-          outcome.made != nullptr, std::nullopt};
+  return {describe_error(error.get(), outcome.location),
+          outcome.location,
+          outcome.context,
+          false,
+          outcome.made != nullptr,
+          std::nullopt};
 }
 
 SpecializationCache::Failure SpecializationCache::Failure::of_program() {
@@ -167,9 +171,8 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   const std::shared_ptr<GuardedSet> set = keeps ? keep(made) : std::make_shared<GuardedSet>();
   if (!keeps) set->add(made);
   const std::size_t index = set->specializations().size() - 1;
-  Served served = mode_ == CacheMode::kSameInput
-                      ? set->call_first(arguments, result)
-                      : set->call(arguments, interpreter::Candidates{1} << index, result);
+  Served served = mode_ == CacheMode::kSameInput ? set->call_first(arguments, result)
+                                                 : set->call(arguments, interpreter::Candidates{1} << index, result);
   if (served == Served::kEager) return leave_to_eager(failure);
   if (served != Served::kNo) return served;
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
@@ -225,8 +228,8 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
   return result;
 }
 
-Served SpecializationCache::serve_new(const interpreter::CallArguments& arguments, std::size_t known,
-                                      PyObject** result, Failure& failure) {
+Served SpecializationCache::serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result,
+                                      Failure& failure) {
   const TraceLock lock(tracing_);
   // Another thread may have made what this call needs while it waited.
   if (mode_ == CacheMode::kSameInput && !sets_->empty()) return call_first(arguments, result, failure);

@@ -52,12 +52,12 @@ class SpecializationCache {
 
   /// Why a call runs in eager though it was to be compiled.
   struct Failure {
-    std::string cause;            ///< what the trace or the program raised; empty: nothing
-    ir::SourceLocation location;  ///< where the operation that failed was called
+    std::string cause;                                ///< what the trace or the program raised; empty: nothing
+    ir::SourceLocation location;                      ///< where the operation that failed was called
     std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
-    bool is_of_program = false;   ///< what was compiled raised it when it ran
-    bool is_kept = false;         ///< later calls like this one run in eager at once
-    std::optional<Miss> miss;     ///< of the trace
+    bool is_of_program = false;                       ///< what was compiled raised it when it ran
+    bool is_kept = false;                             ///< later calls like this one run in eager at once
+    std::optional<Miss> miss;                         ///< of the trace
     /// Takes the pending exception, if there is one.
     static Failure of_trace(const TraceOutcome& outcome);
     static Failure of_program();
@@ -95,8 +95,8 @@ class SpecializationCache {
   CacheMode mode_;
   TraceOptions how_;
   bool warned_ = false;
-  std::set<std::string> warned_of_;  ///< causes of eager runs that the user was told
-  std::size_t failed_traces_ = 0;    ///< whose calls would be traced again
+  std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
+  std::size_t failed_traces_ = 0;                                ///< whose calls would be traced again
   std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL
   std::shared_ptr<const Specialization> last_compiled_;
   std::vector<Miss> explained_;

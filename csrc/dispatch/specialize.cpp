@@ -177,7 +177,7 @@ class Capture {
   ThreadState state_;          ///< before the trace
   ir::SourceLocation failed_;  ///< where the last operation that failed was called
   bool is_compiling_ = false;  ///< the program has been recorded
-  bool is_exact_;  ///< what the program prints is printed at each call
+  bool is_exact_;              ///< what the program prints is printed at each call
   SharpEdgeWatch sharp_edges_;
   CustomFunctions custom_functions_;
   FlagReads flags_;
@@ -430,9 +430,7 @@ std::shared_ptr<const Specialization> Capture::make_eager() {
 }
 
 /// Whether the pending exception is one of thunder's own of this name.
-bool is_pending(std::string_view name) {
-  return name == reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name;
-}
+bool is_pending(std::string_view name) { return name == reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name; }
 
 TraceOutcome Capture::attempt(std::span<const PiecePath* const> others, const compile::Options& options) {
   TraceOutcome outcome;

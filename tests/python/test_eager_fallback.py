@@ -213,9 +213,16 @@ def test_device_context_around_a_call_is_guarded() -> None:
             torch.are_deterministic_algorithms_enabled,
             torch.use_deterministic_algorithms,
         ),
-        (lambda: torch.set_default_device("meta"), lambda: torch.ones(1).device, lambda _: torch.set_default_device(None)),
-        (lambda: torch.set_autocast_enabled("cpu", True), lambda: torch.is_autocast_enabled("cpu"),
-         lambda value: torch.set_autocast_enabled("cpu", value)),
+        (
+            lambda: torch.set_default_device("meta"),
+            lambda: torch.ones(1).device,
+            lambda _: torch.set_default_device(None),
+        ),
+        (
+            lambda: torch.set_autocast_enabled("cpu", True),
+            lambda: torch.is_autocast_enabled("cpu"),
+            lambda value: torch.set_autocast_enabled("cpu", value),
+        ),
     ],
     ids=["default dtype", "deterministic", "default device", "autocast"],
 )

@@ -102,7 +102,7 @@ def test_exception_of_the_compiler_is_kept(tmp_path: pathlib.Path) -> None:
 
     path = str(tmp_path / "small.py")
     small = thunder.minify(program, x(grad=False), path=path)
-    assert small.reason.startswith("NotImplementedError: aten::is_pinned")
+    assert "NotImplementedError: aten::is_pinned" in small.reason
     assert "is_pinned" in small.program
     assert len(small.program.splitlines()) == 3
     shown = subprocess.run([sys.executable, path], capture_output=True, text=True)

@@ -41,7 +41,8 @@ def test_write_to_an_input_with_a_history(program: Callable[[torch.Tensor], Any]
     torch.testing.assert_close(compiled, eager)
 
 
-def test_value_saved_before_a_write_is_the_old_one() -> None:
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_value_saved_before_a_write_to_an_input_is_missed_as_in_eager() -> None:
     def program(b: torch.Tensor) -> torch.Tensor:
         square = b * b.exp()
         b.mul_(2)
@@ -50,8 +51,8 @@ def test_value_saved_before_a_write_is_the_old_one() -> None:
     leaf = x()
     b = leaf * 1
     result = thunder.jit(program)(b)
-    (gradient,) = torch.autograd.grad(result.sum(), leaf)
-    torch.testing.assert_close(gradient, (leaf.exp() * (1 + leaf)).detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(result.sum(), leaf)
 
 
 def test_buffer_that_receives_a_parameter_takes_part_in_autograd() -> None:
@@ -209,6 +210,7 @@ TURNED_UNDER_A_VIEW = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
 @pytest.mark.parametrize("program", TURNED_UNDER_A_VIEW.values(), ids=TURNED_UNDER_A_VIEW)
 @pytest.mark.parametrize("shape", [(3, 3), (4, 3)], ids=["square", "oblong"])
 def test_view_made_before_its_memory_is_turned_writes_to_its_own_place(
@@ -218,8 +220,8 @@ def test_view_made_before_its_memory_is_turned_writes_to_its_own_place(
         b = a * 2
         return program(b) * 3, b * 5
 
-    assert_as_eager(of_a_value, x(*shape))
-    assert_as_eager(lambda a: (program(a), a * 1), x(*shape, grad=False))
+    assert_as_eager(of_a_value, x(*shape), misses=None)
+    assert_as_eager(lambda a: (program(a), a * 1), x(*shape, grad=False), misses=None)
 
 
 def test_turned_input_that_autograd_made_is_refused() -> None:
@@ -264,13 +266,14 @@ def test_write_through_a_view(view: Callable[[torch.Tensor], torch.Tensor]) -> N
     assert_as_eager(program, x())
 
 
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
 def test_write_through_a_conjugate() -> None:
     def program(a: torch.Tensor) -> Any:
         b = torch.view_as_complex(a.detach().reshape(3, 2, 2)) * 1
         b.conj().mul_(2j)
         return b.resolve_conj(), b.conj().imag
 
-    assert_as_eager(program, x())
+    assert_as_eager(program, x(), misses=None)
 
 
 def test_write_to_an_expanded_tensor_raises_as_in_eager() -> None:

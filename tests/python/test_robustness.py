@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import functools
 import gc
-import os
 import resource
 import signal
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from thunder._minify.shrink import cloned, fresh
+from thunder.errors import EagerFallbackWarning
 
 __all__ = ["difference"]
 
@@ -25,7 +27,9 @@ def difference(function: Callable[..., Any], arguments: tuple[Any, ...], options
     except Exception:
         return None
     try:
-        got = _outcome(jit(fresh(function), **options), cloned(arguments))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", EagerFallbackWarning)
+            got = _outcome(jit(fresh(function), **options), cloned(arguments))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     for (name, value), (_, other) in zip(expected, got, strict=False):
