@@ -1,4 +1,4 @@
-"""Random programs for three minutes of two cores, and some. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
+"""Random programs, for three minutes of two cores. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
 
 from __future__ import annotations
 
