@@ -161,6 +161,24 @@ void Tracker::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
 }
 
+// Methods of a class that C may look up and call, as `torch.autograd.Function.apply` does with `forward`.
+void Tracker::record_methods(PyTypeObject* type) {
+  if (is_immutable_type(type)) return;
+  std::vector<py::Ref> names;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    PyObject* name = nullptr;
+    PyObject* value = nullptr;
+    Py_ssize_t position = 0;
+    while (!is_immutable_type(base) && PyDict_Next(dict_of_type(base), &position, &name, &value)) {
+      const bool is_method =
+          PyFunction_Check(value) || Py_TYPE(value) == &PyStaticMethod_Type || Py_TYPE(value) == &PyClassMethod_Type;
+      if (is_method) names.push_back(py::Ref::share(name));
+    }
+  }
+  for (const py::Ref& name : names) record_type_attribute(type, name.get());
+}
+
 bool Tracker::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
   if (journal_.empty()) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {

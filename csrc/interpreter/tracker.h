@@ -156,6 +156,7 @@ class Tracker final : public Observer {
   /// Calls what the callable stands for, if it does.
   int call_unwrapped(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                      PyObject** result);
+  void record_methods(PyTypeObject* type);
   int call_partial(PyObject* partial, PyObject* const* arguments, std::size_t count, PyObject* names,
                    PyObject** result);
   int call_with_key(PyObject* callable, NativeCall call, PyObject* key, PyObject* const* arguments, std::size_t count,

@@ -455,6 +455,7 @@ int Tracker::before_opaque_call(PyObject* callable, const NativeCall& call, PyOb
     if (PyIter_Check(arguments[i]) && !consume(arguments[i])) return -1;
   }
   if (call.self != nullptr && call.arguments == arguments) read_deeply(call.self, 0);
+  if (call.self != nullptr && PyType_Check(call.self)) record_methods(reinterpret_cast<PyTypeObject*>(call.self));
   if (PyErr_Occurred() != nullptr) return -1;
   if (has_real_tensors) return call_with_stand_ins(callable, arguments, count, call.names, result);
   bool watches = false;

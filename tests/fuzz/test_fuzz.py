@@ -1,4 +1,4 @@
-"""Random programs for five minutes of two cores. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
+"""Random programs, for three minutes of two cores. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.fuzz import runner
 
 _PARTS = 10  # which the workers of pytest share among them
 _SEED = int(os.environ.get("THUNDER_FUZZ_SEED", "0"))
-_PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "7000"))
-_SECONDS = float(os.environ.get("THUNDER_FUZZ_SECONDS", "600"))  # of one core, on all parts together
+_PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "4700"))
+_SECONDS = float(os.environ.get("THUNDER_FUZZ_SECONDS", "400"))  # of one core, on all parts together
 
 
 @pytest.mark.slow

@@ -281,3 +281,29 @@ def test_function_whose_forward_takes_ctx_is_refused_with_its_name_and_line(tran
     }[transform]
     with pytest.raises(RuntimeError, match=r"ScaledGradient: .* override the setup_context(?s:.*), line \d+"):
         thunder.jit(program, fullgraph=True)(x)
+
+
+@pytest.mark.parametrize("method", ["forward", "backward"])
+def test_method_of_a_function_that_is_replaced_between_calls_is_traced_again(method):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    def check(factor, gradient_factor):
+        x = torch.ones(3, requires_grad=True)
+        result = f(x)
+        result.sum().backward()
+        torch.testing.assert_close(result.detach(), torch.full((3,), factor))
+        torch.testing.assert_close(x.grad, torch.full((3,), gradient_factor))
+
+    f = thunder.jit(lambda x: Doubled.apply(x))
+    check(2.0, 2.0)
+    setattr(Doubled, method, staticmethod(lambda ctx, each: each * 5))
+    check(*((5.0, 2.0) if method == "forward" else (2.0, 5.0)))
+    check(*((5.0, 2.0) if method == "forward" else (2.0, 5.0)))
+    assert thunder.cache_misses(f) == 2
