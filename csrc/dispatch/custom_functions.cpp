@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -78,10 +80,29 @@ int CustomFunctions::apply(PyObject* const* arguments) {
   return !below_torch_func() && autocast_parts_ != 0 ? trace_again() : 0;
 }
 
+/// PyTorch gives the tensor that a view shows the Function's history, too.
+int CustomFunctions::mark_dirty(PyObject* const* arguments, std::size_t count) {
+  for (std::size_t i = 1; i < count; ++i) {
+    if (!is_tensor(arguments[i]) || !unpack_tensor(arguments[i]).requires_grad()) continue;
+    const tracer::TraceTensorImpl* impl = tracer::trace_impl(unpack_tensor(arguments[i]));
+    if (impl == nullptr || !impl->state()->view) continue;
+    refuse(PyExc_NotImplementedError,
+           "ctx.mark_dirty: expected tensors that are no views, got a view of a tensor that requires grad; write to it "
+           "outside of the torch.autograd.Function");
+    return -1;
+  }
+  return 0;
+}
+
 void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options, PythonBackwards& backwards) {
   const py::Ref function = loaded_function("torch.autograd", "Function.apply.__func__");
   const py::Ref no_jvp = loaded_function("torch.autograd", "Function.jvp");
   if (!function || !no_jvp) return;
+  if (const py::Ref method = loaded_function("torch.autograd.function", "FunctionCtx.mark_dirty")) {
+    options.substitute(method.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject**) {
+      return mark_dirty(arguments, count);
+    });
+  }
   // PyTorch's transforms raise here.
   for (const char* name : {"Tensor.requires_grad_", "Tensor.retain_grad"}) {
     if (const py::Ref method = loaded_function("torch", name)) {

@@ -30,6 +30,7 @@ class CustomFunctions {
   friend class RecordedPart;
 
   int apply(PyObject* const* arguments);
+  int mark_dirty(PyObject* const* arguments, std::size_t count);
   int trace_again();
   void refuse(PyObject* type, const std::string& message);
 

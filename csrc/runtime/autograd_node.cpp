@@ -14,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/batched_cotangents.h"
 #include "runtime/memory_pool.h"
 
 namespace thunder::runtime {
@@ -78,6 +79,12 @@ class CompiledBackward final : public Node {
   variable_list apply(variable_list&& cotangents) override {
     const bool keep = torch::autograd::get_current_graph_task_keep_graph();
     if (!keep) ++releases_to_come_;
+    if (!has_examples(cotangents)) return run(std::move(cotangents), keep);
+    return run_examples(
+        cotangents, [&](variable_list&& example, bool is_last) { return run(std::move(example), keep || !is_last); });
+  }
+
+  variable_list run(variable_list&& cotangents, bool keep) {
     if (std::none_of(cotangents.begin(), cotangents.end(), [](const at::Tensor& t) { return t.defined(); })) {
       return variable_list(num_outputs());
     }

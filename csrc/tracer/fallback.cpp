@@ -1,6 +1,7 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -64,6 +65,28 @@ void refuse_special_tensors(const c10::OperatorHandle& op) {
   }
 }
 
+/// How many examples of batches, of all levels, a tensor stands for.
+std::int64_t count_examples(const at::Tensor& tensor) {
+  const auto* batched = tensor.defined() ? at::functorch::maybeGetBatchedImpl(tensor) : nullptr;
+  return batched == nullptr ? 1 : batched->value().size(batched->bdim()) * count_examples(batched->value());
+}
+
+/// Without a batching rule, PyTorch calls an operator for each example: a trace that is too long to be compiled.
+void refuse_long_loops(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (op.hasKernelForDispatchKey(DispatchKey::FuncTorchBatched) ||
+      op.hasKernelForDispatchKey(DispatchKey::FuncTorchBatchedDecomposition) || is_composite(op)) {
+    return;
+  }
+  constexpr std::int64_t kMostExamples = 128;
+  for (const at::Tensor& tensor : tensors_of(std::span(stack).last(op.schema().arguments().size()))) {
+    const std::int64_t count = count_examples(tensor);
+    if (count <= kMostExamples) continue;
+    throw UserError(ErrorKind::kNotImplemented, op.operator_name().name + " has no batching rule: expected at most " +
+                                                    std::to_string(kMostExamples) + " examples under vmap, got " +
+                                                    std::to_string(count));
+  }
+}
+
 /// PyTorch's bindings give Python the type of its own exceptions only.
 [[noreturn]] void throw_as_pytorch(const UserError& error) {
   const c10::SourceLocation here{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
@@ -85,6 +108,7 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
     const c10::impl::ExcludeDispatchKeyGuard no_recording(DispatchKey::TESTING_ONLY_GenericMode);
     op.callBoxed(*stack);
   } else if (keys.has_any(functorch_keys)) {
+    refuse_long_loops(op, *stack);
     // functorch's layers first; the operations that they come down to are called again from below all of them.
     op.redispatchBoxed(
         keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, DispatchKey::TESTING_ONLY_GenericMode), stack);

@@ -307,3 +307,59 @@ def test_method_of_a_function_that_is_replaced_between_calls_is_traced_again(met
     check(*((5.0, 2.0) if method == "forward" else (2.0, 5.0)))
     check(*((5.0, 2.0) if method == "forward" else (2.0, 5.0)))
     assert thunder.cache_misses(f) == 2
+
+
+class DoublesInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+@pytest.mark.parametrize(
+    "program",
+    [DoublesInPlace.apply, lambda x: DoublesInPlace.apply(x) * x, lambda x: DoublesInPlace.apply(x * 1) + x],
+    ids=["returned", "used", "made inside"],
+)
+def test_function_that_writes_to_an_argument_with_a_history(program):
+    results = []
+    for function in (program, thunder.jit(program)):
+        leaf = torch.arange(3.0, requires_grad=True)
+        argument = leaf * 2
+        result = function(argument)
+        (result.sum() + argument.sum()).backward()
+        results.append((result.detach(), argument.detach(), leaf.grad, result is argument))
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_view_of_what_a_function_wrote_to_has_its_gradient():
+    def program(x):
+        a = x * 3
+        view = a[:2]
+        DoublesInPlace.apply(a)
+        return view * x[:2] + a.sum()
+
+    assert_same_gradients(program)
+
+
+def test_function_that_writes_to_a_view_is_refused():
+    def program(x):
+        a = x * 3
+        DoublesInPlace.apply(a[:2])
+        return a
+
+    with pytest.raises(NotImplementedError, match="mark_dirty: expected tensors that are no views"):
+        thunder.jit(program, fullgraph=True)(torch.ones(3, requires_grad=True))
+
+
+def assert_same_gradients(program):
+    gradients = []
+    for function in (program, thunder.jit(program)):
+        x = torch.arange(3.0, requires_grad=True)
+        function(x).sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])

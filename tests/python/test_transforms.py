@@ -427,6 +427,40 @@ def test_batched_gradients_inside_of_a_jitted_function(name: str) -> None:
         assert_same(compiled(a), BATCHED[name](a), name, rtol=1e-5, atol=1e-6)
 
 
+AROUND: dict[str, Callable[[Callable[..., Any], torch.Tensor], Any]] = {
+    "is_grads_batched": lambda g, a: torch.autograd.grad(g(a), a, torch.eye(4), is_grads_batched=True),
+    "jacobian": lambda g, a: torch.autograd.functional.jacobian(g, a, vectorize=True),
+    "vmap": lambda g, a: (lambda out: theirs.vmap(lambda v: torch.autograd.grad(out, a, v)[0])(torch.eye(4)))(g(a)),
+    "vmap_of_vmap": lambda g, a: (
+        lambda out: theirs.vmap(
+            theirs.vmap(lambda v, w: torch.autograd.grad(out, a, v * w, retain_graph=True)[0], in_dims=(0, None)),
+            in_dims=(None, 0),
+        )(x(2, 4), x(3, 4))
+    )(g(a)),
+    "kept_graph": lambda g, a: (
+        lambda out: [torch.autograd.grad(out, a, x(2, 4), is_grads_batched=True, retain_graph=k) for k in (True, False)]
+    )(g(a)),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_batched_gradients_of_what_a_jitted_function_returned(name: str) -> None:
+    def g(a: torch.Tensor) -> torch.Tensor:
+        return a.sin() * a.sum()
+
+    a = x(4).requires_grad_()
+    assert_same(AROUND[name](thunder.jit(g), a), AROUND[name](g, a), name, rtol=1e-5, atol=1e-6)
+
+
+def test_vmap_of_an_operator_without_a_batching_rule_is_a_loop_up_to_a_size() -> None:
+    def f(a: torch.Tensor) -> torch.Tensor:
+        return torch.histc(a, 4, -1, 1)
+
+    assert_same(thunder.vmap(f)(x(20, 5)), theirs.vmap(f)(x(20, 5)), "loop")
+    with pytest.raises(NotImplementedError, match="histc has no batching rule"):
+        thunder.jit(theirs.vmap(f), fullgraph=True)(x(1000, 5))
+
+
 @pytest.mark.parametrize("strategy", ["make_dual", "jacobian"])
 def test_forward_mode_of_autograd_inside_is_refused(strategy: str) -> None:
     def dual(a: torch.Tensor) -> Any:
