@@ -137,6 +137,7 @@ OutputPlanner::Root OutputPlanner::find_root(const at::Tensor& tensor) {
     const auto input = inputs_.find(root.unsafeGetTensorImpl());
     if (input != inputs_.end()) return {root, true, input->second};
     const tracer::ViewOf* view = view_of(root);
+    if (view == nullptr && recorder_.was_input(root)) return {tensor, false, computed(tensor)};
     if (view == nullptr) return {root, false, computed(root)};
     root = at::Tensor(view->parent);
   }
@@ -181,15 +182,21 @@ void OutputPlanner::add_tensor(PyObject* object) {
   plan_.sources.push_back(std::move(source));
 }
 
-/// Tensors of one memory that are no views of one another would be written to apart from one another.
+/// Of tensors of one memory that are no views of one another, autograd would not know what is written to which.
 void OutputPlanner::require_separate() const {
-  std::unordered_map<const c10::StorageImpl*, const at::Tensor*> storages;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    storages.emplace(recorder_.input(i).storage().unsafeGetStorageImpl(), nullptr);
-  }
+  std::unordered_map<const c10::StorageImpl*, bool> require_grad;
+  const auto add = [&](const at::Tensor& tensor) {
+    const auto [place, is_new] = require_grad.emplace(tensor.storage().unsafeGetStorageImpl(), tensor.requires_grad());
+    if (is_new) return true;
+    place->second |= tensor.requires_grad();
+    return !place->second;
+  };
+  for (std::size_t i = 0; i < inputs_.size(); ++i) add(recorder_.input(i));
   for (const Computed& each : computed_) {
     if (!each.tensor.defined()) continue;
-    if (!storages.emplace(each.tensor.storage().unsafeGetStorageImpl(), nullptr).second) {
+    const tracer::TraceState& state = *trace_impl(each.tensor)->state();
+    const bool is_own = state.view && !state.view->is_turned && tracer::autograd_view(state) == nullptr;
+    if (!is_own && !add(each.tensor)) {
       refuse("tensors that share memory and are no views of one another are returned or stored; return clones");
     }
   }

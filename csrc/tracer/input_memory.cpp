@@ -118,6 +118,10 @@ void Recorder::require_writable(const at::Tensor& target, const at::Tensor& sour
   }
 }
 
+bool Recorder::was_input(const at::Tensor& trace_tensor) const {
+  return std::ranges::any_of(memories_, [&](const InputMemory& memory) { return memory.root.is_same(trace_tensor); });
+}
+
 std::vector<std::size_t> Recorder::written_inputs() const {
   std::vector<std::size_t> positions;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {

@@ -78,6 +78,8 @@ class Recorder {
   /// Inputs that take part in autograd by what was written to them, and the written values: the caller's tensors get
   /// their history.
   [[nodiscard]] std::vector<std::pair<std::size_t, ir::ValueId>> inputs_with_new_history() const;
+  /// Whether it is what an input was before the program turned it in place (`t_`).
+  [[nodiscard]] bool was_input(const at::Tensor& trace_tensor) const;
   /// Whether something was written to the memory of the input that `trace_tensor` stands for.
   [[nodiscard]] bool is_written(const at::Tensor& trace_tensor) const;
 
