@@ -84,6 +84,7 @@ bool keeps_hidden_state(PyObject* object) {
                                        "torch.iinfo",
                                        "torch.memory_format",
                                        "torch.Size",
+                                       "torch._C._functorch.",
                                        "torch._C.TensorBase",
                                        "torch._C.Generator",
                                        "torch._C._FunctionBase",
