@@ -381,6 +381,17 @@ def test_function_with_a_gradient_of_its_own_inside_of_grad() -> None:
     torch.testing.assert_close(thunder.grad(g)(x()), theirs.grad(g)(x()))
 
 
+def test_grad_does_not_follow_no_grad_around_it() -> None:
+    with torch.no_grad():
+        gradient = thunder.grad(scalar)(x())
+    torch.testing.assert_close(gradient, theirs.grad(scalar)(x()))
+
+
+def test_grad_in_inference_mode_is_refused() -> None:
+    with torch.inference_mode(), pytest.raises(NotImplementedError, match="inference mode"):
+        thunder.jit(lambda a: thunder.grad(scalar)(a), fullgraph=True)(x())
+
+
 # --- gradients of what lies outside of vmap
 
 OUTSIDE: dict[str, Callable[..., Any]] = {

@@ -91,7 +91,12 @@ def is_called_in_a_trace() -> bool:
 
 def runs_as_torch() -> bool:
     """Whether transforms are PyTorch's here: outside of a trace, below theirs, or where ours cannot do the same."""
-    return bool(not _functional.is_tracing() or torch._C._are_functorch_transforms_active() or _functional.runs_live())
+    return bool(
+        not _functional.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or _functional.runs_live()
+        or torch.is_inference_mode_enabled()  # PyTorch's grad leaves it while the function runs
+    )
 
 
 def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
