@@ -8,6 +8,9 @@ import pytest
 
 from tests.fuzz import runner
 
+# What cannot be compiled runs in eager, and is compared all the same.
+pytestmark = pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+
 _PARTS = 10  # which the workers of pytest share among them
 _SEED = int(os.environ.get("THUNDER_FUZZ_SEED", "0"))
 _PROGRAMS = int(os.environ.get("THUNDER_FUZZ_PROGRAMS", "4700"))
