@@ -255,6 +255,7 @@ def check_traces(case: Case, plan: Plan) -> None:
         outcome = oracle.observe(compiled, cloned(case.arguments), plan.seed)
         if outcome.error is not None:
             raise Skipped(f"thunder: {outcome.error}")
+        _require_compiled(compiled)
         texts.append([*map(str, thunder.last_traces(compiled)), *map(str, thunder.last_backward_traces(compiled))])
     if texts[0] != texts[1]:
         raise Failure("text", "traced twice, the printed traces differ")
@@ -271,6 +272,7 @@ def check_orders(case: Case, plan: Plan) -> None:
     outcome = oracle.observe(compiled, cloned(case.arguments), plan.seed)
     if outcome.error is not None:
         raise Skipped(f"thunder: {outcome.error}")
+    _require_compiled(compiled)
     trace = thunder.last_traces(compiled)[-1]
     run = _runner_of(compiled, case, plan)
     expected = run(trace)
@@ -281,6 +283,11 @@ def check_orders(case: Case, plan: Plan) -> None:
         except Exception as error:
             raise Failure("internal", f"{name}: {type(error).__name__}: {error}") from error
         _require_same_outputs(trace, run(trace), expected)
+
+
+def _require_compiled(compiled: Any) -> None:
+    if not thunder.last_traces(compiled):
+        raise Skipped("thunder: the call ran in eager")
 
 
 def _runner_of(compiled: Any, case: Case, plan: Plan) -> Callable[[Any], tuple[list[Any], list[Any]]]:
