@@ -15,6 +15,7 @@ BackwardCompiler::BackwardCompiler(std::shared_ptr<const Compilation> compilatio
       usual_(std::move(usual)),
       statistics_(backward_.history.statistics) {
   backward_.history.statistics.clear();
+  backward_.history.put_away();
 }
 
 std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runtime::CotangentSet& cotangents) {
@@ -32,21 +33,24 @@ std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runt
   known = std::move(made);
 
   const std::lock_guard<std::mutex> reports(reporting_);
-  traces_ = std::move(line.history.traces);
-  const auto& statistics = line.history.statistics;
-  statistics_.insert(statistics_.end(), statistics.begin(), statistics.end());
+  line.history.put_away();
+  last_ = std::move(line.history);
+  statistics_.insert(statistics_.end(), last_.statistics.begin(), last_.statistics.end());
   return known;
 }
 
 TraceLine BackwardCompiler::take_line(const runtime::CotangentSet& cotangents) {
   const bool is_for_all = std::ranges::find(cotangents, false) == cotangents.end();
-  return is_for_all ? std::move(backward_) : derive_backward(*compilation_, cotangents, runner_);
+  if (!is_for_all) return derive_backward(*compilation_, cotangents, runner_);
+  TraceLine line = std::move(backward_);
+  line.history.take_out();
+  return line;
 }
 
 std::vector<ir::Trace> BackwardCompiler::traces() {
   const auto now = [&] {
     const std::lock_guard<std::mutex> lock(reporting_);
-    return traces_;
+    return last_.all();
   };
   std::vector<ir::Trace> traces = now();
   if (!traces.empty()) return traces;

@@ -40,7 +40,7 @@ class BackwardCompiler {
   std::map<runtime::CotangentSet, std::shared_ptr<const runtime::BackwardProgram>> made_;
 
   mutable std::mutex reporting_;  ///< never held while something is made
-  std::vector<ir::Trace> traces_;
+  TraceHistory last_;
   std::vector<passes::PassStatistics> statistics_;
 };
 

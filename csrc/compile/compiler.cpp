@@ -45,7 +45,7 @@ class CompiledTrace final : public Compiled {
     return run_plain(*programs->plain, inputs, versions);
   }
 
-  [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_->forward.history.traces; }
+  [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_->forward.history.all(); }
   [[nodiscard]] std::vector<ir::Trace> backward_traces() const override {
     return backwards_ == nullptr ? std::vector<ir::Trace>() : backwards_->traces();
   }
@@ -97,7 +97,7 @@ class CompiledTrace final : public Compiled {
   std::shared_ptr<const runtime::Program> plain_of_differentiable() const {
     auto known = plain_.load(std::memory_order_acquire);
     if (known != nullptr) return known;
-    ir::Trace trace = compilation_->forward.history.traces[compilation_->computation_index];
+    ir::Trace trace = compilation_->forward.history.at(compilation_->computation_index);
     for (const auto& transform : compilation_->transforms) trace = apply_post_optimization(*transform, trace, {});
     if (compilation_->fuses) {
       if (auto fused = run_built_in_fusion_passes(trace, compilation_->executors)) trace = *std::move(fused);
@@ -129,8 +129,9 @@ bool runs_python(const Compilation& compilation) {
 std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const PassRunner& runner) {
   auto program = std::make_shared<runtime::DifferentiableProgram>();
   program->forward = std::move(compilation.forward.program);
-  const TraceHistory& forward = compilation.forward.history;
-  describe_boundary(forward.traces[compilation.computation_index], forward.last(), *compilation.gradient, *program);
+  TraceHistory& forward = compilation.forward.history;
+  describe_boundary(forward.at(compilation.computation_index), forward.last(), *compilation.gradient, *program);
+  forward.put_away();
   runtime::CotangentSet usual;
   for (const auto& output : program->outputs) {
     const bool is_input = output.kind == runtime::DifferentiableProgram::Output::kInput;
@@ -168,6 +169,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   run_pipeline(compilation, runner);
   if (compilation.gradient) return make_differentiable(std::move(compilation), runner);
   auto program = std::make_shared<const runtime::Program>(std::move(compilation.forward.program));
+  compilation.forward.history.put_away();
   const auto shared = std::make_shared<const Compilation>(std::move(compilation));
   return std::make_shared<CompiledTrace>(shared, Programs{std::move(program), nullptr}, nullptr);
 }

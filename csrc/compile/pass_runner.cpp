@@ -100,7 +100,7 @@ void PassRunner::run_step(const std::string& name, TraceHistory& about, const st
 
 void PassRunner::keep(const std::string& step, ir::Trace trace, TraceHistory& history) const {
   if (verify_) ir::verify(trace, step);
-  history.traces.push_back(std::move(trace));
+  history.add(std::move(trace));
   dump(step, history);
 }
 
@@ -108,7 +108,7 @@ void PassRunner::dump(const std::string& step, const TraceHistory& history) cons
   if (dump_folder_.empty()) return;
   std::filesystem::create_directories(dump_folder_);
   const std::string name =
-      dump_prefix_ + "_" + history.last().name() + "_" + padded(history.traces.size() - 1) + "_" + step + ".py";
+      dump_prefix_ + "_" + history.last().name() + "_" + padded(history.size() - 1) + "_" + step + ".py";
   std::ofstream(std::filesystem::path(dump_folder_) / name) << ir::print(history.last());
 }
 

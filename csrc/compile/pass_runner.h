@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
+#include "compile/trace_history.h"
 #include "ir/trace.h"
 #include "passes/pass.h"
 
@@ -14,14 +15,6 @@ namespace thunder::compile {
 
 /// The row of an operator of the dispatcher, or of a primitive that passes put into traces.
 [[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
-
-/// What one line of traces went through: every trace from first to last, and the seconds of each step.
-struct TraceHistory {
-  std::vector<ir::Trace> traces;
-  std::vector<passes::PassStatistics> statistics;
-
-  [[nodiscard]] const ir::Trace& last() const { return traces.back(); }
-};
 
 /// Runs steps: times, keeps, verifies and dumps what they make, leaves out what is switched off, and turns a failure
 /// into an InternalError that names the step and a script that reproduces it.

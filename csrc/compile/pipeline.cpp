@@ -80,7 +80,7 @@ void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
-  compilation.computation_index = compilation.forward.history.traces.size() - 1;
+  compilation.computation_index = compilation.forward.history.size() - 1;
   if (!transforms::needs_backward(computation)) {
     auto plain = tracer::without_custom_gradients(computation);
     if (plain) runner.keep("drop_custom_gradients", *std::move(plain), compilation.forward.history);
@@ -88,8 +88,8 @@ void differentiate(Compilation& compilation, const PassRunner& runner) {
   }
   transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
   gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
-  runner.keep("forward_and_backward", gradient.forward, compilation.forward.history);
-  runner.keep("forward_and_backward", gradient.backward, compilation.backward.history);
+  runner.keep("forward_and_backward", std::move(gradient.forward), compilation.forward.history);
+  runner.keep("forward_and_backward", std::move(gradient.backward), compilation.backward.history);
   compilation.gradient = std::move(gradient);
 }
 
@@ -122,7 +122,7 @@ void rewrite_for_executors(const Compilation& compilation, TraceLine& line, cons
 
 void transform_forward(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   for (const auto& transform : compilation.transforms) {
-    line.before_transforms.push_back(line.history.traces.size() - 1);
+    line.before_transforms.push_back(line.history.size() - 1);
     runner.keep("transform " + transform->name,
                 apply_post_optimization(*transform, line.history.last(), saved_range(compilation)), line.history);
   }
@@ -134,12 +134,12 @@ void transform_backward(const Compilation& compilation, TraceLine& line, const P
   const TraceLine& forward = compilation.forward;
   for (std::size_t i = 0; i < compilation.transforms.size(); ++i) {
     const TraceTransform& transform = *compilation.transforms[i];
-    const ir::Trace* given = &forward.history.traces[forward.before_transforms[i]];
+    const std::size_t given = forward.before_transforms[i];
     // It may keep, between the two, what it did to the forward.
-    if (line.is_for_some) static_cast<void>(apply_post_optimization(transform, *given, in_forward));
+    if (line.is_for_some) static_cast<void>(apply_post_optimization(transform, forward.history.at(given), in_forward));
     runner.keep("transform " + transform.name, apply_post_optimization(transform, line.history.last(), in_backward),
                 line.history);
-    require_matching_saved(transform, *(given + 1), in_forward, line.history.last(), in_backward);
+    require_matching_saved(transform, forward.history.at(given + 1), in_forward, line.history.last(), in_backward);
   }
 }
 
@@ -161,7 +161,7 @@ void claim(const Compilation& compilation, TraceLine& line, const PassRunner& /*
 }
 
 void lower(const Compilation& /*compilation*/, TraceLine& line, const PassRunner& /*runner*/) {
-  line.program = executors::lower_trace(line.history.last(), line.claims);
+  line.program = executors::lower_trace(line.history.last(), std::exchange(line.claims, {}));
 }
 
 /// Which line a step works on.
@@ -274,7 +274,7 @@ struct Lines {
   TraceLine* backward = nullptr;
   [[nodiscard]] TraceLine* of(Part part) const {
     TraceLine* line = part == Part::kBackward ? backward : forward;
-    return line == nullptr || line->history.traces.empty() ? nullptr : line;
+    return line == nullptr || line->history.empty() ? nullptr : line;
   }
 };
 
@@ -348,16 +348,16 @@ std::vector<passes::Pass> trace_passes() {
 }
 
 SavedRange saved_range(const Compilation& compilation) {
-  const std::size_t outputs = compilation.forward.history.last().outputs.size();
+  const std::size_t outputs = compilation.forward.history.output_count();
   return {compilation.gradient ? compilation.gradient->output_count : outputs, outputs};
 }
 
 void run_pipeline(Compilation& compilation, const PassRunner& runner) {
   const Lines both{&compilation.forward, &compilation.backward};
   run_steps(kDerivationSteps, compilation, both, runner, &compilation);
-  compilation.uncut_index = compilation.forward.history.traces.size() - 1;
+  compilation.uncut_index = compilation.forward.history.size() - 1;
   run_steps(kSavingSteps, compilation, both, runner, &compilation);
-  compilation.cut_index = compilation.forward.history.traces.size() - 1;
+  compilation.cut_index = compilation.forward.history.size() - 1;
   run_steps(kExecutionSteps, compilation, {&compilation.forward, nullptr}, runner);
 }
 
@@ -368,11 +368,11 @@ TraceLine derive_backward(const Compilation& compilation, const runtime::Cotange
   runner.keep("forward_and_backward", transforms::backward_for(*compilation.gradient, cotangents), line.history);
   run_steps(kDerivationSteps, compilation, {nullptr, &line}, runner);
   const SavedRange saved = saved_range(compilation);
-  const std::vector<ir::Trace>& forwards = compilation.forward.history.traces;
+  const ir::Trace uncut = compilation.forward.history.at(compilation.uncut_index);
+  const ir::Trace cut = compilation.forward.history.at(compilation.cut_index);
   runner.keep(passes::kRematerialization,
-              passes::read_saved_values(forwards[compilation.uncut_index], line.history.last(), saved.begin,
-                                        std::span(forwards[compilation.cut_index].outputs).subspan(saved.begin),
-                                        &find_operator),
+              passes::read_saved_values(uncut, line.history.last(), saved.begin,
+                                        std::span(cut.outputs).subspan(saved.begin), &find_operator),
               line.history);
   return line;
 }

@@ -16,7 +16,7 @@ namespace thunder::compile {
 /// A line of traces on its way to a program.
 struct TraceLine {
   TraceHistory history;
-  std::vector<std::size_t> before_transforms;  ///< in `history.traces`: what each transform of the user was given
+  std::vector<std::size_t> before_transforms;  ///< in `history`: what each transform of the user was given
   executors::Claims claims;
   runtime::Program program;
   // Of backwards:
