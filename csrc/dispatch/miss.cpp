@@ -18,7 +18,7 @@ std::vector<FailedGuard> compare(const GuardedSet& set, std::size_t index, const
   std::vector<FailedGuard> failures;
   add_state_differences(specialization.state, now, failures);
   for (const interpreter::GuardFailure& failure : set.failures(index, arguments)) {
-    const interpreter::GuardInfo& info = specialization.guards.info(failure.guard);
+    const interpreter::GuardInfo info = specialization.guards.info(failure.guard);
     const std::string file = info.location.file == nullptr ? std::string() : *info.location.file;
     failures.push_back({info.expression, info.expected, failure.found, file, info.location.line});
   }

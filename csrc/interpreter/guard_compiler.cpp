@@ -116,8 +116,7 @@ std::uint32_t GuardCompiler::add_info(const Node& owner, const Read& read) {
   std::string path = is_object ? expression(*read.part) : expression(owner, read);
   std::string expected =
       is_object && read.part->stand_in ? hooks_.describe(read.value.get()) : describe_expectation(owner, read);
-  program_.infos_.push_back({std::move(path), std::move(expected), read.location});
-  return static_cast<std::uint32_t>(program_.infos_.size() - 1);
+  return program_.infos_.add({std::move(path), std::move(expected), read.location});
 }
 
 void GuardCompiler::emit_fact(const Node& owner, const Read& read) {
@@ -176,8 +175,7 @@ void GuardCompiler::emit_object(const Node& part, std::uint32_t guard) {
 }
 
 void GuardCompiler::emit_instance_dict(const Node& owner, const Node& dict) {
-  program_.infos_.push_back({expression(dict), "a dict", {}});
-  const auto guard = static_cast<std::uint32_t>(program_.infos_.size() - 1);
+  const std::uint32_t guard = program_.infos_.add({expression(dict), "a dict", {}});
   emit(GuardOp::kLoadDict, register_of(dict), register_of(owner), guard);
   emit(GuardOp::kPresent, 0, register_of(dict), guard);
 }
@@ -196,7 +194,7 @@ void GuardCompiler::emit_node(const Node& node) {
 GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) {
   program_.positional_ = positional;
   program_.names_ = py::Ref::share(names);
-  program_.infos_.push_back({"the call", describe_call(positional, names), {}});
+  program_.infos_.add({"the call", describe_call(positional, names), {}});
   scratch_register_ = static_cast<std::uint32_t>(provenance_.nodes().size());
   for (const Node& node : provenance_.nodes()) {
     if (node.parent != nullptr) parts_[node.parent].push_back(&node);
@@ -206,11 +204,10 @@ GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) 
     if (!node.is_constant()) continue;
     const auto begin = program_.instructions_.size();
     if (node.stand_in) {
-      program_.infos_.push_back({expression(node), hooks_.describe(node.object.get()), {}});
-      emit_object(node, static_cast<std::uint32_t>(program_.infos_.size() - 1));
+      emit_object(node, program_.infos_.add({expression(node), hooks_.describe(node.object.get()), {}}));
     } else if (is_reclassifiable(node) && (!node.reads.empty() || node.instance_dict != nullptr)) {
-      program_.infos_.push_back({"type(" + expression(node) + ")", Py_TYPE(node.object.get())->tp_name, {}});
-      emit_object(node, static_cast<std::uint32_t>(program_.infos_.size() - 1));
+      const std::string type = Py_TYPE(node.object.get())->tp_name;
+      emit_object(node, program_.infos_.add({"type(" + expression(node) + ")", type, {}}));
     }
     emit_node(node);
     if (program_.instructions_.size() == begin && !node.needed) continue;
@@ -218,6 +215,9 @@ GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) 
   }
   program_.instructions_.insert(program_.instructions_.end(), same_checks_.begin(), same_checks_.end());
   program_.register_count_ = scratch_register_ + 1;
+  program_.infos_.finish();
+  program_.instructions_.shrink_to_fit();
+  program_.kept_.shrink_to_fit();
   return std::move(program_);
 }
 

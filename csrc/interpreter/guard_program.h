@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "interpreter/guard_infos.h"
 #include "interpreter/guard_step.h"
 #include "interpreter/provenance.h"
 #include "interpreter/python_ref.h"
@@ -18,13 +19,6 @@ struct GuardInstruction {
   std::uint32_t guard = 0;  ///< index of its GuardInfo
   std::int64_t number = 0;
   PyObject* object = nullptr;  ///< owned by the program
-};
-
-/// For people: what a guard is about.
-struct GuardInfo {
-  std::string expression;
-  std::string expected;
-  ir::SourceLocation location;
 };
 
 /// A guard that a call does not meet.
@@ -44,7 +38,7 @@ class GuardProgram {
   /// out. For messages: slow.
   [[nodiscard]] std::vector<GuardFailure> failures(const CallArguments& call, const TensorCheck& check) const;
 
-  [[nodiscard]] const GuardInfo& info(std::size_t guard) const { return infos_[guard]; }
+  [[nodiscard]] GuardInfo info(std::size_t guard) const { return infos_.at(guard); }
   [[nodiscard]] std::size_t guard_count() const { return infos_.size(); }
   [[nodiscard]] std::size_t positional() const { return positional_; }
   [[nodiscard]] py::Borrowed keyword_names() const { return names_.get(); }
@@ -61,7 +55,7 @@ class GuardProgram {
   friend class GuardCompiler;
 
   std::vector<GuardInstruction> instructions_;
-  std::vector<GuardInfo> infos_;
+  GuardInfos infos_;
   std::vector<py::Ref> kept_;
   std::vector<std::pair<std::uint32_t, PyObject*>> constant_registers_;
   std::uint32_t register_count_ = 0;

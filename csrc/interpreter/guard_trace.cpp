@@ -76,7 +76,7 @@ class PrologueWriter {
     return list;
   }
   void annotate(ir::BoundSymbol& symbol, const GuardInstruction& instruction) {
-    const GuardInfo& info = program_.info(instruction.guard);
+    const GuardInfo info = program_.info(instruction.guard);
     symbol.location = info.location;
     if (!symbol.results.empty()) symbol.comment = info.expression;
   }

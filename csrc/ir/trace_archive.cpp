@@ -1,13 +1,12 @@
 #include "ir/trace_archive.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <type_traits>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/hash.h"
 
 namespace thunder::ir {
 namespace {
@@ -21,92 +20,67 @@ std::size_t hash_bytes(std::string_view bytes) { return std::hash<std::string_vi
 
 }  // namespace
 
-/// Appends to bytes: whole numbers in as many groups of seven bits as they need.
-class TraceArchive::Writer {
+class TraceArchive::Writer : public ByteWriter {
  public:
-  Writer(TraceArchive& archive, std::string& bytes) : archive_(archive), bytes_(bytes) {}
+  Writer(TraceArchive& archive, std::string& bytes) : ByteWriter(bytes), archive_(archive) {}
 
-  void write(std::uint64_t number) {
-    for (; number >= 0x80; number >>= 7) bytes_.push_back(static_cast<char>(number | 0x80));
-    bytes_.push_back(static_cast<char>(number));
-  }
-  void write_signed(std::int64_t number) {
-    write((static_cast<std::uint64_t>(number) << 1) ^ static_cast<std::uint64_t>(number >> 63));
-  }
   void write(const Argument& argument) {
-    write(argument.content.index());
+    write_number(argument.content.index());
     std::visit([this](const auto& content) { write_content(content); }, argument.content);
   }
   void write(const ArgumentList& list) {
-    write(list.size());
+    write_number(list.size());
     for (const Argument& argument : list) write(argument);
   }
   void write(const BoundSymbol& symbol) {
-    write(archive_.number_of(symbol.op));
+    write_number(archive_.number_of(symbol.op));
     write(symbol.arguments);
     write(symbol.results);
-    write(symbol.location.file == nullptr ? 0 : archive_.number_of_file(symbol.location.file) + 1);
+    write_number(symbol.location.file == nullptr ? 0 : archive_.number_of_file(symbol.location.file) + 1);
     write_signed(symbol.location.line);
-    write(archive_.number_of_text(symbol.comment));
-    write(symbol.nested.size());
+    write_number(archive_.number_of_text(symbol.comment));
+    write_number(symbol.nested.size());
     for (const BoundSymbol& nested : symbol.nested) write(nested);
   }
 
  private:
   void write_content(None /*content*/) {}
-  void write_content(ValueId id) { write(index_of(id)); }
-  void write_content(bool value) { write(value ? 1 : 0); }
+  void write_content(ValueId id) { write_number(index_of(id)); }
+  void write_content(bool value) { write_number(value ? 1 : 0); }
   void write_content(std::int64_t value) { write_signed(value); }
-  void write_content(double value) {
-    const auto bits = std::bit_cast<std::uint64_t>(value);
-    for (int shift = 0; shift < 64; shift += 8) bytes_.push_back(static_cast<char>(bits >> shift));
-  }
+  void write_content(double value) { write_double(value); }
   void write_content(std::complex<double> value) {
     write_content(value.real());
     write_content(value.imag());
   }
-  void write_content(const std::string& value) { write(archive_.number_of_text(value)); }
+  void write_content(const std::string& value) { write_number(archive_.number_of_text(value)); }
   void write_content(Device device) {
-    write(static_cast<std::uint64_t>(device.type));
+    write_number(static_cast<std::uint64_t>(device.type));
     write_signed(device.index);
   }
-  void write_content(ObjectConstant object) { write(object.index); }
+  void write_content(ObjectConstant object) { write_number(object.index); }
   void write_content(const ArgumentList& list) { write(list); }
   template <typename Enumeration>
     requires std::is_enum_v<Enumeration>
   void write_content(Enumeration value) {
-    write(static_cast<std::uint64_t>(value));
+    write_number(static_cast<std::uint64_t>(value));
   }
 
   TraceArchive& archive_;
-  std::string& bytes_;
 };
 
-class TraceArchive::Reader {
+class TraceArchive::Reader : public ByteReader {
  public:
-  Reader(const TraceArchive& archive, std::string_view bytes) : archive_(archive), bytes_(bytes) {}
+  Reader(const TraceArchive& archive, std::string_view bytes) : ByteReader(bytes), archive_(archive) {}
 
-  std::uint64_t read() {
-    std::uint64_t number = 0;
-    for (int shift = 0;; shift += 7) {
-      const auto next = static_cast<std::uint8_t>(bytes_[at_++]);
-      number |= std::uint64_t{next & 0x7fU} << shift;
-      if (next < 0x80) return number;
-    }
-  }
-  std::size_t read_index() { return static_cast<std::size_t>(read()); }
-  std::int64_t read_signed() {
-    const std::uint64_t number = read();
-    return static_cast<std::int64_t>(number >> 1) ^ -static_cast<std::int64_t>(number & 1);
-  }
   /// Makes of the values of a trace those of the next one.
   void read_values(StoredValues& values) {
     values.resize(read_index());
     std::size_t i = 0;
     for (std::size_t left = read_index(); left > 0; --left) {
       i += read_index();
-      values[i].type = static_cast<std::uint32_t>(read());
-      values[i].name = static_cast<std::uint32_t>(read());
+      values[i].type = read_small();
+      values[i].name = read_small();
     }
   }
   Argument read_argument() { return read_alternative<0>(read_index()); }
@@ -135,44 +109,37 @@ class TraceArchive::Reader {
     if constexpr (kKind < std::variant_size_v<Argument::Variant>) {
       if (kind != kKind) return read_alternative<kKind + 1>(kind);
       Argument argument;
-      argument.content.emplace<kKind>(read_content(std::in_place_type<std::variant_alternative_t<kKind, Argument::Variant>>));
+      argument.content.emplace<kKind>(
+          read_content(std::in_place_type<std::variant_alternative_t<kKind, Argument::Variant>>));
       return argument;
     } else {
       throw InternalError("ir/trace_archive", "unknown kind of argument " + std::to_string(kind));
     }
   }
   None read_content(std::in_place_type_t<None> /*type*/) { return {}; }
-  bool read_content(std::in_place_type_t<bool> /*type*/) { return read() != 0; }
+  bool read_content(std::in_place_type_t<bool> /*type*/) { return read_number() != 0; }
   std::int64_t read_content(std::in_place_type_t<std::int64_t> /*type*/) { return read_signed(); }
-  double read_content(std::in_place_type_t<double> /*type*/) {
-    std::uint64_t bits = 0;
-    for (int shift = 0; shift < 64; shift += 8) bits |= std::uint64_t{static_cast<std::uint8_t>(bytes_[at_++])} << shift;
-    return std::bit_cast<double>(bits);
-  }
+  double read_content(std::in_place_type_t<double> /*type*/) { return read_double(); }
   std::complex<double> read_content(std::in_place_type_t<std::complex<double>> /*type*/) {
-    const double real = read_content(std::in_place_type<double>);
-    return {real, read_content(std::in_place_type<double>)};
+    const double real = read_double();
+    return {real, read_double()};
   }
   std::string read_content(std::in_place_type_t<std::string> /*type*/) { return archive_.texts_[read_index()]; }
   Device read_content(std::in_place_type_t<Device> /*type*/) {
     Device device;
-    device.type = static_cast<decltype(device.type)>(read());
+    device.type = static_cast<decltype(device.type)>(read_number());
     device.index = static_cast<decltype(device.index)>(read_signed());
     return device;
   }
-  ObjectConstant read_content(std::in_place_type_t<ObjectConstant> /*type*/) {
-    return {static_cast<std::uint32_t>(read())};
-  }
+  ObjectConstant read_content(std::in_place_type_t<ObjectConstant> /*type*/) { return {read_small()}; }
   ArgumentList read_content(std::in_place_type_t<ArgumentList> /*type*/) { return read_list(); }
   template <typename Enumeration>
     requires std::is_enum_v<Enumeration>
   Enumeration read_content(std::in_place_type_t<Enumeration> /*type*/) {
-    return static_cast<Enumeration>(read());
+    return static_cast<Enumeration>(read_number());
   }
 
   const TraceArchive& archive_;
-  std::string_view bytes_;
-  std::size_t at_ = 0;
 };
 
 void TraceArchive::build_index() {
@@ -188,9 +155,8 @@ void TraceArchive::build_index() {
   });
   number(texts_, [&](const std::string& text, std::uint32_t i) { index_->texts.emplace(text, i); });
   number(files_, [&](const std::string* file, std::uint32_t i) { index_->files.emplace(file, i); });
-  number(symbol_ends_, [&](std::uint32_t /*end*/, std::uint32_t i) {
-    index_->symbols.emplace(hash_bytes(symbol_bytes(i)), i);
-  });
+  number(symbol_ends_,
+         [&](std::uint32_t /*end*/, std::uint32_t i) { index_->symbols.emplace(hash_bytes(symbol_bytes(i)), i); });
   if (!stages_.empty()) index_->values = values_of(stages_.size() - 1);
 }
 
@@ -265,30 +231,30 @@ void TraceArchive::add(const Trace& trace) {
     values[i] = {value.type == nullptr ? 0 : number_of(value.type) + 1, number_of_text(value.name)};
   }
   // Values that the last trace has not, or has otherwise, each with its distance to the one before.
-  writer.write(values.size());
+  writer.write_number(values.size());
   std::vector<std::uint32_t> changed;
   for (std::uint32_t i = 0; i < values.size(); ++i) {
     if (i >= index_->values.size() || values[i] != index_->values[i]) changed.push_back(i);
   }
-  writer.write(changed.size());
+  writer.write_number(changed.size());
   std::uint32_t before = 0;
   for (const std::uint32_t i : changed) {
-    writer.write(i - std::exchange(before, i));
-    writer.write(values[i].type);
-    writer.write(values[i].name);
+    writer.write_number(i - std::exchange(before, i));
+    writer.write_number(values[i].type);
+    writer.write_number(values[i].name);
   }
   index_->values = std::move(values);
 
-  writer.write(number_of_context(trace.context()));
-  writer.write(number_of_text(trace.name()));
-  writer.write(trace.history().size());
-  for (const std::string& step : trace.history()) writer.write(number_of_text(step));
-  writer.write(trace.inputs.size());
-  for (const ValueId id : trace.inputs) writer.write(index_of(id));
-  writer.write(trace.memory_of_inputs.size());
-  for (const std::uint32_t memory : trace.memory_of_inputs) writer.write(memory);
+  writer.write_number(number_of_context(trace.context()));
+  writer.write_number(number_of_text(trace.name()));
+  writer.write_number(trace.history().size());
+  for (const std::string& step : trace.history()) writer.write_number(number_of_text(step));
+  writer.write_number(trace.inputs.size());
+  for (const ValueId id : trace.inputs) writer.write_number(index_of(id));
+  writer.write_number(trace.memory_of_inputs.size());
+  for (const std::uint32_t memory : trace.memory_of_inputs) writer.write_number(memory);
   writer.write(trace.outputs);
-  writer.write(trace.symbols.size());
+  writer.write_number(trace.symbols.size());
   std::int64_t expected = 0;  // symbols mostly follow one another as they did in the trace that had them first
   for (const BoundSymbol& symbol : trace.symbols) {
     const std::int64_t number = number_of_symbol(symbol);
@@ -318,9 +284,9 @@ Trace TraceArchive::restore(std::size_t index) const {
   }
   for (std::size_t steps = reader.read_index(); steps > 0; --steps) trace.add_history(texts_[reader.read_index()]);
   trace.inputs.resize(reader.read_index());
-  for (ValueId& id : trace.inputs) id = ValueId{static_cast<std::uint32_t>(reader.read())};
+  for (ValueId& id : trace.inputs) id = ValueId{reader.read_small()};
   trace.memory_of_inputs.resize(reader.read_index());
-  for (std::uint32_t& memory : trace.memory_of_inputs) memory = static_cast<std::uint32_t>(reader.read());
+  for (std::uint32_t& memory : trace.memory_of_inputs) memory = reader.read_small();
   trace.outputs = reader.read_list();
   std::size_t left = reader.read_index();
   trace.symbols.reserve(left);

@@ -11,8 +11,8 @@
 
 namespace thunder::ir {
 
-/// Traces that descend from one another, in a fiftieth of their memory: equal symbols, types and texts are kept once, and
-/// of values what differs from the trace before. A restored trace equals the one that was added.
+/// Traces that descend from one another, in a fiftieth of their memory: equal symbols, types and texts are kept once,
+/// and of values what differs from the trace before. A restored trace equals the one that was added.
 class TraceArchive {
  public:
   void add(const Trace& trace);

@@ -104,6 +104,7 @@ class GradTransform {
     for (std::size_t i = 0; i < computation_.inputs.size(); ++i) {
       if (!result.backward.outputs[i].is<ir::None>()) result.differentiable_inputs.push_back(i);
     }
+    instances_.shrink_to_fit();
     for (const Instance& instance : instances_) result.served.push_back(served_by(*instance.symbol, instance.replay));
     for (ir::ValueId value : saved_) result.forward.outputs.emplace_back(value);
     return result;

@@ -130,7 +130,7 @@ TEST(a_guard_says_what_it_expects_and_where_it_was_read) {
   program.finish();
   bool found = false;
   for (std::size_t i = 0; i < program.guards().guard_count(); ++i) {
-    const auto& info = program.guards().info(i);
+    const auto info = program.guards().info(i);
     found = found || (info.expression == "x0" && info.expected == "2");
   }
   CHECK(found);

@@ -1,11 +1,10 @@
-#include "ir/trace_archive.h"
-
 #include <cmath>
 #include <limits>
 
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
+#include "ir/trace_archive.h"
 
 namespace thunder::ir {
 namespace {

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace thunder {
+
+/// Appends to bytes: whole numbers in as many groups of seven bits as they need.
+class ByteWriter {
+ public:
+  explicit ByteWriter(std::string& bytes) : bytes_(bytes) {}
+
+  void write_number(std::uint64_t number) {
+    for (; number >= 0x80; number >>= 7) bytes_.push_back(static_cast<char>(number | 0x80));
+    bytes_.push_back(static_cast<char>(number));
+  }
+  void write_signed(std::int64_t number) {
+    write_number((static_cast<std::uint64_t>(number) << 1) ^ static_cast<std::uint64_t>(number >> 63));
+  }
+  void write_double(double value) {
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    for (int shift = 0; shift < 64; shift += 8) bytes_.push_back(static_cast<char>(bits >> shift));
+  }
+  void write_text(std::string_view text) {
+    write_number(text.size());
+    bytes_ += text;
+  }
+
+ private:
+  std::string& bytes_;
+};
+
+/// Reads what a ByteWriter wrote, in the same order.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
+
+  std::uint64_t read_number() {
+    std::uint64_t number = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto next = static_cast<std::uint8_t>(bytes_[at_++]);
+      number |= std::uint64_t{next & 0x7fU} << shift;
+      if (next < 0x80) return number;
+    }
+  }
+  std::size_t read_index() { return static_cast<std::size_t>(read_number()); }
+  std::uint32_t read_small() { return static_cast<std::uint32_t>(read_number()); }
+  std::int64_t read_signed() {
+    const std::uint64_t number = read_number();
+    return static_cast<std::int64_t>((number >> 1) ^ (~(number & 1) + 1));
+  }
+  double read_double() {
+    std::uint64_t bits = 0;
+    for (int shift = 0; shift < 64; shift += 8) {
+      bits |= std::uint64_t{static_cast<std::uint8_t>(bytes_[at_++])} << shift;
+    }
+    return std::bit_cast<double>(bits);
+  }
+  std::string_view read_text() {
+    const std::size_t size = read_index();
+    const std::string_view text = bytes_.substr(at_, size);
+    at_ += size;
+    return text;
+  }
+
+ private:
+  std::string_view bytes_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace thunder
