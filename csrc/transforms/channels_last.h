@@ -12,8 +12,9 @@ namespace thunder::transforms {
 /// that were recorded. A batch norm becomes arithmetic (in evaluation), or leaves the running statistics to operations
 /// of their own (in training, where `rules_norm.cpp` has a rule for the rest).
 ///
-/// nullopt where there is nothing to gain: fewer than two convolutions for each copy, small images; and for programs
-/// that cannot be recorded again (a gradient of their own, numbers that Python reads).
+/// nullopt where there is nothing to gain: fewer than two convolutions for each copy, small images, images that are
+/// small beside the filters that are trained; and for programs that cannot be recorded again (a gradient of their own,
+/// numbers that Python reads).
 [[nodiscard]] std::optional<ir::Trace> channels_last(const ir::Trace& trace);
 
 inline constexpr const char* kChannelsLast = "channels_last";

@@ -193,6 +193,15 @@ def test_no_change_where_there_is_nothing_to_gain() -> None:
         assert not _took_part(call)
 
 
+@pytest.mark.parametrize("trains", [True, False])
+def test_images_that_are_small_beside_the_filters_stay_where_filters_are_trained(trains: bool) -> None:
+    wide = nn.Sequential(*(nn.Conv2d(64, 64, 3, padding=1, bias=False) for _ in range(3))).requires_grad_(trains)
+    images = torch.randn(2, 64, 16, 16)
+    call = thunder.jit(wide)
+    torch.testing.assert_close(call(images), wide(images))
+    assert _took_part(call) == (not trains)
+
+
 def test_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THUNDER_DISABLE_PASSES", "channels_last")
     call = thunder.jit(Network())
