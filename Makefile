@@ -15,13 +15,13 @@ export STARTED := $(shell date +%s)
 endif
 export PYTHONDONTWRITEBYTECODE = 1
 
-# $(call step,3/7,what) announces a step with the time of day and the seconds since `make` began.
+# $(call step,3/8,what) announces a step with the time of day and the seconds since `make` began.
 step = @printf '\n\033[1m[%s] %s (+%ss) %s\033[0m\n' '$(1)' "$$(date +%H:%M:%S)" "$$(($$(date +%s) - $(STARTED)))" '$(2)'
 # One build of a folder at a time, whoever starts it.
 locked = mkdir -p build && flock build/$(1).lock
 quiet = --no-print-directory
 
-.PHONY: quickstart build layer configure test ctest pytest lint format docs notebooks benchmarks sanitize clean
+.PHONY: quickstart build layer configure test ctest pytest kernels lint format docs notebooks benchmarks sanitize clean
 
 quickstart:
 	$(call step,1/3,Python environment in $(VENV): PyTorch and the build tools)
@@ -59,21 +59,23 @@ layer:
 	@ctest --test-dir build/dev --output-on-failure --no-tests=ignore -R '^cpp\.$(LAYER)_'
 
 test:
-	$(call step,1/7,Python environment)
+	$(call step,1/8,Python environment)
 	@$(MAKE) $(quiet) $(VENV)/.ready
-	$(call step,2/7,Formatting$(comma) lint$(comma) types)
+	$(call step,2/8,Formatting$(comma) lint$(comma) types)
 	@$(MAKE) $(quiet) lint
-	$(call step,3/7,Build)
+	$(call step,3/8,Build)
 	@$(MAKE) $(quiet) build
-	$(call step,4/7,C++ tests)
+	$(call step,4/8,C++ tests)
 	@$(MAKE) $(quiet) ctest
-	$(call step,5/7,Documentation)
+	$(call step,5/8,Documentation)
 	@$(MAKE) $(quiet) docs
-	$(call step,6/7,Notebooks)
+	$(call step,6/8,Notebooks)
 	@$(MAKE) $(quiet) notebooks
-	$(call step,7/7,Python tests)
+	$(call step,7/8,Python tests)
 	@$(MAKE) $(quiet) pytest
-	$(call step,7/7,Everything passed)
+	$(call step,8/8,Kernels of other processors)
+	@$(MAKE) $(quiet) kernels
+	$(call step,8/8,Everything passed)
 
 comma := ,
 
@@ -82,6 +84,10 @@ ctest: build
 
 pytest: build
 	python -m pytest -n $(JOBS) tests
+
+# The tests of kernels with those for lesser processors than this one.
+kernels: build
+	.ci/kernels $(JOBS)
 
 lint:
 	ruff check .

@@ -77,9 +77,9 @@ inline float tanh_of(float x) {
   p = fma_of(p, s, -5.394756e-2F);
   p = fma_of(p, s, 0.13333248F);
   p = fma_of(p, s, -0.3333333F);
-  const float small = fma_of(p * s, x, x);
-  const float large = __builtin_copysignf(1.0F - 2.0F / (exp_of_moderate(at_most(20.0F, 2.0F * a)) + 1.0F), x);
-  return a < 0.70F ? small : large;
+  const float small = fma_of(p * s, a, a);
+  const float large = 1.0F - 2.0F / (exp_of_moderate(at_most(20.0F, 2.0F * a)) + 1.0F);
+  return __builtin_copysignf(a < 0.70F ? small : large, x);  // of the whole: small has no sign at -0
 }
 
 inline float erf_of(float x) {
