@@ -65,7 +65,8 @@ def cache_misses(fn: Any) -> int:
 def compile_stats(fn: Any) -> dict[str, Any]:
     """Return the figures of `fn`: counts of calls, hits and misses, and what its last compilation took.
 
-    "seconds" are by stage; "passes" holds a `PassRun` for each pass over each trace, in the order in which they ran.
+    "specializations" are those that are kept, "programs" what they run: those with equal traces share one. "seconds"
+    are by stage; "passes" holds a `PassRun` for each pass over each trace, in the order in which they ran.
     "pool_bytes" is the memory of large CPU tensors that compiled programs of the process make: what is "live", what is
     "cached" for the next ones, and the "peak" of what was live at one time.
     """

@@ -45,6 +45,7 @@ class CompiledTrace final : public Compiled {
     return run_plain(*programs->plain, inputs, versions);
   }
 
+  [[nodiscard]] ir::Trace recorded() const override { return compilation_->forward.history.at(0); }
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_->forward.history.all(); }
   [[nodiscard]] std::vector<ir::Trace> backward_traces() const override {
     return backwards_ == nullptr ? std::vector<ir::Trace>() : backwards_->traces();

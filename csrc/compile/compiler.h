@@ -42,6 +42,8 @@ class Compiled {
     return run(std::move(inputs), runtime::Versions());
   }
 
+  /// The trace that was compiled.
+  [[nodiscard]] virtual ir::Trace recorded() const = 0;
   /// Traces from recorded to final, one for each step.
   [[nodiscard]] virtual std::vector<ir::Trace> forward_traces() const = 0;
   [[nodiscard]] virtual std::vector<ir::Trace> backward_traces() const = 0;

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/python_hook.h>
 
 #include <new>
+#include <set>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
@@ -119,7 +120,7 @@ std::vector<ir::Trace> backward(const Specialization& specialization) {
   return specialization.computation->backward_traces();
 }
 std::vector<ir::Trace> prologue(const Specialization& specialization) {
-  const ir::Trace recorded = specialization.computation->forward_traces().front();
+  const ir::Trace recorded = specialization.computation->recorded();
   std::vector<ir::TypePtr> types;
   for (const ir::ValueId input : recorded.inputs) types.push_back(recorded.value(input).type);
   return {interpreter::prologue_trace(specialization.guards, types)};
@@ -161,12 +162,17 @@ PyObject* statistics(PyObject* self, PyObject*) {
       py::Ref::steal(Py_BuildValue("{sn sn sn}", "live", static_cast<Py_ssize_t>(pool.live), "cached",
                                    static_cast<Py_ssize_t>(pool.cached), "peak", static_cast<Py_ssize_t>(pool.peak)));
   if (!memory) return nullptr;
-  return Py_BuildValue("{sK sK sK sK sn sn sn sK sO sO}", "calls", cache.hits() + cache.misses() + cache.eager_calls(),
-                       "cache_hits", cache.hits(), "cache_misses", cache.misses(), "eager_calls", cache.eager_calls(),
-                       "specializations", static_cast<Py_ssize_t>(cache.all().size()), "guards",
-                       static_cast<Py_ssize_t>(guards), "shared_guards", static_cast<Py_ssize_t>(cache.check_count()),
-                       "full_guard_passes", static_cast<unsigned long long>(cache.full_passes()), "seconds",
-                       seconds.get(), "pool_bytes", memory.get());
+  std::set<const compile::Compiled*> programs;
+  for (const auto& specialization : cache.all()) {
+    if (!specialization->runs_eager) programs.insert(specialization->computation.get());
+  }
+  return Py_BuildValue(
+      "{sK sK sK sK sn sn sn sn sK sO sO}", "calls", cache.hits() + cache.misses() + cache.eager_calls(), "cache_hits",
+      cache.hits(), "cache_misses", cache.misses(), "eager_calls", cache.eager_calls(), "specializations",
+      static_cast<Py_ssize_t>(cache.all().size()), "programs", static_cast<Py_ssize_t>(programs.size()), "guards",
+      static_cast<Py_ssize_t>(guards), "shared_guards", static_cast<Py_ssize_t>(cache.check_count()),
+      "full_guard_passes", static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get(), "pool_bytes",
+      memory.get());
 }
 
 using Report = PyObject* (*)(const compile::Compiled&);

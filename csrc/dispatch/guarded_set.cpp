@@ -32,7 +32,7 @@ std::uint32_t GuardedSet::guard_number(const TensorGuard& guard) {
   return number;
 }
 
-void GuardedSet::add(std::shared_ptr<const Specialization> specialization) {
+void GuardedSet::add(std::shared_ptr<const Specialization> specialization, std::size_t number) {
   std::vector<std::uint32_t> numbers;
   for (const TensorGuard& guard : specialization->tensors) numbers.push_back(guard_number(guard));
   recent_ = tree_.add(specialization->guards, numbers);
@@ -44,6 +44,22 @@ void GuardedSet::add(std::shared_ptr<const Specialization> specialization) {
     same->second |= bit;
   }
   members_.push_back(std::move(specialization));
+  uses_.push_back({number, ++clock_});
+}
+
+std::shared_ptr<GuardedSet> GuardedSet::without_least_used(std::size_t count) const {
+  std::vector<std::uint64_t> order;
+  for (const Use& use : uses_) order.push_back(use.last);
+  std::ranges::sort(order);
+  const std::uint64_t first_kept = count < order.size() ? order[count] : clock_ + 1;
+  auto kept = std::make_shared<GuardedSet>();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (uses_[i].last < first_kept) continue;
+    kept->add(members_[i], uses_[i].number);
+    kept->uses_.back().last = uses_[i].last;
+  }
+  kept->clock_ = clock_;
+  return kept;
 }
 
 GuardedSet::Candidates GuardedSet::made_under(const ThreadState& state) const {
@@ -104,7 +120,7 @@ Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, c
     const c10::AutoGradMode history(members_[first]->makes_history());
     Walk done = walk(family.paths, load, family.releases_gil);
     if (done.path >= 0) {
-      recent_ = family.indices[static_cast<std::size_t>(done.path)];
+      note_use(family.indices[static_cast<std::size_t>(done.path)]);
       *result = call->finish(std::move(done.outputs));
       return Served::kYes;
     }
@@ -124,11 +140,14 @@ Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, c
 
 Served GuardedSet::run(std::size_t index, const interpreter::GuardRun& found, PyObject** result) {
   const std::shared_ptr<const Specialization> chosen = members_[index];
-  if (chosen->runs_eager) return Served::kEager;
+  if (chosen->runs_eager) {
+    note_use(index);
+    return Served::kEager;
+  }
   const Specialization::Outcome outcome = chosen->run(tree_, found, index);
   switch (outcome.status) {
     case Specialization::Status::kDone:
-      recent_ = index;
+      note_use(index);
       *result = outcome.result;
       return Served::kYes;
     case Specialization::Status::kRaised:

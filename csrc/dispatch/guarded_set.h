@@ -24,7 +24,11 @@ class GuardedSet {
  public:
   using Candidates = interpreter::Candidates;
 
-  void add(std::shared_ptr<const Specialization> specialization);
+  /// `number`: of the specialization among all that its callable had.
+  void add(std::shared_ptr<const Specialization> specialization, std::size_t number);
+  [[nodiscard]] std::size_t number_of(std::size_t index) const { return uses_[index].number; }
+  /// A set of the others, without those `count` that were not used for longest.
+  [[nodiscard]] std::shared_ptr<GuardedSet> without_least_used(std::size_t count) const;
   [[nodiscard]] bool is_full() const { return tree_.is_full(); }
   [[nodiscard]] const std::vector<std::shared_ptr<const Specialization>>& specializations() const { return members_; }
   [[nodiscard]] const interpreter::GuardTree& tree() const { return tree_; }
@@ -48,6 +52,15 @@ class GuardedSet {
   int visit(visitproc visitor, void* argument) const;
 
  private:
+  struct Use {
+    std::size_t number = 0;
+    std::uint64_t last = 0;  ///< on `clock_`
+  };
+
+  void note_use(std::size_t index) {
+    recent_ = index;
+    uses_[index].last = ++clock_;
+  }
   Served run(std::size_t index, const interpreter::GuardRun& found, PyObject** result);
   std::uint32_t guard_number(const TensorGuard& guard);
   [[nodiscard]] interpreter::TensorCheck tensor_check(const std::vector<TensorGuard>& guards) const;
@@ -68,6 +81,8 @@ class GuardedSet {
 
   interpreter::GuardTree tree_;
   std::vector<std::shared_ptr<const Specialization>> members_;
+  std::vector<Use> uses_;                   ///< of members
+  std::uint64_t clock_ = 0;                 ///< calls that were served
   std::vector<TensorGuard> tensor_guards_;  ///< distinct ones
   std::vector<std::pair<ThreadState, Candidates>> states_;
   std::size_t recent_ = 0;

@@ -1,5 +1,9 @@
 #include "dispatch/miss.h"
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 namespace thunder::dispatch {
 namespace {
 
@@ -12,17 +16,26 @@ void add_state_differences(const ThreadState& made, const ThreadState& now, std:
   }
 }
 
-std::vector<FailedGuard> compare(const GuardedSet& set, std::size_t index, const ThreadState& now,
-                                 const interpreter::CallArguments& arguments) {
-  const Specialization& specialization = *set.specializations()[index];
+/// How a specialization differs from a call.
+struct Difference {
   std::vector<FailedGuard> failures;
+  std::size_t guards = 0;  ///< that the call does not meet, those included that nothing is left to be checked for
+};
+
+Difference compare(const GuardedSet& set, std::size_t index, const ThreadState& now,
+                   const interpreter::CallArguments& arguments) {
+  const Specialization& specialization = *set.specializations()[index];
+  Difference difference;
+  std::vector<FailedGuard>& failures = difference.failures;
   add_state_differences(specialization.state, now, failures);
+  difference.guards = failures.size();
   for (const interpreter::GuardFailure& failure : set.failures(index, arguments)) {
     const interpreter::GuardInfo info = specialization.guards.info(failure.guard);
     const std::string file = info.location.file == nullptr ? std::string() : *info.location.file;
     failures.push_back({info.expression, info.expected, failure.found, file, info.location.line});
+    difference.guards += 1 + failure.unchecked;
   }
-  return failures;
+  return difference;
 }
 
 py::Ref text(const std::string& value) {
@@ -69,18 +82,18 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
                   const interpreter::CallArguments& arguments) {
   Miss miss;
   bool is_first = true;
-  std::size_t number = 0;
+  std::size_t fewest = 0;
   for (const auto& set : sets) {
-    for (std::size_t i = 0; i < set->specializations().size(); ++i, ++number) {
-      std::vector<FailedGuard> failures = compare(*set, i, now, arguments);
+    for (std::size_t i = 0; i < set->specializations().size(); ++i) {
+      Difference difference = compare(*set, i, now, arguments);
       // The newest of those that come equally close.
-      if (!is_first && failures.size() > miss.failures.size()) continue;
-      miss.failures = std::move(failures);
-      miss.compared_with = number;
+      if (!is_first && difference.guards > fewest) continue;
+      fewest = difference.guards;
+      miss.failures = std::move(difference.failures);
+      miss.compared_with = set->number_of(i);
       is_first = false;
     }
   }
-  miss.specialization = number;
   if (is_first) {
     miss.reason = "the first call";
   } else if (miss.failures.empty()) {
@@ -92,10 +105,30 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
 
 std::string summary(const Miss& miss) {
   if (miss.failures.empty()) return miss.reason;
-  const FailedGuard& first = miss.failures.front();
-  std::string line = first.expression + " was " + first.expected + " and is " + first.found;
-  if (!first.file.empty()) line += " (read at " + first.file + ":" + std::to_string(first.line) + ")";
+  constexpr std::size_t kMostNamed = 3;
+  std::string line;
+  for (std::size_t i = 0; i < std::min(kMostNamed, miss.failures.size()); ++i) {
+    const FailedGuard& guard = miss.failures[i];
+    line += (i == 0 ? "" : "; ") + guard.expression + " was " + guard.expected + " and is " + guard.found;
+    if (!guard.file.empty()) line += " (read at " + guard.file + ":" + std::to_string(guard.line) + ")";
+  }
+  if (miss.failures.size() > kMostNamed) line += "; and " + std::to_string(miss.failures.size() - kMostNamed) + " more";
   return line;
+}
+
+std::string most_often(const std::vector<Miss>& misses) {
+  std::map<std::string, std::size_t> counts;
+  std::size_t traces = 0;
+  for (const Miss& miss : misses) {
+    std::set<std::string> expressions;
+    for (const FailedGuard& failure : miss.failures) expressions.insert(failure.expression);
+    for (const std::string& expression : expressions) ++counts[expression];
+    traces += miss.failures.empty() ? 0 : 1;
+  }
+  const auto most = std::ranges::max_element(counts, {}, &std::pair<const std::string, std::size_t>::second);
+  if (most == counts.end() || most->second < 2) return {};
+  return "; most often: " + most->first + " (in " + std::to_string(most->second) + " of " + std::to_string(traces) +
+         " traces)";
 }
 
 PyObject* to_python(const std::vector<Miss>& misses) {

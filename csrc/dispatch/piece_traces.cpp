@@ -21,6 +21,7 @@ class Pieces final : public compile::Compiled {
                               const runtime::Versions& /*versions*/) const override {
     throw InternalError("dispatch", "the pieces of a program that looks at data are not run as one");
   }
+  [[nodiscard]] ir::Trace recorded() const override { return recorded_; }
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override {
     std::vector<ir::Trace> traces{recorded_};
     for_each_piece([&](const CompiledPiece& compiled) {

@@ -25,7 +25,8 @@ struct Specialization {
   ThreadState state;
   interpreter::GuardProgram guards;
   std::vector<TensorGuard> tensors;
-  std::shared_ptr<compile::Compiled> computation;
+  std::shared_ptr<compile::Compiled> computation;  ///< may be another one's, too (equal_program.h)
+  std::optional<std::size_t> fingerprint;          ///< of the trace that it was compiled from, where it may be shared
   interpreter::Structure structure;
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again, or views of them
   InputWrites writes;
@@ -105,10 +106,10 @@ struct TraceOutcome {
 };
 
 /// Traces `callable` for these arguments and compiles the trace. Everything that the program wrote is rolled back:
-/// running the specialization repeats it. `others` are the paths of the callable's specializations.
+/// running the specialization repeats it. `others` are the callable's specializations.
 [[nodiscard]] TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
-                                      std::span<const PiecePath* const> others, const compile::Options& options,
-                                      const TraceOptions& how);
+                                      std::span<const std::shared_ptr<const Specialization>> others,
+                                      const compile::Options& options, const TraceOptions& how);
 
 /// Whether this thread traces now: compiled functions are then called as what they wrap.
 [[nodiscard]] bool is_tracing();

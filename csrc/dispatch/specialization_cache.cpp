@@ -10,6 +10,8 @@ namespace thunder::dispatch {
 namespace {
 
 constexpr std::size_t kLimit = 64;
+constexpr std::size_t kDropped = 16;        ///< at once, as the guards of the others are put together anew
+constexpr std::uint64_t kHitsForEach = 64;  ///< a trace takes about as long as so many calls
 constexpr std::size_t kMostExplained = 256;
 /// Traces that failed and told nothing about later calls, after which calls are not traced any more.
 constexpr std::size_t kMostFailedTraces = 16;
@@ -84,7 +86,17 @@ void SpecializationCache::note_miss(const ThreadState& now, const interpreter::C
   if (explained_.size() == kMostExplained) explained_.erase(explained_.begin() + 1);
   Miss miss = explain_miss(*sets_, now, arguments);
   miss.call = hits_ + misses_ + eager_calls_ + 1;
+  miss.specialization = made_;
   explained_.push_back(std::move(miss));
+}
+
+bool SpecializationCache::make_room() {
+  if (hits_ - hits_before_room_ < kDropped * kHitsForEach) return false;
+  hits_before_room_ = hits_;
+  Sets sets = *sets_;
+  sets.front() = sets.front()->without_least_used(kDropped);
+  sets_ = std::make_shared<const Sets>(std::move(sets));
+  return true;
 }
 
 Served SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments, PyObject** result,
@@ -95,24 +107,26 @@ Served SpecializationCache::call_past_limit(const interpreter::CallArguments& ar
     const int status = PyErr_WarnFormat(
         PyExc_RuntimeWarning, 1,
         "thunder.jit: %zu specializations of one function; calls that need another one %s from now on. "
-        "What changed last: %s. Pass it as a tensor, or keep it the same between calls; thunder.explain_misses tells "
+        "What changed last: %s%s. Pass it as a tensor, or keep it the same between calls; thunder.explain_misses tells "
         "about the others",
-        kLimit, looks_at_data ? "are traced for themselves" : "run in eager", cause.c_str());
+        kLimit, looks_at_data ? "are traced for themselves" : "run in eager", cause.c_str(),
+        most_often(explained_).c_str());
     if (status < 0) return Served::kYes;
   }
   return looks_at_data ? trace_and_run(arguments, /*keeps=*/false, result, failure) : Served::kEager;
 }
 
 std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
+  const std::size_t number = made_++;
   if (sets_->empty() || sets_->back()->is_full()) {
     auto set = std::make_shared<GuardedSet>();
-    set->add(made);
+    set->add(made, number);
     Sets sets = *sets_;
     sets.push_back(set);
     sets_ = std::make_shared<const Sets>(std::move(sets));
     return set;
   }
-  sets_->back()->add(made);
+  sets_->back()->add(made, number);
   return sets_->back();
 }
 
@@ -150,11 +164,7 @@ bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& fa
 Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
                                        PyObject** result, Failure& failure) {
   const std::vector<std::shared_ptr<const Specialization>> known = all();
-  std::vector<const PiecePath*> paths;
-  for (const auto& specialization : known) {
-    if (!specialization->path.empty()) paths.push_back(&specialization->path);
-  }
-  const TraceOutcome outcome = specialize(callable_, arguments, paths, options_, how_);
+  const TraceOutcome outcome = specialize(callable_, arguments, known, options_, how_);
   const std::shared_ptr<const Specialization>& made = outcome.made;
   if (PyErr_Occurred() != nullptr) {
     --misses_;
@@ -169,7 +179,7 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   }
   last_compiled_ = made;
   const std::shared_ptr<GuardedSet> set = keeps ? keep(made) : std::make_shared<GuardedSet>();
-  if (!keeps) set->add(made);
+  if (!keeps) set->add(made, made_);
   const std::size_t index = set->specializations().size() - 1;
   Served served = mode_ == CacheMode::kSameInput ? set->call_first(arguments, result)
                                                  : set->call(arguments, interpreter::Candidates{1} << index, result);
@@ -182,7 +192,7 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
                     "thunder.jit: dispatch: a number read from a tensor differs right after the trace that met it; "
                     "the function draws it from something that thunder does not see");
   } else {
-    const interpreter::GuardInfo& guard = made->guards.info(failures.front().guard);
+    const interpreter::GuardInfo guard = made->guards.info(failures.front().guard);
     PyErr_Format(PyExc_RuntimeError,
                  "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
                  "expected %s, got %s. The function changes it in a way that thunder does not see",
@@ -239,8 +249,8 @@ Served SpecializationCache::serve_new(const interpreter::CallArguments& argument
   }
   if (failed_traces_ >= kMostFailedTraces) return Served::kEager;
   if (mode_ == CacheMode::kNoCaching) return trace_and_run(arguments, /*keeps=*/false, result, failure);
-  return count() < kLimit ? trace_and_run(arguments, /*keeps=*/true, result, failure)
-                          : call_past_limit(arguments, result, failure);
+  if (count() >= kLimit && !make_room()) return call_past_limit(arguments, result, failure);
+  return trace_and_run(arguments, /*keeps=*/true, result, failure);
 }
 
 PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments) {

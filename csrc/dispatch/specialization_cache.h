@@ -73,6 +73,8 @@ class SpecializationCache {
   /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
   /// call alone, with the pieces that are known; any other runs in eager.
   Served call_past_limit(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
+  /// Drops what was not used for longest, where the calls that were served since the last time pay for new traces.
+  bool make_room();
   /// `keeps`: for later calls too.
   Served trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result, Failure& failure);
   /// `kNo`: the guards of the new trace fail already, which `may_fail` allows.
@@ -97,6 +99,8 @@ class SpecializationCache {
   bool warned_ = false;
   std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
   std::size_t failed_traces_ = 0;                                ///< whose calls would be traced again
+  std::size_t made_ = 0;                                         ///< specializations that were kept at some time
+  std::uint64_t hits_before_room_ = 0;                           ///< when room was made last
   std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL
   std::shared_ptr<const Specialization> last_compiled_;
   std::vector<Miss> explained_;

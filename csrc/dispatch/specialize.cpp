@@ -13,6 +13,7 @@
 #include "dispatch/custom_functions.h"
 #include "dispatch/data_reads.h"
 #include "dispatch/deferred_calls.h"
+#include "dispatch/equal_program.h"
 #include "dispatch/errors.h"
 #include "dispatch/flag_reads.h"
 #include "dispatch/gil.h"
@@ -38,6 +39,8 @@
 
 namespace thunder::dispatch {
 namespace {
+
+using Specializations = std::span<const std::shared_ptr<const Specialization>>;
 
 thread_local bool tracing = false;
 
@@ -152,15 +155,15 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// `others` are the paths of the same callable.
-  TraceOutcome attempt(std::span<const PiecePath* const> others, const compile::Options& options);
+  /// `others` are the specializations of the same callable.
+  TraceOutcome attempt(Specializations others, const compile::Options& options);
   /// What is known after the attempt.
   [[nodiscard]] Known known(const Known& before, bool failed) const {
     return {recorder_.shared_storages, before.live || custom_functions_.wants_live(failed), python_backwards_.found()};
   }
 
  private:
-  std::shared_ptr<const Specialization> run(std::span<const PiecePath* const> others, const compile::Options& options);
+  std::shared_ptr<const Specialization> run(Specializations others, const compile::Options& options);
   /// After a failure, whose exception is set: a specialization for calls that would fail like this one, or null.
   std::shared_ptr<const Specialization> make_eager();
   interpreter::TrackerOptions make_options();
@@ -332,14 +335,18 @@ bool looks_at_data(const ir::BoundSymbol& symbol) {
   return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
 }
 
-void compile_computation(const ir::Trace& trace, std::span<const PiecePath* const> others,
-                         const compile::Options& options, Specialization& specialization) {
+void compile_computation(const ir::Trace& trace, Specializations known, const compile::Options& options,
+                         Specialization& specialization) {
   specialization.draws_random =
       std::ranges::any_of(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
   const auto stands_alone = [](const ir::BoundSymbol& symbol) { return tracer::stands_alone(*symbol.op); };
   specialization.checks_values = std::ranges::any_of(trace.symbols, looks_at_data);
   const auto alone = std::ranges::find_if(trace.symbols, stands_alone);
   if (specialization.checks_values || alone != trace.symbols.end()) {
+    std::vector<const PiecePath*> others;
+    for (const auto& other : known) {
+      if (!other->path.empty()) others.push_back(&other->path);
+    }
     specialization.path = make_path(trace, others, options);
     if (!specialization.path.empty()) {
       note_versions(trace, specialization.plan.versions, specialization.path);
@@ -352,8 +359,8 @@ void compile_computation(const ir::Trace& trace, std::span<const PiecePath* cons
                     "thunder.jit: not supported inside a jitted function: a backward that runs as Python in a program "
                     "that makes random generators");
   }
-  specialization.computation =
-      compile::compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options);
+  share_or_compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options, known,
+                   specialization);
 }
 
 /// The user's transforms, before anything else happens to the trace.
@@ -379,8 +386,7 @@ void require_restored(const ThreadState& before) {
   throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the function leaves " + change + "; set it outside");
 }
 
-std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* const> others,
-                                                   const compile::Options& options) {
+std::shared_ptr<const Specialization> Capture::run(Specializations others, const compile::Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   const compile::ExecutorScope executors(options.executors);
   auto specialization = std::make_shared<Specialization>();
@@ -389,6 +395,7 @@ std::shared_ptr<const Specialization> Capture::run(std::span<const PiecePath* co
     const RestoreThreadState restore;
     state_ = restore.state();
     specialization->state = state_;
+    specialization->context = context_;
     const py::Ref result = interpret();
     if (!result) return nullptr;
     specialization->grad_mode_after = c10::GradMode::is_enabled();
@@ -432,7 +439,7 @@ std::shared_ptr<const Specialization> Capture::make_eager() {
 /// Whether the pending exception is one of thunder's own of this name.
 bool is_pending(std::string_view name) { return name == reinterpret_cast<PyTypeObject*>(PyErr_Occurred())->tp_name; }
 
-TraceOutcome Capture::attempt(std::span<const PiecePath* const> others, const compile::Options& options) {
+TraceOutcome Capture::attempt(Specializations others, const compile::Options& options) {
   TraceOutcome outcome;
   try {
     outcome.made = run(others, options);
@@ -455,7 +462,7 @@ TraceOutcome Capture::attempt(std::span<const PiecePath* const> others, const co
 bool is_tracing() { return tracing; }
 
 TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
-                        std::span<const PiecePath* const> others, const compile::Options& options,
+                        std::span<const std::shared_ptr<const Specialization>> others, const compile::Options& options,
                         const TraceOptions& how) {
   try {
     Capture::Known known;

@@ -42,6 +42,16 @@ std::string list_of(c10::IntArrayRef numbers) {
   return text + "]";
 }
 
+/// Those that a new tensor of its sizes has: more than is_contiguous(), which passes over dimensions of size 1.
+bool has_usual_strides(const at::Tensor& tensor) {
+  std::int64_t expected = 1;
+  for (std::int64_t i = tensor.dim() - 1; i >= 0; --i) {
+    if (tensor.stride(i) != expected) return false;
+    expected *= std::max<std::int64_t>(tensor.size(i), 1);
+  }
+  return true;
+}
+
 }  // namespace
 
 TensorGuard::TensorGuard(const at::Tensor& tensor)
@@ -63,7 +73,7 @@ std::string describe_tensor(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
   std::string text = name_of_dtype(tensor) + list_of(tensor.sizes());
   if (tensor.layout() != c10::kStrided) return text + " sparse";
-  if (!tensor.is_contiguous()) text += " strides " + list_of(tensor.strides());
+  if (!has_usual_strides(tensor)) text += " strides " + list_of(tensor.strides());
   if (!tensor.is_cpu()) text += " on " + tensor.device().str();
   if (tensor.requires_grad()) text += " requires_grad";
   if (tensor.is_inference()) text += " made in inference mode";

@@ -33,6 +33,85 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
   return check.op == GuardOp::kSame ? "another object" : describe(value);
 }
 
+/// Of what reads like what was expected.
+std::string tell_apart(const GuardInstruction& check, py::Borrowed value, std::string text) {
+  if (value == nullptr) return text;
+  if (check.op == GuardOp::kTensor) return text + ", dispatched in another way";
+  if (PyFunction_Check(value)) return "another function " + text;
+  return std::string("another object of type ") + Py_TYPE(value)->tp_name;
+}
+
+/// Goes through the guards of a program for one call.
+class FailureSearch {
+ public:
+  FailureSearch(const GuardProgram& program, const CallArguments& call, const TensorCheck& tensors)
+      : program_(program),
+        call_(call),
+        tensors_(tensors),
+        registers_(program.register_count()),
+        failed_(program.register_count()),
+        failures_of_(program.register_count(), kNone) {
+    for (const auto& [index, object] : program.constants()) registers_[index] = object;
+  }
+
+  std::vector<GuardFailure> run() {
+    for (const GuardInstruction& step : program_.instructions()) is_load(step.op) ? load(step) : check(step);
+    return std::move(failures_);
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  void load(const GuardInstruction& step) {
+    if (step.op == GuardOp::kLoadArgument || step.op == GuardOp::kLoadKeyword) {
+      const auto index = static_cast<std::size_t>(step.number);
+      registers_[step.target] = call_.values[step.op == GuardOp::kLoadKeyword ? call_.positional + index : index];
+      return;
+    }
+    PyObject* owner = registers_[step.source];
+    failed_[step.target] = failed_[step.source] || owner == nullptr;
+    failures_of_[step.target] = failures_of_[step.source];
+    if (!failed_[step.target]) {
+      registers_[step.target] = load_part(step.op, owner, step.number, step.object, scratch_);
+    }
+  }
+
+  void check(const GuardInstruction& step) {
+    if (failed_[step.source]) {
+      if (failures_of_[step.source] != kNone) ++failures_[failures_of_[step.source]].unchecked;
+      return;
+    }
+    PyObject* value = registers_[step.source];
+    if (holds(step, value)) return;
+    if (step.op == GuardOp::kType || value == nullptr) {
+      failed_[step.source] = true;
+      failures_of_[step.source] = failures_.size();
+    }
+    std::string found = describe_found(step, value, tensors_);
+    if (found == program_.info(step.guard).expected) found = tell_apart(step, value, std::move(found));
+    failures_.push_back({step.guard, std::move(found)});
+  }
+
+  [[nodiscard]] bool holds(const GuardInstruction& step, py::Borrowed value) const {
+    if (is_relation(step.op)) {
+      const bool is_same = value == registers_[step.target];
+      return failed_[step.target] || is_same == (step.op == GuardOp::kSame);
+    }
+    if (step.op != GuardOp::kTensor) return check_value(step.op, value, step.number, step.object);
+    return value != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(value)) == step.object &&
+           tensors_.matches(tensors_.guards, static_cast<std::size_t>(step.number), value);
+  }
+
+  const GuardProgram& program_;
+  const CallArguments& call_;
+  const TensorCheck& tensors_;
+  std::vector<PyObject*> registers_;
+  std::vector<bool> failed_;              ///< by register: there is nothing to be looked at
+  std::vector<std::size_t> failures_of_;  ///< by register: the failure that this comes of
+  std::vector<GuardFailure> failures_;
+  GuardScratch scratch_;
+};
+
 }  // namespace
 
 std::vector<GuardFailure> GuardProgram::failures(const CallArguments& call, const TensorCheck& check) const {
@@ -40,40 +119,10 @@ std::vector<GuardFailure> GuardProgram::failures(const CallArguments& call, cons
   const Py_ssize_t expected_names = names_ ? PyTuple_GET_SIZE(names_.get()) : 0;
   if (call.positional != positional_ || name_count != expected_names ||
       (name_count > 0 && !equal_constants(names_.get(), call.names))) {
-    return {{0, describe_call(call.positional, call.names)}};
+    const auto others = static_cast<std::uint32_t>(instructions_.size());
+    return {{0, describe_call(call.positional, call.names), others}};
   }
-  std::vector<GuardFailure> result;
-  std::vector<PyObject*> registers(register_count_);
-  std::vector<bool> failed(register_count_);
-  for (const auto& [index, object] : constant_registers_) registers[index] = object;
-  GuardScratch scratch;
-  for (const GuardInstruction& step : instructions_) {
-    PyObject* value = registers[step.source];
-    if (step.op == GuardOp::kLoadArgument || step.op == GuardOp::kLoadKeyword) {
-      const auto index = static_cast<std::size_t>(step.number);
-      registers[step.target] = call.values[step.op == GuardOp::kLoadKeyword ? call.positional + index : index];
-    } else if (is_load(step.op)) {
-      failed[step.target] = failed[step.source] || value == nullptr;
-      if (!failed[step.target]) {
-        registers[step.target] = load_part(step.op, value, step.number, step.object, scratch);
-      }
-    } else if (!failed[step.source]) {
-      bool holds;
-      if (is_relation(step.op)) {
-        const bool is_same = value == registers[step.target];
-        holds = failed[step.target] || is_same == (step.op == GuardOp::kSame);
-      } else if (step.op == GuardOp::kTensor) {
-        holds = value != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(value)) == step.object &&
-                check.matches(check.guards, static_cast<std::size_t>(step.number), value);
-      } else {
-        holds = check_value(step.op, value, step.number, step.object);
-      }
-      if (holds) continue;
-      failed[step.source] = step.op == GuardOp::kType || value == nullptr;
-      result.push_back({step.guard, describe_found(step, value, check)});
-    }
-  }
-  return result;
+  return FailureSearch(*this, call, check).run();
 }
 
 int GuardProgram::visit(visitproc visitor, void* argument) const {

@@ -24,7 +24,8 @@ struct GuardInstruction {
 /// A guard that a call does not meet.
 struct GuardFailure {
   std::uint32_t guard;
-  std::string found;
+  std::string found;            ///< never what was expected, in words
+  std::uint32_t unchecked = 0;  ///< guards on parts of what this one is about, which the call has not
 };
 
 /// How many positional arguments and which keywords a call has.

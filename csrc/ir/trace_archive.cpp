@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace thunder::ir {
 namespace {
@@ -301,6 +302,23 @@ std::vector<Trace> TraceArchive::restore_all() const {
   std::vector<Trace> traces;
   for (std::size_t i = 0; i < size(); ++i) traces.push_back(restore(i));
   return traces;
+}
+
+std::size_t TraceArchive::hash() const {
+  std::size_t hash = hash_bytes(symbols_);
+  for (const std::string& stage : stages_) hash = hash_combine(hash, hash_bytes(stage));
+  for (const Operator* op : operators_) hash = hash_combine(hash, std::hash<const Operator*>{}(op));
+  for (const TypePtr& type : types_) hash = hash_combine(hash, hash_type(*type));
+  for (const std::string& text : texts_) hash = hash_combine(hash, hash_bytes(text));
+  return hash;
+}
+
+bool is_same(const TraceArchive& left, const TraceArchive& right) {
+  const auto equal_targets = [](const auto& a, const auto& b) { return *a == *b; };
+  return left.stages_ == right.stages_ && left.symbols_ == right.symbols_ && left.symbol_ends_ == right.symbol_ends_ &&
+         left.operators_ == right.operators_ && left.texts_ == right.texts_ &&
+         std::ranges::equal(left.types_, right.types_, equal_targets) &&
+         std::ranges::equal(left.files_, right.files_, equal_targets);
 }
 
 void TraceArchive::shrink() {

@@ -20,6 +20,10 @@ class TraceArchive {
   [[nodiscard]] bool empty() const { return stages_.empty(); }
   [[nodiscard]] Trace restore(std::size_t index) const;
   [[nodiscard]] std::vector<Trace> restore_all() const;
+  /// Equal for archives that are the same.
+  [[nodiscard]] std::size_t hash() const;
+  /// Whether traces are equal but for their contexts: files are compared by name, constants of Python by number.
+  friend bool is_same(const TraceArchive& left, const TraceArchive& right);
   /// Frees what only `add` needs, which builds it again.
   void shrink();
 

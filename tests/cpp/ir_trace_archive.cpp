@@ -117,6 +117,27 @@ TEST(an_archive_that_was_shrunk_takes_more_traces) {
   for (std::size_t i = 0; i < traces.size(); ++i) check_equal(archive.restore(i), traces[i]);
 }
 
+TEST(archives_of_equal_traces_are_the_same) {
+  const auto archive_of = [](const Trace& trace) {
+    TraceArchive archive;
+    archive.add(trace);
+    return archive;
+  };
+  const TraceArchive archive = archive_of(example());
+  CHECK(is_same(archive, archive_of(example())));
+  CHECK_EQ(archive.hash(), archive_of(example()).hash());
+  const auto differs = [&](const auto& change) {
+    Trace changed = example();
+    change(changed);
+    return !is_same(archive, archive_of(changed));
+  };
+  CHECK(differs([](Trace& trace) { trace.set_type(trace.inputs[0], make_f32({3})); }));
+  CHECK(differs([](Trace& trace) { trace.symbols[0].arguments[6] = Argument(0.0); }));
+  CHECK(differs([](Trace& trace) { trace.symbols[0].location = {trace.context()->intern("other.py"), 12}; }));
+  CHECK(differs([](Trace& trace) { trace.symbols[0].op = &kMix; }));
+  CHECK(differs([](Trace& trace) { trace.outputs.pop_back(); }));
+}
+
 TEST(a_type_where_another_one_lay_is_not_taken_for_it) {
   TraceArchive archive;
   for (std::int64_t i = 0; i < 50; ++i) {

@@ -154,6 +154,80 @@ def test_changed_argument_is_told_by_its_name(arguments: tuple[Any, ...], expect
     assert (guard.expression, guard.old, guard.new) == expected
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "old", "new"),
+    [
+        (torch.ones(1, 3), torch.ones(4, 5)[:1, :3], "float32[1, 3]", "float32[1, 3] strides [5, 1]"),
+        (torch.ones(3), torch.ones(3, requires_grad=True), "float32[3]", "float32[3] requires_grad"),
+        (torch.ones(2, 2), torch.ones(2, 2).t(), "float32[2, 2]", "float32[2, 2] strides [1, 2]"),
+        (torch.ones(3), torch._efficientzerotensor(3), "float32[3]", "float32[3], dispatched in another way"),
+    ],
+)
+def test_tensors_of_equal_sizes_are_told_apart(first: torch.Tensor, second: torch.Tensor, old: str, new: str) -> None:
+    compiled = thunder.jit(lambda x: x + 1)
+    compiled(first)
+    compiled(second)
+    assert (last_guard(compiled).old, last_guard(compiled).new) == (old, new)
+
+
+class Named:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __repr__(self) -> str:
+        return "named"
+
+
+def make_activation(scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def act(x: torch.Tensor) -> torch.Tensor:
+        return x * scale
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (make_activation(1.0), make_activation(2.0)),
+        (lambda x: x * 1, lambda x: x * 2),
+        (Named(1.0).__repr__, Named(2.0).__repr__),
+        (object(), object()),
+        ("a" * 300, "a" * 301),
+        (0.0, -0.0),
+        (type("Same", (), {}), type("Same", (), {})),
+    ],
+    ids=["closures", "lambdas", "methods", "objects", "long texts", "signed zeros", "types"],
+)
+def test_what_reads_alike_is_told_apart(first: Any, second: Any) -> None:
+    holder = types.SimpleNamespace(act=first)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        act = holder.act
+        return x * (1 if act is first else 2) * (1 if act == first else 2)
+
+    compiled = thunder.jit(function)
+    compiled(X)
+    holder.act = second
+    compiled(X)
+    guards = thunder.explain_misses(compiled)[-1].guards
+    assert guards
+    assert all(guard.old != guard.new for guard in guards)
+
+
+def test_call_is_compared_with_what_shares_most_though_little_of_another_one_can_be_checked() -> None:
+    """A specialization whose first argument is of another type fails at one guard, and all others hang on that."""
+    compiled = thunder.jit(lambda config, x: x * (config.a if hasattr(config, "a") else config["a"]) * len(config.b))
+    near = types.SimpleNamespace(a=1, b=[1, 2])
+    compiled(near, X)
+    compiled(types.SimpleNamespace(a=1, b=[1, 2], other=3), X)
+    far = collections.namedtuple("Far", "a b")(1, [1, 2])
+    compiled(far, X)
+    compiled(types.SimpleNamespace(a=2, b=[1, 2, 3]), X)
+    miss = thunder.explain_misses(compiled)[-1]
+    assert miss.compared_with != 2
+    assert {guard.expression for guard in miss.guards} == {"config.a", "len(config.b)"}
+
+
 def test_state_of_the_thread_is_told() -> None:
     compiled = thunder.jit(lambda x: x + 1)
     compiled(X)
