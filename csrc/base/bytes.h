@@ -8,7 +8,7 @@
 
 namespace thunder {
 
-/// Appends to bytes: whole numbers in as many groups of seven bits as they need.
+/// Appends to bytes: integers in as many groups of seven bits as they need.
 class ByteWriter {
  public:
   explicit ByteWriter(std::string& bytes) : bytes_(bytes) {}

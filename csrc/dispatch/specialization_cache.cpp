@@ -13,7 +13,7 @@ constexpr std::size_t kLimit = 64;
 constexpr std::size_t kDropped = 16;        ///< at once, as the guards of the others are put together anew
 constexpr std::uint64_t kHitsForEach = 64;  ///< a trace takes about as long as so many calls
 constexpr std::size_t kMostExplained = 256;
-/// Traces that failed and told nothing about later calls, after which calls are not traced any more.
+/// Traces that failed in a row and told nothing about later calls, after which calls are not traced any more.
 constexpr std::size_t kMostFailedTraces = 16;
 
 /// Waits for a lock with the GIL released: its holder needs the GIL to go on.
@@ -38,12 +38,7 @@ class TraceLock {
 // The exception itself would keep the frames of the trace alive.
 SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
   const py::Ref error = take_error();
-  return {describe_error(error.get(), outcome.location),
-          outcome.location,
-          outcome.context,
-          false,
-          outcome.made != nullptr,
-          std::nullopt};
+  return {describe_error(error.get(), outcome.location), outcome.location, outcome.context, false, false, std::nullopt};
 }
 
 SpecializationCache::Failure SpecializationCache::Failure::of_program() {
@@ -173,8 +168,8 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
       failure.miss = std::move(explained_.back());
       explained_.pop_back();
     }
-    if (runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues) keep(made);
-    if (runs_eager && made == nullptr) ++failed_traces_;
+    failure.is_kept = runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues;
+    if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }
   last_compiled_ = made;
@@ -184,6 +179,7 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   Served served = mode_ == CacheMode::kSameInput ? set->call_first(arguments, result)
                                                  : set->call(arguments, interpreter::Candidates{1} << index, result);
   if (served == Served::kEager) return leave_to_eager(failure);
+  if (served == Served::kYes) failed_traces_ = 0;
   if (served != Served::kNo) return served;
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
   if (may_fail && !failures.empty()) return Served::kNo;
@@ -199,7 +195,6 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
                  guard.expression.c_str(), guard.expected.c_str(), failures.front().found.c_str());
   }
   if (how_.full_graph) return Served::kYes;
-  ++failed_traces_;
   failure = Failure::of_trace({});
   return Served::kEager;
 }
@@ -234,6 +229,7 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
     add_location(failure.location);
     return nullptr;
   }
+  if (!failure.is_of_program && !failure.is_kept) ++failed_traces_;
   if (!warn_of_eager(failure)) Py_CLEAR(result);
   return result;
 }

@@ -80,11 +80,11 @@ class SpecializationCache {
   /// `kNo`: the guards of the new trace fail already, which `may_fail` allows.
   Served trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result,
                     Failure& failure);
-  /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
   /// Errors of executors and transforms of the user, and with `fullgraph`, are raised.
   [[nodiscard]] bool raises_errors_of_programs() const;
   /// What becomes of a call whose program raised the pending exception, or that is known to run in eager.
   Served leave_to_eager(Failure& failure) const;
+  /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
   bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;
   PyObject* run_eager(const interpreter::CallArguments& arguments, const Failure& failure);
   /// Tells the user once for each cause; false with an exception set where warnings are errors.
@@ -98,7 +98,7 @@ class SpecializationCache {
   TraceOptions how_;
   bool warned_ = false;
   std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
-  std::size_t failed_traces_ = 0;                                ///< whose calls would be traced again
+  std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served
   std::size_t made_ = 0;                                         ///< specializations that were kept at some time
   std::uint64_t hits_before_room_ = 0;                           ///< when room was made last
   std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL

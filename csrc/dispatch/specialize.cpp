@@ -447,6 +447,9 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
     set_python_error();
   }
   if (outcome.made != nullptr) return outcome;
+  // Code in C that the program calls may fail without saying how.
+  if (PyErr_Occurred() == nullptr)
+    PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");
   outcome.location = failed_;
   outcome.context = context_;
   // Once the program is recorded, what fails is an executor or transform of the user's, or ours.

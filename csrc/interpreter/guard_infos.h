@@ -29,7 +29,7 @@ class GuardInfos {
   void finish();
 
  private:
-  static constexpr std::size_t kBlock = 16;  ///< every so many, an expression is kept as a whole
+  static constexpr std::size_t kBlock = 16;  ///< an expression is kept in full every so many
 
   std::size_t size_ = 0;
   std::string bytes_;

@@ -171,7 +171,8 @@ void ProgramBuilder::call(const c10::OperatorHandle& op, std::vector<Operand> op
 }
 
 void ProgramBuilder::call(std::string name, Kernel kernel, std::shared_ptr<const void> state,
-                          std::vector<Operand> operands, std::vector<ResultSlots> results, Location location) {
+                          std::vector<Operand> operands, std::vector<ResultSlots> results, Location location,
+                          std::span<const Slot> written) {
   put_constants(operands);
   calls_.push_back({std::nullopt,
                     std::move(name),
@@ -181,6 +182,7 @@ void ProgramBuilder::call(std::string name, Kernel kernel, std::shared_ptr<const
                     std::move(results),
                     {},
                     std::move(location)});
+  for (const Slot slot : written) note_write(slot, calls_.back());
 }
 
 void ProgramBuilder::call(const c10::OperatorHandle& op, Kernel kernel, std::shared_ptr<const void> state,
@@ -200,13 +202,18 @@ Slot ProgramBuilder::root_of(Slot slot) const {
   return found == roots_.end() ? slot : found->second;
 }
 
+void ProgramBuilder::note_write(Slot slot, Call& call) const {
+  const Slot root = root_of(slot);
+  if (std::ranges::find(inputs_, root) != inputs_.end()) call.written.push_back(root);
+}
+
 void ProgramBuilder::follow_aliases(const c10::FunctionSchema& schema, Call& call) {
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias == nullptr) continue;
     for_each_slot(call.operands[i], [&](Slot slot) {
       const Slot root = root_of(slot);
-      if (alias->isWrite() && std::ranges::find(inputs_, root) != inputs_.end()) call.written.push_back(root);
+      if (alias->isWrite()) note_write(slot, call);
       for (std::size_t k = 0; k < call.results.size(); ++k) {
         const c10::AliasInfo* result_alias = schema.returns()[k].alias_info();
         if (result_alias == nullptr || result_alias->beforeSets() != alias->beforeSets()) continue;

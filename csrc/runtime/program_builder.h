@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <variant>
@@ -55,9 +56,9 @@ class ProgramBuilder {
   /// it `is_small`.
   void call(const c10::OperatorHandle& op, std::vector<Operand> operands, std::vector<ResultSlots> results,
             Location location = {}, bool is_small = false);
-  /// Calls an executor's kernel. `name` is for error messages.
+  /// Calls an executor's kernel. `name` is for error messages; `written` are operands whose memory it may write to.
   void call(std::string name, Kernel kernel, std::shared_ptr<const void> state, std::vector<Operand> operands,
-            std::vector<ResultSlots> results, Location location = {});
+            std::vector<ResultSlots> results, Location location = {}, std::span<const Slot> written = {});
   /// Calls an executor's kernel for a dispatcher operator, whose schema says which operands it writes to.
   void call(const c10::OperatorHandle& op, Kernel kernel, std::shared_ptr<const void> state,
             std::vector<Operand> operands, std::vector<ResultSlots> results, Location location = {});
@@ -90,6 +91,8 @@ class ProgramBuilder {
  private:
   void put_constants(std::vector<Operand>& operands) const;
   void follow_aliases(const c10::FunctionSchema& schema, Call& call);
+  /// Notes that the call writes to the memory of `slot`, where that is an input's.
+  void note_write(Slot slot, Call& call) const;
   /// The slot whose memory `slot` may share, as far as the schemas say; itself for a slot with its own.
   [[nodiscard]] Slot root_of(Slot slot) const;
 

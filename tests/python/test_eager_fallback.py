@@ -128,6 +128,36 @@ def test_error_of_a_kernel_leaves_the_effects_before_it() -> None:
     assert log == [1, 1]
 
 
+def test_program_that_fails_after_it_wrote_is_not_run_again() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        y.index_add_(0, index, x[:1])
+        return x.mul_(3).sum()
+
+    f = thunder.jit(program)
+    f(torch.ones(3), X.clone(), torch.tensor([0]))
+    x, y = torch.ones(3), X.clone()
+    with pytest.raises(IndexError):
+        f(x, y, torch.tensor([9]))
+    assert x.max() <= 6  # once, not again by eager code on top of it
+    assert torch.equal(y, X)
+
+
+def test_calls_are_compiled_after_any_number_of_errors_of_the_user() -> None:
+    @thunder.jit
+    def f(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 10:
+            raise ValueError("too large")
+        return x + 1
+
+    for _ in range(20):
+        with pytest.raises(ValueError, match="too large"):
+            f(torch.full((3,), 9.0))
+    for _ in range(2):
+        assert torch.equal(f(torch.zeros(5)), torch.ones(5))
+    assert (thunder.cache_misses(f), thunder.cache_hits(f)) == (1, 1)
+
+
 class CountingMode(TorchFunctionMode):
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -87,8 +87,13 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
   static constexpr char kMemoryUse = 0;
   const MemoryUse& memory = builder.once(&kMemoryUse, [&] { return MemoryUse(trace); });
-  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, destinations_of(symbol, trace, memory)),
-               std::move(operands), std::move(results), location_of(symbol));
+  Destinations destinations = destinations_of(symbol, trace, memory);
+  std::vector<runtime::Slot> written;
+  for (const std::int32_t input : destinations.inputs) {
+    if (input >= 0) written.push_back(std::get<runtime::Slot>(operands[static_cast<std::size_t>(input)].content));
+  }
+  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, std::move(destinations)),
+               std::move(operands), std::move(results), location_of(symbol), written);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ inline float tanh_of(float x) {
   p = fma_of(p, s, -0.3333333F);
   const float small = fma_of(p * s, a, a);
   const float large = 1.0F - 2.0F / (exp_of_moderate(at_most(20.0F, 2.0F * a)) + 1.0F);
-  return __builtin_copysignf(a < 0.70F ? small : large, x);  // of the whole: small has no sign at -0
+  return __builtin_copysignf(a < 0.70F ? small : large, x);  // `small` has no sign at -0, so the result takes x's
 }
 
 inline float erf_of(float x) {
