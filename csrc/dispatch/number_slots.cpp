@@ -88,17 +88,25 @@ PyObject* absolute(PyObject* self) {
 
 PyObject* same(PyObject* self) { return Py_NewRef(self); }
 
+/// Whether `left operation right` is true, -1 with an exception. `PyObject_RichCompareBool` would take an object to be
+/// equal to itself, which NaN is not.
+int outcome_of(PyObject* left, PyObject* right, int operation) {
+  const py::Ref outcome = py::Ref::steal(PyObject_RichCompare(left, right, operation));
+  return outcome ? PyObject_IsTrue(outcome.get()) : -1;
+}
+
 /// Ties the trace to the outcome of a comparison; -1 with an exception.
 int compare(PyObject* left, PyObject* right, const char* symbol, int operation) {
-  const int outcome = PyObject_RichCompareBool(real_of(left), real_of(right), operation);
+  const int outcome = outcome_of(real_of(left), real_of(right), operation);
   const TracedNumber& traced = untied_of(left, right);
   if (outcome < 0 || traced.looked_at) return outcome;
-  const bool recorded = with_recorder(traced, [&](tracer::Recorder& recorder) {
+  bool is_recorded = false;
+  const bool succeeded = with_recorder(traced, [&](tracer::Recorder& recorder) {
     const auto number = recorder.compute(symbol, *operand_of(left), *operand_of(right));
-    if (number && number->value.toBool() == (outcome == 1)) return recorder.meet(*number);
-    recorder.meet(traced.number);
+    is_recorded = number && number->value.toBool() == (outcome == 1);
+    if (is_recorded) recorder.meet(*number);
   });
-  return recorded ? outcome : -1;
+  return succeeded && (is_recorded || look_at_both(left, right)) ? outcome : -1;
 }
 
 PyObject* rich_compare(PyObject* left, PyObject* right, int operation) {
@@ -147,13 +155,31 @@ PyObject* delegate(PyObject* self, PyObject* arguments) {
   return method ? PyObject_CallObject(method.get(), arguments) : nullptr;
 }
 
-PyMethodDef format_methods[] = {
+/// `ufunc.method(*inputs, **keywords)` of NumPy, which would otherwise take the number for an object of any kind.
+PyObject* apply_ufunc(PyObject*, PyObject* arguments, PyObject* keywords) {
+  constexpr Py_ssize_t kFirstInput = 2;
+  const Py_ssize_t count = PyTuple_GET_SIZE(arguments);
+  if (count < kFirstInput) return PyErr_Format(PyExc_TypeError, "__array_ufunc__: expected a ufunc and its method");
+  const py::Ref method =
+      py::Ref::steal(PyObject_GetAttr(PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_ITEM(arguments, 1)));
+  const py::Ref inputs = py::Ref::steal(PyTuple_New(count - kFirstInput));
+  for (Py_ssize_t i = kFirstInput; method && inputs && i < count; ++i) {
+    py::Ref input = looked_at(PyTuple_GET_ITEM(arguments, i));
+    if (!input) return nullptr;
+    PyTuple_SET_ITEM(inputs.get(), i - kFirstInput, input.release());
+  }
+  return method && inputs ? PyObject_Call(method.get(), inputs.get(), keywords) : nullptr;
+}
+
+PyMethodDef special_methods[] = {
     {"__format__", delegate<MethodName{"__format__"}>, METH_VARARGS, nullptr},
     {"__round__", delegate<MethodName{"__round__"}>, METH_VARARGS, nullptr},
     {"__trunc__", delegate<MethodName{"__trunc__"}>, METH_VARARGS, nullptr},
     {"__floor__", delegate<MethodName{"__floor__"}>, METH_VARARGS, nullptr},
     {"__ceil__", delegate<MethodName{"__ceil__"}>, METH_VARARGS, nullptr},
     {"__reduce_ex__", delegate<MethodName{"__reduce_ex__"}>, METH_VARARGS, nullptr},
+    {"__array_ufunc__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(apply_ufunc)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -201,7 +227,7 @@ PyTypeObject make_type(const char* name, PyNumberMethods& number_methods) {
   type.tp_repr = unary<PyObject_Repr>;
   type.tp_str = unary<PyObject_Str>;
   type.tp_getattro = get_attribute;
-  type.tp_methods = format_methods;
+  type.tp_methods = special_methods;
   return type;
 }
 

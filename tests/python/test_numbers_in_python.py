@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import math
+import operator
 
+import numpy as np
 import pytest
 import torch
 from beside_eager import assert_same
@@ -84,3 +86,62 @@ def test_number_that_only_tensors_get_is_traced_once(name):
 @pytest.mark.parametrize("name", AGAIN)
 def test_number_that_python_looks_at_is_followed(name):
     assert thunder.cache_misses(compare(AGAIN[name])) > 1
+
+
+COMPARISONS = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+FLOATS = [1.5, math.nan, math.inf, -math.inf, 0.0, -0.0, 2.0**53, 9.3e18]
+INTEGERS = [1, 0, 2**53 + 1, -(2**53) - 1, 2**63 - 1]
+LOOKS_AT_FLOATS = {
+    "in": lambda v, w: (v in [v], v in (w, 1.0), v in {w: 1}),
+    "keys": lambda v, w: [len({v, w, v + 0})],
+    "math": lambda v, w: (math.isnan(v), math.isinf(w), math.isfinite(v), math.copysign(1.0, v)),
+    "max": lambda v, w: (max(v, w), max(w, v), min([v, w, 1.0]), sorted([2.0, v, w])),
+    "truth": lambda v, w: (not v, bool(w), v or w, v and w),
+    "same number": lambda v, w: [compare(v, v) for compare in COMPARISONS],
+    "sign of zero": lambda v, w: (str(0.0 * v), -v, abs(v), v + 0.0, math.atan2(v, -1.0)),
+    "chain": lambda v, w: (-1.0 < v < 2.0, v == w == v),
+}
+
+
+def texts(results):
+    return [f"{type(result).__name__} {result!r}" for result in results]
+
+
+@pytest.mark.parametrize("name", LOOKS_AT_FLOATS)
+def test_floats_that_are_not_finite_are_pythons(name):
+    def function(x):
+        return LOOKS_AT_FLOATS[name](x[0].item(), x[1].item())
+
+    compiled = thunder.jit(function)
+    for value in FLOATS:
+        x = torch.tensor([value, 1.5], dtype=torch.float64)
+        assert texts(compiled(x)) == texts(function(x)), value
+
+
+def test_filters_over_a_list_drop_nan():
+    compiled = thunder.jit(lambda x: [value for value in x.tolist() if value == value and value <= 2])
+    for values in ([1.0, math.nan, 3.0], [math.nan, 2.0, 1.0], [1.0, 2.0, math.inf]):
+        assert compiled(torch.tensor(values)) == [value for value in values if value <= 2]
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_integers_and_floats_compare_exactly(comparison):
+    def function(x, y):
+        return comparison(x.item(), y.item()), comparison(y.item(), x.item())
+
+    compiled = thunder.jit(function)
+    for integer in INTEGERS:
+        for value in FLOATS:
+            x, y = torch.tensor(integer), torch.tensor(value, dtype=torch.float64)
+            assert compiled(x, y) == function(x, y), (integer, value)
+
+
+def test_numbers_meet_those_of_numpy():
+    def function(x):
+        array = np.arange(2.0)
+        array += x.item()
+        return np.float32(3) + x.item(), np.float32(1) == x.item(), np.add(array, x.item()).sum(), x.item() - array[0]
+
+    compiled = thunder.jit(function)
+    for value in (1.0, math.nan, 2.5):
+        assert texts(compiled(torch.tensor(value))) == texts(function(torch.tensor(value)))
