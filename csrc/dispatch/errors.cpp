@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
 #include "ir/location.h"
 
@@ -74,6 +75,24 @@ py::Ref take_error() {
   if (traceback != nullptr) PyException_SetTraceback(value, traceback);
   const py::Ref owned_type = py::Ref::steal(type), owned_traceback = py::Ref::steal(traceback);
   return py::Ref::steal(value);
+}
+
+void release_frames_of_pending() {
+  const interpreter::NativeScope native;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("traceback"));
+  py::Ref exception = py::Ref::share(value);
+  while (exception && module) {
+    const py::Ref entries = py::Ref::steal(PyException_GetTraceback(exception.get()));
+    const py::Ref cleared =
+        py::Ref::steal(entries ? PyObject_CallMethod(module.get(), "clear_frames", "O", entries.get()) : nullptr);
+    if (!cleared) PyErr_Clear();
+    exception = py::Ref::steal(PyException_GetContext(exception.get()));
+  }
+  PyErr_Restore(type, value, traceback);
 }
 
 std::string describe_error(py::Borrowed error, const ir::SourceLocation& location) {

@@ -24,6 +24,9 @@ void set_python_error();
 
 /// The pending exception, which is pending no longer; null without one.
 [[nodiscard]] py::Ref take_error();
+/// Clears the frames that the pending exception, and those that it came after, went through: what their variables hold
+/// is released now, not when the exception is.
+void release_frames_of_pending();
 /// `TypeError: …`, with the user's line where the operation that failed was called.
 [[nodiscard]] std::string describe_error(py::Borrowed error, const ir::SourceLocation& location);
 

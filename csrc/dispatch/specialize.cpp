@@ -269,6 +269,8 @@ py::Ref Capture::interpret() {
   const tracer::RecordTop record(recorder_);
   static_cast<void>(tracer::take_refusal());
   py::Ref result = call();
+  // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
+  if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
   if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
     throw UserError(ErrorKind::kNotImplemented, refused);
   }

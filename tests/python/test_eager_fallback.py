@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import random
 import threading
@@ -337,3 +338,21 @@ def test_function_that_waits_for_threads_that_call_it_too_does_not_hang() -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
         assert torch.equal(f(X, 2), (X + 1) * 4)
+
+
+@FALLBACK
+@pytest.mark.parametrize(
+    "enter", [torch._C._DisableFuncTorch, torch._C._AutoDispatchBelowAutograd], ids=["functorch", "autograd"]
+)
+def test_trace_that_fails_below_a_guard_of_dispatch_keys_leaves_them(enter: Callable[[], Any]) -> None:
+    is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+    keys = ("Batched", "AutogradCPU", "FuncTorchDynamicLayerFrontMode", "TESTING_ONLY_GenericMode")
+    before = [is_excluded(key) for key in keys]
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        guard = enter()  # noqa: F841
+        raise ValueError
+
+    with contextlib.suppress(ValueError):
+        thunder.jit(f)(X)
+    assert [is_excluded(key) for key in keys] == before
