@@ -441,6 +441,9 @@ def make_function(like: types.FunctionType, parts: Sequence[Any]) -> types.Funct
     made = types.FunctionType(like.__code__, like.__globals__, like.__name__, defaults, tuple(cells))
     made.__kwdefaults__ = keyword_defaults
     made.__dict__.update(attributes or {})
+    for name in ("__qualname__", "__doc__", "__module__"):
+        setattr(made, name, getattr(like, name))
+    made.__annotations__ = dict(like.__annotations__)
     return made
 
 

@@ -160,6 +160,16 @@ inline void restore_exception(PyObject* exception) {
 #endif
 }
 
+/// The functions of a property, borrowed; null where it has none. They are the first fields of CPython's object.
+struct PropertyAccessors {
+  PyObject* get;
+  PyObject* set;
+};
+inline PropertyAccessors property_accessors(PyObject* property) {
+  auto* const* fields = reinterpret_cast<PyObject* const*>(reinterpret_cast<char*>(property) + sizeof(PyObject));
+  return {fields[0], fields[1]};
+}
+
 /// `-1` with an exception, 0 when absent, 1 with a new reference.
 inline int lookup_attribute(PyObject* owner, PyObject* name, PyObject** value) {
 #if PY_VERSION_HEX >= 0x030d0000

@@ -110,14 +110,8 @@ bool Journal::before_cell(py::Borrowed cell) {
 
 bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
   if (find_slot(owner, name) != nullptr) return true;
-  py::Ref before =
-      PyType_Check(owner)
-          ? py::Ref::share(PyDict_GetItemWithError(dict_of_type(reinterpret_cast<PyTypeObject*>(owner)), name))
-          : py::Ref::steal(PyObject_GenericGetAttr(owner, name));
-  if (!before && PyErr_Occurred() != nullptr) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
-    PyErr_Clear();
-  }
+  py::Ref before = get_slot(owner, name);
+  if (!before && PyErr_Occurred() != nullptr) return false;
   records_.push_back(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
   return true;
 }

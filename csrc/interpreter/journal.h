@@ -29,6 +29,9 @@ struct Record {
   bool rewritten = false;  ///< written in a way that `keys` and `appended` do not tell
 };
 
+/// What lies behind a C descriptor of an object, or what a type itself holds: a static method stays one, and what it
+/// inherits does not count. Null without an exception where there is nothing.
+py::Ref get_slot(py::Borrowed owner, py::Borrowed name);
 /// Sets (null: deletes) what lies behind a C descriptor of an object, or an attribute of a type; 0 or -1.
 int set_slot(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
 

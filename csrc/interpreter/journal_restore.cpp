@@ -1,6 +1,7 @@
 #include "interpreter/journal_restore.h"
 
 #include "interpreter/deque.h"
+#include "interpreter/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -68,6 +69,19 @@ py::Ref copy_of_dict(py::Borrowed dict) {
     if (PyDict_SetItem(copy.get(), key.get(), PyDict_GetItemWithError(dict, key.get())) < 0) return nullptr;
   }
   return nullptr;
+}
+
+py::Ref get_slot(py::Borrowed owner, py::Borrowed name) {
+  if (PyType_Check(owner)) {
+    PyObject* behind = _PyType_Lookup(Py_TYPE(owner), name);  // `__name__` and the like lie outside of the type's dict
+    if (behind == nullptr || Py_TYPE(behind)->tp_descr_set == nullptr) {
+      return py::Ref::share(PyDict_GetItemWithError(dict_of_type(reinterpret_cast<PyTypeObject*>(owner)), name));
+    }
+  }
+  py::Ref value =
+      py::Ref::steal(PyType_Check(owner) ? PyObject_GetAttr(owner, name) : PyObject_GenericGetAttr(owner, name));
+  if (!value && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  return value;
 }
 
 int set_slot(py::Borrowed owner, py::Borrowed name, py::Borrowed value) {

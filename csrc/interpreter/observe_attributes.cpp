@@ -9,15 +9,24 @@ namespace {
 
 PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
 
+/// Whether a property's accessor is written in C, as those of pybind11's classes: nobody sees what it reads or writes.
+bool is_native_accessor(PyObject* accessor) {
+  if (accessor == nullptr) return false;
+  PyObject* function = PyInstanceMethod_Check(accessor) ? PyInstanceMethod_GET_FUNCTION(accessor) : accessor;
+  return PyCFunction_Check(function) || Py_TYPE(function) == &PyMethodDescr_Type;
+}
+
 /// Whether reading through `descriptor` runs Python code.
 bool reads_by_python(PyObject* descriptor) {
   static PyObject* get = interned("__get__");
-  return Py_TYPE(descriptor) == &PyProperty_Type || has_python_method(Py_TYPE(descriptor), get);
+  if (Py_TYPE(descriptor) == &PyProperty_Type) return !is_native_accessor(property_accessors(descriptor).get);
+  return has_python_method(Py_TYPE(descriptor), get);
 }
 
 bool writes_by_python(PyObject* descriptor) {
   static PyObject* set = interned("__set__");
-  return Py_TYPE(descriptor) == &PyProperty_Type || has_python_method(Py_TYPE(descriptor), set);
+  if (Py_TYPE(descriptor) == &PyProperty_Type) return !is_native_accessor(property_accessors(descriptor).set);
+  return has_python_method(Py_TYPE(descriptor), set);
 }
 
 bool is_data_descriptor(PyObject* attribute) {

@@ -102,12 +102,8 @@ bool StructureBuilder::add_record(const Record& record, std::uint32_t owner) {
       return add_effect(now != nullptr ? EffectKind::kSetCell : EffectKind::kClearCell, owner, nullptr, now);
     }
     case Store::kSlot: {
-      // What a class holds, not what it gives: a static method stays one, and what is deleted may still be inherited.
-      const py::Ref now = PyType_Check(container)
-                              ? py::Ref::share(PyDict_GetItemWithError(
-                                    dict_of_type(reinterpret_cast<PyTypeObject*>(container)), record.name.get()))
-                              : py::Ref::steal(PyObject_GetAttr(container, record.name.get()));
-      if (!now) PyErr_Clear();
+      const py::Ref now = get_slot(container, record.name.get());
+      if (!now && PyErr_Occurred() != nullptr) return false;
       return add_effect(now ? EffectKind::kSetSlot : EffectKind::kDeleteSlot, owner, record.name.get(), now.get());
     }
   }

@@ -337,3 +337,14 @@ def test_prologue_fails_as_the_guards_do(change: str) -> None:
     arguments = (X[:1] if change == "shape" else X, 4 if change == "value" else 3)
     with pytest.raises(prims.GuardFailed):
         prologue(arguments, {})
+
+
+def test_property_that_is_written_in_c_is_guarded() -> None:
+    info = torch._C._dynamo.guards.GuardDebugInfo
+
+    def f(x: torch.Tensor, record: Any) -> torch.Tensor:
+        return x.cos() if record.result else x.sin()
+
+    compiled = thunder.jit(f)
+    for record in (info(True, [], 0), info(False, [], 0), info(True, [], 0)):
+        assert torch.equal(compiled(X, record), f(X, record))

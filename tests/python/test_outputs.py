@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -172,3 +173,25 @@ def test_epilogue_runs_as_python() -> None:
     (result,) = epilogue([expected["a"][0]], [X], [])
     assert result["a"][0] is expected["a"][0]
     assert result["a"][1] is X
+
+
+def test_function_keeps_its_description() -> None:
+    def described(scale: int) -> int:
+        """Return twice the scale."""
+        return 2 * scale
+
+    def f(x: torch.Tensor) -> Any:
+        y = x.cos()
+
+        @functools.wraps(described)
+        def made() -> torch.Tensor:
+            return y
+
+        return made
+
+    compiled = thunder.jit(f)
+    for _ in range(2):
+        made, expected = compiled(X), f(X)
+        assert torch.equal(made(), expected())
+        for name in (*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"):
+            assert getattr(made, name) == getattr(expected, name), name

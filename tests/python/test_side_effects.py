@@ -393,3 +393,29 @@ def test_list_written_by_a_method_that_code_in_c_calls(write: Callable[[list[int
         return items, [call(X + i).tolist() for i in range(3)]
 
     assert run(thunder.jit) == run(lambda f: f)
+
+
+def test_name_of_a_class_is_changed_at_every_call() -> None:
+    class Model:
+        """Has a scale."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        Model.__name__ = "Renamed"
+        Model.__doc__ = "Has none."
+        return x + 1
+
+    compiled = thunder.jit(f)
+    for _ in range(2):
+        Model.__name__ = "Model"
+        compiled(torch.ones(2))
+        assert (Model.__name__, Model.__doc__) == ("Renamed", "Has none.")
+
+
+def test_class_made_and_renamed_inside_is_no_effect() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        made = type("Made", (), {})
+        made.__name__ = "Renamed"
+        return x * len(made.__name__)
+
+    compiled = thunder.jit(f)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 7.0))
