@@ -269,6 +269,14 @@ class MetaCall {
                                             c10::Device(c10::kMeta), std::nullopt);
       if (tensor.storage_offset() != 0) meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
       if (is_real_number(tensor)) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+      const auto same = std::ranges::find_if(originals_.begin(), originals_.begin() + std::ssize(metas_),
+                                             [&](const at::Tensor& other) { return share_memory(other, tensor); });
+      const std::ptrdiff_t position = same - originals_.begin();
+      if (position < std::ssize(metas_)) {
+        meta.unsafeGetTensorImpl()->set_storage_keep_dtype(metas_[static_cast<std::size_t>(position)].storage());
+      } else {
+        meta.storage().set_nbytes(tensor.storage().nbytes());
+      }
       storages_[meta.storage().unsafeGetStorageImpl()] = tensor.storage();
     }
     metas_.push_back(meta);

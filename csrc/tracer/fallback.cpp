@@ -6,12 +6,15 @@
 #include <torch/library.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "tracer/evaluate.h"
+#include "tracer/functional_form.h"
 #include "tracer/library.h"
 #include "tracer/operators.h"
+#include "tracer/probe.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 
@@ -120,12 +123,39 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   }
 }
 
+/// Names the type of tensors that eager does not have there.
+bool is_about_meta_tensors(const c10::Error& error) {
+  const std::string_view text = error.what_without_backtrace();
+  return text.find("Meta") != std::string_view::npos || text.find("meta") != std::string_view::npos;
+}
+
+/// Raises what eager raises where a meta kernel has its own words for it. Where a kernel raises nothing, the program
+/// must not see the error.
+void raise_in_words_of_eager(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) {
+  if (is_custom(op)) return note_refusal(op.operator_name().name + " raised an error");
+  try {
+    raise_as_kernel(op, arguments);
+  } catch (const std::exception&) {
+    if (forget_python_error != nullptr) forget_python_error();
+    throw;
+  }
+  note_refusal(op.operator_name().name + " raised an error that eager does not");
+}
+
 void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto given = std::span(*stack).last(op.schema().arguments().size());
+  const std::vector<c10::IValue> arguments(given.begin(), given.end());
   try {
     dispatch_top(op, keys, stack);
   } catch (const UserError& error) {
-    if (error.kind() == ErrorKind::kNotImplemented) note_refusal(error.what());
+    note_refusal(error.what());
     throw_as_pytorch(error);
+  } catch (const c10::Error& error) {
+    if (is_about_meta_tensors(error)) raise_in_words_of_eager(op, arguments);
+    throw;
+  } catch (const std::exception&) {
+    raise_in_words_of_eager(op, arguments);
+    throw;
   }
 }
 

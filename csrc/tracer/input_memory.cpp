@@ -108,14 +108,18 @@ void Recorder::require_writable(const at::Tensor& target, const at::Tensor& sour
                     "to with gradients on; write to the tensor that it shows");
   }
   if (!target.requires_grad()) return;
-  const TraceState* root = &root_of(state_of(target));
-  const bool is_view = state_of(target).view.has_value();
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const at::Tensor& real = real_inputs_[i];
-    if (&root_of(state_of(inputs_[i])) != root || !real.defined() || !real.is_leaf() || !real.requires_grad()) continue;
-    throw UserError(ErrorKind::kRuntime, std::string(is_view ? "a view of a leaf" : "a leaf") +
-                                             " Variable that requires grad is being used in an in-place operation.");
-  }
+  const at::Tensor real = real_behind(target);
+  const bool is_view = state_of(target).view || (real.defined() && real.is_view());
+  TORCH_CHECK(!is_leaf_of_program(target) && !is_leaf_of_program(root_tensor_of(target)),
+              is_view ? "a view of a leaf" : "a leaf",
+              " Variable that requires grad is being used in an in-place operation.");
+}
+
+bool Recorder::is_leaf_of_program(const at::Tensor& tensor) const {
+  if (level_ != Level::kTop || !tensor.requires_grad() || !tensor.is_leaf()) return false;
+  if (!is_input(tensor)) return true;
+  const at::Tensor real = real_behind(tensor);
+  return real.defined() && real.is_leaf();
 }
 
 bool Recorder::was_input(const at::Tensor& trace_tensor) const {

@@ -13,12 +13,14 @@
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
+#include "tracer/memory_overlap.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
+#include "tracer/write_checks.h"
 
 namespace thunder::tracer {
 namespace {
@@ -35,6 +37,9 @@ bool counts_as_write(const c10::OperatorHandle& op, bool is_out) {
   const std::string& name = op.operator_name().name;
   return is_out || name.ends_with("_") || !name.starts_with("aten::");
 }
+
+/// `t_`, `resize_`: writes nothing to memory.
+bool changes_geometry(const c10::OperatorHandle& op) { return op.hasTag(at::Tag::inplace_view); }
 
 /// What a factory takes besides what its `out=` variant takes: as `out` has it.
 IValue option_for(const std::string& name, const at::Tensor& out) {
@@ -94,18 +99,6 @@ bool fills_nothing(const c10::OperatorHandle& op, const IValue& target) {
          target.toTensor().numel() == 0;
 }
 
-/// False where the elements of two tensors lie in different ranges of a storage, or in different ones.
-bool may_overlap(const at::Tensor& left, const at::Tensor& right) {
-  if (!share_memory(left, right) || left.numel() == 0 || right.numel() == 0) return false;
-  const auto end_of = [](const at::Tensor& tensor) {
-    std::int64_t end = tensor.storage_offset() + 1;
-    for (std::int64_t i = 0; i < tensor.dim(); ++i) end += (tensor.size(i) - 1) * tensor.stride(i);
-    return end;
-  };
-  const bool is_alike = left.element_size() == right.element_size();
-  return !is_alike || (left.storage_offset() < end_of(right) && right.storage_offset() < end_of(left));
-}
-
 }  // namespace
 
 /// A call of an operator that writes.
@@ -143,10 +136,20 @@ struct Recorder::MutableCall {
       }
     }
     for (const at::Tensor& target : targets) {
-      const auto overlapping = [&](const at::Tensor& other) { return may_overlap(target, other); };
+      const auto overlapping = [&](const at::Tensor& other) { return share_elements(target, other); };
       if (std::ranges::count_if(tensors, overlapping) > 1) {
         refuse(op, "it writes to an argument that shares memory with another one; pass a clone of one of them");
       }
+    }
+  }
+
+  /// Raises as eager what follows from the arguments alone.
+  void require_as_eager() const {
+    require_separate_elements(op, arguments, targets);
+    const std::vector<at::Tensor> tensors = tensors_of(arguments);
+    const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+    if (is_out && c10::GradMode::is_enabled() && std::ranges::any_of(tensors, requires_grad)) {
+      raise_as_eager(op, arguments);
     }
   }
 
@@ -161,10 +164,19 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
   if (op.operator_name().name == "aten::set_") refuse(op, "another memory for a tensor cannot be traced; use copy_");
+  if (op.operator_name().name == "aten::resize_") {
+    const at::Tensor target = arguments[0].toTensor();
+    if (target.requires_grad()) refuse(op, "a tensor that requires grad is resized");
+    if (target.sizes() == arguments[1].toIntVector()) return torch::jit::drop(stack, count - 1);
+  }
   if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
   if (op.operator_name().name == "aten::copy_") {
     const at::Tensor target = arguments[0].toTensor();
     const at::Tensor source = arguments[1].toTensor();
+    if (level == Level::kTop) {
+      require_separate_elements(op, arguments, {&target, 1});
+      if (!at::is_expandable_to(source.sizes(), target.sizes())) raise_as_eager(op, arguments);
+    }
     torch::jit::drop(stack, count);
     assign(op, target, copy_like(target, source), /*may_resize=*/false);
     stack.emplace_back(target);
@@ -182,13 +194,14 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   }
   const MutableCall call(op, arguments);
   if (is_functional_form(*functional)) call.require_copies_to_do();
+  if (level == Level::kTop && !changes_geometry(op)) call.require_as_eager();
   torch::jit::drop(stack, count);
   std::vector<IValue> results = call_counterpart(call, *functional, level);
   const auto& returns = op.schema().returns();
   const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_argument)));
   std::vector<at::Tensor> written = tensors_of(std::span(results).subspan(fresh));
   if (written.size() < call.targets.size()) refuse(op, "this in-place operation cannot be traced");
-  for (std::size_t i = 0; i < call.targets.size(); ++i) assign_result(call, i, std::move(written[i]));
+  for (std::size_t i = 0; i < call.targets.size(); ++i) assign_result(call, i, std::move(written[i]), level);
   std::size_t next_fresh = 0;
   std::size_t next_target = 0;
   for (const c10::Argument& result : returns) {
@@ -224,10 +237,13 @@ at::Tensor Recorder::fill_alike(const MutableCall& call) {
   return stack[0].toTensor();
 }
 
-void Recorder::assign_result(const MutableCall& call, std::size_t position, at::Tensor result) {
+void Recorder::assign_result(const MutableCall& call, std::size_t position, at::Tensor result, Level level) {
   const at::Tensor& target = call.targets[position];
   if (keeps_shape(call.op) && result.numel() == target.numel()) {
     result = call_by_name("aten::reshape", "", {result, target.sizes().vec()})[0].toTensor();
+  }
+  if (level == Level::kTop && !changes_geometry(call.op)) {
+    require_fitting_result(call.op, call.arguments, target, result, call.is_out);
   }
   // What is recorded as a region may be pushed forward.
   const bool may_have_tangent = adopt != nullptr && target.is_floating_point();

@@ -17,8 +17,30 @@ namespace {
 using c10::IValue;
 
 at::Tensor zeros_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options()).zero_();
+}
+
+/// Random numbers that are drawn are drawn again.
+class SameRandomState {
+ public:
+  SameRandomState() : state_(bridge::random_state()) {}
+  ~SameRandomState() { bridge::set_random_state(state_); }
+  SameRandomState(const SameRandomState&) = delete;
+  SameRandomState& operator=(const SameRandomState&) = delete;
+
+ private:
+  at::Tensor state_;
+};
+
+torch::jit::Stack call_on_zeros(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const SuspendRecording suspended;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const SameRandomState random;
+  torch::jit::Stack stack;
+  for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, &zeros_of));
+  op.callBoxed(stack);
+  return stack;
 }
 
 ResultType describe(const at::Tensor& tensor) {
@@ -53,16 +75,13 @@ bool autograd_sees_write(const c10::OperatorHandle& op, std::span<const IValue> 
   }
 }
 
+void raise_as_kernel(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  static_cast<void>(call_on_zeros(op, arguments));
+}
+
 ResultTypes infer_by_probe(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  const SuspendRecording suspended;
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const at::Tensor random = bridge::random_state();
-  torch::jit::Stack stack;
-  for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, &zeros_of));
-  op.callBoxed(stack);
-  bridge::set_random_state(random);
   ResultTypes types;
-  for (const IValue& value : stack) {
+  for (const IValue& value : call_on_zeros(op, arguments)) {
     ResultTypes::Result& result = types.results.emplace_back();
     result.is_list = value.isTensorList();
     result.is_other = !result.is_list && !value.isTensor();

@@ -199,6 +199,7 @@ at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   ir::TensorType type = bridge::type_of(real);
   at::Tensor tensor = add_input(ir::make_type(std::move(type)), std::move(name));
   real_inputs_.back() = real;
+  has_inference_inputs_ |= real.is_inference();
   inputs_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
   lay_into_storage(real, tensor);
   if (real.is_conj() || real.is_neg()) {

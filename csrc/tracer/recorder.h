@@ -226,7 +226,7 @@ class Recorder {
   /// What a call draws, in fresh memory that is laid out as its target.
   at::Tensor fill_alike(const MutableCall& call);
   /// Gives a target of a call what the counterpart computed for it.
-  void assign_result(const MutableCall& call, std::size_t target, at::Tensor result);
+  void assign_result(const MutableCall& call, std::size_t target, at::Tensor result, Level level);
   /// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.
   bool call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   [[nodiscard]] bool is_uninitialized(const at::Tensor& tensor) const;
@@ -276,6 +276,8 @@ class Recorder {
   void require_separate_memory(const TraceState& root);
   void add_resize(const InputMemory& memory);
   void require_writable(const at::Tensor& target, const at::Tensor& source) const;
+  /// A tensor that requires grad and that no operation made, to eager.
+  [[nodiscard]] bool is_leaf_of_program(const at::Tensor& tensor) const;
   void require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const;
   /// Refuses what gives results another history in eager than a trace can give them.
   static void require_known_history(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
@@ -293,6 +295,7 @@ class Recorder {
 
   LiveTensors live_;
   bool has_writes_ = false;
+  bool has_inference_inputs_ = false;
   ir::Trace trace_;
   Level level_;
   std::optional<std::uint8_t> surprises_ = 0;  ///< none: to be found in the trace

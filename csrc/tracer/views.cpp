@@ -1,12 +1,12 @@
 #include "tracer/views.h"
 
-#include <ATen/MemoryOverlap.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
+
+#include "tracer/memory_overlap.h"
 
 namespace thunder::tracer {
 namespace {
@@ -177,7 +177,7 @@ bool is_closed_to_writes(const TraceState& state) {
 }
 
 std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
-  at::assert_no_internal_overlap(shown);
+  if (overlaps_itself(shown)) return std::nullopt;
   const c10::OperatorName& name = view.op.operator_name();
   for (const InverseView& row : kInverseViews) {
     if (name.name == row.name && name.overload_name == row.overload) return row.inverse(view, source);

@@ -28,7 +28,7 @@ struct OperatorCall {
 [[nodiscard]] bool is_closed_to_writes(const TraceState& state);
 
 /// The call that gives `view.parent` with the part that the view `shown` shows replaced by `source` (same shape);
-/// nullopt when the view cannot be written through. Throws eager's error where elements of `shown` share memory.
+/// nullopt when the view cannot be written through, as when elements of `shown` share memory.
 [[nodiscard]] std::optional<OperatorCall> write_through(const ViewOf& view, const at::Tensor& shown,
                                                         const at::Tensor& source);
 

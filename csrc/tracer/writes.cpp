@@ -56,7 +56,9 @@ void Recorder::require_detachable(const c10::OperatorHandle& op, const at::Tenso
 void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
-  if (target.is_inference() && !c10::InferenceMode::is_enabled()) {
+  const bool is_inference =
+      target.is_inference() || (has_inference_inputs_ && real_behind(root_tensor_of(target)).is_inference());
+  if (is_inference && !c10::InferenceMode::is_enabled()) {
     refuse(op, "a tensor made in inference mode is written to outside of it; write to a clone");
   }
   const bool detaches = op.operator_name().name == "aten::detach_";
@@ -95,8 +97,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   }
   if (!source.sizes().equals(target.sizes())) {
     if (!may_resize || impl->state()->view) {
-      throw UserError(ErrorKind::kRuntime, op.schema().name() + ": expected a result of shape " +
-                                               c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
+      refuse(op, "expected a result of shape " + c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
     }
     if (target.requires_grad() && (is_input(target) || !source.requires_grad())) {
       refuse(op,
