@@ -87,7 +87,15 @@ struct Refusal {
   const char* what;      ///< what is not supported, and what to do
 };
 constexpr std::array kRefusals{
+    Refusal{"torch", "Tensor.__reduce_ex__", "pickling of tensors: do it outside"},
     Refusal{"torch", "Tensor._is_view", "Tensor._is_view: call it outside"},
+    Refusal{"torch", "Tensor._use_count", "Tensor._use_count: call it outside"},
+    Refusal{"torch", "Tensor.data_ptr", "Tensor.data_ptr: call it outside"},
+    Refusal{"torch", "Tensor.is_set_to", "Tensor.is_set_to: call it outside"},
+    Refusal{"torch", "Tensor.untyped_storage", "the storage of a tensor: use it outside"},
+    Refusal{"torch", "_C._data_address", "torch._C._data_address: call it outside"},
+    Refusal{"torch", "_C._storage_id", "torch._C._storage_id: call it outside"},
+    Refusal{"torch", "_C._tensor_impl_raw_handle", "torch._C._tensor_impl_raw_handle: call it outside"},
     Refusal{"torch", "seed", "torch.seed: call it before, or use torch.manual_seed"},
     Refusal{"torch", "initial_seed", "torch.initial_seed: call it before"},
     Refusal{"torch", "Generator.seed", "Generator.seed: call it before, or use manual_seed"},

@@ -13,6 +13,7 @@
 #include "dispatch/number_arguments.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "dispatch/tensor_facts.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/interpret.h"
 #include "tracer/trace_tensor.h"
@@ -93,6 +94,9 @@ PyObject* DataReads::convert(PyObject* tensor, PyTypeObject* type) {
 
 /// `tensor.numpy()` and the like, of a copy of what the tensor holds now.
 PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
+  if (name_of(callable) != "tolist" && is_conjugate_or_negative(unpack_tensor(call.self))) {
+    return refuse_fact("Tensor.numpy"), nullptr;
+  }
   at::Tensor contents;
   try {
     tracer::Recorder& recorder = *trace_->recorder;
@@ -104,7 +108,8 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   }
   const interpreter::NativeScope native;
   const tracer::SuspendRecording suspended;
-  const py::Ref real = py::Ref::steal(wrap_tensor(contents));
+  const bool requires_grad = unpack_tensor(call.self).requires_grad();  // of which NumPy's arrays know nothing
+  const py::Ref real = py::Ref::steal(wrap_tensor(requires_grad ? contents.detach().requires_grad_() : contents));
   const std::string name(name_of(callable));
   const py::Ref method = py::Ref::steal(real ? PyObject_GetAttrString(real.get(), name.c_str()) : nullptr);
   if (!method) return nullptr;
@@ -124,6 +129,7 @@ std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argu
 
 std::optional<PyObject*> DataReads::read(PyObject* callable, const NativeCall& call) {
   const std::string_view name = name_of(callable);
+  if (name == "__getstate__") return refuse_fact("Tensor.__getstate__"), nullptr;
   if (name == "item" && total(call) == 0) return item(call.self);
   if (name == "tolist" && total(call) == 0 && unpack_tensor(call.self).numel() <= kMostSeparate) {
     return to_list(call.self);
@@ -145,9 +151,6 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = compute_math(callable, std::string(name_of(callable)).c_str(), call.arguments[0]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
-  if (is_traced_tensor(call.self)) {
-  }
-
   if (is_traced_tensor(call.self) && is_of_trace(call.self)) {
     if (const auto made = read(callable, call)) return give(*made);
   }

@@ -27,6 +27,7 @@
 #include "dispatch/source_locator.h"
 #include "dispatch/specialization.h"
 #include "dispatch/substitutes.h"
+#include "dispatch/tensor_facts.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/guard_compiler.h"
 #include "interpreter/guard_trace.h"
@@ -184,6 +185,7 @@ class Capture {
   SharpEdgeWatch sharp_edges_;
   CustomFunctions custom_functions_;
   FlagReads flags_;
+  TensorFacts facts_;
   tracer::Recorder recorder_;
   PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
@@ -220,6 +222,7 @@ interpreter::TrackerOptions Capture::make_options() {
   custom_functions_.add_substitutes(options, python_backwards_);
   sharp_edges_.add_substitutes(options);
   if (is_exact_) deferred_.add_substitutes(options);
+  facts_.add_substitutes(options);
   flags_.remember();
   flags_.add_substitutes(options, tracker_);
   return options;
@@ -306,7 +309,10 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
 void Capture::fill(Specialization& specialization) {
   interpreter::GuardCompiler compiler(tracker_.provenance(), hooks_);
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
-  for (const py::Ref& input : hooks_.inputs()) specialization.tensors.emplace_back(unpack_tensor(input.get()));
+  for (const py::Ref& input : hooks_.inputs()) {
+    const at::Tensor& tensor = unpack_tensor(input.get());
+    specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor));
+  }
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
   specialization.plan = std::move(plan_);

@@ -54,11 +54,13 @@ bool has_usual_strides(const at::Tensor& tensor) {
 
 }  // namespace
 
-TensorGuard::TensorGuard(const at::Tensor& tensor)
+TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset)
     : keys_(tensor.key_set()),
       dtype_(tensor.dtype()),
       device_(tensor.device()),
       requires_grad_(tensor.requires_grad()),
+      checks_offset_(checks_offset),
+      offset_(checks_offset ? tensor.storage_offset() : 0),
       sizes_(tensor.sizes().vec()),
       strides_(tensor.layout() == c10::kStrided ? tensor.strides().vec() : std::vector<std::int64_t>{}) {}
 
@@ -66,6 +68,7 @@ bool TensorGuard::matches(const at::Tensor& tensor) const {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
   if (impl->sizes() != c10::IntArrayRef(sizes_) || impl->device() != device_) return false;
+  if (checks_offset_ && impl->storage_offset() != offset_) return false;
   return strides_.empty() || impl->strides() == c10::IntArrayRef(strides_);
 }
 
@@ -76,6 +79,7 @@ std::string describe_tensor(const at::Tensor& tensor) {
   if (!has_usual_strides(tensor)) text += " strides " + list_of(tensor.strides());
   if (!tensor.is_cpu()) text += " on " + tensor.device().str();
   if (tensor.requires_grad()) text += " requires_grad";
+  if (tensor.storage_offset() != 0) text += " at offset " + std::to_string(tensor.storage_offset());
   if (tensor.is_inference()) text += " made in inference mode";
   if (tensor.is_conj()) text += " conjugated";
   if (tensor.is_neg()) text += " negated";

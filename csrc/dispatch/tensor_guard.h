@@ -10,7 +10,8 @@ namespace thunder::dispatch {
 /// The metadata of an input tensor that a trace depends on.
 class TensorGuard {
  public:
-  explicit TensorGuard(const at::Tensor& tensor);
+  /// `checks_offset`: also where in its memory the tensor begins.
+  explicit TensorGuard(const at::Tensor& tensor, bool checks_offset = false);
   [[nodiscard]] bool matches(const at::Tensor& tensor) const;
   friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
 
@@ -19,6 +20,8 @@ class TensorGuard {
   caffe2::TypeMeta dtype_;
   c10::Device device_;
   bool requires_grad_;
+  bool checks_offset_;
+  std::int64_t offset_;
   std::vector<std::int64_t> sizes_;
   std::vector<std::int64_t> strides_;
 };

@@ -9,10 +9,15 @@
 #include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "base/error.h"
 #include "dispatch/errors.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "dispatch/tensor_facts.h"
 #include "dispatch/tensor_guard.h"
 #include "dispatch/trace_object.h"
 #include "interpreter/interpret.h"
@@ -39,6 +44,33 @@ void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::stri
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "cls_to_become") != 0) {
     refuse("a parameter of a lazy module that has none yet", "call the module once in eager");
   }
+}
+
+/// Data descriptors in C whose answer follows from what is guarded of each tensor, or is an operation of the trace.
+bool is_told_by_stand_in(std::string_view name) {
+  constexpr std::array<std::string_view, 18> kNames{
+      "T",         "H",        "mT",     "mH",       "real",   "imag",
+      "data",      "device",   "dtype",  "itemsize", "layout", "requires_grad",
+      "__class__", "__dict__", "nbytes", "ndim",     "shape",  "_has_symbolic_sizes_strides"};
+  return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("is_") && name != "is_leaf");
+}
+
+/// Those that are read of the tensor behind an input, and guarded. What other tensors have is autograd's own answer.
+bool is_told_by_tensor_behind(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kNames{
+      "grad",         "grad_fn",    "is_leaf",         "output_nr",
+      "retains_grad", "grad_dtype", "_backward_hooks", "_post_accumulate_grad_hooks"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+/// `torch.FloatTensor` and its kin, which ask for dtype and device.
+bool is_legacy_class(PyObject* kind) { return std::string_view(Py_TYPE(kind)->tp_name) == "torch.tensortype"; }
+
+int is_of_legacy_class(PyObject* tensor, PyObject* kind) {
+  const interpreter::NativeScope native;
+  const py::Ref name = py::Ref::steal(PyObject_CallMethod(tensor, "type", nullptr));
+  if (!name) return -1;
+  return PyUnicode_CompareWithASCIIString(name.get(), reinterpret_cast<PyTypeObject*>(kind)->tp_name) == 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -97,24 +129,51 @@ PyObject* TorchHooks::original(PyObject* traced) const {
   return found == index_by_traced_.end() ? nullptr : Py_NewRef(inputs_[found->second].get());
 }
 
+bool TorchHooks::require_known_state(PyObject* traced, PyObject* name) {
+  const std::string text = PyUnicode_AsUTF8(name);
+  const at::Tensor& tensor = unpack_tensor(traced);
+  if (is_functorch_wrapper(tensor) || is_told_by_stand_in(text)) return true;
+  const bool is_known = text == "_version"  ? !shows_input(tensor)
+                        : text == "grad_fn" ? dynamic_cast<tracer::OutsideNode*>(tensor.grad_fn().get()) == nullptr
+                                            : is_told_by_tensor_behind(text);
+  return is_known || refuse_fact("Tensor." + text);
+}
+
 bool TorchHooks::is_unknown_state(PyObject* traced, PyObject* name) const {
   const auto found = index_by_traced_.find(traced);
   if (found == index_by_traced_.end()) return false;
   const InputState& state = states_[found->second];
-  if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) return !state.knows_grad;
-  return PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0 && !state.knows_leaf;
+  const std::string text = PyUnicode_AsUTF8(name);
+  if (text == "grad") return !state.knows_grad;
+  return text != "grad_fn" && is_told_by_tensor_behind(text) && !state.compared.contains(text);
 }
 
 bool TorchHooks::learn_state(PyObject* traced, PyObject* name, PyObject* value) {
   InputState& state = states_[index_by_traced_.at(traced)];
-  if (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0) {
-    state.knows_leaf = true;
+  const std::string text = PyUnicode_AsUTF8(name);
+  if (text == "grad") {
+    state.knows_grad = true;
+    state.grad = py::Ref::share(value);
+    if (value != Py_None) unpack_tensor(traced).mutable_grad() = unpack_tensor(value);
     return true;
   }
-  state.knows_grad = true;
-  state.grad = py::Ref::share(value);
-  if (value != Py_None) unpack_tensor(traced).mutable_grad() = unpack_tensor(value);
-  return true;
+  state.compared.insert(text);
+  const py::Ref own = py::Ref::steal(PyObject_GenericGetAttr(traced, name));
+  if (!own) return false;
+  return text == "is_leaf" || own.get() == value || refuse_fact("Tensor." + text);
+}
+
+int TorchHooks::is_instance(PyObject* object, PyObject* kind) {
+  const bool is_asked_of_tensor = is_tensor(object) && is_traced(object);
+  if (!is_asked_of_tensor) return PyObject_IsInstance(object, kind);
+  if (PyTuple_Check(kind)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kind); ++i) {
+      if (const int found = is_instance(object, PyTuple_GET_ITEM(kind, i)); found != 0) return found;
+    }
+    return 0;
+  }
+  return is_legacy_class(kind) && !is_conjugate_or_negative(unpack_tensor(object)) ? is_of_legacy_class(object, kind)
+                                                                                   : PyObject_IsInstance(object, kind);
 }
 
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+#include <string>
 #include <unordered_map>
 
 #include "dispatch/traced_number.h"
@@ -23,8 +25,10 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] std::string describe(PyObject* tensor) const override;
   [[nodiscard]] interpreter::ConstantKind classify(PyObject* object) const override;
 
+  bool require_known_state(PyObject* traced, PyObject* name) override;
   [[nodiscard]] bool is_unknown_state(PyObject* traced, PyObject* name) const override;
   bool learn_state(PyObject* traced, PyObject* name, PyObject* value) override;
+  int is_instance(PyObject* object, PyObject* kind) override;
 
   [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
   PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
@@ -33,9 +37,9 @@ class TorchHooks final : public interpreter::TensorHooks {
   struct InputState {
     py::Ref real;
     py::Ref traced;
-    py::Ref grad{};           ///< as the program found it
-    bool knows_grad = false;  ///< whether the program has looked
-    bool knows_leaf = false;
+    py::Ref grad{};                    ///< as the program found it
+    bool knows_grad = false;           ///< whether the program has looked
+    std::set<std::string> compared{};  ///< the attributes that the stand-in has like the tensor, as is guarded
   };
   [[nodiscard]] const std::vector<InputState>& states() const { return states_; }
 

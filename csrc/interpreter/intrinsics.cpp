@@ -66,7 +66,7 @@ PyObject* do_len(const IntrinsicCall& call) {
 
 PyObject* do_isinstance(const IntrinsicCall& call) {
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
-  return boolean(PyObject_IsInstance(call.arguments[0], call.arguments[1]));
+  return boolean(observer_of(call).is_instance(call.arguments[0], call.arguments[1]));
 }
 
 PyObject* do_type(const IntrinsicCall& call) {

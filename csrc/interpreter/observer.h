@@ -76,6 +76,8 @@ class Observer {
   virtual bool examine(PyObject* owner, Aspect aspect) = 0;
   /// The program depends on these two being different objects, or not.
   virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
+  /// `isinstance(object, kind)`; -1 with an exception set.
+  virtual int is_instance(PyObject* object, PyObject* kind) { return PyObject_IsInstance(object, kind); }
 
   /// What an operator of C code gets for `value` beside `other` (`is_key`: as an index of it). Steals nothing; returns
   /// a new reference or null with an exception set.

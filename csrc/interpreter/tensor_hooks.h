@@ -29,10 +29,15 @@ class TensorHooks {
   virtual PyObject* original(PyObject* traced) const = 0;
   /// Position of a lifted tensor among the computation's inputs.
   [[nodiscard]] virtual std::size_t input_index(PyObject* real_tensor) const = 0;
+  /// Whether anybody can say what `traced.name`, of a data descriptor in C, is in eager. False with an exception set.
+  virtual bool require_known_state(PyObject* /*traced*/, PyObject* /*name*/) { return true; }
   /// Whether `traced.name` shows something of the tensor behind an input that the stand-in has not been told yet.
   [[nodiscard]] virtual bool is_unknown_state(PyObject* /*traced*/, PyObject* /*name*/) const { return false; }
   /// Tells the stand-in what the tensor behind it has as `name`, as the program sees it.
   virtual bool learn_state(PyObject* /*traced*/, PyObject* /*name*/, PyObject* /*value*/) { return true; }
+  /// `isinstance(object, kind)`, also for classes that look at more of a tensor than its type; -1 with an exception
+  /// set.
+  virtual int is_instance(PyObject* object, PyObject* kind) { return PyObject_IsInstance(object, kind); }
   /// Metadata of a tensor as text: shape, dtype and what else is not the common case.
   [[nodiscard]] virtual std::string describe(PyObject* tensor) const = 0;
   /// A number that the program took from a tensor: the trace goes on for others too, as long as only tensors get it.

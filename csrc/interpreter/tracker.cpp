@@ -282,9 +282,22 @@ void Tracker::read_attribute_behind(py::Borrowed traced, py::Borrowed name, py::
   record_dict_item(*dict, name, value);
 }
 
+// What a stand-in begins with, seen all at once.
+bool Tracker::read_all_attributes_behind(py::Borrowed traced) {
+  const py::Ref real = py::Ref::steal(hooks_.original(traced));
+  Node* node = real ? provenance_.find(real.get()) : nullptr;
+  Node* dict = node == nullptr ? nullptr : instance_dict_node(*node);
+  return dict == nullptr || read_original_contents(*dict);
+}
+
 PyObject* Tracker::read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value) {
-  if (!hooks_.is_unknown_state(traced, name)) return present(value);
-  Py_DECREF(value);
+  py::Ref own = py::Ref::steal(value);
+  if (is_slot(name, "__dict__")) return read_all_attributes_behind(traced) ? present(own.release()) : nullptr;
+  const bool tells_history = is_slot(name, "grad_fn");  // of which only inputs that are leaves have none
+  static PyObject* const leaf = PyUnicode_InternFromString("is_leaf");
+  if (tells_history && !load_tensor_state(traced, leaf)) return nullptr;
+  if (!hooks_.require_known_state(traced, name)) return nullptr;
+  if (!hooks_.is_unknown_state(traced, name)) return present(own.release());
   return load_tensor_state(traced, name) ? PyObject_GenericGetAttr(traced, name) : nullptr;
 }
 

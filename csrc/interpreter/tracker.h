@@ -88,6 +88,7 @@ class Tracker final : public Observer {
   bool examine_presence(PyObject* owner, PyObject* key) override;
   bool examine(PyObject* owner, Aspect aspect) override;
   bool examine_identity(PyObject* left, PyObject* right) override;
+  int is_instance(PyObject* object, PyObject* kind) override { return hooks_.is_instance(object, kind); }
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override;
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
@@ -145,6 +146,7 @@ class Tracker final : public Observer {
   py::Ref substitute(py::Borrowed value, int depth);
 
   void read_attribute_behind(py::Borrowed traced, py::Borrowed name, py::Borrowed value);
+  bool read_all_attributes_behind(py::Borrowed traced);
   /// `value` (stolen) is what the stand-in says by itself.
   PyObject* read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value);
 

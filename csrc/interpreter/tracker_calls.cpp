@@ -156,6 +156,7 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
       }
       return true;
     case NativeEffect::kDictOf:
+      if (key != nullptr && hooks_.is_traced(key)) return read_all_attributes_behind(key);
       if (Node* owner = key == nullptr ? nullptr : provenance_.find(key)) instance_dict_node(*owner);
       return true;
     case NativeEffect::kState:

@@ -5,6 +5,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,6 +70,18 @@ void refuse_special_tensors(const c10::OperatorHandle& op) {
   }
 }
 
+/// Operators that ask about the tensor itself, and not about what it holds: a trace tensor's answer is another one.
+void refuse_facts(const c10::OperatorHandle& op) {
+  constexpr std::array<std::string_view, 10> kFacts{
+      "aten::_version",  "aten::is_conj",   "aten::is_inference", "aten::is_leaf",        "aten::is_neg",
+      "aten::is_set_to", "aten::output_nr", "aten::retains_grad", "aten::storage_offset", "aten::sym_storage_offset"};
+  const auto& results = op.schema().returns();
+  if (results.size() != 1 || results[0].type()->kind() == c10::TypeKind::TensorType) return;
+  if (std::ranges::find(kFacts, op.operator_name().name) == kFacts.end()) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: " + op.operator_name().name + " of a tensor is not known inside; call it outside");
+}
+
 /// How many examples of batches, of all levels, a tensor stands for.
 std::int64_t count_examples(const at::Tensor& tensor) {
   const auto* batched = tensor.defined() ? at::functorch::maybeGetBatchedImpl(tensor) : nullptr;
@@ -119,6 +133,7 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
     op.callBoxedForDispatchKey(*autocast, *stack);
   } else {
     refuse_special_tensors(op);
+    refuse_facts(op);
     top_recorder->call(op, *stack, Level::kTop);
   }
 }

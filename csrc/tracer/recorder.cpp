@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -197,7 +198,12 @@ at::Tensor Recorder::add_input(ir::TypePtr type, std::string name) {
 at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   if (auto known = find_input(real)) return *known;
   ir::TensorType type = bridge::type_of(real);
-  at::Tensor tensor = add_input(ir::make_type(std::move(type)), std::move(name));
+  at::Tensor tensor;
+  {
+    std::optional<c10::InferenceMode> as_made;  // which decides whether a tensor is an inference tensor
+    if (real.is_inference() != c10::InferenceMode::is_enabled()) as_made.emplace(real.is_inference());
+    tensor = add_input(ir::make_type(std::move(type)), std::move(name));
+  }
   real_inputs_.back() = real;
   has_inference_inputs_ |= real.is_inference();
   inputs_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
@@ -448,14 +454,11 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
     const auto& type = std::get<ir::TensorType>(*result.type);
     const ir::ValueId value = state->value;
     const bool is_view = state->view.has_value();
-    at::Tensor tensor;
-    if (is_view && c10::InferenceMode::is_enabled() &&
-        !tensors[static_cast<std::size_t>(result.alias_of)].is_inference()) {
-      const c10::InferenceMode of_parent(false);  // a view of a normal tensor is one
-      tensor = make_trace_tensor(type, std::move(state), std::move(storage));
-    } else {
-      tensor = make_trace_tensor(type, std::move(state), std::move(storage));
-    }
+    std::optional<c10::InferenceMode> as_parent;  // a view of a normal tensor is one, that of an inference tensor too
+    const bool of_inference = is_view && tensors[static_cast<std::size_t>(result.alias_of)].is_inference();
+    if (is_view && of_inference != c10::InferenceMode::is_enabled()) as_parent.emplace(of_inference);
+    at::Tensor tensor = make_trace_tensor(type, std::move(state), std::move(storage));
+    as_parent.reset();
     if (is_view) share_version(tensor, tensors[static_cast<std::size_t>(result.alias_of)]);
     if (keeps_history) {
       made.push_back(tensor);

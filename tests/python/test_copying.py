@@ -107,7 +107,7 @@ def test_deepcopy_of_inputs_that_share_memory_is_refused() -> None:
 
 
 def test_pickle_of_a_tensor_inside_is_refused() -> None:
-    with pytest.raises(Exception, match="data was read"):
+    with pytest.raises(Exception, match="pickling"):
         thunder.jit(lambda x: pickle.loads(pickle.dumps(x)) + 1, fullgraph=True)(torch.randn(3))
 
 
