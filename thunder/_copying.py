@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["copy_memory", "copy_tensor", "deepcopy_tensor"]
+__all__ = ["copy_memory", "copy_tensor", "deepcopy_tensor", "new_tensor"]
 
 
 def copy_memory(tensor: torch.Tensor, copies: dict[Any, Any]) -> torch.Tensor:
@@ -55,3 +55,25 @@ def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
     for name, value in tensor.__dict__.items():
         setattr(alias, name, value)
     return alias
+
+
+def new_tensor(
+    tensor: torch.Tensor,
+    data: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    layout: torch.layout = torch.strided,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> torch.Tensor:
+    """Return what `torch.Tensor.new_tensor` does."""
+    if layout is not torch.strided:
+        raise NotImplementedError(f"thunder.jit: new_tensor of layout {layout} is not supported inside")
+    return torch.tensor(
+        data,
+        dtype=tensor.dtype if dtype is None else dtype,
+        device=tensor.device if device is None else device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )

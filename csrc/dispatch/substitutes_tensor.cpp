@@ -19,30 +19,13 @@ py::Ref torch_function(const char* name) {
   return checked(PyObject_GetAttrString(module.get(), name));
 }
 
-/// The argument called `name`, or what `self` has.
-void take_over(PyObject* keywords, const SubstitutedCall& call, const char* name) {
-  py::Borrowed given = call.find(call.count, name);
-  const bool is_given = given != nullptr && given != Py_None;
-  const py::Ref value = is_given ? py::Ref::share(given) : checked(PyObject_GetAttrString(call.arguments[0], name));
-  if (PyDict_SetItemString(keywords, name, value.get()) < 0) throw PendingError();
+/// `thunder._copying` in place of a method in C, run by the interpreter.
+py::Ref call_copier(const char* name, const SubstitutedCall& call) {
+  const py::Ref copier = checked(loaded_function("thunder._copying", name).release());
+  return checked(PyObject_Vectorcall(copier.get(), call.arguments, call.count, call.names));
 }
 
-/// `tensor.new_tensor(data, dtype=…, device=…, requires_grad=…)` by `torch.tensor`.
-py::Ref new_tensor(const SubstitutedCall& call) {
-  py::Borrowed data = call.find(1, "data");
-  if (data == nullptr) {
-    PyErr_SetString(PyExc_TypeError, "new_tensor() missing 1 required positional arguments: \"data\"");
-    throw PendingError();
-  }
-  const py::Ref keywords = checked(PyDict_New());
-  take_over(keywords.get(), call, "dtype");
-  take_over(keywords.get(), call, "device");
-  if (py::Borrowed requires_grad = call.find(call.count, "requires_grad")) {
-    PyDict_SetItemString(keywords.get(), "requires_grad", requires_grad);
-  }
-  const py::Ref arguments = checked(PyTuple_Pack(1, data));
-  return checked(PyObject_Call(torch_function("tensor").get(), arguments.get(), keywords.get()));
-}
+py::Ref new_tensor(const SubstitutedCall& call) { return call_copier("new_tensor", call); }
 
 bool are_numbers(const SubstitutedCall& call) {
   for (std::size_t i = 1; i < call.count; ++i) {
@@ -55,7 +38,7 @@ bool are_numbers(const SubstitutedCall& call) {
 py::Ref new_by_sizes_or_data(const SubstitutedCall& call) {
   const bool is_size =
       call.count == 2 && Py_TYPE(call.arguments[1]) == reinterpret_cast<PyTypeObject*>(torch_function("Size").get());
-  if (call.count == 2 && !is_size && !PyLong_Check(call.arguments[1])) return new_tensor(call);
+  if (call.count == 2 && !is_size && !PyLong_Check(call.arguments[1])) return call_copier("new_tensor", call);
   if (!is_size && !are_numbers(call)) {
     PyErr_SetString(PyExc_TypeError, "Tensor.new: expected sizes or data");
     throw PendingError();

@@ -1,6 +1,7 @@
 #include "interpreter/guard_step.h"
 
 #include "interpreter/deque.h"
+#include "interpreter/dict_view.h"
 #include "interpreter/opaque_state.h"
 #include "interpreter/provenance_constant.h"
 #include "interpreter/slots.h"
@@ -109,6 +110,7 @@ PyObject** function_slot(py::Borrowed function, FunctionPart part) {
 
 py::Ref referent_of(py::Borrowed reference) {
   PyObject* value = nullptr;
+  if (PyObject* mapping = mapping_behind(reference)) return py::Ref::share(mapping);
   if (PyContextVar_CheckExact(reference)) {
     if (PyContextVar_Get(reference, nullptr, &value) < 0) PyErr_Clear();
   } else if (PyWeakref_Check(reference)) {

@@ -7,6 +7,7 @@
 #include "interpreter/matching.h"
 #include "interpreter/native_operation.h"
 #include "interpreter/observe.h"
+#include "interpreter/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -94,10 +95,24 @@ inline PyObject* format_value(PyObject* value, PyObject* specification) {
   return PyObject_Format(value, specification);
 }
 
+/// Has code in C look into the topmost value.
+template <bool kObserved>
+THUNDER_INLINE bool give_top(Machine& m) {
+  if constexpr (kObserved) {
+    PyObject* given = observed_given(*m.observer, m.top());
+    if (given == nullptr) return false;
+    Py_DECREF(m.pop());
+    m.push(given);
+  }
+  return true;
+}
+
 THUNDER_HANDLER(format_value_converted) {
   PyObject* specification = (argument & 4) != 0 ? m.pop() : nullptr;
-  if constexpr (kObserved)
-    if (!observed_examine(*m.observer, m.top(), Aspect::kContents)) return Step::kError;
+  if (!give_top<kObserved>(m)) {
+    Py_XDECREF(specification);
+    return Step::kError;
+  }
   PyObject* converted = convert_value(m.top(), argument & 3);
   PyObject* text = converted != nullptr ? format_value(converted, specification) : nullptr;
   Py_XDECREF(converted);
@@ -106,18 +121,17 @@ THUNDER_HANDLER(format_value_converted) {
 }
 
 /// 3.13 splits it into three.
-THUNDER_HANDLER(convert_value) { return m.replace_top(convert_value(m.top(), argument)); }
+THUNDER_HANDLER(convert_value) {
+  return give_top<kObserved>(m) ? m.replace_top(convert_value(m.top(), argument)) : Step::kError;
+}
 THUNDER_HANDLER(format_simple) {
-  if constexpr (kObserved)
-    if (!observed_examine(*m.observer, m.top(), Aspect::kContents)) return Step::kError;
+  if (!give_top<kObserved>(m)) return Step::kError;
   return m.replace_top(format_value(m.top(), nullptr));
 }
 THUNDER_HANDLER(format_with_spec) {
-  if constexpr (kObserved)
-    if (!observed_examine(*m.observer, m.peek(2), Aspect::kContents)) return Step::kError;
-  PyObject* text = PyObject_Format(m.peek(2), m.top());
-  m.drop(2);
-  return m.push_result(text);
+  const py::Ref specification = py::Ref::steal(m.pop());
+  if (!give_top<kObserved>(m)) return Step::kError;
+  return m.replace_top(PyObject_Format(m.top(), specification.get()));
 }
 
 THUNDER_HANDLER(get_len) {

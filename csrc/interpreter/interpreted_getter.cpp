@@ -32,11 +32,15 @@ def methodcaller(arguments, keywords):
 def forward(arguments, keywords):
     function, *arguments = arguments
     return lambda *more, **others: function(*arguments, *more, **keywords, **others)
+
+def iterate(iterator):
+    for value in iterator:
+        yield value
 )";
 
 struct Getters {
   std::array<py::Ref, 3> types, makers;
-  py::Ref forward;
+  py::Ref forward, iterate;
 };
 
 Getters make_getters() {
@@ -52,6 +56,7 @@ Getters make_getters() {
     getters.makers[i] = py::Ref::share(PyDict_GetItemString(names.get(), kNames[i]));
   }
   if (done) getters.forward = py::Ref::share(PyDict_GetItemString(names.get(), "forward"));
+  if (done) getters.iterate = py::Ref::share(PyDict_GetItemString(names.get(), "iterate"));
   PyErr_Clear();
   return getters;
 }
@@ -97,6 +102,10 @@ py::Ref interpreted_partial(py::Borrowed partial) {
                          : nullptr);
   if (!result) PyErr_Clear();
   return result;
+}
+
+py::Ref interpreted_iterator(py::Borrowed iterator) {
+  return py::Ref::steal(PyObject_CallOneArg(all().iterate.get(), iterator));
 }
 
 void prepare_interpreted_getters() { static_cast<void>(all()); }

@@ -11,6 +11,8 @@ namespace thunder::interpreter {
 [[nodiscard]] py::Ref interpreted_call(py::Borrowed function);
 /// A function in Python that does what a `functools.partial` does.
 [[nodiscard]] py::Ref interpreted_partial(py::Borrowed partial);
+/// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
+[[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);
 /// Makes it ready; it runs Python code, so that it must not run under an observer.
 void prepare_interpreted_getters();
 

@@ -43,6 +43,8 @@ bool observed_get_iterator(Observer& observer, PyObject* iterable);
 bool observed_examine(Observer& observer, PyObject* object, Aspect aspect);
 bool observed_write(Observer& observer, PyObject* owner, WriteKind kind, PyObject* key);
 PyObject* observed_receive(Observer& observer, PyObject* value);
+/// Filtered `Observer::given`.
+PyObject* observed_given(Observer& observer, PyObject* value);
 
 /// Before a call of a Python function: true with `*result` when the call is done (null: failed). If false, the frame of
 /// the call is expected next.

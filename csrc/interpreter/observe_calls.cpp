@@ -99,6 +99,14 @@ PyObject* call_observed(Context& context, const Call& call) {
   return call_native(context, call);
 }
 
+/// Everything that a function which nobody observes may see in its arguments; false with an exception set.
+bool read_arguments(Observer& observer, PyObject* const* arguments, std::size_t count, PyObject* names) {
+  const std::size_t total = count + (names != nullptr ? static_cast<std::size_t>(PyTuple_GET_SIZE(names)) : 0);
+  return std::all_of(arguments, arguments + total, [&](PyObject* argument) {
+    return static_cast<bool>(py::Ref::steal(observed_given(observer, argument)));
+  });
+}
+
 }  // namespace
 
 bool observed_enter(Context& context, PyObject* function, PyObject** arguments, std::size_t count, PyObject* names,
@@ -110,8 +118,9 @@ bool observed_enter(Context& context, PyObject* function, PyObject** arguments, 
   }
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
   if (context.observer->treatment(code) == Treatment::kNative) {
+    const bool is_read = read_arguments(*context.observer, arguments, count, names);
     const NativeScope native;
-    *result = PyObject_Vectorcall(function, arguments, count, names);
+    *result = is_read ? PyObject_Vectorcall(function, arguments, count, names) : nullptr;
     return true;
   }
   context.announced = function;
@@ -125,10 +134,18 @@ PyObject* observed_call(Context& context, PyObject* callable, PyObject** argumen
 
 PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* arguments, PyObject* keywords) {
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(arguments));
+  if (!observed_examine(*context.observer, arguments, Aspect::kContents)) return nullptr;
+  std::vector<py::Ref> owned;
+  std::vector<PyObject*> values;
+  const auto add = [&](PyObject* value) {
+    owned.push_back(py::Ref::steal(observed_receive(*context.observer, Py_NewRef(value))));
+    values.push_back(owned.back().get());
+    return values.back() != nullptr;
+  };
   PyObject** items = reinterpret_cast<PyTupleObject*>(arguments)->ob_item;
+  if (!std::all_of(items, items + count, add)) return nullptr;
   if (keywords == nullptr || PyDict_GET_SIZE(keywords) == 0)
-    return call_observed(context, {callable, items, count, nullptr});
-  std::vector<PyObject*> values(items, items + count);
+    return call_observed(context, {callable, values.data(), count, nullptr});
   const py::Ref names = py::Ref::steal(PyList_New(0));
   if (!names) return nullptr;
   PyObject *key, *value;
@@ -137,8 +154,7 @@ PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* a
       PyErr_SetString(PyExc_TypeError, "keywords must be strings");
       return nullptr;
     }
-    if (PyList_Append(names.get(), key) < 0) return nullptr;
-    values.push_back(value);
+    if (PyList_Append(names.get(), key) < 0 || !add(value)) return nullptr;
   }
   const py::Ref tuple = py::Ref::steal(PyList_AsTuple(names.get()));
   return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;

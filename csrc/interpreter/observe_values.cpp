@@ -5,6 +5,7 @@
 #include <array>
 
 #include "interpreter/deque.h"
+#include "interpreter/dict_view.h"
 #include "interpreter/observe.h"
 #include "interpreter/python_ref.h"
 #include "interpreter/slots.h"
@@ -74,10 +75,18 @@ bool examine_identities(Observer& observer, PyObject* container, PyObject* value
   return true;
 }
 
-/// The dict behind `dict.keys()` and friends, or null.
-PyObject* dict_of_view(PyObject* view) {
-  if (!PyDictViewSet_Check(view) && Py_TYPE(view) != &PyDictValues_Type) return nullptr;
-  return reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(view)->dv_dict);
+/// The dict behind `dict.keys()` and friends, or a read-only proxy; null when there is none.
+PyObject* dict_behind(PyObject* object) {
+  PyObject* mapping = mapping_behind(object);
+  return mapping != nullptr && PyDict_Check(mapping) ? mapping : nullptr;
+}
+
+/// What a comparison with `other` looks at: all that is inside, but of a list and the like beside a number.
+py::Ref compared(Observer& observer, PyObject* value, PyObject* other) {
+  if (is_builtin_container(value) && is_scalar(other)) return py::Ref::share(value);
+  py::Ref given = py::Ref::steal(observed_given(observer, value));
+  // A method in Python gets the object itself, and may leave the comparison to the one in C.
+  return given && has_method(value, "__eq__") ? py::Ref::share(value) : given;
 }
 
 }  // namespace
@@ -107,6 +116,10 @@ bool observed_write(Observer& observer, PyObject* owner, WriteKind kind, PyObjec
 
 PyObject* observed_receive(Observer& observer, PyObject* value) {
   return value == nullptr || is_scalar(value) ? value : observer.receive(value);
+}
+
+PyObject* observed_given(Observer& observer, PyObject* value) {
+  return has_no_contents(value) ? Py_NewRef(value) : observer.given(value);
 }
 
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
@@ -140,6 +153,7 @@ int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObje
   const WriteKind kind = value != nullptr ? WriteKind::kItem : WriteKind::kDeleteItem;
   if (!by_python && !observer.before_write(owner, kind, index.get())) return -1;
   if (value == nullptr) return PyObject_DelItem(owner, index.get());
+  if (PySlice_Check(key) && is_builtin_container(owner) && !observed_get_iterator(observer, value)) return -1;
   const py::Ref stored = py::Ref::steal(observer.operand(value, owner, false));
   return stored ? PyObject_SetItem(owner, index.get(), stored.get()) : -1;
 }
@@ -150,21 +164,24 @@ int observed_is_true(Observer& observer, PyObject* object) {
 
 int observed_contains(Observer& observer, PyObject* container, PyObject* value) {
   bool allowed = true;
-  PyObject* dict = dict_of_view(container);
+  PyObject* dict = dict_behind(container);
   const bool by_python = has_method(container, "__contains__") || has_method(container, "__iter__");
-  const bool is_keyed = dict != nullptr ? PyDictKeys_Check(container) != 0
+  const bool is_keyed = dict != nullptr ? PyDictKeys_Check(container) || Py_TYPE(container) == &PyDictProxy_Type
                                         : !by_python && (PyDict_Check(container) || PyAnySet_Check(container));
   PyObject* keyed = dict != nullptr ? dict : container;
-  const py::Ref key = py::Ref::steal(is_keyed ? observer.operand(value, keyed, true) : Py_NewRef(value));
-  if (!key) return -1;
+  if (PyIter_Check(container) && !observed_advance(observer, container)) return -1;
+  const py::Ref key = py::Ref::steal(is_keyed    ? observer.operand(value, keyed, true)
+                                     : by_python ? Py_NewRef(value)
+                                                 : observed_given(observer, value));
+  const py::Ref searched = py::Ref::steal(is_keyed || by_python ? Py_NewRef(container)
+                                                                : observed_given(observer, container));
+  if (!key || !searched) return -1;
   if (is_keyed) {
     allowed = observer.examine_presence(keyed, key.get());
-  } else if (dict != nullptr) {
-    allowed = observer.examine(dict, Aspect::kContents);
   } else if (!by_python) {
-    allowed = examine_contents(observer, container) && examine_identities(observer, container, value);
+    allowed = examine_identities(observer, searched.get(), value);
   }
-  return allowed ? PySequence_Contains(container, key.get()) : -1;
+  return allowed ? PySequence_Contains(searched.get(), key.get()) : -1;
 }
 
 PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, binaryfunc operation) {
@@ -175,7 +192,8 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
     if (!is_known && !observer.before_write(left, WriteKind::kContents, nullptr)) return nullptr;
     const int status = is_known ? observer.before_native_call(method, arguments, 2, nullptr, &result) : 0;
     if (status != 0) return status > 0 ? result : nullptr;
-    return observed_receive(observer, operation(left, right));
+    const py::Ref given = py::Ref::steal(is_known ? Py_NewRef(right) : observed_given(observer, right));
+    return given ? observed_receive(observer, operation(left, given.get())) : nullptr;
   }
   if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
   const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
@@ -187,9 +205,10 @@ PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, 
   const bool is_by_identity = Py_TYPE(left)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
                               Py_TYPE(right)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
   if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;
-  if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
-  const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
-  const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
+  const py::Ref seen_left = compared(observer, left, right);
+  const py::Ref seen_right = seen_left ? compared(observer, right, left) : nullptr;
+  const py::Ref first = py::Ref::steal(seen_right ? observer.operand(seen_left.get(), seen_right.get(), false) : nullptr);
+  const py::Ref second = py::Ref::steal(first ? observer.operand(seen_right.get(), seen_left.get(), false) : nullptr);
   return second ? observed_receive(observer, PyObject_RichCompare(first.get(), second.get(), operation)) : nullptr;
 }
 
@@ -205,8 +224,10 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 bool observed_get_iterator(Observer& observer, PyObject* iterable) {
   if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
   if (has_method(iterable, "__iter__")) return true;
-  PyObject* dict = dict_of_view(iterable);
-  if (dict != nullptr) return observer.examine(dict, PyDictKeys_Check(iterable) ? Aspect::kKeys : Aspect::kContents);
+  if (PyObject* dict = dict_behind(iterable)) {
+    const bool needs_keys = PyDictKeys_Check(iterable) || Py_TYPE(iterable) == &PyDictProxy_Type;
+    return observer.examine(dict, needs_keys ? Aspect::kKeys : Aspect::kContents);
+  }
   if (PyDict_Check(iterable)) return observer.examine(iterable, Aspect::kKeys);
   return examine_contents(observer, iterable);
 }

@@ -23,7 +23,7 @@ enum class Aspect : std::uint8_t {
   kLength,    ///< `len(x)`
   kTruth,     ///< `bool(x)`, a branch
   kKeys,      ///< ordered keys of a dict, members of a set; `key in x`
-  kContents,  ///< everything inside: iteration, comparison, an opaque C function
+  kContents,  ///< what it holds, one level deep: iteration; see also `Observer::given`
 };
 
 enum class WriteKind : std::uint8_t {
@@ -82,6 +82,8 @@ class Observer {
   /// What an operator of C code gets for `value` beside `other` (`is_key`: as an index of it). Steals nothing; returns
   /// a new reference or null with an exception set.
   virtual PyObject* operand(PyObject* value, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(value); }
+  /// What code in C gets for `value`, when it may look into it as deep as it likes. References as for `operand`.
+  virtual PyObject* given(PyObject* value) { return Py_NewRef(value); }
 
   // --- writes: called before they happen
   virtual bool before_write(PyObject* owner, WriteKind kind, PyObject* key) = 0;

@@ -25,7 +25,7 @@ enum class Accessor : std::uint8_t {
   kItem,           ///< `owner[index]` of a list or tuple
   kCell,           ///< contents of a closure cell
   kFunctionPart,   ///< part `index` of a Python function
-  kReferent,       ///< what a weak reference points to, or a context variable holds
+  kReferent,       ///< what a weak reference points to, a context variable holds or a view of a dict looks into
   kCall,           ///< what the function gives without arguments
   kPresence,       ///< whether a dict has `key`
   kLength,         ///< `len(owner)`

@@ -92,6 +92,9 @@ class RecordingObserver final : public Observer {
   bool examine(PyObject* owner, Aspect aspect) override {
     return add(Py_BuildValue("(sOs)", "examine", owner, name_of(aspect)));
   }
+  PyObject* given(PyObject* value) override {
+    return add(Py_BuildValue("(sO)", "given", value)) ? Py_NewRef(value) : nullptr;
+  }
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override {
     return add(Py_BuildValue("(sOsO)", "before_write", owner, name_of(kind), key != nullptr ? key : Py_None));
   }

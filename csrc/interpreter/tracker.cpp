@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "interpreter/dict_view.h"
 #include "interpreter/provenance_constant.h"
 #include "interpreter/slots.h"
 
@@ -49,8 +50,10 @@ PyObject* Tracker::operand(PyObject* value, PyObject* other, bool is_key) {
     PyObject* real = hooks_.is_traced(value) ? hooks_.original(value) : nullptr;
     if (real != nullptr) return real;
   }
+  const py::Ref seen = py::Ref::steal(looks_into_operands(other) ? given(value) : Py_NewRef(value));
+  if (!seen) return nullptr;
   const bool concerns_numbers = hooks_.is_number(value) || (is_key && hooks_.is_traced(other));
-  return concerns_numbers ? hooks_.operand(value, other, is_key) : Py_NewRef(value);
+  return concerns_numbers ? hooks_.operand(seen.get(), other, is_key) : Py_NewRef(seen.get());
 }
 
 PyObject* Tracker::admit_argument(Py_ssize_t index, const std::string& name, py::Borrowed value) {
@@ -382,16 +385,12 @@ void Tracker::record_cell(Node& cell, py::Borrowed value) {
   if (written == nullptr || written->before.get() == value) record(cell, Accessor::kCell, nullptr, 0, value);
 }
 
-// CPython's `mappingproxy`; its layout has no public header.
-struct MappingProxy {
-  PyObject_HEAD PyObject* mapping;
-};
-
 PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
   if (Py_TYPE(owner) == &PyDictProxy_Type) {
+    const bool is_from_outside = provenance_.find(owner) != nullptr;
+    owner = mapping_behind(owner);
     // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
-    owner = reinterpret_cast<MappingProxy*>(owner)->mapping;
-    if (PyDict_CheckExact(owner)) provenance_.constant(owner);
+    if (PyDict_CheckExact(owner) && !is_from_outside) provenance_.constant(owner);
   }
   record_key(key);
   Node* node = provenance_.find(owner);
@@ -486,6 +485,14 @@ void Tracker::enter_hidden_parts(Node& node) {
   if (PyMethod_Check(object)) return enter({function_name, self_name});
   if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr) {
     if (!node.is_constant()) enter({self_name, own_name});
+    return;
+  }
+  if (PyObject* mapping = mapping_behind(object)) {
+    if (!node.is_constant()) {
+      record(node, Accessor::kReferent, nullptr, 0, mapping);
+    } else if (provenance_.find(mapping) == nullptr) {
+      admit_constant(mapping, node.name);
+    }
     return;
   }
   if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);

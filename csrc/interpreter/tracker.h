@@ -90,6 +90,7 @@ class Tracker final : public Observer {
   bool examine_identity(PyObject* left, PyObject* right) override;
   int is_instance(PyObject* object, PyObject* kind) override { return hooks_.is_instance(object, kind); }
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override;
+  PyObject* given(PyObject* value) override;
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override;
@@ -134,14 +135,18 @@ class Tracker final : public Observer {
   PyObject* read_computed(PyObject* owner, PyObject* name, PyObject* value);
   /// A function in Python in place of a callable whose work in C would not be seen; null: none is needed.
   [[nodiscard]] py::Ref seen_from_c(PyObject* callable, bool is_called) const;
+  [[nodiscard]] py::Ref called_by_c(PyObject* callable) const;
   /// Calls what reads attributes and items from C (`operator.attrgetter`), or is given such a callable, in Python.
   int call_getter(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                   PyObject** result);
 
   // --- tracker_contents.cpp: what is inside of containers
   void read_contents(Node& container, py::Borrowed contents);
-  /// Reads everything inside; true when real tensors are among it.
+  /// Reads everything inside; true when real tensors are among it. May set an exception.
   bool read_deeply(py::Borrowed value, int depth);
+  bool refuse_depth(py::Borrowed value);
+  /// Whether operators of `object` look into the other operand.
+  [[nodiscard]] bool looks_into_operands(py::Borrowed object) const;
   /// A copy of a container with stand-ins in place of real tensors.
   py::Ref substitute(py::Borrowed value, int depth);
 
@@ -151,10 +156,14 @@ class Tracker final : public Observer {
   PyObject* read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value);
 
   // --- tracker_calls.cpp
+  /// Reads what code in C may see in the arguments of a call; true when real tensors are among it.
+  bool read_arguments(const NativeCall& call, PyObject* const* arguments, std::size_t count);
   int call_with_stand_ins(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                           PyObject** result);
-  int before_opaque_call(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
-                         PyObject** result);
+  int call_watched(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
+                   PyObject** result);
+  [[nodiscard]] static NativeEffect effect_on_self(const NativeCall& call);
+  int intercept(PyObject* callable, const NativeCall& call, PyObject** result);
   /// Calls what the callable stands for, if it does.
   int call_unwrapped(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                      PyObject** result);
@@ -172,6 +181,7 @@ class Tracker final : public Observer {
   /// Reads what is inside; an iterator from outside is refused.
   bool consume(py::Borrowed value);
   bool consume_all(const NativeCall& call);
+  bool consume_pairs(const NativeCall& call);
   bool update_dict(Node& dict, const NativeCall& call);
   bool read_state(py::Borrowed owner);
   /// What a weak reference or context variable from outside gives now.

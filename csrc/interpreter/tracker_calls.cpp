@@ -29,6 +29,12 @@ bool is_read_only_type(py::Borrowed owner) {
   return PyType_HasFeature(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner)), Py_TPFLAGS_IMMUTABLETYPE);
 }
 
+/// Whether a method of a container looks into its arguments.
+bool looks_at_arguments(NativeEffect effect) {
+  return effect == NativeEffect::kAppend || effect == NativeEffect::kUpdate || effect == NativeEffect::kChange ||
+         effect == NativeEffect::kGetContents;
+}
+
 std::size_t count_with_keywords(std::size_t count, py::Borrowed names) {
   return count + (names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)));
 }
@@ -128,8 +134,9 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
     case NativeEffect::kNothing:
       return true;
     case NativeEffect::kContents:
-      return std::all_of(call.arguments, call.arguments + call.count,
-                         [&](PyObject* argument) { return consume(argument); });
+      return consume_all(call);
+    case NativeEffect::kPairs:
+      return consume_all(call) && consume_pairs(call);
     case NativeEffect::kLength:
       return examine(self != nullptr ? self : key, Aspect::kLength);
     case NativeEffect::kSetAttribute: {
@@ -171,6 +178,8 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
     case NativeEffect::kSetItem:
     case NativeEffect::kGetKeys:
     case NativeEffect::kGetContents:
+    case NativeEffect::kCompare:
+    case NativeEffect::kCompareAndChange:
     case NativeEffect::kAppend:
     case NativeEffect::kAppendOne:
     case NativeEffect::kAdd:
@@ -180,9 +189,18 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
     case NativeEffect::kChange:
       break;
   }
-  if (node == nullptr) return effect != NativeEffect::kAppend || key == nullptr || consume(key);
+  if (effect == NativeEffect::kCompare || effect == NativeEffect::kCompareAndChange) {
+    if (self != nullptr) read_deeply(self, 0);
+    for (std::size_t i = 0; i < call.count; ++i) read_deeply(call.arguments[i], 0);
+    if (PyErr_Occurred() != nullptr) return false;
+    return node == nullptr || effect == NativeEffect::kCompare || write_contents(self);
+  }
+  if (effect == NativeEffect::kUpdate && !consume_pairs(call)) return false;
+  const bool is_slice = effect == NativeEffect::kSetItem && key != nullptr && PySlice_Check(key) && call.count > 1;
+  if (is_slice && !consume(call.arguments[1])) return false;
+  if (node == nullptr) return !looks_at_arguments(effect) || consume_all(call);
   if (effect == NativeEffect::kGetKeys) return examine(self, Aspect::kKeys);
-  if (effect == NativeEffect::kGetContents) return examine(self, Aspect::kContents);
+  if (effect == NativeEffect::kGetContents) return examine(self, Aspect::kContents) && consume_all(call);
   if (effect == NativeEffect::kHasItem && key != nullptr) return examine_presence(self, key);
   if (effect == NativeEffect::kAppendOne) return journal_.before_append(self);
   if (effect == NativeEffect::kAppend) return journal_.before_append(self) && (key == nullptr || consume(key));
@@ -225,6 +243,14 @@ bool Tracker::consume(py::Borrowed value) {
 
 bool Tracker::consume_all(const NativeCall& call) {
   return std::all_of(call.arguments, call.arguments + call.count, [&](PyObject* value) { return consume(value); });
+}
+
+// The pairs that a dict is made of.
+bool Tracker::consume_pairs(const NativeCall& call) {
+  for (std::size_t i = 0; i < call.count; ++i) {
+    if (!PyDict_Check(call.arguments[i])) read_deeply(call.arguments[i], 0);
+  }
+  return PyErr_Occurred() == nullptr;
 }
 
 bool Tracker::update_dict(Node& node, const NativeCall& call) {
@@ -322,7 +348,13 @@ int Tracker::call_with_stand_ins(PyObject* callable, PyObject* const* arguments,
     if (given == arguments[i] || !(PyList_Check(given) || PyDict_Check(given))) continue;
     copies.emplace_back(given, copy_of(given, PyList_Check(given) ? Store::kList : Store::kDict));
   }
-  *result = PyObject_Vectorcall(callable, replaced.data() + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+  const int status = PyFunction_Check(callable)
+                         ? 0
+                         : intercept(callable, native_call(callable, replaced.data() + 1, count, names), result);
+  if (status < 0) return -1;
+  if (status == 0) {
+    *result = PyObject_Vectorcall(callable, replaced.data() + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+  }
   if (*result == nullptr) return -1;
   for (const auto& [given, before] : copies) {
     if (holds_same(given, before.get())) continue;
@@ -401,12 +433,14 @@ int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, 
   if (const int status = call_getter(callable, arguments, count, names, result); status != 0) return status;
   const NativeCall call = native_call(callable, arguments, count, names);
   read_referent(call.self != nullptr ? call.self : callable);
-  if (options_.intercept) {
-    const int status = options_.intercept(callable, call, result);
-    if (status != 0) return status;
+  const NativeEffect effect = effect_on_self(call);
+  if (effect == NativeEffect::kOpaque) {
+    const bool has_real_tensors = read_arguments(call, arguments, count);
+    if (PyErr_Occurred() != nullptr) return -1;
+    if (has_real_tensors) return call_with_stand_ins(callable, arguments, count, names, result);
   }
-  const NativeEffect effect = effect_of(call);
-  if (effect == NativeEffect::kOpaque) return before_opaque_call(callable, call, arguments, count, result);
+  if (const int status = intercept(callable, call, result); status != 0) return status;
+  if (effect == NativeEffect::kOpaque) return call_watched(callable, call, arguments, count, result);
   const bool has_key = call.count > 0 && call.self != nullptr && (PyDict_Check(call.self) || PyAnySet_Check(call.self));
   const py::Ref key = py::Ref::steal(has_key ? operand(call.arguments[0], call.self, true) : nullptr);
   if (has_key && !key) return -1;
@@ -431,9 +465,9 @@ PyObject* Tracker::call_beside_memory(PyObject* callable, PyObject* const* argum
   const auto watched = std::exchange(memory_, {});
   py::Ref result = py::Ref::steal(PyObject_Vectorcall(callable, arguments, count, names));
   for (const auto& [object, before] : watched) {
-    if (!before || has_state(object.get(), StateKind::kBuffer, before.get())) continue;
     {
       const py::SavedError pending;
+      if (!before || has_state(object.get(), StateKind::kBuffer, before.get())) continue;
       if (restore_buffer(object.get(), before.get()) < 0) PyErr_Clear();
     }
     if (!result) continue;
@@ -447,18 +481,24 @@ PyObject* Tracker::call_beside_memory(PyObject* callable, PyObject* const* argum
   return result.release();
 }
 
-// Code that may look at everything that it reaches, and write to the containers among its arguments.
-int Tracker::before_opaque_call(PyObject* callable, const NativeCall& call, PyObject* const* arguments,
-                                std::size_t count, PyObject** result) {
+int Tracker::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
+  return options_.intercept ? options_.intercept(callable, call, result) : 0;
+}
+
+bool Tracker::read_arguments(const NativeCall& call, PyObject* const* arguments, std::size_t count) {
   bool has_real_tensors = false;
   for (std::size_t i = 0; i < count_with_keywords(count, call.names); ++i) {
     has_real_tensors |= read_deeply(arguments[i], 0);
-    if (PyIter_Check(arguments[i]) && !consume(arguments[i])) return -1;
+    if (PyErr_Occurred() != nullptr || (PyIter_Check(arguments[i]) && !consume(arguments[i]))) return false;
   }
   if (call.self != nullptr && call.arguments == arguments) read_deeply(call.self, 0);
   if (call.self != nullptr && PyType_Check(call.self)) record_methods(reinterpret_cast<PyTypeObject*>(call.self));
-  if (PyErr_Occurred() != nullptr) return -1;
-  if (has_real_tensors) return call_with_stand_ins(callable, arguments, count, call.names, result);
+  return has_real_tensors;
+}
+
+// Code that may write to the containers among its arguments.
+int Tracker::call_watched(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
+                          PyObject** result) {
   bool watches = false;
   const auto watch = [&](PyObject* object) {
     Node* node = object == nullptr ? nullptr : provenance_.find(object);
@@ -472,7 +512,10 @@ int Tracker::before_opaque_call(PyObject* callable, const NativeCall& call, PyOb
   if (PyErr_Occurred() != nullptr) return -1;
   if (!watches) return 0;
   *result = call_beside_memory(callable, arguments, count, call.names);
-  journal_.end_watch();
+  {
+    const py::SavedError pending;
+    journal_.end_watch();
+  }
   if (*result != nullptr) *result = present(*result);
   return *result == nullptr ? -1 : 1;
 }

@@ -1,24 +1,66 @@
+// clang-format off: first, because it configures Python.h.
+#include "interpreter/cpython_compat.h"
+// clang-format on
+
+#include <string_view>
+#include <vector>
+
 #include "interpreter/deque.h"
+#include "interpreter/dict_view.h"
+#include "interpreter/interpreted_getter.h"
+#include "interpreter/observe.h"
+#include "interpreter/slots.h"
 #include "interpreter/tracker.h"
 
 namespace thunder::interpreter {
 namespace {
 
-constexpr int kDeepest = 6;
+/// Nested containers of more levels are not followed; a container that holds itself has no end.
+constexpr int kDeepest = 32;
 
 bool is_container(py::Borrowed value) {
   constexpr unsigned long kFlags = Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS;
   return (Py_TYPE(value)->tp_flags & kFlags) != 0 || PyAnySet_Check(value) || is_deque(value);
 }
 
-/// The dict that a view looks into; every other object itself.
+/// The mapping that a view or read-only proxy looks into; every other object itself.
 py::Borrowed behind_view(py::Borrowed object) {
-  const bool is_view = PyObject_TypeCheck(object, &PyDictValues_Type) ||
-                       PyObject_TypeCheck(object, &PyDictItems_Type) || PyObject_TypeCheck(object, &PyDictKeys_Type);
-  return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(object)->dv_dict) : object;
+  PyObject* mapping = mapping_behind(object);
+  return mapping == nullptr ? object : py::Borrowed(mapping);
 }
 
-/// Calls `visit(item)` for the items of a list or tuple, or the values of a dict.
+/// Iterators in C that take their values from other objects: `iter(items)`, `zip(a, b)`, `itertools.chain(a, b)`.
+bool iterates_over_objects(py::Borrowed object) {
+  PyTypeObject* type = Py_TYPE(object);
+  const std::string_view name = type->tp_name;
+  if (name.starts_with("itertools.")) return true;
+  return PyIter_Check(object) && !PyGen_CheckExact(object) && !is_python_class(type) && !name.starts_with("_io.");
+}
+
+/// What an object in C refers to, as the garbage collector sees it.
+std::vector<py::Ref> referents(py::Borrowed object) {
+  std::vector<py::Ref> found;
+  const auto visit = [](PyObject* part, void* parts) {
+    static_cast<std::vector<py::Ref>*>(parts)->push_back(py::Ref::share(part));
+    return 0;
+  };
+  if (PyObject_IS_GC(object) && Py_TYPE(object)->tp_traverse != nullptr) {
+    Py_TYPE(object)->tp_traverse(object, visit, &found);
+  }
+  return found;
+}
+
+/// A view or read-only proxy like `view`, of another dict.
+py::Ref view_like(py::Borrowed view, const py::Ref& dict) {
+  if (!dict) return nullptr;
+  if (Py_TYPE(view) == &PyDictProxy_Type) return py::Ref::steal(PyDictProxy_New(dict.get()));
+  const char* method = PyObject_TypeCheck(view, &PyDictValues_Type)  ? "values"
+                       : PyObject_TypeCheck(view, &PyDictItems_Type) ? "items"
+                                                                     : "keys";
+  return py::Ref::steal(PyObject_CallMethod(dict.get(), method, nullptr));
+}
+
+/// Calls `visit(item)` for the items of a list or tuple, the values of a dict and the ends of a slice.
 template <typename Visit>
 void for_each_item(py::Borrowed container, Visit&& visit) {
   if (PyDict_Check(container)) {
@@ -30,10 +72,21 @@ void for_each_item(py::Borrowed container, Visit&& visit) {
     for (Py_ssize_t i = 0; i < Py_SIZE(container); ++i) visit(items[i]);
   } else if (is_deque(container)) {
     for (Py_ssize_t i = 0; i < Py_SIZE(container); ++i) visit(deque_item(container, i));
+  } else if (PySlice_Check(container)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(container);
+    for (PyObject* end : {slice->start, slice->stop, slice->step}) visit(end);
   }
 }
 
 }  // namespace
+
+NativeEffect Tracker::effect_on_self(const NativeCall& call) {
+  const NativeEffect effect = effect_of(call);
+  const bool is_item = effect == NativeEffect::kGetItem || effect == NativeEffect::kSetItem ||
+                       effect == NativeEffect::kDeleteItem;
+  // `operator.getitem` of a tensor or array looks into the index.
+  return is_item && call.self != nullptr && !is_container(call.self) ? NativeEffect::kOpaque : effect;
+}
 
 void Tracker::read_contents(Node& node, py::Borrowed contents) {
   PyObject* object = node.object.get();
@@ -69,7 +122,7 @@ bool Tracker::examine(PyObject* owner, Aspect aspect) {
   Node* node = provenance_.find(owner);
   if (node == nullptr) return true;
   if (!is_container(owner)) {
-    if (aspect == Aspect::kContents) record_opaque(*node);
+    if (aspect != Aspect::kType) record_opaque(*node);
     return PyErr_Occurred() == nullptr;
   }
   if (aspect != Aspect::kType && journal_.find(owner) != nullptr) {
@@ -117,26 +170,56 @@ bool Tracker::examine_presence(PyObject* owner, PyObject* key) {
   return true;
 }
 
+bool Tracker::refuse_depth(py::Borrowed value) {
+  PyErr_Format(PyExc_NotImplementedError,
+               "thunder.jit: a '%.200s' from outside of the function, nested more than %d levels deep, is given to code "
+               "in C, which may look into all of it; give it only the part that it needs",
+               Py_TYPE(value)->tp_name, kDeepest);
+  return false;
+}
+
 bool Tracker::read_deeply(py::Borrowed value, int depth) {
   value = behind_view(value);
+  if (is_scalar(value)) return false;
   if (is_real_tensor(value)) return true;
-  if (!is_container(value)) {
+  const bool is_iterator = iterates_over_objects(value);
+  if (!is_container(value) && !is_iterator && !PySlice_Check(value)) {
     if (Node* node = provenance_.find(value)) record_opaque(*node);
     return false;
   }
-  if (depth > kDeepest) return false;
+  if (depth > kDeepest) return refuse_depth(value);
   if (Node* node = provenance_.find(value); node != nullptr && !node->deeply_read) {
     node->deeply_read = true;
     read_original_contents(*node);
   }
   bool found = false;
-  for_each_item(value, [&](PyObject* item) { found |= read_deeply(item, depth + 1); });
+  const auto read = [&](PyObject* item) { found |= PyErr_Occurred() == nullptr && read_deeply(item, depth + 1); };
+  for_each_item(value, read);
+  if (is_iterator) {
+    for (const py::Ref& part : referents(value)) read(part.get());
+  }
   return found;
+}
+
+bool Tracker::looks_into_operands(py::Borrowed object) const {
+  if (PyUnicode_Check(object) || PyBytes_Check(object)) return true;  // `%`
+  if (is_scalar(object) || is_container(object)) return false;
+  return hooks_.is_traced(object) || PyObject_CheckBuffer(object) != 0 || !is_python_class(Py_TYPE(object));
+}
+
+PyObject* Tracker::given(PyObject* value) {
+  const bool has_real_tensors = read_deeply(value, 0);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  return has_real_tensors ? substitute(value, 0).release() : Py_NewRef(value);
 }
 
 py::Ref Tracker::substitute(py::Borrowed value, int depth) {
   if (is_real_tensor(value)) return py::Ref::steal(present(Py_NewRef(value)));
-  if (depth > kDeepest || !is_container(value) || !read_deeply(value, depth)) return py::Ref::share(value);
+  const bool is_iterator = iterates_over_objects(value);
+  const bool is_replaced = is_iterator || is_container(value) || PySlice_Check(value) || mapping_behind(value) != nullptr;
+  if (!is_replaced || !read_deeply(value, depth)) return py::Ref::share(value);
+  if (is_iterator) return interpreted_iterator(value);
+  if (PyObject* mapping = mapping_behind(value)) return view_like(value, substitute(mapping, depth + 1));
   if (PyDict_Check(value)) {
     py::Ref copy = py::Ref::steal(PyDict_Copy(value));
     PyObject *key, *item;
@@ -154,6 +237,10 @@ py::Ref Tracker::substitute(py::Borrowed value, int depth) {
     failed = failed || !replaced || PyList_Append(items.get(), replaced.get()) < 0;
   });
   if (failed) return nullptr;
+  if (PySlice_Check(value)) {
+    PyObject** ends = PySequence_Fast_ITEMS(items.get());
+    return py::Ref::steal(PySlice_New(ends[0], ends[1], ends[2]));
+  }
   if (is_deque(value)) {
     return py::Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(deque_type()), items.get()));
   }

@@ -53,7 +53,8 @@ void add_container_rows(Effects& effects) {
             {kGetItem, "__getitem__ get"},
             {kHasItem, "__contains__"},
             {kGetKeys, "keys __iter__ __reversed__"},
-            {kGetContents, "items values copy __eq__ __ne__ __or__"},
+            {kGetContents, "items values copy __or__"},
+            {kCompare, "__eq__ __ne__"},
             {kSetItem, "__setitem__"},
             {kDeleteItem, "__delitem__"},
             {kPopItem, "pop"},
@@ -62,7 +63,8 @@ void add_container_rows(Effects& effects) {
             {kChange, "clear popitem"}});
   add_rows(effects, as_object(PyODict_Type),
            {{kGetKeys, "keys __iter__ __reversed__"},
-            {kGetContents, "items values copy __eq__ __ne__ __or__"},
+            {kGetContents, "items values copy __or__"},
+            {kCompare, "__eq__ __ne__"},
             {kSetItem, "__setitem__"},
             {kDeleteItem, "__delitem__"},
             {kPopItem, "pop"},
@@ -72,15 +74,19 @@ void add_container_rows(Effects& effects) {
   add_rows(effects, as_object(PyList_Type),
            {{kLength, "__len__"},
             {kGetItem, "__getitem__"},
-            {kGetContents, "copy index count __contains__ __eq__ __ne__ __lt__ __gt__ __add__ __iter__ __reversed__"},
+            {kGetContents, "copy __add__ __mul__ __rmul__ __iter__ __reversed__"},
+            {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"},
             {kSetItem, "__setitem__"},
             {kDeleteItem, "__delitem__"},
             {kAppendOne, "append"},
             {kAppend, "extend __iadd__"},
-            {kChange, "clear insert pop remove reverse sort __imul__ __init__"}});
-  add_rows(
-      effects, as_object(PyTuple_Type),
-      {{kLength, "__len__"}, {kGetItem, "__getitem__"}, {kGetContents, "index count __contains__ __eq__ __iter__"}});
+            {kCompareAndChange, "remove sort"},
+            {kChange, "clear insert pop reverse __imul__ __init__"}});
+  add_rows(effects, as_object(PyTuple_Type),
+           {{kLength, "__len__"},
+            {kGetItem, "__getitem__"},
+            {kGetContents, "__add__ __iter__"},
+            {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"}});
   add_rows(effects, as_object(PySet_Type),
            {{kLength, "__len__"},
             {kHasItem, "__contains__"},
@@ -95,11 +101,13 @@ void add_container_rows(Effects& effects) {
   if (!deque) return PyErr_Clear();
   add_rows(effects, deque.get(),
            {{kLength, "__len__"},
-            {kGetContents, "copy index count __contains__ __getitem__ __iter__ __reversed__ __eq__ __ne__ __add__"},
+            {kGetContents, "copy __getitem__ __iter__ __reversed__ __add__"},
+            {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"},
             {kAppendOne, "append"},
             {kAppend, "extend __iadd__"},
+            {kCompareAndChange, "remove"},
             {kChange,
-             "appendleft clear extendleft insert pop popleft remove reverse rotate __setitem__ __delitem__ __imul__ "
+             "appendleft clear extendleft insert pop popleft reverse rotate __setitem__ __delitem__ __imul__ "
              "__init__"}});
 }
 
@@ -118,7 +126,8 @@ Effects make_effects() {
             {kDictOf, "vars"},
             {kGlobals, "globals"},
             {kLength, "len"},
-            {kContents, "iter list tuple dict set frozenset zip enumerate map filter reversed any all"},
+            {kContents, "iter list tuple zip enumerate map filter reversed"},
+            {kPairs, "dict"},
             {kSetAttribute, "setattr delattr"}});
   add_rows(effects, as_object(PyBaseObject_Type),
            {{kSetAttribute, "__setattr__ __delattr__"},
@@ -186,9 +195,55 @@ const Effects& effects() {
   return rows;
 }
 
+/// The positions of the arguments that functions call; the arguments `key` and `func` are called, too.
+using Callers = std::unordered_map<const void*, std::size_t>;
+
+constexpr std::size_t kByKeyword = static_cast<std::size_t>(-1);
+
+Callers make_callers() {
+  struct CallerRow {
+    const char* module;
+    const char* path;
+    std::size_t position;
+  };
+  constexpr std::array kRows{
+      CallerRow{"builtins", "map", 0},           CallerRow{"builtins", "filter", 0},
+      CallerRow{"builtins", "max", kByKeyword},  CallerRow{"builtins", "min", kByKeyword},
+      CallerRow{"builtins", "sorted", kByKeyword}, CallerRow{"_functools", "reduce", 0},
+      CallerRow{"itertools", "accumulate", 1},   CallerRow{"itertools", "dropwhile", 0},
+      CallerRow{"itertools", "filterfalse", 0},  CallerRow{"itertools", "groupby", 1},
+      CallerRow{"itertools", "starmap", 0},      CallerRow{"itertools", "takewhile", 0}};
+  Callers callers;
+  for (const CallerRow& row : kRows) {
+    const py::Ref module = py::Ref::steal(PyImport_ImportModule(row.module));
+    const py::Ref member = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), row.path) : nullptr);
+    if (member) callers.emplace(native_identity(member.get()), row.position);
+    PyErr_Clear();
+  }
+  const py::Ref sort = py::Ref::steal(PyObject_GetAttrString(as_object(PyList_Type), "sort"));
+  callers.emplace(native_identity(sort.get()), kByKeyword);
+  return callers;
+}
+
+const Callers& callers() {
+  static const Callers rows = make_callers();
+  return rows;
+}
+
 }  // namespace
 
-void prepare_native_effects() { static_cast<void>(effects()); }
+bool calls_argument(const NativeCall& call, std::size_t index) {
+  const auto found = callers().find(call.function);
+  if (found == callers().end()) return false;
+  if (index < call.count) return index == found->second;
+  PyObject* name = PyTuple_GET_ITEM(call.names, static_cast<Py_ssize_t>(index - call.count));
+  return PyUnicode_CompareWithASCIIString(name, "key") == 0 || PyUnicode_CompareWithASCIIString(name, "func") == 0;
+}
+
+void prepare_native_effects() {
+  static_cast<void>(effects());
+  static_cast<void>(callers());
+}
 
 NativeEffect effect_of(const NativeCall& call) {
   const auto found = effects().find(call.function);

@@ -12,6 +12,7 @@ enum class NativeEffect : std::uint8_t {
   kOpaque,    ///< may look at everything inside of its arguments
   kNothing,   ///< looks at identities and types only
   kContents,  ///< looks at what its arguments hold, one level deep
+  kPairs,     ///< looks two levels deep: `dict`
   kLength,    ///< of its first argument
   kIdentity,  ///< tells which object its argument is: `id`
   kHash,
@@ -20,13 +21,15 @@ enum class NativeEffect : std::uint8_t {
   kGetItem,       ///< `self[argument]`, if there
   kHasItem,       ///< `argument in self`
   kGetKeys,       ///< the keys of `self`
-  kGetContents,   ///< everything in `self`
+  kGetContents,   ///< what `self` and the arguments hold
+  kCompare,       ///< everything inside of `self` and the arguments
   kSetItem,       ///< `self[argument] = …`
   kDeleteItem,    ///< `del self[argument]`
   kPopItem,       ///< reads and deletes `self[argument]`, if it is there
   kSetDefault,    ///< reads `self[argument]`, and sets it if it is not there
   kUpdate,        ///< sets the items of the arguments in the dict `self`
-  kAppendOne,     ///< `list.append`
+  kCompareAndChange,  ///< the same, and rewrites `self`
+  kAppendOne,         ///< `list.append`
   kAppend,        ///< `list.extend`
   kAdd,           ///< `set.add`
   kDiscard,       ///< `set.discard`
@@ -51,7 +54,9 @@ struct NativeCall {
 /// What all the objects share that stand for one function of C code: bound, unbound and their copies.
 [[nodiscard]] const void* native_identity(py::Borrowed callable);
 [[nodiscard]] NativeEffect effect_of(const NativeCall& call);
-/// Fills the table behind `effect_of`. It imports, so that it must neither run under an observer nor wait for itself.
+/// Whether the function calls its argument at `index`, `key` of the keyword arguments included: `map`, `sorted`.
+[[nodiscard]] bool calls_argument(const NativeCall& call, std::size_t index);
+/// Fills the tables behind these. It imports, so that it must neither run under an observer nor wait for itself.
 void prepare_native_effects();
 
 }  // namespace thunder::interpreter

@@ -131,19 +131,32 @@ py::Ref Tracker::seen_from_c(PyObject* callable, bool is_called) const {
   return function && is_method(function.get()) ? interpreted_partial(callable) : nullptr;
 }
 
+// What a function such as `map` calls: code in C among it looks into its arguments, and may write to them.
+py::Ref Tracker::called_by_c(PyObject* callable) const {
+  if (py::Ref function = seen_from_c(callable, false)) return function;
+  if (callable == Py_None) return interpreted_call(reinterpret_cast<PyObject*>(&PyBool_Type));  // `filter(None, …)`
+  const bool is_seen = PyFunction_Check(callable) || PyMethod_Check(callable) || is_python_class(Py_TYPE(callable));
+  return is_seen || PyCallable_Check(callable) == 0 ? py::Ref() : interpreted_call(callable);
+}
+
 int Tracker::call_getter(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) {
   if (const py::Ref function = seen_from_c(callable, true)) {
     *result = PyObject_Vectorcall(function.get(), arguments, count, names);
     return *result == nullptr ? -1 : 1;
   }
-  const NativeEffect effect = effect_of(native_call(callable, arguments, count, names));
+  const NativeCall call = native_call(callable, arguments, count, names);
+  const NativeEffect effect = effect_of(call);
   const bool is_looked_into = effect == NativeEffect::kOpaque || effect == NativeEffect::kContents;
   const std::size_t total = count + (names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)));
+  const std::size_t skipped = static_cast<std::size_t>(call.arguments - arguments);
   std::vector<py::Ref> owned;
   std::vector<PyObject*> replaced;
   for (std::size_t i = 0; i < total; ++i) {
-    py::Ref function = is_looked_into ? seen_from_c(arguments[i], false) : py::Ref();
+    const bool is_called = i >= skipped && calls_argument(call, i - skipped);
+    py::Ref function = is_called        ? called_by_c(arguments[i])
+                       : is_looked_into ? seen_from_c(arguments[i], false)
+                                        : py::Ref();
     replaced.push_back(function ? function.get() : arguments[i]);
     if (function) owned.push_back(std::move(function));
   }
