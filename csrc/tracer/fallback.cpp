@@ -1,5 +1,4 @@
 #include <ATen/SavedTensorHooks.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tracer/autocast.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
 #include "tracer/library.h"
@@ -43,15 +43,6 @@ bool builds_constant() {
 
 /// Ranges for the profiler: they compute nothing, and their handles are objects that a trace cannot hold.
 bool only_profiles(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("profiler::"); }
-
-/// Whether autocast has a say: its kernel casts arguments and calls the operator again, which is then recorded.
-std::optional<DispatchKey> autocast_key(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
-  const c10::DispatchKeySet autocast = keys & c10::autocast_dispatch_keyset;
-  if (autocast.empty()) return std::nullopt;
-  const DispatchKey key = autocast.highestPriorityTypeId();
-  if (!op.hasKernelForDispatchKey(key)) return std::nullopt;
-  return key;
-}
 
 /// A functorch layer is active, or an argument has come out of one.
 constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerFrontMode,
@@ -134,6 +125,7 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   } else {
     refuse_special_tensors(op);
     refuse_facts(op);
+    require_no_casts_inside(op);
     top_recorder->call(op, *stack, Level::kTop);
   }
 }
@@ -158,6 +150,7 @@ void raise_in_words_of_eager(const c10::OperatorHandle& op, std::span<const c10:
 }
 
 void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (look_for_autocast(op, keys, *stack)) return;
   const auto given = std::span(*stack).last(op.schema().arguments().size());
   const std::vector<c10::IValue> arguments(given.begin(), given.end());
   try {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/autocast.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
@@ -532,6 +533,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     call_giving_numbers(op, stack);
   } else if (is_loop_over_tensors(op, std::span(stack).last(count))) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+  } else if (level == Level::kTop && is_taken_apart(op, std::span(stack).last(count))) {
+    call_parts(op, stack);
   } else if (op.schema().is_mutable()) {
     call_mutable(op, stack, level);
   } else if (op.operator_name().name == "aten::_new_zeros_with_same_feature_meta") {
@@ -548,6 +551,15 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   } else {
     call_functional(op, stack, level);
   }
+}
+
+bool Recorder::is_taken_apart(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (!is_autocast_on() || !is_composite(op)) return false;
+  const std::string key = metadata_key(op, arguments);
+  if (key.empty()) return parts_meet_autocast(op, arguments);
+  const auto [known, is_new] = taken_apart_.try_emplace(key);
+  if (is_new) known->second = parts_meet_autocast(op, arguments);
+  return known->second;
 }
 
 std::shared_ptr<const ResultTypes> Recorder::infer_unless_parts_are_recorded(const c10::OperatorHandle& op,

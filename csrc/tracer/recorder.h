@@ -219,6 +219,8 @@ class Recorder {
   /// Runs a composite's own code, whose parts are recorded. Where it reads the data of integers (positions, lengths),
   /// the trace holds for these.
   void call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  /// Whether autocast casts inside of a composite, whose parts are recorded then.
+  bool is_taken_apart(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
   struct MutableCall;
   std::vector<c10::IValue> call_counterpart(const MutableCall& call, const c10::OperatorHandle& functional,
@@ -307,6 +309,7 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> constants_by_real_;
   std::vector<at::Tensor> real_constants_;
   std::unordered_map<std::string, std::shared_ptr<const ResultTypes>> inferred_;
+  std::unordered_map<std::string, bool> taken_apart_;
   std::optional<c10::OperatorHandle> expected_operator_;
   std::shared_ptr<const ResultTypes> expected_types_;
   std::unique_ptr<Realizer> realizer_;

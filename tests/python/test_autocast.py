@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from beside_eager import assert_same
+from operator_samples import operators
 from small_modules import mlp, resnet
 from torch import nn
 from torch.nn import functional as F
@@ -89,3 +90,87 @@ def test_other_dtypes_and_devices_are_refused() -> None:
         thunder.autocast(torch.sin, torch.float32)
     with pytest.raises(ValueError, match="device_type: expected 'cpu' or 'cuda', got 'meta'"):
         thunder.autocast(torch.sin, device_type="meta")
+
+
+PUT_TOGETHER: dict[str, Callable[[torch.Tensor], Any]] = {
+    "einsum": lambda a: torch.einsum("ij,jk,kl->il", a, WEIGHT, x(2, 5)),
+    "tensordot": lambda a: torch.tensordot(a, WEIGHT, 1),
+    "multi_dot": lambda a: torch.linalg.multi_dot([a, WEIGHT, x(2, 5)]),
+    "bilinear": lambda a: F.bilinear(a, a, x(2, 4, 4)),
+    "inner": lambda a: torch.inner(a, WEIGHT.t()),
+    "kron": lambda a: torch.kron(a, WEIGHT),
+    "nll_loss": lambda a: F.nll_loss(F.log_softmax(a @ WEIGHT, 1), torch.tensor([0, 1, 0])),
+    "cross_entropy": lambda a: F.cross_entropy(a @ WEIGHT, torch.tensor([0, 1, 0]), label_smoothing=0.1),
+    "cosine_similarity": lambda a: F.cosine_similarity(a, a @ x(4, 4)),
+    "layer_norm": lambda a: F.layer_norm(a @ x(4, 4), (4,)),
+    "lstm": lambda a: LSTM(a),
+    "gru_cell": lambda a: CELL(a),
+    "attention": lambda a: ATTENTION(a, a, a),
+    "matrix_power": lambda a: torch.linalg.matrix_power(a @ a.t(), 3),
+    "chain": lambda a: torch.chain_matmul(a, WEIGHT, x(2, 3)),
+}
+LSTM, CELL, ATTENTION = nn.LSTM(4, 3), nn.GRUCell(4, 3), nn.MultiheadAttention(4, 2)
+
+
+@pytest.mark.parametrize("name", PUT_TOGETHER)
+def test_what_pytorch_puts_together_is_taken_apart(name: str) -> None:
+    def inside(a: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return PUT_TOGETHER[name](a)
+
+    around = thunder.jit(PUT_TOGETHER[name])
+    compiled = thunder.jit(inside)
+    for _ in range(2):
+        with torch.no_grad():
+            expected = inside(x())
+            assert_same(compiled(x()), expected, "inside", atol=0.02, rtol=0.02)
+            assert_same(in_eager(around, torch.bfloat16, x()), expected, "around", atol=0.02, rtol=0.02)
+
+
+def test_what_meets_no_cast_is_recorded_as_it_is_called() -> None:
+    compiled = thunder.jit(lambda a: torch.trapezoid(a).reshape(-1))
+    in_eager(compiled, torch.bfloat16, x())
+    assert "trapezoid" in str(thunder.last_traces(compiled)[0])
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    return [tensor for part in parts for tensor in tensors_in(part)]
+
+
+def fresh(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return type(value)(map(fresh, value)) if type(value) in (list, tuple) else value
+
+
+def dtypes_under_autocast(function: Callable[..., Any], sample: Any) -> Any:
+    """Return the dtypes of the results of a call, and of the gradients of its arguments; or what it raises."""
+    arguments = fresh((sample.input, *sample.args))
+    keywords = {name: fresh(value) for name, value in sample.kwargs.items()}
+    try:
+        results = tensors_in(in_eager(lambda: function(*arguments, **keywords), torch.bfloat16))
+        sources = [result for result in results if result.requires_grad and result.is_floating_point()]
+        torch.autograd.backward(sources, [torch.ones_like(source) for source in sources])
+    except Exception as error:
+        return type(error)
+    gradients = [tensor.grad for tensor in tensors_in((arguments, keywords)) if tensor.is_leaf]
+    return [result.dtype for result in results], [None if g is None else g.dtype for g in gradients]
+
+
+def may_have_parts(op: Any) -> bool:
+    is_unary = type(op).__name__ == "UnaryUfuncInfo" or op.name.startswith(("_", "fft.", "signal.", "special."))
+    return torch.float32 in op.dtypes and not is_unary
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning", "ignore::UserWarning")
+@pytest.mark.parametrize(
+    "op", {op.name: op for op in operators() if may_have_parts(op)}.values(), ids=lambda op: op.name
+)
+def test_operator_under_autocast_gives_eagers_dtypes(op: Any) -> None:
+    sample = next(iter(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)))
+    call = op.op
+    compiled = thunder.jit(lambda *arguments, **keywords: call(*arguments, **keywords))
+    assert dtypes_under_autocast(compiled, sample) == dtypes_under_autocast(call, sample)
