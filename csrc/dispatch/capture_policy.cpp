@@ -129,7 +129,8 @@ Treatment treatment_of(PyCodeObject* code) {
   const std::string_view file = name;
   if (file.starts_with("<frozen importlib")) return Treatment::kNative;
   // What `boolean_dispatch` made of two functions, such as `adaptive_max_pool1d`, calls one of them.
-  const bool is_dispatch = file.ends_with("/_jit_internal.py") && PyUnicode_CompareWithASCIIString(code->co_name, "fn") == 0;
+  const bool is_dispatch =
+      file.ends_with("/_jit_internal.py") && PyUnicode_CompareWithASCIIString(code->co_name, "fn") == 0;
   const bool is_native = lies_in(file, standard_library(), kNativeLibrary) ||
                          lies_in(file, torch_folder(), kNativeTorch) || keeps_books(code, file);
   return is_native && !is_dispatch ? Treatment::kNative : Treatment::kInterpret;

@@ -50,6 +50,8 @@ PyObject* observed_given(Observer& observer, PyObject* value);
 /// the call is expected next.
 bool observed_enter(Context& context, PyObject* function, PyObject** arguments, std::size_t count, PyObject* names,
                     PyObject** result);
+/// Gives the program its view of the arguments that code in C brought, such as those of a `functools.partial`.
+bool observed_arguments(Observer& observer, PyObject** locals, const PyCodeObject* code);
 /// `PyObject_Vectorcall` with the events of a call; `count` is without the offset flag, `arguments[-1]` is ours.
 PyObject* observed_call(Context& context, PyObject* callable, PyObject** arguments, std::size_t count, PyObject* names);
 /// `callable(*arguments, **keywords)`; `keywords` may be null.

@@ -127,6 +127,14 @@ bool observed_enter(Context& context, PyObject* function, PyObject** arguments, 
   return false;
 }
 
+bool observed_arguments(Observer& observer, PyObject** locals, const PyCodeObject* code) {
+  return std::all_of(locals, locals + code->co_argcount + code->co_kwonlyargcount, [&](PyObject*& argument) {
+    if (argument == nullptr) return true;
+    argument = observed_receive(observer, argument);
+    return argument != nullptr;
+  });
+}
+
 PyObject* observed_call(Context& context, PyObject* callable, PyObject** arguments, std::size_t count,
                         PyObject* names) {
   return call_observed(context, {callable, arguments, count, names});

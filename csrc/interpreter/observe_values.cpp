@@ -173,8 +173,8 @@ int observed_contains(Observer& observer, PyObject* container, PyObject* value) 
   const py::Ref key = py::Ref::steal(is_keyed    ? observer.operand(value, keyed, true)
                                      : by_python ? Py_NewRef(value)
                                                  : observed_given(observer, value));
-  const py::Ref searched = py::Ref::steal(is_keyed || by_python ? Py_NewRef(container)
-                                                                : observed_given(observer, container));
+  const py::Ref searched =
+      py::Ref::steal(is_keyed || by_python ? Py_NewRef(container) : observed_given(observer, container));
   if (!key || !searched) return -1;
   if (is_keyed) {
     allowed = observer.examine_presence(keyed, key.get());
@@ -207,7 +207,8 @@ PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, 
   if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;
   const py::Ref seen_left = compared(observer, left, right);
   const py::Ref seen_right = seen_left ? compared(observer, right, left) : nullptr;
-  const py::Ref first = py::Ref::steal(seen_right ? observer.operand(seen_left.get(), seen_right.get(), false) : nullptr);
+  const py::Ref first =
+      py::Ref::steal(seen_right ? observer.operand(seen_left.get(), seen_right.get(), false) : nullptr);
   const py::Ref second = py::Ref::steal(first ? observer.operand(seen_right.get(), seen_left.get(), false) : nullptr);
   return second ? observed_receive(observer, PyObject_RichCompare(first.get(), second.get(), operation)) : nullptr;
 }

@@ -82,8 +82,8 @@ void for_each_item(py::Borrowed container, Visit&& visit) {
 
 NativeEffect Tracker::effect_on_self(const NativeCall& call) {
   const NativeEffect effect = effect_of(call);
-  const bool is_item = effect == NativeEffect::kGetItem || effect == NativeEffect::kSetItem ||
-                       effect == NativeEffect::kDeleteItem;
+  const bool is_item =
+      effect == NativeEffect::kGetItem || effect == NativeEffect::kSetItem || effect == NativeEffect::kDeleteItem;
   // `operator.getitem` of a tensor or array looks into the index.
   return is_item && call.self != nullptr && !is_container(call.self) ? NativeEffect::kOpaque : effect;
 }
@@ -171,10 +171,11 @@ bool Tracker::examine_presence(PyObject* owner, PyObject* key) {
 }
 
 bool Tracker::refuse_depth(py::Borrowed value) {
-  PyErr_Format(PyExc_NotImplementedError,
-               "thunder.jit: a '%.200s' from outside of the function, nested more than %d levels deep, is given to code "
-               "in C, which may look into all of it; give it only the part that it needs",
-               Py_TYPE(value)->tp_name, kDeepest);
+  PyErr_Format(
+      PyExc_NotImplementedError,
+      "thunder.jit: a '%.200s' from outside of the function, nested more than %d levels deep, is given to code "
+      "in C, which may look into all of it; give it only the part that it needs",
+      Py_TYPE(value)->tp_name, kDeepest);
   return false;
 }
 
@@ -216,7 +217,8 @@ PyObject* Tracker::given(PyObject* value) {
 py::Ref Tracker::substitute(py::Borrowed value, int depth) {
   if (is_real_tensor(value)) return py::Ref::steal(present(Py_NewRef(value)));
   const bool is_iterator = iterates_over_objects(value);
-  const bool is_replaced = is_iterator || is_container(value) || PySlice_Check(value) || mapping_behind(value) != nullptr;
+  const bool is_replaced =
+      is_iterator || is_container(value) || PySlice_Check(value) || mapping_behind(value) != nullptr;
   if (!is_replaced || !read_deeply(value, depth)) return py::Ref::share(value);
   if (is_iterator) return interpreted_iterator(value);
   if (PyObject* mapping = mapping_behind(value)) return view_like(value, substitute(mapping, depth + 1));

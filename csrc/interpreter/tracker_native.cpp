@@ -206,13 +206,18 @@ Callers make_callers() {
     const char* path;
     std::size_t position;
   };
-  constexpr std::array kRows{
-      CallerRow{"builtins", "map", 0},           CallerRow{"builtins", "filter", 0},
-      CallerRow{"builtins", "max", kByKeyword},  CallerRow{"builtins", "min", kByKeyword},
-      CallerRow{"builtins", "sorted", kByKeyword}, CallerRow{"_functools", "reduce", 0},
-      CallerRow{"itertools", "accumulate", 1},   CallerRow{"itertools", "dropwhile", 0},
-      CallerRow{"itertools", "filterfalse", 0},  CallerRow{"itertools", "groupby", 1},
-      CallerRow{"itertools", "starmap", 0},      CallerRow{"itertools", "takewhile", 0}};
+  constexpr std::array kRows{CallerRow{"builtins", "map", 0},
+                             CallerRow{"builtins", "filter", 0},
+                             CallerRow{"builtins", "max", kByKeyword},
+                             CallerRow{"builtins", "min", kByKeyword},
+                             CallerRow{"builtins", "sorted", kByKeyword},
+                             CallerRow{"_functools", "reduce", 0},
+                             CallerRow{"itertools", "accumulate", 1},
+                             CallerRow{"itertools", "dropwhile", 0},
+                             CallerRow{"itertools", "filterfalse", 0},
+                             CallerRow{"itertools", "groupby", 1},
+                             CallerRow{"itertools", "starmap", 0},
+                             CallerRow{"itertools", "takewhile", 0}};
   Callers callers;
   for (const CallerRow& row : kRows) {
     const py::Ref module = py::Ref::steal(PyImport_ImportModule(row.module));

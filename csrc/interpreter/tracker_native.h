@@ -17,27 +17,27 @@ enum class NativeEffect : std::uint8_t {
   kIdentity,  ///< tells which object its argument is: `id`
   kHash,
   kCallable,
-  kNames,         ///< tells which attributes its argument has: `dir`
-  kGetItem,       ///< `self[argument]`, if there
-  kHasItem,       ///< `argument in self`
-  kGetKeys,       ///< the keys of `self`
-  kGetContents,   ///< what `self` and the arguments hold
-  kCompare,       ///< everything inside of `self` and the arguments
-  kSetItem,       ///< `self[argument] = …`
-  kDeleteItem,    ///< `del self[argument]`
-  kPopItem,       ///< reads and deletes `self[argument]`, if it is there
-  kSetDefault,    ///< reads `self[argument]`, and sets it if it is not there
-  kUpdate,        ///< sets the items of the arguments in the dict `self`
+  kNames,             ///< tells which attributes its argument has: `dir`
+  kGetItem,           ///< `self[argument]`, if there
+  kHasItem,           ///< `argument in self`
+  kGetKeys,           ///< the keys of `self`
+  kGetContents,       ///< what `self` and the arguments hold
+  kCompare,           ///< everything inside of `self` and the arguments
+  kSetItem,           ///< `self[argument] = …`
+  kDeleteItem,        ///< `del self[argument]`
+  kPopItem,           ///< reads and deletes `self[argument]`, if it is there
+  kSetDefault,        ///< reads `self[argument]`, and sets it if it is not there
+  kUpdate,            ///< sets the items of the arguments in the dict `self`
   kCompareAndChange,  ///< the same, and rewrites `self`
   kAppendOne,         ///< `list.append`
-  kAppend,        ///< `list.extend`
-  kAdd,           ///< `set.add`
-  kDiscard,       ///< `set.discard`
-  kChange,        ///< rewrites `self`, having looked at it or not
-  kSetAttribute,  ///< `object.__setattr__(owner, name, …)` and the like
-  kDictOf,        ///< hands out the `__dict__` of its argument
-  kState,         ///< hands out everything that its argument consists of: `object.__reduce_ex__`
-  kGlobals,       ///< hands out the globals of the frame
+  kAppend,            ///< `list.extend`
+  kAdd,               ///< `set.add`
+  kDiscard,           ///< `set.discard`
+  kChange,            ///< rewrites `self`, having looked at it or not
+  kSetAttribute,      ///< `object.__setattr__(owner, name, …)` and the like
+  kDictOf,            ///< hands out the `__dict__` of its argument
+  kState,             ///< hands out everything that its argument consists of: `object.__reduce_ex__`
+  kGlobals,           ///< hands out the globals of the frame
 };
 
 /// A call of C code with its `self`, if any, told apart from its other arguments.
