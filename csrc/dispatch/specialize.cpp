@@ -15,7 +15,6 @@
 #include "dispatch/deferred_calls.h"
 #include "dispatch/equal_program.h"
 #include "dispatch/errors.h"
-#include "dispatch/flag_reads.h"
 #include "dispatch/gil.h"
 #include "dispatch/gradient_hooks.h"
 #include "dispatch/inner_backward.h"
@@ -29,6 +28,7 @@
 #include "dispatch/substitutes.h"
 #include "dispatch/tensor_facts.h"
 #include "dispatch/torch_hooks.h"
+#include "dispatch/torch_settings.h"
 #include "interpreter/guard_compiler.h"
 #include "interpreter/guard_trace.h"
 #include "interpreter/interpret.h"
@@ -184,7 +184,6 @@ class Capture {
   bool is_exact_;              ///< what the program prints is printed at each call
   SharpEdgeWatch sharp_edges_;
   CustomFunctions custom_functions_;
-  FlagReads flags_;
   TensorFacts facts_;
   tracer::Recorder recorder_;
   PythonBackwards python_backwards_;
@@ -195,6 +194,7 @@ class Capture {
   GradientHooks gradient_hooks_{recorder_, python_backwards_};
   DeferredCalls deferred_{recorder_, tracker_};
   interpreter::Tracker tracker_;
+  TorchSettings settings_{tracker_};
   interpreter::Structure structure_;
   InputWrites writes_;
   OutputPlan plan_;
@@ -211,6 +211,7 @@ interpreter::TrackerOptions Capture::make_options() {
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
     if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
+    if (const int status = settings_.intercept(call, result); status != 0) return status;
     if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
   };
@@ -223,8 +224,6 @@ interpreter::TrackerOptions Capture::make_options() {
   sharp_edges_.add_substitutes(options);
   if (is_exact_) deferred_.add_substitutes(options);
   facts_.add_substitutes(options);
-  flags_.remember();
-  flags_.add_substitutes(options, tracker_);
   return options;
 }
 
@@ -381,6 +380,11 @@ void transform(ir::Trace& trace, const compile::Options& options, const Speciali
   for (const auto& each : options.transforms) trace = apply_pre_prologue(*each, prologue, trace, epilogue);
 }
 
+[[noreturn]] void refuse_change(const std::string& change) {
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: the function leaves " + change + " changed; set it outside");
+}
+
 /// What the program leaves changed in the thread or the process, other than grad mode, is not repeated by later calls.
 void require_restored(const ThreadState& before) {
   ThreadState after = ThreadState::now();
@@ -389,9 +393,9 @@ void require_restored(const ThreadState& before) {
   const std::vector<ThreadState::Entry> was = before.entries(), is = after.entries();
   std::string change = "a mode";
   for (std::size_t i = 0; i < was.size(); ++i) {
-    if (was[i].value != is[i].value) change = was[i].expression + " as " + is[i].value;
+    if (was[i].value != is[i].value) change = was[i].expression;
   }
-  throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the function leaves " + change + "; set it outside");
+  refuse_change(change);
 }
 
 std::shared_ptr<const Specialization> Capture::run(Specializations others, const compile::Options& options) {
@@ -406,6 +410,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     specialization->context = context_;
     const py::Ref result = interpret();
     if (!result) return nullptr;
+    if (const auto changed = settings_.restore()) refuse_change(*changed);
     specialization->grad_mode_after = c10::GradMode::is_enabled();
     require_restored(restore.state());
     trace = finish(result.get());

@@ -505,7 +505,9 @@ def test_prologue_that_is_python_accepts_what_was_traced(make: Case) -> None:
 def test_flag_that_the_program_sets_itself_is_not_guarded() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         torch.set_float32_matmul_precision("high")
-        return x * len(torch.get_float32_matmul_precision())
+        y = x * len(torch.get_float32_matmul_precision())
+        torch.set_float32_matmul_precision("highest")
+        return y
 
     with restored():
         compiled = thunder.jit(f)

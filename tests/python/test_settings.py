@@ -1,0 +1,160 @@
+"""Settings of PyTorch and Python that programs read are followed, and those that they leave changed are eager's."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import thunder
+
+C = torch._C
+NAMES = {"torch": torch, "C": C, "gc": gc, "signal": signal, "socket": socket, "sys": sys}
+# How it is read, set to something else, and put back.
+SETTINGS = [
+    ("torch.get_num_threads()", "torch.set_num_threads({})", 1, 2),
+    ("torch.backends.mkldnn.enabled", "C._set_mkldnn_enabled({})", True, False),
+    ("torch.backends.cudnn.benchmark", "C._set_cudnn_benchmark({})", False, True),
+    ("torch.backends.cudnn.allow_tf32", "C._set_cudnn_allow_tf32({})", True, False),
+    ("torch.backends.cuda.matmul.allow_tf32", "C._set_cublas_allow_tf32({})", False, True),
+    (
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+        "C._set_cublas_allow_fp16_reduced_precision_reduction({})",
+        True,
+        False,
+    ),
+    ("torch.backends.cuda.flash_sdp_enabled()", "torch.backends.cuda.enable_flash_sdp({})", True, False),
+    ("C._get_overrideable_sdp_enabled()", "C._set_sdp_use_overrideable({})", True, False),
+    ("C._get_sdp_priority_order()", "C._set_sdp_priority_order({})", [1, 2, 0, 3, 4], [0, 1, 2, 3, 4]),
+    ("torch.get_float32_matmul_precision()", "torch.set_float32_matmul_precision({})", "highest", "high"),
+    ("C._get_nnpack_enabled()", "C._set_nnpack_enabled({})", True, False),
+    ("torch.is_warn_always_enabled()", "torch.set_warn_always({})", False, True),
+    (
+        "torch.is_deterministic_algorithms_warn_only_enabled()",
+        "torch.use_deterministic_algorithms(False, warn_only={})",
+        False,
+        True,
+    ),
+    ("C._get_mkldnn_deterministic()", "C._set_mkldnn_deterministic({})", False, True),
+    ("torch.get_autocast_dtype('cpu')", "torch.set_autocast_dtype('cpu', torch.{})", "bfloat16", "float16"),
+    ("C._is_multithreading_enabled()", "C._set_multithreading_enabled({})", True, False),
+    ("C._is_view_replay_enabled()", "C._set_view_replay_enabled({})", False, True),
+    ("C._is_fwd_grad_enabled()", "C._set_fwd_grad_enabled({})", True, False),
+    ("C._get_autograd_fallback_mode()", "C._set_autograd_fallback_mode({})", "warn", "nothing"),
+    ("C._get_thread_name()", "C._set_thread_name({})", "first", "second"),
+    ("torch.is_anomaly_enabled()", "torch.autograd.set_detect_anomaly({})", False, True),
+    ("C._check_sparse_tensor_invariants()", "C._set_check_sparse_tensor_invariants({})", False, True),
+    ("torch.get_default_dtype()", "torch.set_default_dtype(torch.{})", "float32", "float64"),
+    ("torch.are_deterministic_algorithms_enabled()", "torch.use_deterministic_algorithms({})", False, True),
+    ("gc.isenabled()", "(gc.enable if {} else gc.disable)()", True, False),
+    ("sys.getrecursionlimit()", "sys.setrecursionlimit({})", sys.getrecursionlimit(), 3000),
+    ("sys.getswitchinterval()", "sys.setswitchinterval({})", 0.005, 0.015625),
+    ("socket.getdefaulttimeout()", "socket.setdefaulttimeout({})", None, 1.0),
+    ("signal.getsignal(signal.SIGUSR1)", "signal.signal(signal.SIGUSR1, {})", 0, 1),
+]
+
+
+def run(statement: str, value: Any) -> None:
+    exec(statement.format(value if "torch.{}" in statement else repr(value)), NAMES)
+
+
+def define(body: str) -> Any:
+    scope = dict(NAMES)
+    exec(f"def function(x):\n{body}", scope)
+    return scope["function"]
+
+
+@pytest.fixture
+def setting(request):
+    _, statement, value, _ = request.param
+    run(statement, value)
+    yield request.param
+    run(statement, value)
+
+
+each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda row: row[0], indirect=True)
+
+
+@each_setting
+@pytest.mark.filterwarnings("ignore")
+def test_settings_that_are_read_are_followed(setting):
+    read, statement, value, other = setting
+    function = define(f"    return {read}, x + 1")
+    compiled = thunder.jit(function)
+    for each in (value, value, other, value):
+        run(statement, each)
+        assert repr(compiled(torch.ones(2))[0]) == repr(function(torch.ones(2))[0])
+
+
+@each_setting
+@pytest.mark.filterwarnings("ignore")
+def test_settings_that_are_left_changed_are_left_so_each_time(setting):
+    read, statement, value, other = setting
+    expression = statement.format(other if "torch.{}" in statement else repr(other))
+    compiled = thunder.jit(define(f"    {expression}\n    return x + 1"))
+    run(statement, other)
+    expected = repr(eval(read, NAMES))
+    for _ in range(3):
+        run(statement, value)
+        compiled(torch.ones(2))
+        assert repr(eval(read, NAMES)) == expected
+
+
+def test_settings_that_are_put_back_stay_compiled():
+    def function(q):
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            inside = torch.backends.cuda.flash_sdp_enabled()
+            return torch.nn.functional.scaled_dot_product_attention(q, q, q), inside
+
+    compiled = thunder.jit(function, fullgraph=True)
+    q = torch.randn(1, 1, 4, 8)
+    for _ in range(3):
+        assert compiled(q)[1] is False
+        assert torch.backends.cuda.flash_sdp_enabled()
+    assert thunder.cache_misses(compiled) == 1
+
+
+# Setters that a trace follows: what they set is guarded at each call, or put back after the trace.
+FOLLOWED = {
+    "_set_default_dtype",
+    "_set_default_tensor_type",
+    "_set_deterministic_algorithms",
+    "_set_grad_enabled",
+    "_set_tensor_metadata",
+    "_set_torch_function_state",
+    "set_autocast_cache_enabled",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+}
+
+
+def setters() -> list[str]:
+    names = [name for name in dir(C) if name.startswith(("_set_", "set_"))]
+    return [name for name in names if type(getattr(C, name)).__name__ == "builtin_function_or_method"]
+
+
+def test_setters_that_are_not_known_are_refused():
+    followed = set()
+    for name in setters():
+        program = define(f"    torch._C.{name}()\n    return x + 1")
+        try:
+            thunder.jit(program, fullgraph=True)(torch.ones(2))
+        except Exception as error:
+            if "cannot be repeated" not in str(error):
+                followed.add(name)
+    getters = {name for name in dir(C) if name.startswith(("_get_", "get_", "_is_", "_check_"))}
+    for name in followed - FOLLOWED:
+        stem = name.removeprefix("_").removeprefix("set_").removeprefix("sdp_use_")
+        assert any(stem in getter for getter in getters), name
+
+
+@pytest.mark.parametrize("text", ["torch.set_flush_denormal(True)", "torch.set_num_interop_threads(2)"])
+def test_what_cannot_be_read_is_not_set_inside(text):
+    with pytest.raises(NotImplementedError, match="cannot be repeated"):
+        thunder.jit(define(f"    {text}\n    return x"), fullgraph=True)(torch.ones(2))
