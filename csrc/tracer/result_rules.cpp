@@ -2,6 +2,7 @@
 
 #include <ATen/InferSize.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -63,6 +64,18 @@ Result like_quotient(Given arguments) {
   return at::div(arguments[0].toTensor(), arguments[1].toTensor(), "floor");
 }
 
+/// With a truth value on one side; the meta kernel refuses those.
+Result shifted(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const bool is_by_tensor = arguments[1].isTensor();
+  const bool has_truth =
+      self.scalar_type() == at::kBool || (is_by_tensor && arguments[1].toTensor().scalar_type() == at::kBool);
+  if (!has_truth) return std::nullopt;
+  at::Tensor result = is_by_tensor ? at::add(self, arguments[1].toTensor()) : at::add(self, arguments[1].toScalar());
+  const bool has_kernel = at::isIntegralType(result.scalar_type(), /*includeBool=*/false);
+  return has_kernel ? std::make_optional(std::move(result)) : std::nullopt;
+}
+
 /// The meta kernel lays it out as the one for CUDA does.
 Result nonzero_static(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
@@ -79,6 +92,8 @@ Result view_copy(Given arguments) {
 
 /// Of operators whose own kernels for metadata are missing or wrong.
 constexpr ResultRule kRules[] = {
+    {"aten::__lshift__", &shifted},
+    {"aten::__rshift__", &shifted},
     {"aten::_ctc_loss_backward", &like_log_probabilities},
     {"aten::floor_divide", &like_quotient},
     {"aten::index_fill", &like_first},

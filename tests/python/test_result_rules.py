@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from beside_eager import assert_as_eager
 from torch.nn import functional as F
 
 import thunder
@@ -106,3 +108,19 @@ def test_errors(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> 
         function(*inputs)
     with pytest.raises(type(theirs.value)):
         thunder.jit(function)(*inputs)
+
+
+SHIFTS: dict[str, Callable[..., Any]] = {
+    "truth_by_number": lambda t, i: t << 1,
+    "truth_by_integers": lambda t, i: t << i,
+    "integers_by_truth": lambda t, i: (i << t, i >> t),
+    "number_by_integers": lambda t, i: (True << i, False >> i, 5 >> i),
+    "truth_to_the_right": lambda t, i: (t >> 1, t >> i),
+    "truth_without_dimensions": lambda t, i: t[0] << i,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("name", SHIFTS)
+def test_shift_with_truth_values(name: str, dtype: torch.dtype) -> None:
+    assert_as_eager(SHIFTS[name], torch.tensor([True, False, True]), torch.tensor([1, 2, 3], dtype=dtype))
