@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
-import thunder._copying  # noqa: F401  the extension looks its functions up
+import thunder._copying
+import thunder._tensor_data  # noqa: F401  likewise
 from thunder._check import load_extension
 from thunder.module import ThunderModule, compile_module, with_own_structure
 from thunder.options import Options

@@ -157,6 +157,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   const bool is_torch = is_torch_function(callable, call);
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
   if (!is_torch && (!looks || works_by_operators(callable))) return 0;
+  if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
   }

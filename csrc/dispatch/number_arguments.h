@@ -32,6 +32,8 @@ namespace thunder::dispatch {
 
 /// A function of PyTorch, called with tensors in the place of the numbers where it takes them.
 [[nodiscard]] int call_with_computed(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+/// `torch.tensor`, `torch.FloatTensor` and their like, of sequences with tensors of the trace or such numbers in them.
+[[nodiscard]] int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 /// `torch._foreach_…` with a list of such numbers, as a call for each tensor.
 [[nodiscard]] int call_for_each(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 

@@ -17,6 +17,7 @@ import thunder
 F = torch.nn.functional
 
 ONCE = {
+    "list of numbers": lambda x: torch.tensor([x.sum().item(), x.max().item()]),
     "alpha, a tensor": lambda x: torch.sub(x, x * x, alpha=x.sum()),
     "alpha=": lambda x: torch.add(x, x, alpha=x.sum().item()),
     "arithmetic": lambda x: x * (2 * x.sum().item() + 1) - abs(x.min().item()),
@@ -50,7 +51,6 @@ AGAIN = {
     "f-string": lambda x: (x, f"{x.sum().item():.3f}"),
     "hash": lambda x: (x, {int(value.item()) for value in x}),
     "index of a list": lambda x: [x, x + 1, x + 2][x[:3].argmax().item()],
-    "list of numbers": lambda x: torch.tensor([x.sum().item(), x.max().item()]),
     "logic": lambda x: x * 2 if x.sum().item() > 0 and x.max().item() < 1 else x,
     "math": lambda x: x * math.lgamma(x.sum().item()),
     "negative index": lambda x: x[-int((x > 0).sum().item())],
