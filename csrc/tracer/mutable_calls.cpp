@@ -167,6 +167,9 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
   if (op.operator_name().name == "aten::resize_") {
     const at::Tensor target = arguments[0].toTensor();
     if (target.requires_grad()) refuse(op, "a tensor that requires grad is resized");
+    // It takes the elements in the order of the memory, gaps included.
+    if (!target.is_non_overlapping_and_dense()) refuse(op, "a tensor that has gaps is resized");
+    if (!arguments[2].isNone() && !target.is_contiguous()) refuse(op, "the memory format of a tensor is changed");
     if (target.sizes() == arguments[1].toIntVector()) return torch::jit::drop(stack, count - 1);
   }
   if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
