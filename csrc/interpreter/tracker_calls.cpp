@@ -485,17 +485,6 @@ int Tracker::intercept(PyObject* callable, const NativeCall& call, PyObject** re
   return options_.intercept ? options_.intercept(callable, call, result) : 0;
 }
 
-bool Tracker::read_arguments(const NativeCall& call, PyObject* const* arguments, std::size_t count) {
-  bool has_real_tensors = false;
-  for (std::size_t i = 0; i < count_with_keywords(count, call.names); ++i) {
-    has_real_tensors |= read_deeply(arguments[i], 0);
-    if (PyErr_Occurred() != nullptr || (PyIter_Check(arguments[i]) && !consume(arguments[i]))) return false;
-  }
-  if (call.self != nullptr && call.arguments == arguments) read_deeply(call.self, 0);
-  if (call.self != nullptr && PyType_Check(call.self)) record_methods(reinterpret_cast<PyTypeObject*>(call.self));
-  return has_real_tensors;
-}
-
 // Code that may write to the containers among its arguments.
 int Tracker::call_watched(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,
                           PyObject** result) {

@@ -80,6 +80,23 @@ void for_each_item(py::Borrowed container, Visit&& visit) {
 
 }  // namespace
 
+bool Tracker::read_arguments(const NativeCall& call, PyObject* const* arguments, std::size_t count) {
+  const std::size_t total =
+      count + (call.names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(call.names)));
+  bool has_real_tensors = false;
+  for (std::size_t i = 0; i < total; ++i) {
+    has_real_tensors |= read_deeply(arguments[i], 0);
+    if (PyErr_Occurred() != nullptr || (PyIter_Check(arguments[i]) && !consume(arguments[i]))) return false;
+  }
+  // `send`, `__next__` and the like of what somebody else goes on with.
+  const bool advances = call.self != nullptr && (PyGen_CheckExact(call.self) || PyCoro_CheckExact(call.self) ||
+                                                 iterates_over_objects(call.self));
+  if (advances && !write_contents(call.self)) return false;
+  if (call.self != nullptr && call.arguments == arguments) read_deeply(call.self, 0);
+  if (call.self != nullptr && PyType_Check(call.self)) record_methods(reinterpret_cast<PyTypeObject*>(call.self));
+  return has_real_tensors;
+}
+
 NativeEffect Tracker::effect_on_self(const NativeCall& call) {
   const NativeEffect effect = effect_of(call);
   const bool is_item =
