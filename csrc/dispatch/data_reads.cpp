@@ -111,6 +111,7 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   const bool requires_grad = unpack_tensor(call.self).requires_grad();  // of which NumPy's arrays know nothing
   const py::Ref real = py::Ref::steal(wrap_tensor(requires_grad ? contents.detach().requires_grad_() : contents));
   const std::string name(name_of(callable));
+  if (name != "tolist") trace_->recorder->add_shared_memory(contents, unpack_tensor(call.self));
   const py::Ref method = py::Ref::steal(real ? PyObject_GetAttrString(real.get(), name.c_str()) : nullptr);
   if (!method) return nullptr;
   std::vector<PyObject*> arguments(call.arguments, call.arguments + total(call));

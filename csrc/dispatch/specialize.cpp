@@ -22,6 +22,7 @@
 #include "dispatch/piece_traces.h"
 #include "dispatch/python_backward.h"
 #include "dispatch/python_tensor.h"
+#include "dispatch/shared_memory.h"
 #include "dispatch/sharp_edges.h"
 #include "dispatch/source_locator.h"
 #include "dispatch/specialization.h"
@@ -302,6 +303,8 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   structure_ = builder.finish();
   writes_ = InputWrites(recorder_);
   for (const auto& [input, value] : recorder_.inputs_with_new_history()) outputs.emplace_back(value);
+  require_same_attributes(hooks_);
+  require_no_shared_effects(recorder_, tracker_);
   return recorder_.finish(std::move(outputs));
 }
 

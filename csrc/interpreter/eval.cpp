@@ -265,7 +265,8 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
       PyObject* result = nullptr;
       const int status = context.observer->before_python_call(function, nullptr, 0, nullptr, &result);
       Py_XDECREF(result);
-      if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame))) return refuse_frame(tstate, frame);
+      if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
+        return refuse_frame(tstate, frame);
     }
     if (context.observer->treatment(code_of(frame)) == Treatment::kNative) {
       const NativeScope native;

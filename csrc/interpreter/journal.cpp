@@ -7,6 +7,7 @@
 
 #include "interpreter/deque.h"
 #include "interpreter/journal_restore.h"
+#include "interpreter/opaque_state.h"
 #include "interpreter/slots.h"
 
 namespace thunder::interpreter {
@@ -135,6 +136,17 @@ void Journal::end_watch() {
   }
 }
 
+void Journal::note_memory(py::Borrowed object, py::Borrowed state) {
+  memory_.emplace_back(py::Ref::share(object), py::Ref::share(state));
+}
+
+PyObject* Journal::written_memory() const {
+  for (const auto& [object, state] : memory_) {
+    if (!has_state(object.get(), StateKind::kBuffer, state.get())) return object.get();
+  }
+  return nullptr;
+}
+
 const Record* Journal::find(py::Borrowed container) const {
   const auto found = by_owner_.find(container);
   return found == by_owner_.end() ? nullptr : found->second;
@@ -151,6 +163,10 @@ void Journal::rollback() {
   const py::SavedError pending;
   end_watch();
   for (const Record& record : std::views::reverse(records_)) restore(record);
+  for (const auto& [object, state] : std::exchange(memory_, {})) {
+    const bool is_written = !has_state(object.get(), StateKind::kBuffer, state.get());
+    if (is_written && restore_buffer(object.get(), state.get()) < 0) PyErr_Clear();
+  }
   by_owner_.clear();
   records_.clear();
   call_all(at_end_);

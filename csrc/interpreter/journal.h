@@ -59,6 +59,11 @@ class Journal {
   /// After that code: what it left as it was is as if nobody had watched.
   void end_watch();
 
+  /// Notes the state of memory that views which the program makes may write to; see `state_of`.
+  void note_memory(py::Borrowed object, py::Borrowed state);
+  /// An object whose memory is not as it was noted; null: there is none.
+  [[nodiscard]] PyObject* written_memory() const;
+
   [[nodiscard]] const Record* find(py::Borrowed container) const;
   [[nodiscard]] const Record* find_slot(py::Borrowed owner, py::Borrowed name) const;
   [[nodiscard]] bool empty() const { return records_.empty(); }
@@ -83,6 +88,7 @@ class Journal {
   std::unordered_map<const PyObject*, Record*> by_owner_;
   /// What is watched, each with a copy made when that began.
   std::vector<std::pair<py::Ref, py::Ref>> watched_;
+  std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< objects with states
   std::vector<py::Ref> at_end_;
   std::vector<py::Ref> at_failure_;
 };

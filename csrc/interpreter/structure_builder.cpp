@@ -215,6 +215,24 @@ bool StructureBuilder::add_function(StructurePart& part, py::Borrowed value) {
   return true;
 }
 
+// An array that shows the memory of a tensor, or of an array from outside: a copy of it would not.
+bool StructureBuilder::shows_other_memory(py::Borrowed array) {
+  py::Ref base = py::Ref::steal(PyObject_GetAttrString(array, "base"));
+  while (base && base.get() != Py_None) {
+    const bool is_tensor = tracker_.hooks().is_traced(base.get()) || tracker_.hooks().is_real_tensor(base.get());
+    if (is_tensor || tracker_.provenance().find(base.get()) != nullptr) {
+      PyErr_Format(
+          PyExc_NotImplementedError,
+          "thunder.jit: returns or stores an array over the memory of a tensor, or of an array from outside of "
+          "the function; use a copy of it");
+      return true;
+    }
+    base = py::Ref::steal(PyObject_GetAttrString(base.get(), "base"));
+  }
+  PyErr_Clear();
+  return false;
+}
+
 // Objects of classes written in C.
 bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
@@ -225,6 +243,7 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
     return part.children.empty() || part.children.back() != kFailed;
   }
   if (is_buffer(value)) {
+    if (shows_other_memory(value)) return false;
     part.kind = PartKind::kCopy;
     part.object = py::Ref::share(value);
     return true;

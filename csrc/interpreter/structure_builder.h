@@ -35,6 +35,7 @@ class StructureBuilder {
   std::uint32_t add_composite(py::Borrowed value);
   bool add_container(StructurePart& part, py::Borrowed value);
   bool add_instance(StructurePart& part, py::Borrowed value);
+  bool shows_other_memory(py::Borrowed array);
   bool add_native(StructurePart& part, py::Borrowed value);
   bool add_function(StructurePart& part, py::Borrowed function);
   /// `callable(*arguments, **keywords)`; both are new containers.

@@ -20,6 +20,7 @@ void Tracker::record_state_as(Node& node, StateKind kind) {
   if (provenance_.find_read(node, Accessor::kState, nullptr, index) != nullptr) return;
   py::Ref state = state_of(node.object.get(), kind);
   if (!state) return;
+  if (kind == StateKind::kBuffer) journal_.note_memory(node.object.get(), state.get());
   Read read{Accessor::kState, Expectation::kEquality, nullptr, index, std::move(state)};
   if (options_.locate) read.location = options_.locate();
   provenance_.add_read(node, std::move(read));

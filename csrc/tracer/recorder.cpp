@@ -257,6 +257,9 @@ at::Tensor Recorder::add_constant(const at::Tensor& real) {
   add(std::move(symbol));
   constants_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
   real_constants_.push_back(real);
+  // Tensors over memory that is not PyTorch's, such as `torch.from_numpy` makes, cannot grow.
+  const bool is_foreign = real.has_storage() && !real.storage().unsafeGetStorageImpl()->resizable();
+  if (is_foreign) add_shared_memory(real, tensor);
   return tensor;
 }
 
@@ -322,6 +325,9 @@ void forget_written_value(TraceState& state) {
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   THUNDER_CHECK(trace_impl(trace_tensor) != nullptr, "tracer", "expected a trace tensor");
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
+  for (SharedMemory& memory : shared_memory_) {
+    memory.is_returned |= &root_of(*memory.state) == &root_of(*trace_impl(trace_tensor)->state());
+  }
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
   if (is_constant) return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());

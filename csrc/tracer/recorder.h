@@ -121,6 +121,19 @@ class Recorder {
                                          const std::function<at::Tensor(ir::ValueId)>& stand_in);
   /// The program looks at all of a tensor: a real copy of it. What follows holds for these contents only.
   [[nodiscard]] at::Tensor contents_of(const at::Tensor& trace_tensor);
+  /// Memory that arrays of NumPy, or the like, and tensors of the trace share.
+  struct SharedMemory {
+    at::Tensor real;    ///< over that memory
+    at::Tensor before;  ///< a copy of it
+    std::shared_ptr<TraceState> state;
+    std::uint32_t writes = 0;  ///< to the tensor of the trace, before
+    bool is_returned = false;
+  };
+  /// Enters that the program may see the memory of `real` without the dispatcher.
+  void add_shared_memory(const at::Tensor& real, const at::Tensor& trace_tensor);
+  [[nodiscard]] const std::vector<SharedMemory>& shared_memory() const { return shared_memory_; }
+  /// Refuses programs that wrote to shared memory: the trace keeps what a tensor held, not the memory.
+  void require_unwritten_memory() const;
   /// Types to take for the results of `op` where they follow from data; set by replays, which have none.
   void expect_results(const c10::OperatorHandle& op, std::shared_ptr<const ResultTypes> types);
 
@@ -308,6 +321,7 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> constants_by_real_;
   std::vector<at::Tensor> real_constants_;
+  std::vector<SharedMemory> shared_memory_;
   std::unordered_map<std::string, std::shared_ptr<const ResultTypes>> inferred_;
   std::unordered_map<std::string, bool> taken_apart_;
   std::optional<c10::OperatorHandle> expected_operator_;
