@@ -9,6 +9,8 @@
 #include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
 #include "ir/location.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -75,6 +77,12 @@ py::Ref take_error() {
   if (traceback != nullptr) PyException_SetTraceback(value, traceback);
   const py::Ref owned_type = py::Ref::steal(type), owned_traceback = py::Ref::steal(traceback);
   return py::Ref::steal(value);
+}
+
+void note_caught_refusal(PyObject* exception) {
+  const interpreter::NativeScope native;
+  const std::string text = text_of(exception);
+  if (text.starts_with("thunder") || tracer::says_data_was_read(text)) tracer::note_refusal(text);
 }
 
 void release_frames_of_pending() {

@@ -24,6 +24,9 @@ void set_python_error();
 
 /// The pending exception, which is pending no longer; null without one.
 [[nodiscard]] py::Ref take_error();
+/// Has the trace end in failure where the program catches an error of thunder's own, which eager code does not raise.
+void note_caught_refusal(PyObject* exception);
+
 /// Clears the frames that the pending exception, and those that it came after, went through: what their variables hold
 /// is released now, not when the exception is.
 void release_frames_of_pending();

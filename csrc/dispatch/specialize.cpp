@@ -216,6 +216,7 @@ interpreter::TrackerOptions Capture::make_options() {
     if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
   };
+  options.notice_handler = note_caught_refusal;
   add_substitutes(options);
   reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);

@@ -88,16 +88,18 @@ py::Ref make_generator(const SubstitutedCall& call) {
 struct RandomFunction {
   const char* function;  ///< below `torch`
   Handler handler;
+  std::size_t least;  ///< arguments that it takes, `self` among them
+  std::size_t most;
 };
 constexpr RandomFunction kRandomFunctions[] = {
-    {"manual_seed", &manual_seed},
-    {"random.manual_seed", &manual_seed},
-    {"get_rng_state", &get_rng_state},
-    {"set_rng_state", &set_rng_state},
-    {"Generator", &make_generator},
-    {"Generator.manual_seed", &generator_manual_seed},
-    {"Generator.get_state", &generator_get_state},
-    {"Generator.set_state", &generator_set_state},
+    {"manual_seed", &manual_seed, 1, 1},
+    {"random.manual_seed", &manual_seed, 1, 1},
+    {"get_rng_state", &get_rng_state, 0, 0},
+    {"set_rng_state", &set_rng_state, 1, 1},
+    {"Generator", &make_generator, 0, 1},
+    {"Generator.manual_seed", &generator_manual_seed, 2, 2},
+    {"Generator.get_state", &generator_get_state, 1, 1},
+    {"Generator.set_state", &generator_set_state, 2, 2},
 };
 
 int run(Handler handler, const SubstitutedCall& call, PyObject** result) {
@@ -116,10 +118,12 @@ void add_random_substitutes(interpreter::TrackerOptions& options) {
   for (const RandomFunction& row : kRandomFunctions) {
     const py::Ref function = loaded_function("torch", row.function);
     if (!function) continue;
-    options.substitute(function.get(), [handler = row.handler](PyObject* const* arguments, std::size_t count,
-                                                               PyObject* names, PyObject** result) {
-      return run(handler, {arguments, count, names}, result);
-    });
+    options.substitute(
+        function.get(), [&row](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+          const std::size_t given = count + (names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)));
+          if (given < row.least || given > row.most) return 0;  // PyTorch raises
+          return run(row.handler, {arguments, count, names}, result);
+        });
   }
 }
 

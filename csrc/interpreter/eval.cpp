@@ -175,7 +175,10 @@ unwind:
     const bool handled = unwind_to_handler(m.frame, *m.data, offset, &sp, &pc);
     m.sp = sp;
     m.pc = pc;
-    if (handled) THUNDER_DISPATCH();
+    if (handled) {
+      if constexpr (kObserved) m.observer->notice_handler(sp[-1]);
+      THUNDER_DISPATCH();
+    }
     save_stack(m);
     goto leave_frame;
   }

@@ -166,6 +166,7 @@ unwind:
     m.sp = sp;
     m.result = nullptr;
     if (handler < 0) goto leave;
+    if constexpr (kObserved) m.observer->notice_handler(sp[-2]);
     m.pc = m.data->instructions() + handler;
     THUNDER_DISPATCH();
   }

@@ -79,7 +79,9 @@ PyObject* call_observed(Context& context, const Call& call) {
   const IntrinsicRow* row = call.names == nullptr ? find_intrinsic(callable, &self) : nullptr;
   if (row != nullptr) {
     const std::size_t count = call.count + (self != nullptr ? 1 : 0);
-    if (count >= row->least && count <= row->most) {
+    const bool is_method = self == nullptr && Py_TYPE(callable) == &PyWrapperDescr_Type && count > 0;
+    const bool has_type = !is_method || PyObject_TypeCheck(call.arguments[0], PyDescr_TYPE(callable)) != 0;
+    if (has_type && count >= row->least && count <= row->most) {
       PyObject* arguments[4] = {self};
       std::copy_n(call.arguments, call.count, arguments + (self != nullptr ? 1 : 0));
       return row->function({context, arguments, count, callable, self != nullptr});

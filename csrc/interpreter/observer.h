@@ -103,6 +103,8 @@ class Observer {
   virtual int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                                  PyObject** result) = 0;
   virtual Treatment treatment(PyCodeObject* code) = 0;
+  /// A handler of the program, or a cleanup that raises again, gets `exception`.
+  virtual void notice_handler(PyObject* /*exception*/) {}
 };
 
 }  // namespace thunder::interpreter

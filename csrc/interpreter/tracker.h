@@ -34,6 +34,8 @@ struct TrackerOptions {
   std::function<PyObject*(PyObject*)> unwrap;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
+  /// `Observer::notice_handler`.
+  std::function<void(PyObject* exception)> notice_handler;
 };
 
 /// The observer of a trace: builds the provenance of what the program reads from outside, lifts its tensors, and keeps
@@ -99,6 +101,7 @@ class Tracker final : public Observer {
   int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override;
   Treatment treatment(PyCodeObject* code) override;
+  void notice_handler(PyObject* exception) override { options_.notice_handler(exception); }
 
  private:
   // --- tracker.cpp: reads

@@ -138,7 +138,7 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
     case NativeEffect::kPairs:
       return consume_all(call) && consume_pairs(call);
     case NativeEffect::kLength:
-      return examine(self != nullptr ? self : key, Aspect::kLength);
+      return (self == nullptr && key == nullptr) || examine(self != nullptr ? self : key, Aspect::kLength);
     case NativeEffect::kSetAttribute: {
       PyObject* name = self == nullptr ? (call.count > 1 ? call.arguments[1] : nullptr) : key;
       PyObject* owner = self == nullptr ? key : self;
@@ -167,7 +167,7 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
       if (Node* owner = key == nullptr ? nullptr : provenance_.find(key)) instance_dict_node(*owner);
       return true;
     case NativeEffect::kState:
-      return read_state(self != nullptr ? self : key);
+      return (self == nullptr && key == nullptr) || read_state(self != nullptr ? self : key);
     case NativeEffect::kGlobals:
       provenance_.constant(PyEval_GetGlobals());
       return true;
@@ -418,6 +418,16 @@ int Tracker::call_unwrapped(PyObject* callable, PyObject* const* arguments, std:
   return *result == nullptr ? -1 : 1;
 }
 
+namespace {
+
+/// Whether `callable` is an unbound method of a class that its first argument is no instance of: `list.append({}, 1)`.
+bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
+  if (Py_TYPE(callable) != &PyMethodDescr_Type && Py_TYPE(callable) != &PyWrapperDescr_Type) return false;
+  return call.self == nullptr || PyObject_TypeCheck(static_cast<PyObject*>(call.self), PyDescr_TYPE(callable)) == 0;
+}
+
+}  // namespace
+
 int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                                 PyObject** result) {
   if (std::string_view(Py_TYPE(callable)->tp_name) == "functools.partial") {
@@ -440,6 +450,7 @@ int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, 
     if (has_real_tensors) return call_with_stand_ins(callable, arguments, count, names, result);
   }
   if (const int status = intercept(callable, call, result); status != 0) return status;
+  if (is_method_of_another_type(callable, call)) return 0;  // a TypeError, before anything is read or written
   if (effect == NativeEffect::kOpaque) return call_watched(callable, call, arguments, count, result);
   const bool has_key = call.count > 0 && call.self != nullptr && (PyDict_Check(call.self) || PyAnySet_Check(call.self));
   const py::Ref key = py::Ref::steal(has_key ? operand(call.arguments[0], call.self, true) : nullptr);

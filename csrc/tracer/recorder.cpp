@@ -515,7 +515,33 @@ void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<co
   }
 }
 
+namespace {
+
+/// Counts the calls that are being recorded inside of each other on this thread. Those of `sspaddmm` and
+/// `sspaddmm.out` consist of each other.
+class CallDepth {
+ public:
+  explicit CallDepth(const c10::OperatorHandle& op) {
+    constexpr int kLimit = 100;
+    if (depth >= kLimit) {
+      throw UserError(ErrorKind::kNotImplemented, "thunder.jit: not supported inside a jitted function: " +
+                                                      op.operator_name().name + ", whose parts call it again");
+    }
+    ++depth;
+  }
+  ~CallDepth() { --depth; }
+  CallDepth(const CallDepth&) = delete;
+  CallDepth& operator=(const CallDepth&) = delete;
+
+ private:
+  static thread_local int depth;
+};
+thread_local int CallDepth::depth = 0;
+
+}  // namespace
+
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
+  const CallDepth depth(op);
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
   if (is_collective(op)) {
@@ -621,7 +647,7 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
   try {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
   } catch (const c10::Error& error) {
-    if (!says_data_was_read(error) || level_ != Level::kTop) throw;
+    if (!says_data_was_read(error.what()) || level_ != Level::kTop) throw;
     stack.resize(below);
     const KnownContents contents;
     for (const IValue& argument : arguments) {

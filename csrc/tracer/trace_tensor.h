@@ -86,7 +86,7 @@ class TraceTensorImpl final : public c10::TensorImpl {
 /// Throws when the trace that one of them was made in has ended.
 void require_living(std::span<const at::Tensor> tensors);
 /// Whether `error` says that somebody read the data of a trace tensor.
-[[nodiscard]] bool says_data_was_read(const std::exception& error);
+[[nodiscard]] bool says_data_was_read(std::string_view message);
 /// The implementation behind a trace tensor; null for any other tensor.
 [[nodiscard]] TraceTensorImpl* trace_impl(const at::Tensor& tensor);
 

@@ -315,7 +315,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
   } catch (const std::exception& error) {
     static_cast<void>(recorder_.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
-    if (!tracer::says_data_was_read(error)) throw;
+    if (!tracer::says_data_was_read(error.what())) throw;
     if (const auto whole = find_opaque_backward(*handle_)) return gradients_by_whole(*whole, outputs, cotangents);
     throw UserError(
         ErrorKind::kNotImplemented,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import datetime
+import operator
 import random
 import threading
 import time
@@ -356,3 +358,36 @@ def test_trace_that_fails_below_a_guard_of_dispatch_keys_leaves_them(enter: Call
     with contextlib.suppress(ValueError):
         thunder.jit(f)(X)
     assert [is_excluded(key) for key in keys] == before
+
+
+FAILING_CALLS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "len": lambda x: len(),  # type: ignore[call-arg]
+    "list_of_a_tensor": lambda x: list.sort(x),  # type: ignore[call-overload]
+    "set_of_a_tensor": lambda x: set.add(x, 1),  # type: ignore[arg-type]
+    "deque_of_a_tensor": lambda x: collections.deque.append(x, 1),  # type: ignore[arg-type]
+    "dict_of_a_tensor": lambda x: dict.__getitem__(x, 1),  # type: ignore[call-overload]
+    "getattribute_of_a_string": lambda x: list.__getattribute__("a", "b"),  # type: ignore[arg-type]
+    "delitem": lambda x: operator.delitem(x, 0),
+    "numpy": lambda x: torch.Tensor.numpy(x),
+    "seed": lambda x: torch.manual_seed(),
+    "rng_state": lambda x: torch.get_rng_state(x),
+    "endless_composite": lambda x: torch.smm(x, x),
+    "default_device": lambda x: torch.set_default_device(None),
+}
+
+
+@FALLBACK
+@pytest.mark.parametrize("call", FAILING_CALLS.values(), ids=FAILING_CALLS)
+def test_program_catches_what_eager_raises(call: Callable[[torch.Tensor], Any]) -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+        try:
+            call(x)
+        except Exception as error:
+            return x + 1, type(error).__name__
+        return x + 2, "none"
+
+    compiled = thunder.jit(f)
+    for _ in range(2):
+        (result, name), (expected, expected_name) = compiled(X), f(X)
+        assert name == expected_name
+        assert torch.equal(result, expected)

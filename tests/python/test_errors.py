@@ -218,11 +218,11 @@ def test_keyboard_interrupt_during_tracing_is_raised() -> None:
 def test_tensor_that_outlives_its_trace_says_so(use) -> None:
     def f(x):
         y = x * 2
-        raise KeyError(y.shape)
+        raise KeyError(y)
 
     with pytest.raises(KeyError) as caught:
         thunder.jit(f, fullgraph=True)(torch.ones(3))
-    left = caught.traceback[-1].frame.f_locals["y"]
+    left = caught.value.args[0]
     assert left.shape == (3,)
     with pytest.raises(RuntimeError, match=r"trace that has ended"):
         use(left)
