@@ -222,7 +222,7 @@ def test_what_a_collection_runs_is_no_part_of_the_program_that_it_interrupts(col
         collect()
         return x + len([[i] for i in range(2000)])
 
-    compiled = thunder.jit(program)
+    compiled = thunder.jit(program, sharp_edges="allow")
     callbacks = list(gc.callbacks)
     gc.callbacks.append(count_collection)
     thresholds = gc.get_threshold()
