@@ -35,6 +35,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/structure_builder.h"
 #include "tracer/data_dependence.h"
+#include "tracer/kept_errors.h"
 #include "tracer/numbers.h"
 #include "tracer/python_function.h"
 #include "transforms/functorch_layer.h"
@@ -306,7 +307,9 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   for (const auto& [input, value] : recorder_.inputs_with_new_history()) outputs.emplace_back(value);
   require_same_attributes(hooks_);
   require_no_shared_effects(recorder_, tracker_);
-  return recorder_.finish(std::move(outputs));
+  ir::Trace trace = recorder_.finish(std::move(outputs));
+  tracer::keep_errors(trace);
+  return trace;
 }
 
 void Capture::fill(Specialization& specialization) {

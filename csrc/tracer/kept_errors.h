@@ -1,0 +1,11 @@
+#pragma once
+
+#include "ir/trace.h"
+
+namespace thunder::tracer {
+
+/// Has operations of the program whose kernels look at data, and may raise an error for it, run even where nothing
+/// needs their results: the program, or who calls it, may wait for the error (a Cholesky decomposition in a `try`).
+void keep_errors(ir::Trace& trace);
+
+}  // namespace thunder::tracer

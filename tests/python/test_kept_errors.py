@@ -1,0 +1,82 @@
+"""Operations that raise errors for data raise them also where nobody needs their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import thunder
+
+
+def beyond(x: torch.Tensor) -> torch.Tensor:
+    """Return positions that no dimension of `x` has; as data, so that only kernels know."""
+    return (x[0] * 0).long() + 70
+
+
+FAILING: dict[str, Callable[[torch.Tensor], Any]] = {
+    "cholesky": lambda x: torch.linalg.cholesky(x - 10 * torch.eye(3)),
+    "cholesky_that_feeds_dead_code": lambda x: torch.linalg.cholesky(x - 10 * torch.eye(3)) * 2 + 1,
+    "inverse": lambda x: (x * 0).inverse(),
+    "solve": lambda x: torch.linalg.solve(x * 0, x),
+    "matrix_power": lambda x: torch.linalg.matrix_power(x * 0, -1),
+    "eigh": lambda x: torch.linalg.eigh(x * float("nan")),
+    "index": lambda x: x[beyond(x)],
+    "write_by_index": lambda x: x.clone().__setitem__(beyond(x), 1.0),
+    "gather": lambda x: x.gather(0, beyond(x)[None]),
+    "scatter": lambda x: x.scatter(0, beyond(x)[None], 1.0),
+    "index_add": lambda x: x.index_add(0, beyond(x), x),
+    "embedding": lambda x: F.embedding(beyond(x), x),
+    "one_hot": lambda x: F.one_hot(beyond(x), 3),
+    "nll_loss": lambda x: F.nll_loss(x, beyond(x)),
+    "cross_entropy": lambda x: F.cross_entropy(x, beyond(x)),
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy(x * 0 + 5, x * 0),
+    "masked_scatter": lambda x: x.masked_scatter(x == x, x[0, :0]),
+    "integer_division": lambda x: (x.long() * 0 + 1) // (x.long() * 0),
+    "remainder": lambda x: x.long() % (x.long() * 0),
+}
+
+
+def outcome(program: Callable[[torch.Tensor], Any], requires_grad: bool) -> Any:
+    x = (torch.arange(9.0).reshape(3, 3) + torch.eye(3)).requires_grad_(requires_grad)
+    try:
+        return program(x).tolist()
+    except Exception as error:
+        return type(error), str(error).split("\n")[0]
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["data", "leaf"])
+@pytest.mark.parametrize("name", FAILING)
+def test_error_of_an_unused_operation_is_raised(name: str, requires_grad: bool) -> None:
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        FAILING[name](x)
+        return x + 1
+
+    def catching(x: torch.Tensor) -> torch.Tensor:
+        try:
+            FAILING[name](x)
+        except (RuntimeError, IndexError):
+            return x * 2
+        return x + 1
+
+    for program in (plain, catching):
+        compiled = thunder.jit(program)
+        expected = outcome(program, requires_grad)
+        assert outcome(compiled, requires_grad) == expected
+        assert outcome(compiled, requires_grad) == expected
+
+
+def test_used_result_needs_nothing_besides() -> None:
+    compiled = thunder.jit(lambda x: torch.linalg.cholesky(x @ x.T + 4 * torch.eye(3)))
+    compiled(torch.rand(3, 3))
+    assert "assert" not in str(thunder.last_traces(compiled)[0])
+
+
+def test_unused_operation_that_raises_nothing_is_removed() -> None:
+    compiled = thunder.jit(lambda x: (x.exp() @ x, x + 1)[1])
+    compiled(torch.rand(3, 3))
+    assert "matmul" not in str(thunder.last_traces(compiled)[-1])
