@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -107,3 +108,18 @@ def test_tensor_that_code_in_c_hands_to_a_function_is_written_to() -> None:
     for _ in range(2):
         compiled(torch.ones(3))
     assert total.tolist() == [2, 2, 2]
+
+
+def test_tensor_from_outside_keeps_its_hash_as_a_key() -> None:
+    parameters = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))]
+
+    def program(x: torch.Tensor, table: dict[nn.Parameter, Any]) -> torch.Tensor:
+        for parameter in parameters:
+            table[parameter]["steps"] = table[parameter].get("steps", 0) + 1
+        return x
+
+    table: dict[nn.Parameter, Any] = collections.defaultdict(dict)
+    for _ in range(3):
+        thunder.jit(program, fullgraph=True)(torch.ones(2), table)
+    assert [value["steps"] for value in table.values()] == [3, 3]
+    assert all(parameter in table for parameter in parameters)
