@@ -87,6 +87,7 @@ METADATA = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")  # is_set_to
 @parametrize(METADATA)
 def test_questions_about_metadata(program: Any) -> None:
     assert_as_eager(lambda a: (program(a), a + 1), x())
