@@ -12,6 +12,7 @@
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <optional>
 
@@ -55,6 +56,15 @@ std::optional<c10::Device> device_of_mode(PyObject* mode) {
   return reinterpret_cast<THPDevice*>(device.get())->device;
 }
 
+/// Changes whenever an attribute of the class or of its bases does. CPython numbers a class when it is next looked
+/// into.
+std::uint32_t version_of_tensor_class() {
+  static PyObject* const name = PyUnicode_InternFromString("__class__");
+  auto* type = reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  if (type->tp_version_tag == 0) _PyType_Lookup(type, name);
+  return type->tp_version_tag;
+}
+
 bool has_unknown_function_modes() {
   if (FunctionModes::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED) return true;
   for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
@@ -95,6 +105,7 @@ ThreadState ThreadState::now() {
   state.autocast_cache = at::autocast::is_autocast_cache_enabled();
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.default_dtype = c10::get_default_dtype_as_scalartype();
+  state.tensor_class = version_of_tensor_class();
   state.cpu = autocast_of(c10::DeviceType::CPU);
   state.cuda = autocast_of(c10::DeviceType::CUDA);
   for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
@@ -114,6 +125,7 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
           {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
           {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
           {"torch.get_default_dtype()", type(default_dtype)},
+          {"the methods of torch.Tensor", std::to_string(tensor_class)},
           {"autocast on the CPU", cast(cpu)},
           {"autocast on CUDA", cast(cuda)},
           {"devices of torch.device contexts", devices.empty() ? "none" : devices}};

@@ -25,6 +25,7 @@ struct ThreadState {
   bool autocast_cache = true;
   bool deterministic = false;
   c10::ScalarType default_dtype = c10::ScalarType::Float;
+  std::uint32_t tensor_class = 0;  ///< version of `torch.Tensor`: another one once its methods are replaced
   Autocast cpu;
   Autocast cuda;
   /// Of the `with torch.device(…)` blocks and `torch.set_default_device` that are active, the innermost last.

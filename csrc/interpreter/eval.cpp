@@ -268,6 +268,9 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
       PyObject* result = nullptr;
       const int status = context.observer->before_python_call(function, nullptr, 0, nullptr, &result);
       Py_XDECREF(result);
+      if (status == 0 && code_of(frame)->co_argcount > 0 && frame->localsplus[0] != nullptr) {
+        context.observer->enter_method(code_of(frame), frame->localsplus[0]);
+      }
       if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
         return refuse_frame(tstate, frame);
     }

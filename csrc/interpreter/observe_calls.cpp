@@ -88,6 +88,7 @@ PyObject* call_observed(Context& context, const Call& call) {
     }
   }
   if (PyType_Check(callable)) {
+    context.observer->construct(reinterpret_cast<PyTypeObject*>(callable));
     if (callable == reinterpret_cast<PyObject*>(&PySuper_Type) ||
         constructs_by_python(reinterpret_cast<PyTypeObject*>(callable), call))
       return call.run();
@@ -125,6 +126,7 @@ bool observed_enter(Context& context, PyObject* function, PyObject** arguments, 
     *result = is_read ? PyObject_Vectorcall(function, arguments, count, names) : nullptr;
     return true;
   }
+  if (count > 0) context.observer->enter_method(code, arguments[0]);
   context.announced = function;
   return false;
 }

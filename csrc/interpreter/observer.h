@@ -102,6 +102,11 @@ class Observer {
   /// Called also for functions reached from C callbacks; then `function` may be null and nothing can be replaced.
   virtual int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                                  PyObject** result) = 0;
+  /// A function in Python is about to run with this first argument, whoever found it: C code finds special methods in
+  /// the type of an operand without a read that the interpreter sees.
+  virtual void enter_method(PyCodeObject* /*code*/, PyObject* /*self*/) {}
+  /// A class is about to be called.
+  virtual void construct(PyTypeObject* /*type*/) {}
   virtual Treatment treatment(PyCodeObject* code) = 0;
   /// A handler of the program, or a cleanup that raises again, gets `exception`.
   virtual void notice_handler(PyObject* /*exception*/) {}

@@ -182,6 +182,62 @@ void Tracker::record_methods(PyTypeObject* type) {
   for (const py::Ref& name : names) record_type_attribute(type, name.get());
 }
 
+namespace {
+
+/// The function that an entry of a class holds, or null.
+PyObject* function_in(PyObject* entry) {
+  static PyObject* const name = PyUnicode_InternFromString("__func__");
+  if (PyFunction_Check(entry)) return entry;
+  if (Py_TYPE(entry) != &PyStaticMethod_Type && Py_TYPE(entry) != &PyClassMethod_Type) return nullptr;
+  const py::Ref function = py::Ref::steal(PyObject_GenericGetAttr(entry, name));
+  PyErr_Clear();
+  return function && PyFunction_Check(function.get()) ? function.get() : nullptr;
+}
+
+bool is_special_name(PyObject* name) {
+  const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  return text != nullptr && std::string_view(text).starts_with("__") && std::string_view(text).ends_with("__");
+}
+
+}  // namespace
+
+void Tracker::record_special_methods(PyTypeObject* type, const PyCodeObject* code) {
+  if (is_immutable_type(type) || !entered_.emplace(type, code).second) return;
+  std::vector<std::pair<PyTypeObject*, py::Ref>> found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    PyObject* name = nullptr;
+    PyObject* value = nullptr;
+    Py_ssize_t position = 0;
+    while (!is_immutable_type(base) && PyDict_Next(dict_of_type(base), &position, &name, &value)) {
+      PyObject* function = function_in(value);
+      if (function != nullptr && PyFunction_GET_CODE(function) == reinterpret_cast<const PyObject*>(code) &&
+          is_special_name(name)) {
+        found.emplace_back(base, py::Ref::share(name));
+      }
+    }
+  }
+  for (const auto& [base, name] : found) {
+    record_type_attribute(type, name.get());
+    if (base != type) record_type_attribute(base, name.get());
+  }
+}
+
+void Tracker::enter_method(PyCodeObject* code, PyObject* self) {
+  record_special_methods(Py_TYPE(self), code);
+  if (PyType_Check(self)) record_special_methods(reinterpret_cast<PyTypeObject*>(self), code);
+}
+
+void Tracker::construct(PyTypeObject* type) {
+  static PyObject* const make = PyUnicode_InternFromString("__new__");
+  static PyObject* const init = PyUnicode_InternFromString("__init__");
+  static PyObject* const call = PyUnicode_InternFromString("__call__");
+  if (!is_python_class(type)) return;
+  record_type_attribute(type, make);
+  record_type_attribute(type, init);
+  record_type_attribute(Py_TYPE(type), call);
+}
+
 bool Tracker::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
   if (journal_.empty()) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
@@ -305,6 +361,11 @@ PyObject* Tracker::read_tensor_attribute(py::Borrowed traced, py::Borrowed name,
 }
 
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
+  static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
+  if (PyType_Check(owner)) {
+    if (source != AttributeSource::kTypeObject) record_type_attribute(Py_TYPE(owner), name);
+    record_type_attribute(Py_TYPE(owner), getattribute);
+  }
   switch (source) {
     case AttributeSource::kModule:
     case AttributeSource::kInstance: {
@@ -314,7 +375,10 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       }
       Node* node = PyModule_Check(owner) ? &provenance_.constant(owner) : provenance_.find(owner);
       if (node == nullptr) break;
-      if (source == AttributeSource::kInstance) record_type_attribute(Py_TYPE(owner), name);
+      if (source == AttributeSource::kInstance) {
+        record_type_attribute(Py_TYPE(owner), name);
+        record_type_attribute(Py_TYPE(owner), getattribute);
+      }
       if (Node* dict = instance_dict_node(*node)) record_dict_item(*dict, name, value);
       break;
     }
@@ -347,7 +411,9 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
     return true;
   }
   if (hooks_.is_traced(owner)) read_attribute_behind(owner, name, nullptr);
+  static PyObject* const getattr = PyUnicode_InternFromString("__getattr__");
   record_type_attribute(Py_TYPE(owner), name);
+  record_type_attribute(Py_TYPE(owner), getattr);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor == nullptr || Py_TYPE(descriptor)->tp_descr_set == nullptr) {
     record_absent_from_instance(owner, name);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -100,6 +101,8 @@ class Tracker final : public Observer {
                               PyObject* value) override;
   int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override;
+  void enter_method(PyCodeObject* code, PyObject* self) override;
+  void construct(PyTypeObject* type) override;
   Treatment treatment(PyCodeObject* code) override;
   void notice_handler(PyObject* exception) override { options_.notice_handler(exception); }
 
@@ -112,6 +115,8 @@ class Tracker final : public Observer {
                                    py::Borrowed value);
   void record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value);
   void record_type_attribute(PyTypeObject* type, py::Borrowed name);
+  /// Guards the special methods of a type that this code is the body of.
+  void record_special_methods(PyTypeObject* type, const PyCodeObject* code);
   [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
   void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// What a class gave before the program wrote to it or to its bases.
@@ -210,6 +215,7 @@ class Tracker final : public Observer {
   Provenance provenance_;
   Journal journal_;
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
+  std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
   int memoized_depth_ = 0;
   std::vector<py::Ref> memoized_;  ///< what functions under functools.lru_cache computed in this trace

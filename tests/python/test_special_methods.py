@@ -1,0 +1,183 @@
+"""Methods that Python finds in the type of an object by itself: a call follows those that were replaced since."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import thunder
+
+X = torch.arange(1.0, 4.0)
+
+
+def make_class() -> Any:
+    """Return a fresh class with all special methods that the cases use, of a metaclass that has them too."""
+
+    class Meta(type):
+        def __call__(cls, *arguments):
+            return super().__call__(*arguments)
+
+        def __getitem__(cls, index):
+            return 3
+
+        def __iter__(cls):
+            return iter([1, 2])
+
+        def __bool__(cls):
+            return True
+
+        def __instancecheck__(cls, instance):
+            return True
+
+        def __getattr__(cls, name):
+            return 3
+
+        @property
+        def settings(cls):
+            return 3
+
+    class Base:
+        def __init_subclass__(cls):
+            cls.made = 3
+
+        def __getitem__(self, index):
+            return 3
+
+    class Thing(Base, metaclass=Meta):
+        value = 3
+
+        def __init__(self):
+            self.own = 3
+
+        def __call__(self, x):
+            return x + 3
+
+        def __bool__(self):
+            return True
+
+        def __len__(self):
+            return 3
+
+        def __eq__(self, other):
+            return True
+
+        __hash__ = object.__hash__
+
+        def __add__(self, other):
+            return other + 3
+
+        __radd__ = __add__
+
+        def __contains__(self, item):
+            return True
+
+        def __iter__(self):
+            return iter([1, 2])
+
+        def __float__(self):
+            return 3.0
+
+        def __lt__(self, other):
+            return True
+
+        def __enter__(self):
+            return 3
+
+        def __exit__(self, *error):
+            pass
+
+    return Thing
+
+
+# The program, by the names `thing`, `Thing` and `x`; where the method is; its name; what takes its place.
+CASES = [
+    ("thing(x)", "Thing", "__call__", lambda self, x: x * 9),
+    ("x * 2 if thing else x", "Thing", "__bool__", lambda self: False),
+    ("x * len(thing)", "Thing", "__len__", lambda self: 9),
+    ("x * (thing == 3)", "Thing", "__eq__", lambda self, other: False),
+    ("thing + x", "Thing", "__add__", lambda self, other: other * 9),
+    ("1 + thing + x", "Thing", "__radd__", lambda self, other: other * 9),
+    ("x * thing[1]", "Base", "__getitem__", lambda self, index: 9),
+    ("x * thing[1]", "Thing", "__getitem__", lambda self, index: 9),
+    ("x * (1 in thing)", "Thing", "__contains__", lambda self, item: False),
+    ("x * sum(thing)", "Thing", "__iter__", lambda self: iter([9])),
+    ("x * float(thing)", "Thing", "__float__", lambda self: 9.0),
+    ("x * (thing < 1)", "Thing", "__lt__", lambda self, other: False),
+    ("x * enter(thing)", "Thing", "__enter__", lambda self: 9),
+    ("x * thing.own", "Thing", "__getattribute__", lambda self, name: 9),
+    ("x * getattr(thing, 'none', 1)", "Thing", "__getattr__", lambda self, name: 9),
+    ("x * Thing().own", "Thing", "__init__", lambda self: setattr(self, "own", 9)),
+    ("x * Thing().own", "Thing", "__new__", lambda cls: types.SimpleNamespace(own=9)),
+    ("x * derive(Thing).made", "Base", "__init_subclass__", classmethod(lambda cls: setattr(cls, "made", 9))),
+    ("x * Thing().own", "Meta", "__call__", lambda cls: types.SimpleNamespace(own=9)),
+    ("x * Thing[1]", "Meta", "__getitem__", lambda cls, index: 9),
+    ("x * sum(Thing)", "Meta", "__iter__", lambda cls: iter([9])),
+    ("x * 2 if Thing else x", "Meta", "__bool__", lambda cls: False),
+    ("x * isinstance(x, Thing)", "Meta", "__instancecheck__", lambda cls, instance: False),
+    ("x * Thing.none", "Meta", "__getattr__", lambda cls, name: 9),
+    ("x * Thing.settings", "Meta", "settings", property(lambda cls: 9)),
+    ("x * Thing.value", "Meta", "__getattribute__", lambda cls, name: 9),
+    ("linear(x).sum()", "Linear", "__call__", lambda self, x: x * 9),
+    ("x * linear.bias", "Linear", "__getattr__", lambda self, name: 9 * X),
+]
+
+
+def enter(manager: Any) -> Any:
+    with manager as value:
+        return value
+
+
+def derive(base: type) -> type:
+    class Derived(base):  # type: ignore[misc,valid-type]
+        pass
+
+    return Derived
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize(("program", "owner", "name", "other"), CASES, ids=[f"{c[1]}.{c[2]} {c[0]}" for c in CASES])
+def test_special_methods_that_are_replaced_are_followed(program, owner, name, other):
+    class Linear(nn.Linear):
+        pass
+
+    thing_class = make_class()
+    owners = {"Thing": thing_class, "Base": thing_class.__mro__[1], "Meta": type(thing_class), "Linear": Linear}
+    scope = {"Thing": thing_class, "thing": thing_class(), "linear": Linear(3, 3), "enter": enter, "derive": derive}
+    function = eval(f"lambda x: {program}", scope)
+    compiled = thunder.jit(function)
+    for _ in range(2):
+        assert torch.equal(compiled(X), function(X))
+    assert thunder.cache_misses(compiled) == 1
+    before = function(X)
+    setattr(owners[owner], name, other)
+    assert not torch.equal(function(X), before)
+    for _ in range(2):
+        assert torch.equal(compiled(X), function(X))
+
+
+OF_TENSORS = [
+    ("__neg__", lambda x: -x, lambda self: self * 9),
+    ("__add__", lambda x: x + 1, lambda self, other: self * 9),
+    ("__iadd__", lambda x: functools.reduce(lambda a, b: a.__iadd__(b), [x.clone(), 1]), lambda self, other: self * 9),
+    ("__eq__", lambda x: x == 1, lambda self, other: self * 9),
+    ("__len__", lambda x: x * len(x), lambda self: 9),
+    ("sin", lambda x: x.sin(), lambda self: self * 9),
+    ("shape", lambda x: x * x.shape[0], property(lambda self: (9,))),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "other"), OF_TENSORS, ids=[row[0] for row in OF_TENSORS])
+def test_methods_of_tensors_that_are_replaced_are_followed(monkeypatch, name, function, other):
+    compiled = thunder.jit(function)
+    before = function(X)
+    assert torch.equal(compiled(X), before)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, name, other)
+        assert torch.equal(compiled(X), function(X))
+        assert not torch.equal(function(X), before)
+    assert torch.equal(compiled(X), before)
