@@ -257,12 +257,19 @@ PyObject* refuse_frame(PyThreadState* tstate, Frame* frame) {
   return nullptr;
 }
 
+bool has_defaults(PyObject* function) {
+  const auto* object = reinterpret_cast<PyFunctionObject*>(function);
+  return object->func_defaults != nullptr || object->func_kwdefaults != nullptr;
+}
+
 /// Asks the observer about a frame that C code or a generator's resumption entered.
 PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
   Context& context = *current_context;
   PyObject* function = reinterpret_cast<PyObject*>(function_of(frame));
   if (context.announced == function) {
     context.announced = nullptr;
+    if (has_defaults(function) && !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
+      return refuse_frame(tstate, frame);
   } else {
     if (frame->owner != FRAME_OWNED_BY_GENERATOR) {
       PyObject* result = nullptr;

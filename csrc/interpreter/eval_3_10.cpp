@@ -193,7 +193,10 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
   Context& context = *current_context;
   if (context.announced != nullptr &&
       PyFunction_GET_CODE(context.announced) == reinterpret_cast<PyObject*>(frame->f_code)) {
+    const auto* function = reinterpret_cast<PyFunctionObject*>(context.announced);
     context.announced = nullptr;
+    const bool has_defaults = function->func_defaults != nullptr || function->func_kwdefaults != nullptr;
+    if (has_defaults && !observed_arguments(*context.observer, frame->f_localsplus, frame->f_code)) return nullptr;
   } else {
     if (frame->f_gen == nullptr) {
       PyObject* result = nullptr;

@@ -56,6 +56,14 @@ THUNDER_INLINE Step finish_call(Machine& m, PyObject** base, PyObject* result) {
   return eval_breaker_is_set(m.tstate) ? Step::kPending : Step::kNext;
 }
 
+/// Whether a call leaves arguments to their defaults.
+THUNDER_INLINE bool uses_defaults(PyObject* callable, Py_ssize_t count) {
+  if (!PyFunction_Check(callable)) return false;
+  const auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  return function->func_kwdefaults != nullptr || code->co_argcount > count;
+}
+
 /// Calls what lies at `callable` with `count` values from `arguments` on, the last ones named by `m.keyword_names`;
 /// `base` is the lowest slot that the call takes.
 template <bool kObserved>
@@ -71,7 +79,8 @@ THUNDER_INLINE Step call_values(Machine& m, PyObject** base, PyObject* callable,
     if (observed_enter(*current_context, callable, arguments, positional, names, &result))
       return finish_call(m, base, result);
   }
-  if (names == nullptr) {
+  // The observer is shown the values of defaults by the frame that CPython makes.
+  if (names == nullptr && !(kObserved && uses_defaults(callable, count))) {
     m.callee = enter_function(m.tstate, callable, arguments, count);
     if (m.callee != nullptr) {
       if constexpr (kObserved) current_context->announced = nullptr;

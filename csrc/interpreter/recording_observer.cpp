@@ -85,7 +85,11 @@ class RecordingObserver final : public Observer {
   PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) override {
     return keep(value, Py_BuildValue("(sOOO)", "read_item", owner, key, value));
   }
-  PyObject* receive(PyObject* value) override { return keep(value, Py_BuildValue("(sO)", "receive", value)); }
+  PyObject* receive(PyObject* value) override {
+    // A generator that an event keeps alive would not be closed when the program drops it.
+    if (PyAsyncGen_CheckExact(value)) return value;
+    return keep(value, Py_BuildValue("(sO)", "receive", value));
+  }
   bool examine_presence(PyObject* owner, PyObject* key) override {
     return add(Py_BuildValue("(sOO)", "examine_presence", owner, key));
   }

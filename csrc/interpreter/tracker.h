@@ -143,7 +143,7 @@ class Tracker final : public Observer {
   PyObject* read_computed(PyObject* owner, PyObject* name, PyObject* value);
   /// A function in Python in place of a callable whose work in C would not be seen; null: none is needed.
   [[nodiscard]] py::Ref seen_from_c(PyObject* callable, bool is_called) const;
-  [[nodiscard]] py::Ref called_by_c(PyObject* callable) const;
+  [[nodiscard]] py::Ref called_by_c(PyObject* callable, PyObject* caller) const;
   /// Calls what reads attributes and items from C (`operator.attrgetter`), or is given such a callable, in Python.
   int call_getter(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                   PyObject** result);
@@ -166,6 +166,7 @@ class Tracker final : public Observer {
   // --- tracker_calls.cpp
   /// Reads what code in C may see in the arguments of a call; true when real tensors are among it.
   bool read_arguments(const NativeCall& call, PyObject* const* arguments, std::size_t count);
+  bool tell_identity(py::Borrowed object, PyObject** result);
   int call_with_stand_ins(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                           PyObject** result);
   int call_watched(PyObject* callable, const NativeCall& call, PyObject* const* arguments, std::size_t count,

@@ -451,12 +451,23 @@ int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, 
   }
   if (const int status = intercept(callable, call, result); status != 0) return status;
   if (is_method_of_another_type(callable, call)) return 0;  // a TypeError, before anything is read or written
+  if (effect == NativeEffect::kIdentity && call.count == 1 && tell_identity(call.arguments[0], result)) return 1;
   if (effect == NativeEffect::kOpaque) return call_watched(callable, call, arguments, count, result);
   const bool has_key = call.count > 0 && call.self != nullptr && (PyDict_Check(call.self) || PyAnySet_Check(call.self));
   const py::Ref key = py::Ref::steal(has_key ? operand(call.arguments[0], call.self, true) : nullptr);
   if (has_key && !key) return -1;
   if (!key || key.get() == call.arguments[0]) return apply_effect(call, effect) ? 0 : -1;
   return call_with_key(callable, call, key.get(), arguments, count, result);
+}
+
+// The address of a tensor from outside is that of the tensor itself, not of its stand-in.
+bool Tracker::tell_identity(py::Borrowed object, PyObject** result) {
+  const py::Ref real = py::Ref::steal(hooks_.is_traced(object) ? hooks_.original(object) : nullptr);
+  Node* node = real ? provenance_.find(real.get()) : nullptr;
+  if (node == nullptr) return false;
+  record_state_as(*node, StateKind::kIdentity);
+  *result = PyLong_FromVoidPtr(real.get());
+  return true;
 }
 
 // A method of a dict or set whose first argument is another object for the program than in there.

@@ -132,10 +132,21 @@ py::Ref Tracker::seen_from_c(PyObject* callable, bool is_called) const {
   return function && is_method(function.get()) ? interpreted_partial(callable) : nullptr;
 }
 
+namespace {
+
+/// `filter` and `itertools.filterfalse`, for which None stands for `bool`.
+bool is_filter(PyObject* callable) {
+  if (!PyType_Check(callable)) return false;
+  const auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  return type == &PyFilter_Type || std::string_view(type->tp_name) == "itertools.filterfalse";
+}
+
+}  // namespace
+
 // What a function such as `map` calls: code in C among it looks into its arguments, and may write to them.
-py::Ref Tracker::called_by_c(PyObject* callable) const {
+py::Ref Tracker::called_by_c(PyObject* callable, PyObject* caller) const {
   if (py::Ref function = seen_from_c(callable, false)) return function;
-  if (callable == Py_None) return interpreted_call(reinterpret_cast<PyObject*>(&PyBool_Type));  // `filter(None, …)`
+  if (callable == Py_None && is_filter(caller)) return interpreted_call(reinterpret_cast<PyObject*>(&PyBool_Type));
   const bool is_seen = PyFunction_Check(callable) || PyMethod_Check(callable) || is_python_class(Py_TYPE(callable));
   return is_seen || PyCallable_Check(callable) == 0 ? py::Ref() : interpreted_call(callable);
 }
@@ -155,7 +166,7 @@ int Tracker::call_getter(PyObject* callable, PyObject* const* arguments, std::si
   std::vector<PyObject*> replaced;
   for (std::size_t i = 0; i < total; ++i) {
     const bool is_called = i >= skipped && calls_argument(call, i - skipped);
-    py::Ref function = is_called        ? called_by_c(arguments[i])
+    py::Ref function = is_called        ? called_by_c(arguments[i], callable)
                        : is_looked_into ? seen_from_c(arguments[i], false)
                                         : py::Ref();
     replaced.push_back(function ? function.get() : arguments[i]);

@@ -348,3 +348,32 @@ def test_property_that_is_written_in_c_is_guarded() -> None:
     compiled = thunder.jit(f)
     for record in (info(True, [], 0), info(False, [], 0), info(True, [], 0)):
         assert torch.equal(compiled(X, record), f(X, record))
+
+
+def test_identity_of_a_tensor_is_that_of_the_tensor_of_the_call() -> None:
+    def f(x: torch.Tensor, address: int) -> torch.Tensor:
+        return x + 1 if id(x) == address else x + 2
+
+    compiled, other = thunder.jit(f), X.clone()
+    for x, address in ((X, id(X)), (other, id(other)), (X, id(other)), (X, id(X))):
+        assert torch.equal(compiled(x, address), f(x, address))
+
+
+def accumulate(total: torch.Tensor = torch.zeros(2), *, count: torch.Tensor = torch.zeros(1)) -> torch.Tensor:  # noqa: B008
+    total.add_(1)
+    count.add_(2)
+    return total * count
+
+
+def test_default_arguments_of_an_inner_function_are_written_to_at_every_call() -> None:
+    compiled = thunder.jit(lambda x: x + accumulate())
+    for calls in range(1, 4):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 1.0 + calls * 2 * calls))
+
+
+@pytest.mark.parametrize("key", [None, abs])
+def test_key_that_is_none_sorts_by_the_values(key: Any) -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, list[int], int]:
+        return x + 1, sorted([1, 10, 3, 0], key=key, reverse=True), max([1, 3, 2], key=key)
+
+    assert thunder.jit(f)(X)[1:] == f(X)[1:]
