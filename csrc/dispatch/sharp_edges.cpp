@@ -43,6 +43,7 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"_signal", nullptr, "getsignal getitimer", kValueKept},
     {"_socket", nullptr, "setdefaulttimeout", kNotRepeated},
     {"_locale", nullptr, "setlocale", kNotRepeated},
+    {"_contextvars", "ContextVar", "set reset", kNotRepeated},
     {"_locale", nullptr, "localeconv", kValueKept},
     {"_thread", nullptr, "start_new_thread start_joinable_thread start_new", kNotRepeated},
     {"_posixsubprocess", nullptr, "fork_exec", kNotRepeated},

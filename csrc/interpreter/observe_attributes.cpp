@@ -162,11 +162,9 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
 }
 
 int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
-  PyObject* attribute = _PyType_Lookup(Py_TYPE(owner), name);
-  const bool by_python =
-      attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
+  // Also where a descriptor written in Python does it: the descriptor is read from the class, and may write to itself.
   const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
-  if (!by_python && !observer.before_write(owner, kind, name)) return -1;
+  if (!observer.before_write(owner, kind, name)) return -1;
   return PyObject_GenericSetAttr(owner, name, value);
 }
 

@@ -123,12 +123,12 @@ ESCAPES: dict[str, Callable[[], Escape]] = {
     "partial": lambda: stored(
         dict, lambda held, y: held.update(y=functools.partial(torch.clone, y)), lambda held: held["y"]()
     ),
-}
-OPEN: dict[str, Callable[[], Escape]] = {
     "descriptor": lambda: stored(Owner, lambda held, y: setattr(held, "own", y), lambda held: held.own),
     "context_variable": lambda: stored(
         lambda: contextvars.ContextVar("y"), lambda held, y: held.set(y), lambda held: held.get()
     ),
+}
+OPEN: dict[str, Callable[[], Escape]] = {
     "object_in_c": attention_arguments,
     "scripted_module": scripted_module,
 }
