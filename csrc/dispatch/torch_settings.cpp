@@ -103,9 +103,13 @@ constexpr std::array<std::string_view, 25> kKnown{"_get_accelerator",
                                                   "_set_tensor_metadata"};
 
 /// Getters elsewhere.
-constexpr std::pair<const char*, const char*> kOthers[] = {
-    {"gc", "isenabled"},          {"gc", "get_threshold"},           {"sys", "getrecursionlimit"},
-    {"sys", "getswitchinterval"}, {"sys", "get_int_max_str_digits"}, {"_socket", "getdefaulttimeout"}};
+constexpr std::pair<const char*, const char*> kOthers[] = {{"gc", "isenabled"},
+                                                           {"gc", "get_threshold"},
+                                                           {"sys", "getrecursionlimit"},
+                                                           {"sys", "getswitchinterval"},
+                                                           {"sys", "get_int_max_str_digits"},
+                                                           {"_socket", "getdefaulttimeout"},
+                                                           {"torch._C._autograd", "_profiler_enabled"}};
 
 enum class Role : std::uint8_t {
   kGetter,   ///< of a setting in the table

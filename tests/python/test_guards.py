@@ -377,3 +377,11 @@ def test_key_that_is_none_sorts_by_the_values(key: Any) -> None:
         return x + 1, sorted([1, 10, 3, 0], key=key, reverse=True), max([1, 3, 2], key=key)
 
     assert thunder.jit(f)(X)[1:] == f(X)[1:]
+
+
+def test_whether_the_profiler_runs_is_guarded() -> None:
+    compiled = thunder.jit(lambda x: x + 1 if torch.autograd._profiler_enabled() else x - 1)
+    assert torch.equal(compiled(X), X - 1)
+    with torch.autograd.profiler.profile():
+        assert torch.equal(compiled(X), X + 1)
+    assert torch.equal(compiled(X), X - 1)
