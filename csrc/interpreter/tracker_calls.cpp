@@ -460,8 +460,23 @@ int Tracker::before_native_call(PyObject* callable, PyObject* const* arguments, 
   return call_with_key(callable, call, key.get(), arguments, count, result);
 }
 
+namespace {
+
+/// `copy.deepcopy`, and what thunder has in its place for tensors, remember by its address what they have copied. Any
+/// address will do, so none is guarded.
+bool is_in_copy_module() {
+  PyObject* globals = PyEval_GetGlobals();
+  PyObject* name = globals == nullptr ? nullptr : PyDict_GetItemString(globals, "__name__");
+  return name != nullptr && PyUnicode_Check(name) &&
+         (PyUnicode_CompareWithASCIIString(name, "copy") == 0 ||
+          PyUnicode_CompareWithASCIIString(name, "thunder._copying") == 0);
+}
+
+}  // namespace
+
 // The address of a tensor from outside is that of the tensor itself, not of its stand-in.
 bool Tracker::tell_identity(py::Borrowed object, PyObject** result) {
+  if (is_in_copy_module()) return false;
   const py::Ref real = py::Ref::steal(hooks_.is_traced(object) ? hooks_.original(object) : nullptr);
   Node* node = real ? provenance_.find(real.get()) : nullptr;
   if (node == nullptr) return false;

@@ -40,14 +40,16 @@ def wrong_sine(jit: Callable[..., Any]) -> Callable[..., Any]:
     """A compiler that takes sines for cosines."""
 
     def compile_wrongly(function: Any, **options: Any) -> Any:
+        compiled = jit(function, **options)
+
         def wrong(*args: Any) -> Any:
             right, torch.Tensor.sin = torch.Tensor.sin, torch.Tensor.cos
             try:
-                return function(*args)
+                return compiled(*args)
             finally:
                 torch.Tensor.sin = right
 
-        return jit(wrong, **options)
+        return wrong
 
     return compile_wrongly
 

@@ -66,15 +66,17 @@ def wrong_cosine(monkeypatch: pytest.MonkeyPatch) -> None:
     jit = thunder._jit.jit
 
     def compile_wrongly(function: Any, **options: Any) -> Any:
+        compiled = jit(function, **options)
+
         def wrong(*args: Any) -> Any:
             right = torch.Tensor.cos, torch.cos
             torch.Tensor.cos, torch.cos = torch.Tensor.sin, torch.sin
             try:
-                return function(*args)
+                return compiled(*args)
             finally:
                 torch.Tensor.cos, torch.cos = right
 
-        return jit(wrong, **options)
+        return wrong
 
     monkeypatch.setattr("thunder._jit.jit", compile_wrongly)
 
