@@ -3,7 +3,9 @@
 #include <frameobject.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "interpreter/interpret.h"
@@ -87,20 +89,22 @@ void note_caught_refusal(PyObject* exception) {
 
 void release_frames_of_pending() {
   const interpreter::NativeScope native;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  py::Ref pending = take_error();
   const py::Ref module = py::Ref::steal(PyImport_ImportModule("traceback"));
-  py::Ref exception = py::Ref::share(value);
-  while (exception && module) {
-    const py::Ref entries = py::Ref::steal(PyException_GetTraceback(exception.get()));
+  std::vector<py::Ref> chain;  // each once: a program may have them follow each other in a circle
+  py::Ref next = py::Ref::share(pending.get());
+  const auto is_next = [&](const py::Ref& known) { return known.get() == next.get(); };
+  while (next && module && std::ranges::none_of(chain, is_next)) {
+    const py::Ref entries = py::Ref::steal(PyException_GetTraceback(next.get()));
     const py::Ref cleared =
         py::Ref::steal(entries ? PyObject_CallMethod(module.get(), "clear_frames", "O", entries.get()) : nullptr);
     if (!cleared) PyErr_Clear();
-    exception = py::Ref::steal(PyException_GetContext(exception.get()));
+    chain.push_back(next);
+    next = py::Ref::steal(PyException_GetContext(chain.back().get()));
   }
-  PyErr_Restore(type, value, traceback);
+  PyObject* type = Py_NewRef(PyExceptionInstance_Class(pending.get()));
+  PyObject* traceback = PyException_GetTraceback(pending.get());
+  PyErr_Restore(type, pending.release(), traceback);
 }
 
 std::string describe_error(py::Borrowed error, const ir::SourceLocation& location) {

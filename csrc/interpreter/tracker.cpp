@@ -164,21 +164,33 @@ void Tracker::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
 }
 
+namespace {
+
+/// Calls `visit(base, name, entry)` for what a class and its bases that can change hold.
+template <typename Visit>
+void for_each_entry(PyTypeObject* type, Visit&& visit) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    PyObject* name = nullptr;
+    PyObject* entry = nullptr;
+    Py_ssize_t position = 0;
+    while (!is_immutable_type(base) && PyDict_Next(dict_of_type(base), &position, &name, &entry)) {
+      visit(base, name, entry);
+    }
+  }
+}
+
+}  // namespace
+
 // Methods of a class that C may look up and call, as `torch.autograd.Function.apply` does with `forward`.
 void Tracker::record_methods(PyTypeObject* type) {
   if (is_immutable_type(type)) return;
   std::vector<py::Ref> names;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    PyObject* name = nullptr;
-    PyObject* value = nullptr;
-    Py_ssize_t position = 0;
-    while (!is_immutable_type(base) && PyDict_Next(dict_of_type(base), &position, &name, &value)) {
-      const bool is_method =
-          PyFunction_Check(value) || Py_TYPE(value) == &PyStaticMethod_Type || Py_TYPE(value) == &PyClassMethod_Type;
-      if (is_method) names.push_back(py::Ref::share(name));
-    }
-  }
+  for_each_entry(type, [&](PyTypeObject*, PyObject* name, PyObject* value) {
+    const bool is_method =
+        PyFunction_Check(value) || Py_TYPE(value) == &PyStaticMethod_Type || Py_TYPE(value) == &PyClassMethod_Type;
+    if (is_method) names.push_back(py::Ref::share(name));
+  });
   for (const py::Ref& name : names) record_type_attribute(type, name.get());
 }
 
@@ -204,19 +216,13 @@ bool is_special_name(PyObject* name) {
 void Tracker::record_special_methods(PyTypeObject* type, const PyCodeObject* code) {
   if (is_immutable_type(type) || !entered_.emplace(type, code).second) return;
   std::vector<std::pair<PyTypeObject*, py::Ref>> found;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    PyObject* name = nullptr;
-    PyObject* value = nullptr;
-    Py_ssize_t position = 0;
-    while (!is_immutable_type(base) && PyDict_Next(dict_of_type(base), &position, &name, &value)) {
-      PyObject* function = function_in(value);
-      if (function != nullptr && PyFunction_GET_CODE(function) == reinterpret_cast<const PyObject*>(code) &&
-          is_special_name(name)) {
-        found.emplace_back(base, py::Ref::share(name));
-      }
+  for_each_entry(type, [&](PyTypeObject* base, PyObject* name, PyObject* value) {
+    PyObject* function = function_in(value);
+    if (function != nullptr && PyFunction_GET_CODE(function) == reinterpret_cast<const PyObject*>(code) &&
+        is_special_name(name)) {
+      found.emplace_back(base, py::Ref::share(name));
     }
-  }
+  });
   for (const auto& [base, name] : found) {
     record_type_attribute(type, name.get());
     if (base != type) record_type_attribute(base, name.get());

@@ -391,3 +391,14 @@ def test_program_catches_what_eager_raises(call: Callable[[torch.Tensor], Any]) 
         (result, name), (expected, expected_name) = compiled(X), f(X)
         assert name == expected_name
         assert torch.equal(result, expected)
+
+
+@FALLBACK
+def test_exceptions_that_follow_each_other_in_a_circle_are_raised() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        first, second = ValueError("first"), KeyError("second")
+        first.__context__, second.__context__ = second, first
+        raise first
+
+    with pytest.raises(ValueError, match="first"):
+        thunder.jit(f)(X)
