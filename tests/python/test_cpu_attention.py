@@ -94,8 +94,13 @@ def test_hard_numbers(number: float, which: int) -> None:
 )
 def test_what_stays_pytorchs(function: Callable[..., Tensor]) -> None:
     operands = heads(), heads(), heads()
+    try:
+        expected = function(*operands)
+    except RuntimeError as error:
+        # Where ATEN_CPU_CAPABILITY is less than the processor has, PyTorch's own bfloat16 kernel raises.
+        pytest.skip(f"eager raises: {error}")
     compiled = thunder.jit(function)
-    torch.testing.assert_close(compiled(*operands), function(*operands))
+    torch.testing.assert_close(compiled(*operands), expected)
     assert "attention of products" not in str(thunder.last_traces(compiled)[-1])
 
 
