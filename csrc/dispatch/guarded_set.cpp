@@ -117,8 +117,11 @@ Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, c
   // What a walk that stops has drawn is drawn again.
   const auto random = family.draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
   try {
-    const c10::AutoGradMode history(members_[first]->makes_history());
-    Walk done = walk(family.paths, load, family.releases_gil);
+    Walk done;
+    {
+      const c10::AutoGradMode history(members_[first]->makes_history());
+      done = walk(family.paths, load, family.releases_gil);
+    }
     if (done.path >= 0) {
       note_use(family.indices[static_cast<std::size_t>(done.path)]);
       *result = call->finish(std::move(done.outputs));

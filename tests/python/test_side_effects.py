@@ -339,10 +339,13 @@ def test_failed_trace_changes_nothing_with_fullgraph() -> None:
     torch.testing.assert_close(x, torch.zeros(3))
 
 
-def test_grad_mode_left_changed_is_changed_by_each_call() -> None:
+@pytest.mark.parametrize("looks_at_data", [False, True])
+def test_grad_mode_left_changed_is_changed_by_each_call(looks_at_data) -> None:
     @thunder.jit
     def f(x):
         torch.set_grad_enabled(False)
+        if looks_at_data and x.sum() > 100:
+            return x
         return x + 1
 
     try:
