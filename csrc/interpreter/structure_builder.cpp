@@ -89,8 +89,9 @@ std::uint32_t StructureBuilder::add_tensor(py::Borrowed traced) {
   return add_leaf(PartKind::kOutput, static_cast<std::uint32_t>(outputs_.size() - 1), nullptr);
 }
 
-// Whether the function itself may serve all calls: nothing in it was made by the program.
+// Whether the function itself may serve all calls: neither it nor anything in it was made by the program.
 bool StructureBuilder::is_shareable_function(py::Borrowed function) {
+  if (tracker_.is_code_constant(PyFunction_GET_CODE(function))) return false;
   PyObject* closure = PyFunction_GET_CLOSURE(function);
   for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
     if (tracker_.provenance().find(PyTuple_GET_ITEM(closure, i)) == nullptr) return false;
@@ -99,9 +100,15 @@ bool StructureBuilder::is_shareable_function(py::Borrowed function) {
   return defaults == nullptr || classify(defaults, tracker_.hooks()) != ConstantKind::kUnknown;
 }
 
+// `torch.Size`: a tuple in C that the hooks know, and whose constructor takes the items.
+bool StructureBuilder::is_size(py::Borrowed value) const {
+  return PyTuple_Check(value) && tracker_.hooks().classify(value) == ConstantKind::kEquality;
+}
+
 // Whether one and the same object may serve all calls.
 bool StructureBuilder::is_shareable(py::Borrowed value) {
   if (PyFunction_Check(value)) return is_shareable_function(value);
+  if (PyTuple_CheckExact(value) || is_size(value)) return tracker_.is_given_tuple(value);
   if (classify(value, tracker_.hooks()) != ConstantKind::kUnknown) return true;
   return !PyObject_IS_GC(value) && Py_TYPE(value) != &PyBaseObject_Type && !is_buffer(value);
 }
@@ -270,7 +277,7 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
 
 bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
-  if (!is_plain_class(type) && !is_struct_sequence(type)) return refuse(value), false;
+  if (!is_plain_class(type) && !is_struct_sequence(type) && !is_size(value)) return refuse(value), false;
   part.kind = PartKind::kInstance;
   part.object = py::Ref::share(reinterpret_cast<PyObject*>(type));
   part.base = base_container(value);

@@ -42,6 +42,7 @@ class StructureBuilder {
   bool add_call(StructurePart& part, py::Borrowed callable, py::Ref arguments, py::Ref keywords);
   bool add_children(StructurePart& part, py::Borrowed sequence);
   bool add_pairs(StructurePart& part, py::Borrowed dict);
+  [[nodiscard]] bool is_size(py::Borrowed value) const;
   bool is_shareable(py::Borrowed value);
   bool is_shareable_function(py::Borrowed function);
 

@@ -1,5 +1,6 @@
 #include "interpreter/tracker.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,15 @@
 
 namespace thunder::interpreter {
 namespace {
+
+/// Whether an object is among these items, or inside of a tuple among them.
+bool holds(py::Borrowed items, py::Borrowed value) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items, i);
+    if (item == value || (PyTuple_CheckExact(item) && holds(item, value))) return true;
+  }
+  return false;
+}
 
 bool is_slot(py::Borrowed name, const char* spelling) { return PyUnicode_CompareWithASCIIString(name, spelling) == 0; }
 
@@ -135,6 +145,7 @@ void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_
   if (provenance_.find_read(owner, accessor, key, index) != nullptr) return;
   if (value != nullptr && hooks_.is_traced(value)) return;
   Read read = classify_read(owner, accessor, key, index, value);
+  if (read.expectation == Expectation::kEquality && PyTuple_Check(value)) tuples_.push_back(read.value);
   const bool is_argument = &owner == &provenance_.call();
   if (options_.locate && !is_argument) read.location = options_.locate();
   provenance_.add_read(owner, std::move(read));
@@ -488,14 +499,28 @@ PyObject* Tracker::receive(PyObject* value) { return present(value); }
 
 Treatment Tracker::treatment(PyCodeObject* code) {
   const auto [place, is_new] = treatments_.try_emplace(code, Treatment::kInterpret);
+  if (is_new) codes_.push_back(py::Ref::share(reinterpret_cast<PyObject*>(code)));
   if (is_new && options_.treatment) place->second = options_.treatment(code);
   return place->second;
+}
+
+bool Tracker::is_code_constant(py::Borrowed value) const {
+  return std::ranges::any_of(codes_, [&](const py::Ref& code) {
+    return holds(reinterpret_cast<PyCodeObject*>(code.get())->co_consts, value);
+  });
+}
+
+bool Tracker::is_given_tuple(py::Borrowed tuple) const {
+  return is_code_constant(tuple) || std::ranges::any_of(tuples_, [&](const py::Ref& given) {
+           return given.get() == tuple || holds(given.get(), tuple);
+         });
 }
 
 void Tracker::record_function_part(Node& function, FunctionPart part) {
   const auto index = static_cast<Py_ssize_t>(part);
   if (provenance_.find_read(function, Accessor::kFunctionPart, nullptr, index) != nullptr) return;
   PyObject* value = *function_slot(function.object.get(), part);
+  if (value != nullptr && PyTuple_Check(value)) tuples_.push_back(py::Ref::share(value));
   const Expectation expectation = value == nullptr ? Expectation::kAbsent : Expectation::kIdentity;
   Read read{Accessor::kFunctionPart, expectation, nullptr, index, py::Ref::share(value)};
   if (options_.locate) read.location = options_.locate();

@@ -76,6 +76,10 @@ class Tracker final : public Observer {
   bool read_original_contents(Node& container);
   /// Guards that a function in C, called without arguments, gives `value`.
   void record_result(py::Borrowed function, const std::string& name, py::Borrowed value);
+  /// Whether a code object that the trace ran holds this as a constant: it is the same object at each call.
+  [[nodiscard]] bool is_code_constant(py::Borrowed value) const;
+  /// Whether a tuple of constants was read from outside, or is a constant of code: the program did not make it.
+  [[nodiscard]] bool is_given_tuple(py::Borrowed tuple) const;
   /// The node of the `__dict__` of an external object, or null when it has none.
   Node* instance_dict_node(Node& owner);
 
@@ -216,6 +220,8 @@ class Tracker final : public Observer {
   Provenance provenance_;
   Journal journal_;
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
+  std::vector<py::Ref> codes_;   ///< those of `treatments_`, kept alive
+  std::vector<py::Ref> tuples_;  ///< of constants, and defaults of functions, read from outside
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
   int memoized_depth_ = 0;

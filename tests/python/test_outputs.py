@@ -101,6 +101,43 @@ def test_new_containers_at_each_call() -> None:
     assert f(X) is not f(X)
 
 
+NEW_AT_EACH_CALL: dict[str, Any] = {
+    "numbers": lambda x: (x.dim(), 2),
+    "shape of an input": lambda x: x.shape,
+    "shape of a result": lambda x: (x + 1).shape,
+    "strides": lambda x: x.stride(),
+    "shape in a list": lambda x: [x.shape][0],
+    "function": lambda x: lambda: 1,
+}
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a tensor"])
+@pytest.mark.parametrize("make", NEW_AT_EACH_CALL.values(), ids=NEW_AT_EACH_CALL)
+def test_tuple_that_the_program_makes_is_another_one_at_each_call(make: Any, beside: bool) -> None:
+    def program(x: torch.Tensor) -> Any:
+        made = make(x)
+        return (x * 2, made, made) if beside else made
+
+    f = thunder.jit(program)
+    x = torch.ones(2, 3)
+    first, second = ((each[1] if beside else each) for each in (f(x), f(x)))
+    assert type(first) is type(make(x))
+    assert first == make(x) or callable(first)
+    assert first is not second
+    if beside:
+        _, one, other = f(x)
+        assert one is other
+    assert thunder.cache_misses(f) == 1
+
+
+def test_tuple_in_the_code_is_the_same_one_at_each_call() -> None:
+    def constants(nested: tuple[Any, ...] = ((1, 2), 3)) -> Any:
+        return (4, 5), nested[0], ()
+
+    f = thunder.jit(constants)
+    assert all(one is other for one, other in zip(f(), constants(), strict=True))
+
+
 def test_shared_parts_stay_shared() -> None:
     def function(x):
         part = [x + 1]
