@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+from torch import nn
 
 from tests.fuzz.scripts import compare, runner
-from tests.fuzz.scripts.generator import generate, without_line
+from tests.fuzz.scripts.execute import execute
+from tests.fuzz.scripts.generator import Generator, generate, raising_lines, without_line
 from tests.fuzz.scripts.shrink import shrink
 
 _PARTS = 4  # which the workers of pytest share among them
@@ -77,6 +80,40 @@ def test_failing_script_shrinks_to_what_fails() -> None:
 
 def test_line_that_raises_is_taken_out() -> None:
     assert without_line("x = 1\nif x:\n    x.absent\ny = 2\n", 3) == "x = 1\nif x:\n    pass\ny = 2\n"
+
+
+def test_line_that_raises_below_the_program_is_taken_out_of_the_program() -> None:
+    text = """def helper(t):
+    raise ValueError
+
+def program(x):
+    v0 = helper(x)
+    return x
+f = jit(program)
+with seen():
+    r0 = f(torch.ones(3))
+"""
+    assert raising_lines(text) == [5]
+
+
+def test_endless_loops_have_counters_of_their_own() -> None:
+    generator = Generator(0)
+    generator.make()
+    generator.blocks = ["for turn in itertools.count(): | else:"]
+    loops = [generator.block(2) for _ in range(2)]
+    names = {found[1] for loop in loops if (found := re.match(r"for (turn[0-9]+) in", loop))}
+    assert len(names) == 2
+
+
+def test_tensors_of_classes_of_the_script_are_compared() -> None:
+    lines = "class Tagged(torch.Tensor): pass\nx = torch.ones(3)\ndef program():\n    return x.as_subclass(Tagged)"
+    assert compare.check(lines + _CALL).kind == "same"
+
+
+def test_special_methods_that_a_script_replaces_are_put_back() -> None:
+    before = nn.Module.__call__
+    execute("nn.Module.__call__ = lambda self, *args: 3\n", compiles=False)
+    assert nn.Module.__call__ is before
 
 
 def test_numbers_within_rounding_are_equal() -> None:

@@ -169,5 +169,5 @@ def _as_it_was(dtype: torch.dtype) -> Iterator[None]:
                 with contextlib.suppress(AttributeError):
                     delattr(owner, name)
             for name, value in before.items():
-                if vars(owner).get(name) is not value and not name.startswith("__"):
+                if vars(owner).get(name) is not value:
                     setattr(owner, name, value)

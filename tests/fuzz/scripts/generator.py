@@ -197,6 +197,9 @@ class Generator:
         is_function = "def " in heads[0]
         for head in heads:
             self.names = outside.copy()
+            # Nothing else in the script writes to the counter of an endless loop.
+            head = head.replace("turn", f"turn{self.count}")
+            self.count += "turn" in head
             text = self.fill(head).replace("\\n", "\n")
             if is_function:
                 self.names.add("f", "t")
@@ -221,8 +224,8 @@ class Generator:
         lines = [f"{self.random.choice(outside.by_kind['f'])} = {value}"] if chance < 0.5 else []
         if head.startswith(("for", "while")) and (chance < 0.15 or head.startswith("while")):
             lines.append("break")
-        elif head.startswith("for number in itertools"):
-            lines.append("if number > 1: break")
+        elif head.startswith("for turn"):
+            lines.append(f"if {head.split()[1]} > 1: break")
         elif chance > 0.97:
             lines.append(f"return {value}")
         return lines
@@ -414,17 +417,28 @@ _AFTER = (
 )  # fmt: skip
 
 
-def _raising_lines(text: str) -> list[int]:
-    """Return the lines at which calls of the script raise in eager, innermost frames in the script's program first."""
+def _first_line_of_program(text: str) -> int:
+    first = 0
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            first = statement.lineno
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "f":
+            break
+    return first
+
+
+def raising_lines(text: str) -> list[int]:
+    """Return the lines at which calls of the script raise in eager: of the program where they lie below it."""
     from tests.fuzz.scripts.execute import execute
 
     run = execute(text, compiles=False)
+    first = _first_line_of_program(text)
     lines = []
     for error in [*(step.error for step in run.steps), run.error]:
         last = None
         trace = error.__traceback__ if error is not None else None
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == "script.py":
+            if trace.tb_frame.f_code.co_filename == "script.py" and (last is None or trace.tb_lineno >= first):
                 last = trace.tb_lineno
             trace = trace.tb_next
         if last is not None:
@@ -467,7 +481,7 @@ def generate(seed: int) -> str | None:
     text = ast.unparse(ast.parse(generator.make())) + "\n"
     keeps = generator.random.random() < 0.1
     for _ in range(25):
-        lines = _raising_lines(text)
+        lines = raising_lines(text)
         if not lines or (keeps and len(lines) < 2):
             break
         shorter = without_line(text, lines[0])

@@ -551,7 +551,7 @@ class Cell:
         raise AttributeError(name)
 
     def __getitem__(self, key):
-        return self.hits + key
+        return (self.hits, self.hits + 1, 2, 3)[key]
 
     def __add__(self, other):
         return other * 2
@@ -629,7 +629,7 @@ Cell.shared.append(2)
 Cell.__call__ = lambda self, t: t - 3
 Cell.plain = staticmethod(lambda t: t + 10)
 Cell.build = classmethod(lambda cls, t: t)
-Cell.__getitem__ = lambda self, key: 6
+Cell.__getitem__ = lambda self, key: (6, 6, 6, 6)[key]
 Cell.__iter__ = lambda self: iter([1.0])
 Cell.__add__ = lambda self, other: other
 cell.cached = torch.zeros(3)

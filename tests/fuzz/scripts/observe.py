@@ -107,7 +107,8 @@ class _Walk:
             self.versions[id(tensor)] = version
             facts[f"{path} written"] = self.before.get(id(tensor), version) != version
         if tensor.device.type != "meta":
-            self.seen.tensors[path] = tensor.detach().resolve_conj().resolve_neg().clone()
+            plain = tensor.detach().as_subclass(torch.Tensor)  # the script's own class is another one in each run
+            self.seen.tensors[path] = plain.resolve_conj().resolve_neg().clone()
 
     def _parts(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
         """Yield what is below an object, by the text that leads there."""

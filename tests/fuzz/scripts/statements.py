@@ -373,7 +373,7 @@ for each in outside:
 for name, each in table.items():
 for each in list(log):
 for each in (value * 2 for value in [1, 2]):
-for number in itertools.count(): | else:
+for turn in itertools.count(): | else:
 """,
     "exceptions": """
 try: | except (RuntimeError, IndexError, ValueError, TypeError):
