@@ -14,8 +14,10 @@
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
 #include "dispatch/tensor_facts.h"
+#include "dispatch/thread_state.h"
 #include "dispatch/torch_hooks.h"
 #include "interpreter/interpret.h"
+#include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
@@ -30,6 +32,14 @@ constexpr std::int64_t kMostSeparate = 32;
 bool works_by_operators(PyObject* callable) {
   static constexpr std::string_view kNames[] = {"abs", "max", "min", "sum", "sorted", "isinstance"};
   return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
+}
+
+/// A function mode is told of `float(tensor)`, and would have to give a number of Python's own.
+void refuse_conversion() {
+  constexpr const char* kMessage =
+      "thunder.jit: float() and int() of a tensor are not supported under a function mode inside; use tensor.item()";
+  tracer::note_refusal(kMessage);
+  PyErr_SetString(PyExc_NotImplementedError, kMessage);
 }
 
 }  // namespace
@@ -124,8 +134,9 @@ std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argu
   }
   if (type != &PyFloat_Type && type != &PyLong_Type) return std::nullopt;
   if (is_traced_number(argument)) return convert_number(argument, type);
-  if (is_traced_tensor(argument) && is_of_trace(argument)) return convert(argument, type);
-  return std::nullopt;
+  if (!is_traced_tensor(argument) || !is_of_trace(argument)) return std::nullopt;
+  if (has_function_mode()) return refuse_conversion(), nullptr;
+  return convert(argument, type);
 }
 
 std::optional<PyObject*> DataReads::read(PyObject* callable, const NativeCall& call) {
@@ -152,7 +163,8 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = compute_math(callable, std::string(name_of(callable)).c_str(), call.arguments[0]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
-  if (is_traced_tensor(call.self) && is_of_trace(call.self)) {
+  // A function mode is told of the call first, and then calls it itself.
+  if (is_traced_tensor(call.self) && is_of_trace(call.self) && !has_function_mode()) {
     if (const auto made = read(callable, call)) return give(*made);
   }
   const bool is_torch = is_torch_function(callable, call);

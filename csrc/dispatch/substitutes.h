@@ -25,7 +25,7 @@ struct SubstitutedCall {
 
 /// Generators and seeds: what the program does to them happens at each run of the trace.
 void add_random_substitutes(interpreter::TrackerOptions& options);
-/// Methods of tensors whose C code cannot run on trace tensors.
+/// Methods of tensors whose C code cannot run on trace tensors. A function mode is told of the call before.
 void add_tensor_substitutes(interpreter::TrackerOptions& options);
 
 /// `torch.cond`, `while_loop`, `scan`, `map`: what the functions that they are given do becomes part of the trace.

@@ -11,6 +11,7 @@
 #include "dispatch/python_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "dispatch/thread_state.h"
 #include "tracer/checkpoint.h"
 
 namespace thunder::dispatch {
@@ -74,6 +75,7 @@ bool is_without_gradient(const SubstitutedCall& call, const Call& inner) {
 
 /// Arguments that make it do something besides computing a part again.
 void require_plain_checkpoint(const SubstitutedCall& call) {
+  if (has_function_mode()) refuse("under a function mode, which is told of what it does");
   const auto is_given = [&](const char* name, PyObject* usual) {
     py::Borrowed value = call.find(call.count, name);
     return value != nullptr && value != usual;

@@ -7,6 +7,7 @@
 #include "dispatch/number_arguments.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "dispatch/thread_state.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
@@ -102,7 +103,7 @@ py::Ref copy_memory(const SubstitutedCall& call) {
 
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-  if (count == 0) return 0;
+  if (count == 0 || has_function_mode()) return 0;
   try {
     *result = handler({arguments, count, names}).release();
     return 1;
@@ -148,7 +149,7 @@ void copy_in_python(interpreter::TrackerOptions& options, const char* module, co
   if (!function) return;
   options.substitute(function.get(),
                      [name](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-                       if (count == 0 || !is_traced_tensor(arguments[0])) return 0;
+                       if (count == 0 || !is_traced_tensor(arguments[0]) || has_function_mode()) return 0;
                        const py::Ref copier = loaded_function("thunder._copying", name);
                        *result = copier ? PyObject_Vectorcall(copier.get(), arguments, count, names) : nullptr;
                        return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;

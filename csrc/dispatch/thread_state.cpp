@@ -1,7 +1,6 @@
 #include "dispatch/thread_state.h"
 
 #include <ATen/Context.h>
-#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
@@ -65,15 +64,24 @@ std::uint32_t version_of_tensor_class() {
   return type->tp_version_tag;
 }
 
-bool has_unknown_function_modes() {
-  if (FunctionModes::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED) return true;
+bool stack_has_function_mode() {
   for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
     if (!device_of_mode(function_mode(i))) return true;
   }
   return false;
 }
 
+bool has_unknown_function_modes() {
+  return FunctionModes::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED ||
+         stack_has_function_mode();
+}
+
 }  // namespace
+
+bool has_function_mode() {
+  return FunctionModes::get_disabled_state() != at::impl::TorchFunctionDisabledState::ALL_DISABLED &&
+         stack_has_function_mode();
+}
 
 bool has_unknown_layers() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/Device.h>
 #include <c10/core/SafePyObject.h>
 #include <c10/core/ScalarType.h>
@@ -48,6 +49,23 @@ struct ThreadState {
 /// tells: a function mode of the user, a dispatch mode, a functorch transform, `torch.jit.trace`, a kernel in Python.
 /// Such a call runs as eager code.
 [[nodiscard]] bool has_unknown_layers();
+
+/// Whether a function mode is on that is told of what this thread calls: any but that of `with torch.device(…)`.
+[[nodiscard]] bool has_function_mode();
+
+/// While it lives, what this thread does is told to no function mode.
+class WithoutFunctionModes {
+ public:
+  WithoutFunctionModes() : before_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+  }
+  ~WithoutFunctionModes() { at::impl::PythonTorchFunctionTLS::set_disabled_state(before_); }
+  WithoutFunctionModes(const WithoutFunctionModes&) = delete;
+  WithoutFunctionModes& operator=(const WithoutFunctionModes&) = delete;
+
+ private:
+  at::impl::TorchFunctionDisabledState before_;
+};
 
 /// Whether something around this thread's calls takes part in what autograd does for each operation: hooks on saved
 /// tensors, a level of forward mode, anomaly detection. Such a call runs as eager code.

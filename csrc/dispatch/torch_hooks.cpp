@@ -19,6 +19,7 @@
 #include "dispatch/substitutes.h"
 #include "dispatch/tensor_facts.h"
 #include "dispatch/tensor_guard.h"
+#include "dispatch/thread_state.h"
 #include "dispatch/trace_object.h"
 #include "interpreter/interpret.h"
 #include "interpreter/provenance_constant.h"
@@ -68,6 +69,7 @@ bool is_legacy_class(PyObject* kind) { return std::string_view(Py_TYPE(kind)->tp
 
 int is_of_legacy_class(PyObject* tensor, PyObject* kind) {
   const interpreter::NativeScope native;
+  const WithoutFunctionModes unseen;
   const py::Ref name = py::Ref::steal(PyObject_CallMethod(tensor, "type", nullptr));
   if (!name) return -1;
   return PyUnicode_CompareWithASCIIString(name.get(), reinterpret_cast<PyTypeObject*>(kind)->tp_name) == 0 ? 1 : 0;
@@ -158,7 +160,7 @@ bool TorchHooks::learn_state(PyObject* traced, PyObject* name, PyObject* value) 
     return true;
   }
   state.compared.insert(text);
-  const py::Ref own = py::Ref::steal(PyObject_GenericGetAttr(traced, name));
+  const py::Ref own = py::Ref::steal(attribute(traced, name));
   if (!own) return false;
   return text == "is_leaf" || own.get() == value || refuse_fact("Tensor." + text);
 }
@@ -225,6 +227,11 @@ PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
 std::size_t TorchHooks::input_index(PyObject* real_tensor) const { return index_by_real_.at(real_tensor); }
 
 std::string TorchHooks::describe(PyObject* tensor) const { return describe_tensor(unpack_tensor(tensor)); }
+
+PyObject* TorchHooks::attribute(PyObject* owner, PyObject* name) const {
+  const WithoutFunctionModes unseen;
+  return PyObject_GenericGetAttr(owner, name);
+}
 
 interpreter::ConstantKind TorchHooks::classify(PyObject* object) const {
   using interpreter::ConstantKind;

@@ -24,6 +24,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] std::size_t input_index(PyObject* real_tensor) const override;
   [[nodiscard]] std::string describe(PyObject* tensor) const override;
   [[nodiscard]] interpreter::ConstantKind classify(PyObject* object) const override;
+  [[nodiscard]] PyObject* attribute(PyObject* owner, PyObject* name) const override;
 
   bool require_known_state(PyObject* traced, PyObject* name) override;
   [[nodiscard]] bool is_unknown_state(PyObject* traced, PyObject* name) const override;

@@ -38,6 +38,10 @@ class TensorHooks {
   /// `isinstance(object, kind)`, also for classes that look at more of a tensor than its type; -1 with an exception
   /// set.
   virtual int is_instance(PyObject* object, PyObject* kind) { return PyObject_IsInstance(object, kind); }
+  /// What `object.__getattribute__` gives, without what the program has watch its use of tensors (new reference).
+  [[nodiscard]] virtual PyObject* attribute(PyObject* owner, PyObject* name) const {
+    return PyObject_GenericGetAttr(owner, name);
+  }
   /// Metadata of a tensor as text: shape, dtype and what else is not the common case.
   [[nodiscard]] virtual std::string describe(PyObject* tensor) const = 0;
   /// A number that the program took from a tensor: the trace goes on for others too, as long as only tensors get it.

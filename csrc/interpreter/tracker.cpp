@@ -336,7 +336,7 @@ PyObject* Tracker::read_behind(py::Borrowed traced, py::Borrowed name) {
   const py::Ref real = py::Ref::steal(hooks_.original(traced));
   Node* node = real ? provenance_.find(real.get()) : nullptr;
   if (node == nullptr) return nullptr;
-  PyObject* value = PyObject_GenericGetAttr(real.get(), name);
+  PyObject* value = hooks_.attribute(real.get(), name);
   if (value == nullptr) return nullptr;
   record(*node, Accessor::kDescriptor, name, 0, value);
   return present(value);
@@ -374,7 +374,7 @@ PyObject* Tracker::read_tensor_attribute(py::Borrowed traced, py::Borrowed name,
   if (tells_history && !load_tensor_state(traced, leaf)) return nullptr;
   if (!hooks_.require_known_state(traced, name)) return nullptr;
   if (!hooks_.is_unknown_state(traced, name)) return present(own.release());
-  return load_tensor_state(traced, name) ? PyObject_GenericGetAttr(traced, name) : nullptr;
+  return load_tensor_state(traced, name) ? hooks_.attribute(traced, name) : nullptr;
 }
 
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {

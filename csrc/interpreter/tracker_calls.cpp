@@ -68,7 +68,7 @@ bool Tracker::write_attribute(py::Borrowed owner, py::Borrowed name, bool remove
     if (is_read_only(descriptor)) return true;
     const bool is_slot = Py_TYPE(descriptor) == &PyMemberDescr_Type || Py_TYPE(descriptor) == &PyGetSetDescr_Type;
     if (is_slot && removes) {
-      const py::Ref value = py::Ref::steal(PyObject_GenericGetAttr(owner, name));
+      const py::Ref value = py::Ref::steal(hooks_.attribute(owner, name));
       PyErr_Clear();
       record_descriptor(owner, name, value.get());
     }
@@ -279,7 +279,7 @@ bool Tracker::read_state(py::Borrowed owner) {
     if (!read_original_contents(*dict)) return false;
   }
   for_each_slot(Py_TYPE(owner), [&](PyObject* name) {
-    const py::Ref value = py::Ref::steal(PyObject_GenericGetAttr(owner, name));
+    const py::Ref value = py::Ref::steal(hooks_.attribute(owner, name));
     PyErr_Clear();
     record_descriptor(owner, name, value.get());
   });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import copy
 import datetime
 import operator
 import random
@@ -20,6 +21,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import thunder
@@ -219,6 +221,56 @@ def test_modes_around_a_call_see_its_operations() -> None:
         thunder.jit(torch.matmul)(torch.eye(4), torch.eye(4))
     assert counter.get_total_flops() == 128
     assert torch.equal(f(X), plain)
+
+
+def reads_of_gradients(x: torch.Tensor) -> Any:
+    leaf = x.detach().requires_grad_()
+    x.grad = None
+    leaf.grad = leaf * 2
+    return leaf.grad, x.grad
+
+
+def checkpointed(x: torch.Tensor) -> torch.Tensor:
+    return checkpoint(torch.sin, x, use_reentrant=True)
+
+
+UNDER_MODES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "gradients": reads_of_gradients,
+    "item": lambda x: x * x.sum().item(),
+    "float": lambda x: x * float(x.sum()),
+    "int": lambda x: x * int(x.sum()),
+    "branch": lambda x: x * 2 if x.sum() > 0 else x,
+    "tolist": lambda x: x * len(x.tolist()),
+    "numpy": lambda x: x * x.numpy().sum(),
+    "new_tensor": lambda x: x + x.new_tensor([1, 2, 3]),
+    "is_conj": lambda x: x * x.is_conj(),
+    "storage_offset": lambda x: x * x.storage_offset(),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "isinstance": lambda x: x * isinstance(x, torch.FloatTensor),
+    "checkpoint": checkpointed,
+    "no_grad": torch.no_grad()(lambda x: x * 2),
+    "vmap": torch.func.vmap(lambda row: row * 2),
+}
+
+
+@FALLBACK
+@pytest.mark.parametrize("modes", [1, 2])
+@pytest.mark.parametrize("part", UNDER_MODES.values(), ids=UNDER_MODES)
+def test_mode_inside_of_a_function_is_told_of_what_it_is_told_of_in_eager(part: Callable[..., Any], modes: int) -> None:
+    def program(x: torch.Tensor) -> Any:
+        inner = [CountingMode() for _ in range(modes)]
+        with contextlib.ExitStack() as stack:
+            for mode in inner:
+                stack.enter_context(mode)
+            result = part(x)
+        return result, [mode.names for mode in inner]
+
+    expected = program(X.clone())
+    f = thunder.jit(program)
+    for _ in range(2):
+        torch.testing.assert_close(f(X.clone())[0], expected[0])
+        assert f(X.clone())[1] == expected[1]
 
 
 def test_device_context_around_a_call_is_guarded() -> None:
