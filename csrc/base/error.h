@@ -13,10 +13,16 @@ enum class ErrorKind { kRuntime, kType, kValue, kNotImplemented };
 /// found and what to do; the user's source line is added by the layer that knows it.
 class UserError : public std::runtime_error {
  public:
-  UserError(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  UserError(ErrorKind kind, const std::string& message)
+      : std::runtime_error(kind == ErrorKind::kNotImplemented ? refusal(message) : message), kind_(kind) {}
   [[nodiscard]] ErrorKind kind() const { return kind_; }
 
  private:
+  /// What thunder does not support begins with its name: where a program catches it, that is no error of eager's.
+  static std::string refusal(const std::string& message) {
+    return message.starts_with("thunder") ? message : "thunder.jit: " + message;
+  }
+
   ErrorKind kind_;
 };
 

@@ -163,6 +163,20 @@ def test_calls_are_compiled_after_any_number_of_errors_of_the_user() -> None:
     assert (thunder.cache_misses(f), thunder.cache_hits(f)) == (1, 1)
 
 
+@FALLBACK
+def test_refusal_of_a_backward_that_the_program_catches_is_no_error_of_eager() -> None:
+    def program(x: torch.Tensor) -> str:
+        try:
+            x.sum().backward()
+        except RuntimeError:
+            return "raised"
+        return "did not raise"
+
+    leaf = torch.ones(3, requires_grad=True)
+    assert thunder.jit(program)(leaf * 2) == "did not raise"
+    assert torch.equal(leaf.grad, torch.full((3,), 2.0))
+
+
 class CountingMode(TorchFunctionMode):
     def __init__(self) -> None:
         self.names: list[str] = []
