@@ -110,6 +110,20 @@ def test_tensors_of_classes_of_the_script_are_compared() -> None:
     assert compare.check(lines + _CALL).kind == "same"
 
 
+def test_tensors_that_functionalize_leaves_are_not_read() -> None:
+    lines = """x, kept = torch.ones(3), []
+def program(x):
+    kept.append(x)
+    return x * 2
+f = jit(program)
+with seen():
+    r0 = torch.func.functionalize(f)(x)
+"""
+    run = execute(lines, compiles=False)
+    assert run.steps[0].facts["kept[0] functional"]
+    assert compare.check(lines).kind == "same"
+
+
 def test_special_methods_that_a_script_replaces_are_put_back() -> None:
     before = nn.Module.__call__
     execute("nn.Module.__call__ = lambda self, *args: 3\n", compiles=False)
