@@ -104,12 +104,12 @@ def test_exception_of_the_compiler_is_kept(tmp_path: pathlib.Path) -> None:
 
     path = str(tmp_path / "small.py")
     small = thunder.minify(program, x(grad=False), path=path)
-    assert "NotImplementedError: aten::is_pinned" in small.reason
+    assert "NotImplementedError: thunder.jit: aten::is_pinned" in small.reason
     assert "is_pinned" in small.program
     assert len(small.program.splitlines()) == 3
     shown = subprocess.run([sys.executable, path], capture_output=True, text=True)
     assert "eager\nresults" in shown.stdout
-    assert "NotImplementedError: aten::is_pinned" in shown.stderr
+    assert "NotImplementedError: thunder.jit: aten::is_pinned" in shown.stderr
 
 
 def test_script_runs_without_a_failure_in_thunder(tmp_path: pathlib.Path) -> None:
