@@ -2,6 +2,7 @@
 #include "interpreter/cpython_compat.h"
 // clang-format on
 
+#include <algorithm>
 #include <array>
 
 #include "interpreter/deque.h"
@@ -48,6 +49,51 @@ bool has_method(PyObject* object, const char* name) {
   return key && has_python_method(Py_TYPE(object), key.get());
 }
 
+/// CPython is about to look for these methods, of which a class made by a class statement may get others later.
+void look_up(Observer& observer, PyObject* object, const char* names) {
+  if (is_python_class(Py_TYPE(object))) observer.look_up(object, names);
+}
+
+/// What `operation` asks both operands for.
+const char* methods_of(binaryfunc operation) {
+  struct Row {
+    binaryfunc operation;
+    const char* names;
+  };
+  static constexpr std::array kRows{
+      Row{PyNumber_Add, "__add__ __radd__"},
+      Row{PyNumber_Subtract, "__sub__ __rsub__"},
+      Row{PyNumber_Multiply, "__mul__ __rmul__"},
+      Row{PyNumber_TrueDivide, "__truediv__ __rtruediv__"},
+      Row{PyNumber_FloorDivide, "__floordiv__ __rfloordiv__"},
+      Row{PyNumber_Remainder, "__mod__ __rmod__"},
+      Row{PyNumber_MatrixMultiply, "__matmul__ __rmatmul__"},
+      Row{PyNumber_And, "__and__ __rand__"},
+      Row{PyNumber_Or, "__or__ __ror__"},
+      Row{PyNumber_Xor, "__xor__ __rxor__"},
+      Row{PyNumber_Lshift, "__lshift__ __rlshift__"},
+      Row{PyNumber_Rshift, "__rshift__ __rrshift__"},
+      Row{PyNumber_InPlaceAdd, "__iadd__ __add__ __radd__"},
+      Row{PyNumber_InPlaceSubtract, "__isub__ __sub__ __rsub__"},
+      Row{PyNumber_InPlaceMultiply, "__imul__ __mul__ __rmul__"},
+      Row{PyNumber_InPlaceTrueDivide, "__itruediv__ __truediv__ __rtruediv__"},
+      Row{PyNumber_InPlaceFloorDivide, "__ifloordiv__ __floordiv__ __rfloordiv__"},
+      Row{PyNumber_InPlaceRemainder, "__imod__ __mod__ __rmod__"},
+      Row{PyNumber_InPlaceMatrixMultiply, "__imatmul__ __matmul__ __rmatmul__"},
+      Row{PyNumber_InPlaceAnd, "__iand__ __and__ __rand__"},
+      Row{PyNumber_InPlaceOr, "__ior__ __or__ __ror__"},
+      Row{PyNumber_InPlaceXor, "__ixor__ __xor__ __rxor__"},
+      Row{PyNumber_InPlaceLshift, "__ilshift__ __lshift__ __rlshift__"},
+      Row{PyNumber_InPlaceRshift, "__irshift__ __rshift__ __rrshift__"},
+  };
+  const auto* row = std::ranges::find(kRows, operation, &Row::operation);
+  return row == kRows.end() ? "__ipow__ __pow__ __rpow__" : row->names;
+}
+
+/// What a comparison asks both operands for, by CPython's number of it.
+constexpr std::array kComparisonMethods{"__lt__ __gt__", "__le__ __ge__", "__eq__",
+                                        "__ne__ __eq__", "__gt__ __lt__", "__ge__ __le__"};
+
 bool is_builtin_container(PyObject* object) {
   return PyList_Check(object) || PyTuple_Check(object) || PyDict_Check(object) || PyAnySet_Check(object);
 }
@@ -70,6 +116,7 @@ bool examine_identities(Observer& observer, PyObject* container, PyObject* value
   if (is_scalar(value) || !(PyList_CheckExact(container) || PyTuple_CheckExact(container))) return true;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(container, i);
+    look_up(observer, item, kComparisonMethods[Py_EQ]);
     if (item != value && !is_scalar(item) && !observer.examine_identity(item, value)) return false;
   }
   return true;
@@ -98,6 +145,7 @@ bool observed_examine(Observer& observer, PyObject* object, Aspect aspect) {
     case Aspect::kLength:
       return is_scalar(object) || has_method(object, "__len__") || observer.examine(object, aspect);
     case Aspect::kTruth:
+      look_up(observer, object, "__bool__ __len__");
       return has_no_contents(object) || has_method(object, "__bool__") || has_method(object, "__len__") ||
              observer.examine(object, aspect);
     case Aspect::kKeys:
@@ -164,6 +212,7 @@ int observed_is_true(Observer& observer, PyObject* object) {
 
 int observed_contains(Observer& observer, PyObject* container, PyObject* value) {
   bool allowed = true;
+  look_up(observer, container, "__contains__ __iter__");
   PyObject* dict = dict_behind(container);
   const bool by_python = has_method(container, "__contains__") || has_method(container, "__iter__");
   const bool is_keyed = dict != nullptr ? PyDictKeys_Check(container) || Py_TYPE(container) == &PyDictProxy_Type
@@ -195,6 +244,8 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
     const py::Ref given = py::Ref::steal(is_known ? Py_NewRef(right) : observed_given(observer, right));
     return given ? observed_receive(observer, operation(left, given.get())) : nullptr;
   }
+  look_up(observer, left, methods_of(operation));
+  look_up(observer, right, methods_of(operation));
   if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
   const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
   const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
@@ -202,6 +253,8 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
 }
 
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
+  look_up(observer, left, kComparisonMethods[operation]);
+  look_up(observer, right, kComparisonMethods[operation]);
   const bool is_by_identity = Py_TYPE(left)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
                               Py_TYPE(right)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
   if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;
@@ -223,6 +276,7 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 }
 
 bool observed_get_iterator(Observer& observer, PyObject* iterable) {
+  look_up(observer, iterable, "__iter__");
   if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
   if (has_method(iterable, "__iter__")) return true;
   if (PyObject* dict = dict_behind(iterable)) {

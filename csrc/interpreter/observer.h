@@ -105,6 +105,9 @@ class Observer {
   /// A function in Python is about to run with this first argument, whoever found it: C code finds special methods in
   /// the type of an operand without a read that the interpreter sees.
   virtual void enter_method(PyCodeObject* /*code*/, PyObject* /*self*/) {}
+  /// The type of `object`, a class in Python, is about to be asked for these special methods (`names`: a literal,
+  /// separated by spaces), of which it may have none.
+  virtual void look_up(PyObject* /*object*/, const char* /*names*/) {}
   /// A class is about to be called.
   virtual void construct(PyTypeObject* /*type*/) {}
   virtual Treatment treatment(PyCodeObject* code) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -245,6 +246,18 @@ void Tracker::enter_method(PyCodeObject* code, PyObject* self) {
   if (PyType_Check(self)) record_special_methods(reinterpret_cast<PyTypeObject*>(self), code);
 }
 
+void Tracker::look_up(PyObject* object, const char* names) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (!is_python_class(type) || is_immutable_type(type) || is_real_tensor(object) || hooks_.is_traced(object)) {
+    return;
+  }
+  if (!looked_up_.emplace(type, names).second) return;
+  for (const auto name : std::views::split(std::string_view(names), ' ')) {
+    const py::Ref key = py::Ref::steal(PyUnicode_FromStringAndSize(&*name.begin(), std::ranges::ssize(name)));
+    record_type_attribute(type, key.get());
+  }
+}
+
 void Tracker::construct(PyTypeObject* type) {
   static PyObject* const make = PyUnicode_InternFromString("__new__");
   static PyObject* const init = PyUnicode_InternFromString("__init__");
@@ -401,6 +414,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
     }
     case AttributeSource::kType:
       record_type_attribute(Py_TYPE(owner), name);
+      record_type_attribute(Py_TYPE(owner), getattribute);
       record_absent_from_instance(owner, name);
       break;
     case AttributeSource::kTypeObject:

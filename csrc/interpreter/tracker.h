@@ -106,6 +106,7 @@ class Tracker final : public Observer {
   int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override;
   void enter_method(PyCodeObject* code, PyObject* self) override;
+  void look_up(PyObject* object, const char* names) override;
   void construct(PyTypeObject* type) override;
   Treatment treatment(PyCodeObject* code) override;
   void notice_handler(PyObject* exception) override { options_.notice_handler(exception); }
@@ -223,6 +224,7 @@ class Tracker final : public Observer {
   std::vector<py::Ref> codes_;   ///< those of `treatments_`, kept alive
   std::vector<py::Ref> tuples_;  ///< of constants, and defaults of functions, read from outside
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
+  std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
   int memoized_depth_ = 0;
   std::vector<py::Ref> memoized_;  ///< what functions under functools.lru_cache computed in this trace

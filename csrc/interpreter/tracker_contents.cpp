@@ -196,12 +196,23 @@ bool Tracker::refuse_depth(py::Borrowed value) {
   return false;
 }
 
+namespace {
+
+/// What code in C may ask an object for.
+constexpr const char* kSpecialMethods =
+    "__bool__ __len__ __iter__ __next__ __getitem__ __contains__ __reversed__ __eq__ __ne__ __lt__ __le__ __gt__ "
+    "__ge__ __hash__ __index__ __int__ __float__ __complex__ __abs__ __round__ __trunc__ __floor__ __ceil__ __str__ "
+    "__repr__ __format__ __bytes__ __add__ __radd__ __mul__ __rmul__ __iadd__ __imul__";
+
+}  // namespace
+
 bool Tracker::read_deeply(py::Borrowed value, int depth) {
   value = behind_view(value);
   if (is_scalar(value)) return false;
   if (is_real_tensor(value)) return true;
   const bool is_iterator = iterates_over_objects(value);
   if (!is_container(value) && !is_iterator && !PySlice_Check(value)) {
+    look_up(value, kSpecialMethods);
     if (Node* node = provenance_.find(value)) record_opaque(*node);
     return false;
   }

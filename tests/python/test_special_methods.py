@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import operator
 import types
 from typing import Any
 
@@ -180,4 +182,59 @@ def test_methods_of_tensors_that_are_replaced_are_followed(monkeypatch, name, fu
         patch.setattr(torch.Tensor, name, other)
         assert torch.equal(compiled(X), function(X))
         assert not torch.equal(function(X), before)
+    assert torch.equal(compiled(X), before)
+
+
+# A use of an object, what its class has, and what it gets after the first call.
+ADDED = {
+    "bool_of_nothing": (lambda b: 1 if b else 2, {}, {"__bool__": lambda self: False}),
+    "bool_of_len": (lambda b: 1 if b else 2, {"__len__": lambda self: 0}, {"__bool__": lambda self: True}),
+    "not": (lambda b: 1 if not b else 2, {}, {"__len__": lambda self: 0}),
+    "bool_in_c": (lambda b: 1 if any([b]) else 2, {}, {"__bool__": lambda self: False}),
+    "contains": (
+        lambda b: 1 if 3 in b else 2,
+        {"__iter__": lambda self: iter([3])},
+        {"__contains__": lambda self, item: False},
+    ),
+    "iter": (
+        lambda b: sum(b),
+        {"__getitem__": lambda self, i: [1, 2][i]},
+        {"__iter__": lambda self: iter([30])},
+    ),
+    "eq": (lambda b: 1 if b == 3 else 2, {}, {"__eq__": lambda self, other: True}),
+    "eq_reflected": (lambda b: 1 if [] == b else 2, {}, {"__eq__": lambda self, other: True}),  # noqa: SIM300
+    "eq_in_list": (lambda b: 1 if 3 in [b] else 2, {}, {"__eq__": lambda self, other: True}),
+    "ne": (lambda b: 1 if b != 3 else 2, {"__eq__": lambda self, o: True}, {"__ne__": lambda self, o: True}),
+    "iadd": (
+        lambda b: operator.iadd(b, 1),
+        {"__add__": lambda self, o: 4},
+        {"__iadd__": lambda self, o: 7},
+    ),
+    "int": (lambda b: int(b), {"__index__": lambda self: 4}, {"__int__": lambda self: 7}),
+    "float": (lambda b: float(b), {"__index__": lambda self: 4}, {"__float__": lambda self: 7.0}),
+    "str": (lambda b: len(str(b)), {"__repr__": lambda self: "ab"}, {"__str__": lambda self: "abc"}),
+    "format": (lambda b: len(f"{b}"), {"__str__": lambda self: "ab"}, {"__format__": lambda self, s: "abc"}),
+    "floor": (lambda b: math.floor(b), {"__float__": lambda self: 3.0}, {"__floor__": lambda self: 5}),
+    "getattribute": (lambda b: b.value, {"value": 3}, {"__getattribute__": lambda self, name: 5}),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_methods_that_a_class_gets_later_are_followed(name):
+    use, methods, added = ADDED[name]
+    kind = type("Kind", (), dict(methods))
+    thing = kind()
+
+    def function(x):
+        return x * use(thing)
+
+    compiled = thunder.jit(function)
+    before = function(X)
+    assert torch.equal(compiled(X), before)
+    for key, value in added.items():
+        setattr(kind, key, value)
+    assert torch.equal(compiled(X), function(X))
+    assert not torch.equal(function(X), before)
+    for key in added:
+        delattr(kind, key)
     assert torch.equal(compiled(X), before)
