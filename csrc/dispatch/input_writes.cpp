@@ -1,13 +1,27 @@
 #include "dispatch/input_writes.h"
 
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "tracer/node_pointer.h"
 
 namespace thunder::dispatch {
 namespace {
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+/// What `view.copy_(made)` hangs into the graph. Autograd puts the base of the view in the place of the first input.
+torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::Tensor& made) {
+  auto node = tracer::make_node<torch::autograd::CopyBackwards>();
+  node->set_next_edges({view, torch::autograd::impl::gradient_edge(made)});
+  node->src_options = made.options();
+  node->add_input_metadata(made);
+  return {std::move(node), 0};
+}
 
 }  // namespace
 
@@ -37,9 +51,7 @@ bool InputWrites::match(const std::vector<at::Tensor>& inputs) const {
     const Place here{places_[written].memory, input.storage_offset(), storage_of(input)->nbytes()};
     if (here.memory >= 0 && here != places_[written]) return false;
   }
-  // Writing to a leaf that requires grad is an error, which a new trace raises.
-  return std::ranges::none_of(new_history_,
-                              [&](std::size_t i) { return inputs[i].requires_grad() && inputs[i].is_leaf(); });
+  return true;
 }
 
 std::vector<at::Tensor> InputWrites::written(const std::vector<at::Tensor>& inputs) const {
@@ -48,10 +60,14 @@ std::vector<at::Tensor> InputWrites::written(const std::vector<at::Tensor>& inpu
   return tensors;
 }
 
-std::vector<at::Tensor> InputWrites::with_new_history(const std::vector<at::Tensor>& inputs) const {
-  std::vector<at::Tensor> tensors;
-  for (const std::size_t i : new_history_) tensors.push_back(inputs[i]);
-  return tensors;
+std::vector<NewHistory> InputWrites::with_new_history(const std::vector<at::Tensor>& inputs) const {
+  std::vector<NewHistory> found;
+  for (const std::size_t i : new_history_) {
+    // A view that is asked for its history after the write would take that of its base from before it.
+    const bool is_view = inputs[i].is_view();
+    found.push_back({inputs[i], is_view ? torch::autograd::impl::gradient_edge(inputs[i]) : torch::autograd::Edge()});
+  }
+  return found;
 }
 
 std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tensors) {
@@ -63,10 +79,13 @@ std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tens
   return sum;
 }
 
-void set_history(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& computed) {
-  const std::size_t first = computed.size() - tensors.size();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    torch::autograd::impl::rebase_history(tensors[i], torch::autograd::impl::gradient_edge(computed[first + i]));
+void set_history(const std::vector<NewHistory>& inputs, std::vector<at::Tensor>& computed) {
+  const std::size_t first = computed.size() - inputs.size();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [input, before] = inputs[i];
+    const at::Tensor& made = computed[first + i];
+    torch::autograd::impl::rebase_history(
+        input, input.is_view() ? edge_of_copy(before, made) : torch::autograd::impl::gradient_edge(made));
   }
   computed.resize(first);
 }

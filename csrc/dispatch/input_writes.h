@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,12 @@
 #include "tracer/recorder.h"
 
 namespace thunder::dispatch {
+
+/// An input that takes part in autograd by what was written to it.
+struct NewHistory {
+  at::Tensor tensor;
+  torch::autograd::Edge before;  ///< of a view: its history before the call
+};
 
 /// What a trace's writes to its inputs depend on and lead to.
 class InputWrites {
@@ -22,7 +29,7 @@ class InputWrites {
   /// The inputs that the trace writes to.
   [[nodiscard]] std::vector<at::Tensor> written(const std::vector<at::Tensor>& inputs) const;
   /// The inputs that take part in autograd by what was written to them: one for each of the last outputs.
-  [[nodiscard]] std::vector<at::Tensor> with_new_history(const std::vector<at::Tensor>& inputs) const;
+  [[nodiscard]] std::vector<NewHistory> with_new_history(const std::vector<at::Tensor>& inputs) const;
 
  private:
   /// Where an input lies in memory that it shares.
@@ -42,7 +49,7 @@ class InputWrites {
 /// A number that changes when one of these tensors is written to; nullopt when that cannot be told.
 [[nodiscard]] std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tensors);
 
-/// Takes the last elements of `computed`, one for each of `tensors`, and gives their histories to these.
-void set_history(const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& computed);
+/// Takes the last elements of `computed`, one for each of `inputs`, and gives their histories to these.
+void set_history(const std::vector<NewHistory>& inputs, std::vector<at::Tensor>& computed);
 
 }  // namespace thunder::dispatch

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "dispatch/gil.h"
@@ -24,12 +25,13 @@ class Walker {
     if (!follow(alive_.front())) return {};
     for (std::size_t k = 0;; ++k) {
       const auto compiled = path().steps[k].shared->get();
-      run_piece(*compiled, k + 1 == path().steps.size());
+      run_piece(*compiled);
       if (k + 1 == path().steps.size()) break;
       const compile::Meeting& meeting = compiled->piece.meeting;
       if (!keep_those_that_met(k, meet(meeting, values_))) return {-1, {}, {meeting.location}};
       release(k);
     }
+    moved_->set();
     Walk result;
     result.path = static_cast<std::ptrdiff_t>(followed_);
     for (const ir::Argument& output : path().outputs) {
@@ -48,25 +50,32 @@ class Walker {
     if (values_.size() < path().value_count) values_.resize(path().value_count);
     std::vector<at::Tensor> inputs;
     if (!load_(index, inputs)) return false;
+    note_versions(inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) values_[index_of(path().inputs[i])] = std::move(inputs[i]);
     return true;
   }
 
-  [[nodiscard]] runtime::Versions versions_of(const compile::Piece& piece, bool is_last) const {
+  /// The piece that writes an input need not have it among its own: it may know all of the memory behind it.
+  void note_versions(std::span<const at::Tensor> inputs) {
+    runtime::Versions versions;
+    for (std::uint32_t i = 0; i < inputs.size(); ++i) {
+      const auto found = path().writes.find(path().inputs[i]);
+      if (found != path().writes.end()) versions.inputs.emplace_back(i, found->second);
+    }
+    moved_.emplace(versions, inputs);
+  }
+
+  [[nodiscard]] runtime::Versions versions_of(const compile::Piece& piece) const {
     runtime::Versions versions;
     for (const ir::ValueId id : piece.outputs) {
       if (path().versions.empty()) break;
       const auto found = path().versions.find(id);
       versions.outputs.push_back(found == path().versions.end() ? 0 : found->second);
     }
-    for (std::size_t i = 0; is_last && i < piece.inputs.size(); ++i) {
-      const auto found = path().writes.find(piece.inputs[i]);
-      if (found != path().writes.end()) versions.inputs.emplace_back(i, found->second);
-    }
     return versions;
   }
 
-  void run_piece(const CompiledPiece& compiled, bool is_last) {
+  void run_piece(const CompiledPiece& compiled) {
     const compile::Piece& piece = compiled.piece;
     if (piece.outputs.empty() && compiled.program == nullptr) return;
     std::vector<at::Tensor> inputs;
@@ -75,7 +84,7 @@ class Walker {
     const GilRelease release(releases_gil_);
     std::vector<at::Tensor> outputs;
     if (compiled.program != nullptr) {
-      outputs = compiled.program->run(std::move(inputs), versions_of(piece, is_last));
+      outputs = compiled.program->run(std::move(inputs), versions_of(piece));
     } else if (tracer::stands_alone(*piece.trace.symbols.at(0).op)) {
       outputs = run_alone(piece.trace, inputs);
     } else {
@@ -112,7 +121,8 @@ class Walker {
   std::vector<std::size_t> alive_;
   std::size_t followed_ = 0;
   std::size_t released_ = 0;
-  std::vector<at::Tensor> values_;  ///< of the recorded trace
+  std::optional<runtime::InputVersions> moved_;  ///< of the inputs that the path writes
+  std::vector<at::Tensor> values_;               ///< of the recorded trace
 };
 
 }  // namespace

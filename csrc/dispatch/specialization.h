@@ -91,7 +91,7 @@ class SpecializationCall {
   Pointers externals_;
   References kept_;  ///< registers belong to the guards of all threads: what is needed later is taken at once
   std::vector<at::Tensor> values_;
-  std::vector<at::Tensor> with_new_history_;
+  std::vector<NewHistory> with_new_history_;
   std::vector<at::Tensor> written_;
   std::optional<std::uint64_t> versions_;  ///< of `written_` before the computation
 };

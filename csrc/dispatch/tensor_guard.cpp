@@ -59,6 +59,7 @@ TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset)
       dtype_(tensor.dtype()),
       device_(tensor.device()),
       requires_grad_(tensor.requires_grad()),
+      is_leaf_(tensor.is_leaf()),
       checks_offset_(checks_offset),
       offset_(checks_offset ? tensor.storage_offset() : 0),
       sizes_(tensor.sizes().vec()),
@@ -68,6 +69,7 @@ bool TensorGuard::matches(const at::Tensor& tensor) const {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
   if (impl->sizes() != c10::IntArrayRef(sizes_) || impl->device() != device_) return false;
+  if (requires_grad_ && tensor.is_leaf() != is_leaf_) return false;
   if (checks_offset_ && impl->storage_offset() != offset_) return false;
   return strides_.empty() || impl->strides() == c10::IntArrayRef(strides_);
 }
@@ -78,7 +80,7 @@ std::string describe_tensor(const at::Tensor& tensor) {
   if (tensor.layout() != c10::kStrided) return text + " sparse";
   if (!has_usual_strides(tensor)) text += " strides " + list_of(tensor.strides());
   if (!tensor.is_cpu()) text += " on " + tensor.device().str();
-  if (tensor.requires_grad()) text += " requires_grad";
+  if (tensor.requires_grad()) text += tensor.is_leaf() ? " requires_grad" : " requires_grad, not a leaf";
   if (tensor.storage_offset() != 0) text += " at offset " + std::to_string(tensor.storage_offset());
   if (tensor.is_inference()) text += " made in inference mode";
   if (tensor.is_conj()) text += " conjugated";

@@ -8,6 +8,7 @@
 #include "bridge/convert.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
@@ -145,10 +146,15 @@ std::vector<std::int32_t> Recorder::shared_memory_of_inputs() const {
 std::vector<std::pair<std::size_t, ir::ValueId>> Recorder::inputs_with_new_history() const {
   std::vector<std::pair<std::size_t, ir::ValueId>> result;
   for (const std::size_t i : written_inputs()) {
-    const ir::ValueId value = state_of(memories_[memory_of_input_[i]].root).value;
+    const InputMemory& memory = memories_[memory_of_input_[i]];
+    const ir::ValueId value = state_of(memory.root).value;
     const at::Tensor& real = real_inputs_[i];
     const bool is_parameter = real.defined() && real.is_leaf() && real.requires_grad();
-    if (trace_.tensor_type(value)->requires_grad && !is_parameter) result.emplace_back(i, value);
+    // Writes that autograd does not see leave the history as it was.
+    const bool keeps_history = dynamic_cast<OutsideNode*>(memory.root.grad_fn().get()) != nullptr;
+    if (!trace_.tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
+    if (memory.storage != nullptr) refuse_shared(", and gets a gradient");
+    result.emplace_back(i, value);
   }
   return result;
 }

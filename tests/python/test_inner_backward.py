@@ -292,3 +292,14 @@ def test_update_of_each_parameter_is_one_fusion() -> None:
     final = str(thunder.last_traces(compiled)[-1])
     assert "_foreach" not in final
     assert "prims.custom_gradient" not in final
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_backward_of_a_leaf_and_then_of_a_tensor_that_is_none() -> None:
+    outcomes = []
+    for function in (torch.Tensor.backward, thunder.jit(lambda a: a.backward())):
+        leaf = torch.tensor([0.5], requires_grad=True)
+        function(leaf)
+        function(leaf.clone())
+        outcomes.append(leaf.grad)
+    assert_same(outcomes[1], outcomes[0], "gradient")

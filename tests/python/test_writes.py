@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -203,3 +204,111 @@ def test_write_to_an_input_that_autograd_made() -> None:
         result.sum().backward()
         outcomes.append((result, b, leaf.grad))
     torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+VIEWS = {
+    "transposed": lambda base: base.t(),
+    "row": lambda base: base[:1],
+    "base": lambda base: base,
+}
+
+
+def writes(a: torch.Tensor) -> torch.Tensor:
+    a.mul_(2)
+    return a * 1
+
+
+def writes_unseen(a: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        a.mul_(3)
+    return a * 1
+
+
+def writes_unseen_first(a: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        a.mul_(3)
+    a.mul_(2)
+    return a * 1
+
+
+@pytest.mark.parametrize("program", [writes, writes_unseen, writes_unseen_first])
+@pytest.mark.parametrize("view", VIEWS)
+def test_write_to_a_view_gives_it_and_its_base_the_history(view: str, program: Any) -> None:
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        leaf = torch.arange(1.0, 7.0).view(2, 3).requires_grad_()
+        base = leaf * 1
+        a = VIEWS[view](base)
+        result = function(a)
+        gradients = [torch.autograd.grad((t * t).sum(), leaf, retain_graph=True)[0] for t in (result, a, base)]
+        outcomes.append((gradients, result, a, base))
+    torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_write_of_what_requires_grad_to_a_view_that_does_not(view: str) -> None:
+    def program(a: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        a.mul_(scale)
+        return a * 1
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        base = torch.arange(1.0, 10.0).view(3, 3)
+        a, scale = VIEWS[view](base), torch.tensor([1.0, 3.0, 4.0], requires_grad=True)
+        result = function(a, scale)
+        gradients = [torch.autograd.grad((t * t).sum(), scale, retain_graph=True)[0] for t in (result, a, base)]
+        outcomes.append((gradients, result, a, base))
+    torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_write_of_what_requires_grad_to_inputs_that_share_memory() -> None:
+    def program(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        b.mul_(scale)
+        return a * 2
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        a, scale = torch.arange(1.0, 7.0).view(2, 3), torch.tensor([1.0, 3.0, 4.0], requires_grad=True)
+        b = a[:1]
+        result = function(a, b, scale)
+        gradients = [torch.autograd.grad((t * t).sum(), scale, retain_graph=True)[0] for t in (result, a, b)]
+        outcomes.append((gradients, result, a, b))
+    torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+def test_leaf_that_cannot_be_written_to_and_then_a_tensor_that_can() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(RuntimeError):
+            a.add_(1)
+        return a * 2
+
+    compiled = thunder.jit(program)
+    for make in (lambda: x(), lambda: -x(), lambda: x()):
+        a, b = make(), make()
+        torch.testing.assert_close((compiled(a), a), (program(b), b))
+
+
+def writes_and_looks(a: torch.Tensor, b: torch.Tensor) -> None:
+    a.copy_(a)
+    while a.sum() > 50:
+        pass
+
+
+def looks_and_writes_both(a: torch.Tensor, b: torch.Tensor) -> None:
+    if b.sum() > 0:
+        b.relu_()
+    a.add_(1)
+
+
+@pytest.mark.parametrize("program", [writes_and_looks, looks_and_writes_both])
+@pytest.mark.parametrize("share", [lambda a: a[0], lambda a: a.data, lambda a: a.clone()])
+def test_versions_of_inputs_that_share_memory_move_where_data_is_looked_at(program: Any, share: Any) -> None:
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        a = torch.ones(2, 3)
+        b = share(a)
+        seen = a._version, b._version
+        function(a, b)
+        outcomes.append((a._version > seen[0], b._version > seen[1]))
+    assert outcomes[1] == outcomes[0]
