@@ -9,6 +9,7 @@
 
 #include "compile/backward_compiler.h"
 #include "compile/execution.h"
+#include "compile/executor_list.h"
 #include "compile/foreign_error.h"
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
@@ -155,6 +156,11 @@ std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const Pas
 }
 
 }  // namespace
+
+bool has_extensions(const Options& options) {
+  const auto is_of_user = [](const executors::Executor* executor) { return !is_built_in(*executor); };
+  return !options.transforms.empty() || std::ranges::any_of(options.executors, is_of_user);
+}
 
 std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options) {
   const PassRunner runner(options, pass_names());

@@ -29,6 +29,9 @@ struct Options {
   bool prepack_weights = false;  ///< the user promises that weights move their versions when they change
 };
 
+/// Whether executors or transforms of the user's take part.
+[[nodiscard]] bool has_extensions(const Options& options);
+
 /// A recorded computation, compiled: what dispatch runs on a hit, with its traces for the curious.
 class Compiled {
  public:

@@ -125,10 +125,26 @@ bool GradientHooks::record(interpreter::Tracker& tracker) {
     }
   } else {
     if (backwards_.only_computes(tracker, record)) return true;
-    backwards_.leave_hooks();
-    PyErr_SetString(PyExc_RuntimeError, "thunder: the program is traced again");
+    trace_again();
   }
   add_location(current_);
+  return false;
+}
+
+void GradientHooks::trace_again() {
+  backwards_.leave_hooks();
+  PyErr_SetString(PyExc_RuntimeError, "thunder: the program is traced again");
+}
+
+bool GradientHooks::leave_those_of_outputs(std::span<const py::Ref> outputs) {
+  if (backwards_.leaves_hooks() || recorder_.full_graph) return true;
+  const auto is_hooked = [&](const py::Ref& output) {
+    return std::ranges::any_of(hooked_, [&](const Hooked& hooked) {
+      return hooked.tensor.get() == output.get() && !is_released(*hooked.node);
+    });
+  };
+  if (std::ranges::none_of(outputs, is_hooked)) return true;
+  trace_again();
   return false;
 }
 

@@ -24,6 +24,9 @@ class GradientHooks {
   /// Runs the hooks once more, on the gradients of a later backward. The program has ended, with this result.
   /// False with a Python exception set.
   [[nodiscard]] bool record(interpreter::Tracker& tracker);
+  /// Leaves the hooks of tensors that the program returns to each call: who hooks or retains the gradient of such a
+  /// tensor afterwards comes after them. False with a Python exception set: the program is to be traced again.
+  [[nodiscard]] bool leave_those_of_outputs(std::span<const py::Ref> outputs);
   /// Registers hooks at each call: those on tensors from outside, and those that no trace can hold.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
   /// Refuses hooks that a backward of `outputs` would have to run and that the trace does not hold; throws.
@@ -44,6 +47,7 @@ class GradientHooks {
                     PyObject* names, PyObject** result);
   void record_all();
   void set_all_apart();
+  void trace_again();
   /// What stands for a hooked tensor, which may be a view, as the run makes it.
   [[nodiscard]] at::Tensor stand_in_for(const Hooked& hooked) const;
 

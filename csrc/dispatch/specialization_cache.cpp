@@ -143,8 +143,7 @@ Served SpecializationCache::trace_and_run(const interpreter::CallArguments& argu
 }
 
 bool SpecializationCache::raises_errors_of_programs() const {
-  const auto is_of_user = [](const executors::Executor* executor) { return !compile::is_built_in(*executor); };
-  return how_.full_graph || !options_.transforms.empty() || std::ranges::any_of(options_.executors, is_of_user);
+  return how_.full_graph || compile::has_extensions(options_);
 }
 
 bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {

@@ -285,8 +285,11 @@ py::Ref Capture::interpret() {
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
-  if (!backward_.add_effects(builder) || !python_backwards_.add_effects(builder)) return std::nullopt;
-  if (!gradient_hooks_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
+  if (!gradient_hooks_.leave_those_of_outputs(builder.outputs())) return std::nullopt;
+  // Hooks first: `requires_grad_(False)` is among the effects of backwards, and a hook needs a tensor that requires
+  // grad.
+  if (!gradient_hooks_.add_effects(builder) || !backward_.add_effects(builder)) return std::nullopt;
+  if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   backward_.require_readable(builder.outputs());
   recorder_.return_written_memory();
@@ -472,8 +475,9 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
     PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");
   outcome.location = failed_;
   outcome.context = context_;
-  // Once the program is recorded, what fails is an executor or transform of the user's, or ours.
-  const bool is_extension = is_compiling_ && !is_pending("InternalError");
+  // Once the program is recorded, what fails is an executor or transform of the user's, or ours. So does a derivative
+  // that eager does not look for before the backward.
+  const bool is_extension = is_compiling_ && compile::has_extensions(options) && !is_pending("InternalError");
   outcome.may_run_eager =
       !is_extension && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0 && !is_pending("SharpEdgeError");
   if (outcome.may_run_eager) outcome.made = make_eager();

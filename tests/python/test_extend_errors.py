@@ -126,7 +126,14 @@ raises_in_backward.register_autograd(_raise)
 
 def test_exception_in_a_backward_of_the_user_is_no_bug_of_thunder() -> None:
     with pytest.raises(KeyError, match="no derivative yet"):
-        thunder.jit(lambda x: raises_in_backward(x))(values(3))
+        thunder.jit(lambda x: raises_in_backward(x), fullgraph=True)(values(3))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_exception_in_a_backward_of_the_user_is_raised_when_it_runs() -> None:
+    result = thunder.jit(lambda x: raises_in_backward(x))(values(3))
+    with pytest.raises(KeyError, match="no derivative yet"):
+        result.sum().backward()
 
 
 def test_exception_in_a_grad_transform_names_executor_and_operation() -> None:

@@ -192,3 +192,31 @@ def test_hook_on_a_node_is_refused_for_a_backward_outside() -> None:
 
     with pytest.raises(NotImplementedError, match="hooks on nodes"):
         thunder.jit(program, fullgraph=True)(x())
+
+
+def test_hooks_on_a_result_come_after_those_of_the_program() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b = a * 1
+        b.register_hook(lambda gradient: gradient + 1)
+        return b
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        a, seen = x(), []
+        result = function(a)
+        result.retain_grad()
+        result.register_hook(seen.append)
+        result.sum().backward()
+        outcomes.append((result.grad, seen, a.grad))
+    assert_same(outcomes[1], outcomes[0], "gradient")
+
+
+def test_hook_on_an_input_that_requires_no_grad_afterwards() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        a.register_hook(lambda gradient: gradient * 2)
+        a.requires_grad_(False)
+        return a * 2
+
+    a = x()
+    assert not thunder.jit(program)(a).requires_grad
+    assert not a.requires_grad
