@@ -40,6 +40,7 @@ bool holds_same_objects(PyObject* left, PyObject* right) {
 void require_no_shared_effects(const tracer::Recorder& recorder, interpreter::Tracker& tracker) {
   const interpreter::Provenance& provenance = tracker.provenance();
   recorder.require_unwritten_memory();
+  recorder.require_memory_of_one();
   if (const PyObject* written = tracker.journal().written_memory()) {
     throw UserError(ErrorKind::kNotImplemented,
                     std::string("thunder.jit: writes to the memory of an object of type '") +

@@ -134,6 +134,8 @@ class Recorder {
   [[nodiscard]] const std::vector<SharedMemory>& shared_memory() const { return shared_memory_; }
   /// Refuses programs that wrote to shared memory: the trace keeps what a tensor held, not the memory.
   void require_unwritten_memory() const;
+  /// Refuses results over memory that an input, or another result, has by way of what is no tensor.
+  void require_memory_of_one() const;
   /// Types to take for the results of `op` where they follow from data; set by replays, which have none.
   void expect_results(const c10::OperatorHandle& op, std::shared_ptr<const ResultTypes> types);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -12,6 +13,12 @@ bool has_same_bytes(const at::Tensor& left, const at::Tensor& right) {
   return std::memcmp(first.const_data_ptr(), right.const_data_ptr(), right.nbytes()) == 0;
 }
 
+bool overlaps(const at::Tensor& left, const at::Tensor& right) {
+  const auto* first = static_cast<const char*>(left.storage().data());
+  const auto* second = static_cast<const char*>(right.storage().data());
+  return first < second + right.storage().nbytes() && second < first + left.storage().nbytes();
+}
+
 }  // namespace
 
 void Recorder::add_shared_memory(const at::Tensor& real, const at::Tensor& trace_tensor) {
@@ -20,6 +27,25 @@ void Recorder::add_shared_memory(const at::Tensor& real, const at::Tensor& trace
   const std::shared_ptr<TraceState>& state = trace_impl(trace_tensor)->state();
   const at::Tensor before = real.detach().clone(at::MemoryFormat::Contiguous);
   shared_memory_.push_back({real.detach(), before, state, root_of(*state).writes});
+}
+
+void Recorder::require_memory_of_one() const {
+  const auto outlives = [this](const SharedMemory& memory) {
+    const TraceState& root = root_of(*memory.state);
+    return memory.is_returned || std::ranges::any_of(memories_, [&](const InputMemory& input) {
+             return &root_of(*trace_impl(input.root)->state()) == &root;
+           });
+  };
+  for (const SharedMemory& memory : shared_memory_) {
+    const bool shares = memory.is_returned && std::ranges::any_of(shared_memory_, [&](const SharedMemory& other) {
+                          return &root_of(*other.state) != &root_of(*memory.state) && outlives(other) &&
+                                 overlaps(other.real, memory.real);
+                        });
+    if (!shares) continue;
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: returns a tensor that shares memory with another one by way of an array of NumPy, or "
+                    "the like; return a copy of it");
+  }
 }
 
 void Recorder::require_unwritten_memory() const {

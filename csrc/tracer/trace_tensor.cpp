@@ -131,9 +131,12 @@ std::shared_ptr<TraceState> TraceTensorImpl::data_state() const {
 }
 
 void TraceTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !is_recording(),
-      "setting the .data of a tensor inside of a jitted function; write to it with copy_ under torch.no_grad()");
+  if (is_recording()) {
+    const char* message =
+        "setting the .data of a tensor inside of a jitted function; write to it with copy_ under torch.no_grad()";
+    note_refusal(message);  // the program may catch the error
+    TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+  }
   TensorImpl::shallow_copy_from(impl);
   if (const auto* other = dynamic_cast<const TraceTensorImpl*>(impl.get())) state_ = other->state_;
 }

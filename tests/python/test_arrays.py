@@ -49,6 +49,11 @@ def array_that_is_made_of_an_array(x: torch.Tensor, array: Any) -> Any:
 
 
 @refused
+def tensor_over_the_array_of_an_input(x: torch.Tensor, array: Any) -> Any:
+    return torch.as_tensor(x.numpy())
+
+
+@refused
 def write_to_an_item(x: torch.Tensor, array: Any) -> Any:
     array[0] += 1
     return x * float(array[0])

@@ -468,3 +468,26 @@ def test_exceptions_that_follow_each_other_in_a_circle_are_raised() -> None:
 
     with pytest.raises(ValueError, match="first"):
         thunder.jit(f)(X)
+
+
+@FALLBACK
+def test_data_that_is_set_where_the_program_catches_all_errors() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(Exception):
+            x.data = x * 0.5
+        return x * 1
+
+    compiled, x, y = thunder.jit(f), X.clone(), X.clone()
+    for _ in range(2):
+        assert torch.equal(compiled(x), f(y))
+        assert torch.equal(x, y)
+
+
+@FALLBACK
+def test_backward_that_eager_finds_wrong_when_it_runs() -> None:
+    def f(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.ones(3, device="meta") * (x * weight).sum()
+
+    weight = torch.ones(3, requires_grad=True)
+    result = thunder.jit(f)(X, weight)
+    assert (result.device, result.shape) == (torch.device("meta"), (3,))
