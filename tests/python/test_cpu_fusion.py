@@ -789,3 +789,13 @@ def test_fusions_are_measured_by_themselves() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     for x, copy in zip(inputs, copies, strict=True):
         assert torch.equal(x, copy)
+
+
+@pytest.mark.parametrize("bounds", [(None, float("nan")), (float("nan"), None), (-1.0, float("nan"))])
+def test_bounds_that_are_nan(bounds: tuple[float | None, float | None]) -> None:
+    x = torch.arange(-3.0, 4.0)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.clamp(*bounds) * 2
+
+    torch.testing.assert_close(thunder.jit(function)(x), function(x), equal_nan=True)

@@ -80,3 +80,24 @@ def test_unused_operation_that_raises_nothing_is_removed() -> None:
     compiled = thunder.jit(lambda x: (x.exp() @ x, x + 1)[1])
     compiled(torch.rand(3, 3))
     assert "matmul" not in str(thunder.last_traces(compiled)[-1])
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", ["index_select", "inverse"])
+def test_error_that_a_program_catches_before_it_writes(name: str) -> None:
+    raises = {
+        "index_select": lambda x: (-x).index_select(0, torch.tensor([50])),
+        "inverse": lambda x: torch.linalg.inv(torch.zeros(2, 2)),
+    }[name]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            raises(x)
+        except (RuntimeError, IndexError):
+            return x * 3
+        x.add_(1)
+        return x * 2
+
+    x = torch.ones(2)
+    assert torch.equal(thunder.jit(program)(x), torch.full((2,), 3.0))
+    assert torch.equal(x, torch.ones(2))

@@ -1,4 +1,5 @@
 // Operations of elements: how much work they are, and what they are made of.
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
@@ -49,6 +50,15 @@ constexpr double work_of() {
 FusionRole arithmetic_role(const BoundSymbol& symbol, const Trace& trace) {
   const FusionRole role = element_role(symbol, trace, kArithmetic);
   return role.kind != FusionRole::Kind::kNone && numbers_fit(symbol, trace) ? role : FusionRole{};
+}
+
+/// Bounds that are NaN are left to PyTorch, whose releases differ in what they make of them.
+FusionRole clamp_role(const BoundSymbol& symbol, const Trace& trace) {
+  const bool has_nan = std::ranges::any_of(symbol.arguments, [](const ir::Argument& argument) {
+    const auto* number = argument.get<double>();
+    return number != nullptr && std::isnan(*number);
+  });
+  return has_nan ? FusionRole{} : arithmetic_role(symbol, trace);
 }
 
 /// A function of real numbers: its result is of a floating-point dtype, and a kernel has it for the lane.
@@ -365,9 +375,9 @@ void add_elementwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::div.Scalar", real_binary<TileOp::kDivide>()},
       {"aten::maximum", binary<TileOp::kMaximum>()},
       {"aten::minimum", binary<TileOp::kMinimum>()},
-      {"aten::clamp", {&arithmetic_role, &lower_clamp<true, true>}},
-      {"aten::clamp_min", {&arithmetic_role, &lower_clamp<true, false>}},
-      {"aten::clamp_max", {&arithmetic_role, &lower_clamp<false, true>}},
+      {"aten::clamp", {&clamp_role, &lower_clamp<true, true>}},
+      {"aten::clamp_min", {&clamp_role, &lower_clamp<true, false>}},
+      {"aten::clamp_max", {&clamp_role, &lower_clamp<false, true>}},
       {"aten::pow.Tensor_Scalar", {&power_role, &lower_power}},
       {"aten::addcmul", {&addition_role, &lower_add_of<TileOp::kMultiply>}},
       {"aten::lerp.Scalar", {&addition_role, &lower_lerp}},
