@@ -101,4 +101,9 @@ def complete(
 def register(tensor: torch.Tensor, method: str, hooks: Sequence[Callable[..., Any]]) -> None:
     """Register hooks on a tensor by one of its methods."""
     for hook in hooks:
-        getattr(tensor, method)(hook)
+        getattr(tensor, method)(hook if tensor.is_leaf else _of_gradients(hook))
+
+
+def _of_gradients(hook: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor | None], Any]:
+    """Return a hook that skips backwards in which only other results of the compiled function have gradients."""
+    return lambda gradient: None if gradient is None else hook(gradient)

@@ -220,3 +220,17 @@ def test_hook_on_an_input_that_requires_no_grad_afterwards() -> None:
     a = x()
     assert not thunder.jit(program)(a).requires_grad
     assert not a.requires_grad
+
+
+def test_hook_on_a_result_that_a_backward_does_not_reach() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b, c = a * 1, a * 2
+        c.register_hook(lambda gradient: gradient * 3)
+        return b, c
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        a = x()
+        b, c = function(a)
+        outcomes.append([torch.autograd.grad(t.sum(), a, retain_graph=True)[0] for t in (b, c, b + c)])
+    assert_same(outcomes[1], outcomes[0], "gradient")
