@@ -181,6 +181,13 @@ _segments = torch.ops.thunder_tests_library.segments
 
 
 def test_backward_that_nobody_registered_and_that_reads_data_is_refused_by_name() -> None:
-    f = thunder.jit(lambda a, ends: _segments(a, ends).sum())
-    with pytest.raises(NotImplementedError, match=r"segments \(called in .*test_higher_order.py.*reads the data"):
-        f(torch.ones(4, requires_grad=True), torch.tensor([2, 4]))
+    def program(a: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        return _segments(a, ends).sum()
+
+    message = r"segments \(called in .*test_higher_order.py.*reads the data"
+    a, ends = torch.ones(4, requires_grad=True), torch.tensor([2, 4])
+    with pytest.raises(NotImplementedError, match=message):
+        thunder.jit(program, fullgraph=True)(a, ends)
+    with pytest.warns(thunder.EagerFallbackWarning, match=message):
+        result = thunder.jit(program)(a, ends)
+    torch.testing.assert_close(torch.autograd.grad(result, a), torch.autograd.grad(program(a, ends), a))
