@@ -6,7 +6,11 @@ import re
 
 # (kind, what the message and the smallest script match, why)
 _KNOWN: tuple[tuple[str, str, str], ...] = (
-    ("requires_grad", r"create_graph=True", "gradients under create_graph require grad"),
+    (
+        "requires_grad",
+        r"^step[^\n]*(\.grad|second\[\d+\]) requires_grad: expected False, got True\n.*create_graph=True",
+        "gradients under create_graph require grad",
+    ),
     ("number", r"\.grad: .*\.data\.", "data changed behind autograd's back between a call and its backward"),
     (
         "raises",
@@ -19,10 +23,10 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "gradients between results are refused",
     ),
     ("number", r"expected nan, got -?inf.*gelu", "oneDNN's gelu of infinity is NaN"),
-    ("number|value", r"resize_\(", "resize_ of an input that is not contiguous"),
+    ("number|value", r"^step[^\n]*: at \(.*resize_\(", "resize_ of an input that is not contiguous"),
     (
         "written",
-        r"\.t_\(\)|inference_mode",
+        r"^step[^\n]* written: expected True, got False\n.*(\.t_\(\)|inference_mode)",
         "t_, and writes to buffers in inference mode, do not move the version counter",
     ),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
