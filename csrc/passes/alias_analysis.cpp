@@ -1,24 +1,12 @@
 #include "passes/alias_analysis.h"
 
-#include <algorithm>
 #include <numeric>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "operators/facts.h"
+
 namespace thunder::passes {
-namespace {
-
-/// Gives the memory of an argument, at least at times, though the schema does not say so.
-bool may_return_argument(const ir::Operator& op) {
-  static constexpr std::string_view kNames[] = {
-      "aten::_unsafe_view", "aten::unsafe_split",  "aten::unsafe_split_with_sizes",
-      "aten::unsafe_chunk", "aten::conj_physical", "aten::native_dropout",
-      "aten::lift"};
-  return std::ranges::find(kNames, std::string_view(op.name)) != std::end(kNames);
-}
-
-}  // namespace
 
 AliasAnalysis::AliasAnalysis(const ir::Trace& trace) : parents_(trace.value_count()), facts_(trace.value_count()) {
   std::iota(parents_.begin(), parents_.end(), 0U);
@@ -68,7 +56,7 @@ void AliasAnalysis::join_results(const ir::BoundSymbol& symbol) {
       ir::for_each_value(result, [&](ir::ValueId id) { facts_[set_of(id)].constant = true; });
     }
   }
-  const bool joins_all = is_primitive || may_return_argument(op);
+  const bool joins_all = is_primitive || operators::has_fact(op, operators::Fact::kMayReturnArgument);
   if (!op.view && !op.mutates && !joins_all) return;
   for (std::size_t r = 0; r < symbol.results.size(); ++r) {
     const std::string alias_set = r < op.results.size() ? op.results[r].alias_set : std::string();

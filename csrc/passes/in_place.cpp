@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <limits>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -22,21 +22,6 @@ struct InPlaceForm {
   std::size_t candidates = 1;        ///< which of the first arguments may give their memory
 };
 
-/// Operators without an in-place variant that read each element, and what of its row they need besides, before they
-/// write it.
-struct OutRow {
-  std::string_view name;
-  const char* overload;
-  std::size_t candidates;
-};
-constexpr OutRow kOutRows[] = {
-    {"aten::gelu_backward", "grad_input", 2},      {"aten::silu_backward", "grad_input", 2},
-    {"aten::threshold_backward", "grad_input", 2}, {"aten::sigmoid_backward", "grad_input", 2},
-    {"aten::tanh_backward", "grad_input", 2},      {"aten::leaky_relu_backward", "grad_input", 2},
-    {"aten::hardtanh_backward", "grad_input", 2},  {"aten::softplus_backward", "grad_input", 2},
-    {"aten::_softmax_backward_data", "out", 1},    {"aten::_log_softmax_backward_data", "out", 1},
-};
-
 bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
   if (candidate.parameters.size() != op.parameters.size() || candidate.results.size() != 1 || candidate.view)
     return false;
@@ -49,15 +34,14 @@ bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
 
 InPlaceForm find_form(const ir::Operator& op, FindOperator find_operator) {
   if (op.results.size() != 1 || op.view || op.parameters.empty() || op.name == "aten::resize") return {};
-  for (const OutRow& row : kOutRows) {
-    if (row.name != op.name || !op.overload.empty()) continue;
-    const ir::Operator* out = find_operator(op.name, row.overload);
-    return {out != nullptr && out->parameters.size() == op.parameters.size() + 1 ? out : nullptr, true, row.candidates};
+  if (const auto form = operators::out_form(op)) {
+    const ir::Operator* out = find_operator(op.name, form->overload);
+    const bool fits = out != nullptr && out->parameters.size() == op.parameters.size() + 1;
+    return {fits ? out : nullptr, true, form->candidates};
   }
   const ir::Operator* in_place = find_operator(op.name + "_", op.overload);
   if (in_place == nullptr || !is_in_place_form(op, *in_place)) return {};
-  const bool commutes = op.overload == "Tensor" && (op.name == "aten::add" || op.name == "aten::mul");
-  return {in_place, false, commutes ? std::size_t{2} : std::size_t{1}};
+  return {in_place, false, operators::is_commutative(op) ? std::size_t{2} : std::size_t{1}};
 }
 
 class Introducer {

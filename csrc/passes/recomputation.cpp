@@ -1,114 +1,13 @@
 #include "passes/recomputation.h"
 
 #include <string_view>
-#include <unordered_set>
 
+#include "operators/facts.h"
 #include "passes/random_draws.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
-
-/// A few passes over the data each, and what compilers fuse into their readers.
-bool is_cheap(const ir::Operator& op) {
-  static const std::unordered_set<std::string_view> kNames = {"abs",
-                                                              "add",
-                                                              "addcdiv",
-                                                              "addcmul",
-                                                              "amax",
-                                                              "amin",
-                                                              "arange",
-                                                              "bitwise_and",
-                                                              "bitwise_not",
-                                                              "bitwise_or",
-                                                              "ceil",
-                                                              "cat",
-                                                              "clamp",
-                                                              "clamp_max",
-                                                              "clamp_min",
-                                                              "clone",
-                                                              "constant_pad_nd",
-                                                              "cos",
-                                                              "cumsum",
-                                                              "div",
-                                                              "elu",
-                                                              "embedding",
-                                                              "eq",
-                                                              "erf",
-                                                              "exp",
-                                                              "expm1",
-                                                              "flip",
-                                                              "floor",
-                                                              "full",
-                                                              "full_like",
-                                                              "gather",
-                                                              "ge",
-                                                              "gelu",
-                                                              "gt",
-                                                              "hardsigmoid",
-                                                              "hardswish",
-                                                              "hardtanh",
-                                                              "index",
-                                                              "index_select",
-                                                              "isinf",
-                                                              "isnan",
-                                                              "le",
-                                                              "leaky_relu",
-                                                              "log",
-                                                              "log1p",
-                                                              "logical_and",
-                                                              "logical_not",
-                                                              "logical_or",
-                                                              "logsumexp",
-                                                              "lt",
-                                                              "masked_fill",
-                                                              "maximum",
-                                                              "mean",
-                                                              "minimum",
-                                                              "mish",
-                                                              "mul",
-                                                              "native_layer_norm",
-                                                              "ne",
-                                                              "neg",
-                                                              "new_full",
-                                                              "new_ones",
-                                                              "new_zeros",
-                                                              "ones",
-                                                              "ones_like",
-                                                              "permute",
-                                                              "pow",
-                                                              "reciprocal",
-                                                              "relu",
-                                                              "remainder",
-                                                              "repeat",
-                                                              "roll",
-                                                              "round",
-                                                              "rsqrt",
-                                                              "rsub",
-                                                              "scalar_tensor",
-                                                              "sigmoid",
-                                                              "sign",
-                                                              "silu",
-                                                              "sin",
-                                                              "softplus",
-                                                              "sqrt",
-                                                              "square",
-                                                              "stack",
-                                                              "sub",
-                                                              "sum",
-                                                              "tan",
-                                                              "tanh",
-                                                              "tril",
-                                                              "triu",
-                                                              "where",
-                                                              "zeros",
-                                                              "zeros_like",
-                                                              "_log_softmax",
-                                                              "_softmax",
-                                                              "_to_copy"};
-  const std::string_view name = op.name;
-  return name.starts_with("aten::") && kNames.contains(name.substr(6));
-}
 
 /// Its statistics are those of the batch; the running ones are written once only.
 bool is_training_batch_norm(const ir::BoundSymbol& symbol) {
@@ -138,7 +37,7 @@ bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy) {
   if (policy == Recompute::kMemory && is_training_batch_norm(symbol)) return true;
   if (!is_pure(symbol)) return false;
   const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";
-  return is_view || (policy == Recompute::kMemory && is_cheap(*symbol.op));
+  return is_view || (policy == Recompute::kMemory && operators::has_fact(*symbol.op, operators::Fact::kIsCheap));
 }
 
 ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace, FindOperator find_operator) {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ir/data_errors.h"
+#include "operators/facts.h"
 #include "ir/symbol_values.h"
 #include "tracer/operators.h"
 
@@ -49,7 +49,7 @@ void keep_errors(ir::Trace& trace) {
     bool runs = symbol.op->mutates || symbol.op->effect || std::ranges::any_of(ir::flat_results(symbol), is_needed);
     if (!runs) {
       const ir::ValueId result = first_tensor(trace, symbol);
-      runs = result != ir::kNoValue && ir::may_raise_for_data(trace, symbol);
+      runs = result != ir::kNoValue && operators::may_raise_for_data(trace, symbol);
       if (runs) kept[i] = result;
       has_kept |= runs;
     }

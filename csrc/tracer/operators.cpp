@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
+#include "operators/facts.h"
 #include "tracer/functional_form.h"
 
 namespace thunder::tracer {
@@ -46,46 +47,8 @@ Table& table() {
 
 const void* key_of(const c10::OperatorHandle& op) { return &op.operator_name(); }
 
-/// Draws from a generator, though nothing in the schema says so.
-bool draws_random_numbers(const c10::FunctionSchema& schema) {
-  for (const auto& argument : schema.arguments()) {
-    if (argument.name() == "generator") return true;
-  }
-  static constexpr std::string_view kNames[] = {
-      "aten::dropout",
-      "aten::native_dropout",
-      "aten::feature_dropout",
-      "aten::alpha_dropout",
-      "aten::rrelu",
-      "aten::rand_like",
-      "aten::randn_like",
-      "aten::randint_like",
-      "aten::rand",
-      "aten::randn",
-      "aten::randint",
-      "aten::randperm",
-      "aten::lstm",
-      "aten::gru",
-      "aten::rnn_tanh",
-      "aten::rnn_relu",
-      "aten::bernoulli",
-      "aten::multinomial",
-      "aten::poisson",
-      "aten::_fused_dropout",
-      "aten::_sample_dirichlet",
-      "aten::_standard_gamma",
-      "aten::binomial",
-      "aten::feature_alpha_dropout",
-      "aten::normal",
-      "aten::scaled_dot_product_attention",
-      "thunder::manual_seed",
-      "thunder::make_generator",
-      "thunder::native_dropout_with_state",
-  };
-  for (std::string_view name : kNames) {
-    if (schema.name() == name) return true;
-  }
-  return false;
+bool takes_generator(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.arguments(), [](const c10::Argument& a) { return a.name() == "generator"; });
 }
 
 /// Operators that are not PyTorch's own say so by a tag.
@@ -135,7 +98,8 @@ std::unique_ptr<OperatorEntry> make_row(const c10::OperatorHandle& handle) {
     op.results.push_back(schema_value(result));
     op.view |= !op.results.back().alias_set.empty() && !op.results.back().mutated;
   }
-  op.random = draws_random_numbers(schema) || says_that_it_draws(handle);
+  op.random = takes_generator(schema) || operators::has_fact(op, operators::Fact::kDrawsRandomNumbers) ||
+              says_that_it_draws(handle);
   op.effect = writes_running_statistics(schema) || schema.returns().empty();
   op.handle = &row->handle;
   return row;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
+#include "operators/facts.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::aten {
@@ -14,13 +14,6 @@ constexpr std::int64_t kSmallProduct = std::int64_t{1} << 17U;
 /// Of operations whose work we do not know: their tensors have at most this many elements.
 constexpr std::int64_t kSmallTensors = 4096;
 
-struct Product {
-  std::string_view name;
-  std::size_t left;  ///< the argument whose last dimension is summed over
-};
-constexpr Product kProducts[] = {{"aten::mm", 0},      {"aten::addmm", 1},  {"aten::bmm", 0},
-                                 {"aten::baddbmm", 1}, {"aten::linear", 0}, {"aten::matmul", 0}};
-
 }  // namespace
 
 bool is_small(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
@@ -29,9 +22,8 @@ bool is_small(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
     if (const ir::TensorType* type = trace.tensor_type(id)) most = std::max(most, passes::element_count(*type));
   };
   passes::for_each_result(symbol, look);
-  for (const Product& product : kProducts) {
-    if (symbol.op->name != product.name) continue;
-    const ir::ValueId id = passes::value_argument(symbol, product.left);
+  if (const auto operand = operators::matmul_operand(*symbol.op)) {
+    const ir::ValueId id = passes::value_argument(symbol, *operand);
     const ir::TensorType* left = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
     return left != nullptr && !left->sizes.empty() && most * left->sizes.back().hint <= kSmallProduct;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "ir/data_errors.h"
+#include "operators/facts.h"
 #include "ir/symbol_values.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
@@ -44,7 +44,7 @@ std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Tra
       // A number that is not as it was has the program run again, from its start.
       is_free = is_free && symbol.op->style != ir::CallStyle::kPrimitive;
       // A program that raises an error runs again in eager, from what the inputs held.
-      is_free = is_free && !ir::may_raise_for_data(trace, symbol);
+      is_free = is_free && !operators::may_raise_for_data(trace, symbol);
       passes::for_each_argument(symbol, [&](ir::ValueId id) { is_free = is_free && !aliases.may_alias(id, target); });
     }
     for (const ir::ValueId id : inputs) is_free = is_free && (id == target || !aliases.may_alias(id, target));

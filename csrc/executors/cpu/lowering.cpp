@@ -424,8 +424,8 @@ Value Lowering::rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane 
   return builder_->convert(rounded(made->second.value, trace_.tensor_type(*id)->dtype), lane);
 }
 
-Value Lowering::apply(TileOp op, std::initializer_list<Value> arguments) {
-  const std::optional<Value> value = builder_->element(op, std::span(arguments.begin(), arguments.size()));
+Value Lowering::apply(TileOp op, std::span<const Value> arguments) {
+  const std::optional<Value> value = builder_->element(op, arguments);
   if (!value) throw Failure{};
   return *value;
 }

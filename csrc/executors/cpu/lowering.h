@@ -50,7 +50,10 @@ class Lowering {
   /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its lane.
   [[nodiscard]] bool is_loaded_row(const BoundSymbol& symbol, std::size_t i);
   Value number(Lane lane, double value);
-  Value apply(TileOp op, std::initializer_list<Value> arguments);
+  Value apply(TileOp op, std::span<const Value> arguments);
+  Value apply(TileOp op, std::initializer_list<Value> arguments) {
+    return apply(op, std::span(arguments.begin(), arguments.size()));
+  }
   /// `op` of the value and argument `i`; the value itself where the argument is left out.
   Value apply_if_given(TileOp op, Value value, const BoundSymbol& symbol, std::size_t i);
 

@@ -8,9 +8,9 @@
 
 namespace thunder::executors::cpu {
 
+const Operation* find_elementwise(const ir::Operator& op);
 // One for each area; each adds its rows.
 using Table = std::unordered_map<std::string_view, Operation>;
-void add_elementwise(Table& table);
 void add_rowwise(Table& table);
 void add_placements(Table& table);
 
@@ -18,7 +18,6 @@ namespace {
 
 Table make_table() {
   Table table;
-  add_elementwise(table);
   add_rowwise(table);
   add_placements(table);
   return table;
@@ -38,7 +37,7 @@ const Operation* find_operation(const ir::Operator& op) {
   static const Table kTable = make_table();
   const std::string name = op.overload.empty() ? op.name : op.name + "." + op.overload;
   const auto found = kTable.find(name);
-  return found == kTable.end() ? nullptr : &found->second;
+  return found == kTable.end() ? find_elementwise(op) : &found->second;
 }
 
 FusionRole role_of(const BoundSymbol& symbol, const Trace& trace) {
