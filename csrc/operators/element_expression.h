@@ -106,8 +106,7 @@ class ElementBuilder {
     std::vector<Value> operands;
     for (std::size_t i = 0; i < node.operand_count; ++i) {
       const ElementNode& operand = expression_.nodes[node.operands[i]];
-      const bool is_condition =
-          node.op == ElementOp::kWhere && i == 0 && operand.kind == ElementNode::Kind::kParameter;
+      const bool is_condition = node.op == ElementOp::kWhere && i == 0 && operand.kind == ElementNode::Kind::kParameter;
       const auto value = is_condition ? emitter_.condition(operand.parameter) : build(node.operands[i]);
       if (value) operands.push_back(*value);
     }

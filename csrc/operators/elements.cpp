@@ -161,7 +161,8 @@ const Row* find_row(const ir::Operator& op) {
     return rows;
   }();
   const auto [first, end] = kByName.equal_range(op.name);
-  const auto found = std::find_if(first, end, [&](const auto& entry) { return has_overload(*entry.second, op.overload); });
+  const auto found =
+      std::find_if(first, end, [&](const auto& entry) { return has_overload(*entry.second, op.overload); });
   return found == end ? nullptr : found->second;
 }
 
@@ -189,8 +190,7 @@ const Elements* find_elements(const ir::Operator& op) {
   const std::scoped_lock lock(mutex);
   std::unique_ptr<const Elements>& known = (*kParsed)[op.name + "." + op.overload];
   if (known == nullptr) {
-    known = std::make_unique<Elements>(
-        Elements{row->domain, parse_element_expression(row->expression, op), row->work});
+    known = std::make_unique<Elements>(Elements{row->domain, parse_element_expression(row->expression, op), row->work});
   }
   return known.get();
 }

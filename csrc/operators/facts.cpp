@@ -147,16 +147,11 @@ struct OutRow {
   OutForm form;
 };
 constexpr OutRow kOutRows[] = {
-    {"aten::gelu_backward", {"grad_input", 2}},
-    {"aten::silu_backward", {"grad_input", 2}},
-    {"aten::threshold_backward", {"grad_input", 2}},
-    {"aten::sigmoid_backward", {"grad_input", 2}},
-    {"aten::tanh_backward", {"grad_input", 2}},
-    {"aten::leaky_relu_backward", {"grad_input", 2}},
-    {"aten::hardtanh_backward", {"grad_input", 2}},
-    {"aten::softplus_backward", {"grad_input", 2}},
-    {"aten::_softmax_backward_data", {"out", 1}},
-    {"aten::_log_softmax_backward_data", {"out", 1}},
+    {"aten::gelu_backward", {"grad_input", 2}},      {"aten::silu_backward", {"grad_input", 2}},
+    {"aten::threshold_backward", {"grad_input", 2}}, {"aten::sigmoid_backward", {"grad_input", 2}},
+    {"aten::tanh_backward", {"grad_input", 2}},      {"aten::leaky_relu_backward", {"grad_input", 2}},
+    {"aten::hardtanh_backward", {"grad_input", 2}},  {"aten::softplus_backward", {"grad_input", 2}},
+    {"aten::_softmax_backward_data", {"out", 1}},    {"aten::_log_softmax_backward_data", {"out", 1}},
 };
 
 struct MatmulRow {

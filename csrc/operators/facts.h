@@ -11,11 +11,11 @@ namespace thunder::operators {
 
 /// What neither an operator's schema nor its tags in PyTorch's dispatcher say.
 enum class Fact : std::uint8_t {
-  kDrawsRandomNumbers = 1,   ///< from a generator that is no parameter
-  kIsCheap = 2,              ///< a few passes over the data: recomputed rather than kept
-  kMayReturnArgument = 4,    ///< a result may be the memory of an argument
-  kRaisesForData = 8,        ///< for what tensors hold, not only for their sizes and dtypes
-  kRaisesForZero = 16,       ///< for a divisor of zero, of integers
+  kDrawsRandomNumbers = 1,  ///< from a generator that is no parameter
+  kIsCheap = 2,             ///< a few passes over the data: recomputed rather than kept
+  kMayReturnArgument = 4,   ///< a result may be the memory of an argument
+  kRaisesForData = 8,       ///< for what tensors hold, not only for their sizes and dtypes
+  kRaisesForZero = 16,      ///< for a divisor of zero, of integers
 };
 
 /// Facts hold for all overloads.

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "operators/facts.h"
 #include "ir/symbol_values.h"
+#include "operators/facts.h"
 #include "tracer/operators.h"
 
 namespace thunder::tracer {

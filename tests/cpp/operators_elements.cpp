@@ -1,12 +1,11 @@
 // Expressions of one element: what they say of a call, and what they are computed to.
-#include "operators/elements.h"
-
 #include <span>
 #include <string>
 
 #include "base/error.h"
 #include "check.h"
 #include "ir/builder.h"
+#include "operators/elements.h"
 
 using namespace thunder;
 using operators::ElementBuilder;
@@ -84,7 +83,8 @@ TEST(condition_of_a_selection_is_a_bool) {
 }
 
 TEST(text_that_is_no_expression_is_refused) {
-  for (const char* text : {"", "self +", "self other", "beta", "sine(self)", "maximum(self)", "(self", "self if alpha"}) {
+  for (const char* text :
+       {"", "self +", "self other", "beta", "sine(self)", "maximum(self)", "(self", "self if alpha"}) {
     CHECK(is_refused(text));
   }
 }

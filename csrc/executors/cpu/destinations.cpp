@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "operators/facts.h"
 #include "ir/symbol_values.h"
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
