@@ -476,8 +476,9 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
   outcome.location = failed_;
   outcome.context = context_;
   // Once the program is recorded, what fails is an executor or transform of the user's, or ours. So does a derivative
-  // that eager does not look for before the backward.
-  const bool is_extension = is_compiling_ && compile::has_extensions(options) && !is_pending("InternalError");
+  // that eager does not look for before the backward. A ValueError is about an option: the name of a pass.
+  const bool is_told = compile::has_extensions(options) || is_pending("ValueError");
+  const bool is_extension = is_compiling_ && is_told && !is_pending("InternalError");
   outcome.may_run_eager =
       !is_extension && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0 && !is_pending("SharpEdgeError");
   if (outcome.may_run_eager) outcome.made = make_eager();
