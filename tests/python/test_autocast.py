@@ -34,9 +34,9 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def in_eager(program: Callable[..., Any], dtype: torch.dtype, *arguments: Any) -> Any:
+def in_eager(program: Callable[..., Any], dtype: torch.dtype, *arguments: Any, device: str = "cpu") -> Any:
     torch.manual_seed(0)
-    with torch.autocast("cpu", dtype):
+    with torch.autocast(device, dtype):
         return program(*arguments)
 
 
@@ -146,12 +146,12 @@ def fresh(value: Any) -> Any:
     return type(value)(map(fresh, value)) if type(value) in (list, tuple) else value
 
 
-def dtypes_under_autocast(function: Callable[..., Any], sample: Any) -> Any:
+def dtypes_under_autocast(function: Callable[..., Any], sample: Any, device: str) -> Any:
     """Return the dtypes of the results of a call, and of the gradients of its arguments; or what it raises."""
     arguments = fresh((sample.input, *sample.args))
     keywords = {name: fresh(value) for name, value in sample.kwargs.items()}
     try:
-        results = tensors_in(in_eager(lambda: function(*arguments, **keywords), torch.bfloat16))
+        results = tensors_in(in_eager(lambda: function(*arguments, **keywords), torch.bfloat16, device=device))
         sources = [result for result in results if result.requires_grad and result.is_floating_point()]
         torch.autograd.backward(sources, [torch.ones_like(source) for source in sources])
     except Exception as error:
@@ -166,11 +166,12 @@ def may_have_parts(op: Any) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize(
     "op", {op.name: op for op in operators() if may_have_parts(op)}.values(), ids=lambda op: op.name
 )
-def test_operator_under_autocast_gives_eagers_dtypes(op: Any) -> None:
-    sample = next(iter(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)))
+def test_operator_under_autocast_gives_eagers_dtypes(op: Any, device: str) -> None:
+    sample = next(iter(op.sample_inputs(device, torch.float32, requires_grad=op.supports_autograd)))
     call = op.op
     compiled = thunder.jit(lambda *arguments, **keywords: call(*arguments, **keywords))
-    assert dtypes_under_autocast(compiled, sample) == dtypes_under_autocast(call, sample)
+    assert dtypes_under_autocast(compiled, sample, device) == dtypes_under_autocast(call, sample, device)
