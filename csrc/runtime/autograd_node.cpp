@@ -196,6 +196,46 @@ class CompiledBackward final : public Node {
 
 HookIndex hook_index = nullptr;
 
+/// A hook of one output, which a backward that comes from another one does not reach: in eager code each output has a
+/// node of its own.
+class HookWhereReached final : public torch::autograd::FunctionPreHook {
+ public:
+  HookWhereReached(std::unique_ptr<FunctionPreHook> hook, std::size_t index) : hook_(std::move(hook)), index_(index) {}
+
+  variable_list operator()(const variable_list& cotangents) override {
+    return cotangents[index_].defined() ? (*hook_)(cotangents) : cotangents;
+  }
+  [[nodiscard]] std::size_t index() const { return index_; }
+
+ private:
+  std::unique_ptr<FunctionPreHook> hook_;
+  std::size_t index_;
+};
+
+std::optional<std::size_t> index_of_hook(const torch::autograd::FunctionPreHook& hook) {
+  if (const auto* wrapped = dynamic_cast<const HookWhereReached*>(&hook)) return wrapped->index();
+  return hook_index == nullptr ? std::nullopt : hook_index(hook);
+}
+
+/// The first hook of a node with several outputs. Those after it were registered by the user.
+class HookGate final : public torch::autograd::FunctionPreHook {
+ public:
+  explicit HookGate(Node* node) : node_(node) {}
+
+  variable_list operator()(const variable_list& cotangents) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& hook : node_->tensor_pre_hooks()) {
+      if (dynamic_cast<const HookWhereReached*>(hook.get()) != nullptr) continue;
+      if (const auto index = index_of_hook(*hook)) hook = std::make_unique<HookWhereReached>(std::move(hook), *index);
+    }
+    return cotangents;
+  }
+
+ private:
+  Node* node_;  ///< owns this
+  std::mutex mutex_;
+};
+
 /// Refuses what would see a part of a gradient only. An output from which others are computed has a gradient by these,
 /// which never comes to the node as a cotangent.
 class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
@@ -217,7 +257,7 @@ class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
   [[nodiscard]] bool is_looked_at(std::uint32_t index) const {
     if (node_->retains_grad_hooks().contains(index)) return true;
     for (const auto& hook : node_->tensor_pre_hooks()) {
-      if (hook.get() != this && hook_index != nullptr && hook_index(*hook) == index) return true;
+      if (hook.get() != this && index_of_hook(*hook) == index) return true;
     }
     const auto* running = torch::autograd::get_current_graph_task_exec_info();
     const auto here = running == nullptr ? decltype(running->end()){} : running->find(node_);
@@ -244,6 +284,9 @@ class ForwardRun {
       edges.push_back(torch::autograd::impl::gradient_edge(inputs[i]));
     }
     node_ = make_node<CompiledBackward>(program, std::move(edges));
+    if (std::ranges::count(program_.outputs, true, &DifferentiableProgram::OutputInfo::takes_cotangent) > 1) {
+      node_->add_tensor_pre_hook(std::make_unique<HookGate>(node_.get()));
+    }
     if (!program_.feeds.empty()) {
       node_->add_tensor_pre_hook(std::make_unique<PartialGradientCheck>(program, node_.get()));
     }

@@ -234,3 +234,18 @@ def test_hook_on_a_result_that_a_backward_does_not_reach() -> None:
         b, c = function(a)
         outcomes.append([torch.autograd.grad(t.sum(), a, retain_graph=True)[0] for t in (b, c, b + c)])
     assert_same(outcomes[1], outcomes[0], "gradient")
+
+
+def test_hook_from_outside_on_a_result_that_a_backward_does_not_reach() -> None:
+    outcomes = []
+    for function in (lambda a: (a * 2, a * 3), thunder.jit(lambda a: (a * 2, a * 3))):
+        a, seen = x(), []
+        b, c = function(a)
+        handle = c.register_hook(lambda gradient, seen=seen: seen.append(gradient.tolist()) or gradient * 2)
+        b.register_hook(lambda gradient, seen=seen: seen.append("b"))
+        b.sum().backward(retain_graph=True)
+        c.sum().backward(retain_graph=True)
+        handle.remove()
+        (b + c).sum().backward()
+        outcomes.append((a.grad, seen))
+    assert_same(outcomes[1], outcomes[0], "gradient")
