@@ -219,6 +219,19 @@ void add_copy(ir::Trace& trace, ir::ValueId target, ir::ValueId source) {
 
 }  // namespace
 
+std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded) {
+  std::vector<std::uint32_t> found;
+  for (const ir::BoundSymbol& symbol : recorded.symbols) {
+    for (std::size_t i = 0; has_running_statistics(symbol) && i < symbol.arguments.size(); ++i) {
+      const auto* id = symbol.arguments[i].get<ir::ValueId>();
+      if (id == nullptr || !symbol.op->parameters[i].name.starts_with("running_")) continue;
+      const auto input = std::ranges::find(recorded.inputs, *id) - recorded.inputs.begin();
+      if (input != std::ssize(recorded.inputs)) found.push_back(static_cast<std::uint32_t>(input));
+    }
+  }
+  return found;
+}
+
 ir::Trace defer_effects(const ir::Trace& recorded) {
   if (std::ranges::none_of(recorded.symbols, has_running_statistics)) return recorded;
   ir::Trace trace = recorded.empty_copy("defer_effects");

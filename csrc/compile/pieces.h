@@ -38,6 +38,9 @@ struct Piece {
 /// The piece with these outputs, of the recorded trace, besides its own.
 [[nodiscard]] Piece with_outputs(Piece piece, std::span<const ir::ValueId> outputs);
 
+/// The inputs, by position, that operations update as running statistics: that does not move their version counters.
+[[nodiscard]] std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded);
+
 /// The trace in which operations update copies of running statistics, which end up in the originals: a run that stops
 /// at a check has written nothing.
 [[nodiscard]] ir::Trace defer_effects(const ir::Trace& recorded);

@@ -340,6 +340,14 @@ void Capture::fill(Specialization& specialization) {
   }
 }
 
+/// Where effects are deferred, running statistics are written by copies.
+void keep_versions_of_statistics(const ir::Trace& trace, runtime::Versions& versions) {
+  for (const std::uint32_t input : compile::inputs_with_statistics(trace)) {
+    const auto is_noted = [&](const auto& noted) { return noted.first == input; };
+    if (std::ranges::none_of(versions.inputs, is_noted)) versions.inputs.emplace_back(input, 0);
+  }
+}
+
 void note_versions(const ir::Trace& trace, const runtime::Versions& versions, PiecePath& path) {
   for (std::size_t i = 0; i < versions.outputs.size(); ++i) {
     const auto* id = trace.outputs[i].get<ir::ValueId>();
@@ -359,6 +367,9 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
   const auto stands_alone = [](const ir::BoundSymbol& symbol) { return tracer::stands_alone(*symbol.op); };
   specialization.checks_values = std::ranges::any_of(trace.symbols, looks_at_data);
   const auto alone = std::ranges::find_if(trace.symbols, stands_alone);
+  if (specialization.checks_values || alone != trace.symbols.end()) {
+    keep_versions_of_statistics(trace, specialization.plan.versions);
+  }
   if (specialization.checks_values || alone != trace.symbols.end()) {
     std::vector<const PiecePath*> others;
     for (const auto& other : known) {

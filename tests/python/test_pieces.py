@@ -188,3 +188,18 @@ def test_kernels_round_alike_while_tracing_and_later(module, make):
         torch.manual_seed(seed)
         arguments = make()
         torch.testing.assert_close(compiled(*arguments), function(*arguments))
+
+
+def test_look_at_data_leaves_the_versions_of_running_statistics() -> None:
+    def program(norm: torch.nn.Module, a: torch.Tensor) -> None:
+        norm(a)
+        if (a > 0).any():
+            norm(a + 1)
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        norm = torch.nn.BatchNorm1d(3)
+        for _ in range(2):
+            function(norm, torch.ones(2, 3))
+        outcomes.append((norm.running_mean._version, norm.running_var._version, norm.num_batches_tracked._version))
+    assert outcomes[1] == outcomes[0]
