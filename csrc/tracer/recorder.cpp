@@ -637,6 +637,8 @@ at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
   const TraceState& state = *trace_impl(tensor)->state();
   const bool is_exact = level_ == Level::kTop && is_input(tensor) && state.writes == 0;
   if (is_exact || (state.view && state.view->op.operator_name().name == "thunder::restride")) return tensor;
+  // The program may have left gradients switched off.
+  const c10::AutoGradMode history(tensor.requires_grad() || c10::GradMode::is_enabled());
   return call_by_name("thunder::restride", "", {tensor, tensor.strides().vec()})[0].toTensor();
 }
 

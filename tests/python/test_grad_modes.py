@@ -122,3 +122,18 @@ def test_grad_mode_around(program: Function, context: Callable[[], Any]) -> None
         torch.testing.assert_close(got, expected)
         assert got.requires_grad == expected.requires_grad
         assert got.is_inference() == expected.is_inference()
+
+
+@pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
+def test_results_from_before_gradients_are_switched_off_have_a_history() -> None:
+    def program(a: torch.Tensor) -> Any:
+        b = a + 3
+        torch.set_grad_enabled(False)
+        c = torch.func.jacfwd(lambda t: t * 2)(a[0])
+        return b, c
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        with torch.enable_grad():
+            b, c = compiled(x())
+        assert (b.requires_grad, c.requires_grad) == (True, False)
