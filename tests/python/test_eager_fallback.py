@@ -491,3 +491,15 @@ def test_backward_that_eager_finds_wrong_when_it_runs() -> None:
     weight = torch.ones(3, requires_grad=True)
     result = thunder.jit(f)(X, weight)
     assert (result.device, result.shape) == (torch.device("meta"), (3,))
+
+
+@FALLBACK
+def test_transform_that_cannot_be_traced_where_the_program_catches_all_errors() -> None:
+    def program(a: torch.Tensor) -> str:
+        try:
+            torch.func.functionalize(lambda t: t)(a)
+            return "none"
+        except Exception as error:
+            return type(error).__name__
+
+    assert thunder.jit(program)(X) == program(X) == "none"
