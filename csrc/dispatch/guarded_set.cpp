@@ -109,6 +109,7 @@ Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, c
     // Others may have run since the guards were checked: what was found for this one may be gone.
     if (!is_first && tree_.run(arguments, tensor_check(tensor_guards_), Candidates{1} << index, again) == 0)
       return false;
+    if (!is_first) call->take_back();
     call.emplace(*family.members[path], tree_, is_first ? found : again, index);
     if (!call->memory_matches()) return false;
     inputs = call->take_inputs();
@@ -134,9 +135,11 @@ Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, c
     set_python_error();
     *result = nullptr;
     if (!call || call->may_have_written()) return Served::kYes;
+    call->take_back();
     if (random) bridge::set_random_state(*random);
     return Served::kEager;
   }
+  if (call) call->take_back();
   if (random) bridge::set_random_state(*random);
   return Served::kNo;
 }

@@ -9,7 +9,9 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -58,6 +60,12 @@ at::Tensor as_inference_tensor(const at::Tensor& tensor) {
   return at::Tensor(std::move(impl));
 }
 
+[[noreturn]] void refuse_new_leaf() {
+  refuse(ErrorKind::kNotImplemented,
+         "thunder.jit: not supported inside a jitted function: requires_grad_() on an input that is written to, that "
+         "another input is a view of, or that requires no grad afterwards; call it outside");
+}
+
 bool is_true(py::Borrowed object) { return object != nullptr && PyObject_IsTrue(object) == 1; }
 
 }  // namespace
@@ -75,8 +83,24 @@ struct InnerBackward::Call {
 
 void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf) {
   static PyObject* const grad = PyUnicode_InternFromString("grad");
+  if (!leaf.requires_grad()) refuse_new_leaf();
   const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
   if (!object || !tracker.load_tensor_state(object.get(), grad)) throw PendingError();
+}
+
+/// `torch.autograd.grad` runs the hooks of what it differentiates by, and retains its gradient.
+void InnerBackward::require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input) {
+  if (input.is_leaf() || !recorder_.real_behind(input).defined()) return;
+  if (input.retains_grad()) {
+    refuse(ErrorKind::kNotImplemented,
+           "thunder.jit: not supported inside a jitted function: retain_grad() of an input that is no leaf, and "
+           "torch.autograd.grad by it; use backward(inputs=...)");
+  }
+  const py::Ref object = py::Ref::steal(wrap_tensor(input));
+  for (const char* state : {"retains_grad", "_backward_hooks"}) {
+    const py::Ref name = py::Ref::steal(PyUnicode_InternFromString(state));
+    if (!object || !name || !tracker.load_tensor_state(object.get(), name.get())) throw PendingError();
+  }
 }
 
 PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
@@ -97,7 +121,11 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
     if (!input.requires_grad()) {
       refuse(ErrorKind::kRuntime, "One of the differentiated Tensors does not require grad");
     }
-    if (call.accumulate) input.retain_grad();
+    if (call.accumulate) {
+      input.retain_grad();
+    } else {
+      require_no_hooks_behind(tracker, input);
+    }
     walk.targets.push_back(gradient_edge(input));
   }
   walk.accumulate = call.accumulate;
@@ -175,6 +203,32 @@ bool set_attributes(PyObject* tensor, Set&& set) {
 
 }  // namespace
 
+/// An input on which the program calls `requires_grad_()` requires grad from the begin of the computation, with the
+/// value that it has there.
+void InnerBackward::require_leaves(std::span<const py::Ref> outputs) const {
+  std::unordered_set<torch::autograd::Node*> changed;
+  for (const TorchHooks::InputState& input : hooks_.states()) {
+    const at::Tensor& traced = unpack_tensor(input.traced.get());
+    const at::Tensor& real = unpack_tensor(input.real.get());
+    if (real.requires_grad()) continue;
+    const auto is_view_of_it = [&](const TorchHooks::InputState& other) {
+      const at::Tensor& view = unpack_tensor(other.real.get());
+      return view.is_view() && view._base().is_same(real);
+    };
+    if (traced.requires_grad() && std::ranges::any_of(hooks_.states(), is_view_of_it)) refuse_new_leaf();
+    if (traced.requires_grad() && !recorder_.is_written(traced)) continue;
+    if (const auto node = torch::autograd::impl::try_get_grad_accumulator(traced)) changed.insert(node.get());
+  }
+  if (changed.empty()) return;
+  for (const py::Ref& output : outputs) {
+    if (!is_tensor(output.get()) || !unpack_tensor(output.get()).requires_grad()) continue;
+    const at::Tensor& tensor = unpack_tensor(output.get());
+    if (tensor.is_leaf()) continue;
+    const auto is_changed = [&](torch::autograd::Node& node) { return changed.contains(&node); };
+    if (tracer::any_node_behind(gradient_edge(tensor), is_changed)) refuse_new_leaf();
+  }
+}
+
 bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   static PyObject* const set_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
   const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {
@@ -192,13 +246,14 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
     if (required && !traced.requires_grad() && !set(input.traced.get(), "requires_grad", Py_False)) return false;
     if (!retain_gradient(builder, input)) return false;
   }
+  require_leaves(builder.outputs());
   for (std::size_t i = 0; i < builder.outputs().size(); ++i) {
     const py::Ref output = builder.outputs()[i];
     if (!is_tensor(output.get())) continue;  // a number
     if (!set_attributes(output.get(), set)) return false;
-    const at::Tensor& traced = unpack_tensor(output.get());
-    if (!traced.is_leaf() || !traced.grad().defined()) continue;
-    const py::Ref gradient = py::Ref::steal(wrap_tensor(traced.grad()));
+    const at::Tensor& gradient_of_output = unpack_tensor(output.get()).mutable_grad();  // grad() warns of non-leaves
+    if (!gradient_of_output.defined()) continue;
+    const py::Ref gradient = py::Ref::steal(wrap_tensor(gradient_of_output));
     if (!gradient || !set(output.get(), "grad", gradient.get())) return false;
   }
   return true;

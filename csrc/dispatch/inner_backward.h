@@ -24,8 +24,10 @@ class InnerBackward {
  private:
   struct Call;
 
+  void require_leaves(std::span<const py::Ref> outputs) const;
   PyObject* run(interpreter::Tracker& tracker, const Call& call);
   void accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf);
+  void require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input);
 
   transforms::InnerGradient gradient_;
   tracer::Recorder& recorder_;

@@ -46,6 +46,12 @@ std::vector<at::Tensor> SpecializationCall::take_inputs() {
   return std::move(values_);
 }
 
+void SpecializationCall::take_back() const {
+  for (const std::uint32_t leaf : specialization_.new_leaves) {
+    unpack_tensor(inputs_[leaf]).set_requires_grad(false);
+  }
+}
+
 py::Ref SpecializationCall::wrap(at::Tensor computed, bool is_number) {
   return py::Ref::steal(is_number ? to_number(bridge::unwrap_number(computed)) : wrap_tensor(computed));
 }
@@ -100,11 +106,13 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
     const GilRelease release(releases_gil);
     computed = computation->run(std::move(values), plan.versions);
   } catch (const runtime::ValueChanged&) {
+    call.take_back();
     bridge::set_random_state(*random);
     return {Status::kValueChanged, nullptr};
   } catch (...) {
     set_python_error();
     if (call.may_have_written()) return {Status::kDone, nullptr};
+    call.take_back();
     if (random) bridge::set_random_state(*random);
     return {Status::kRaised, nullptr};
   }

@@ -71,6 +71,8 @@ class SpecializationCall {
   /// Inputs share memory as when the trace was made.
   [[nodiscard]] bool memory_matches() const { return specialization_.writes.match(values_); }
   [[nodiscard]] std::vector<at::Tensor> take_inputs();
+  /// Undoes what `take_inputs` did to the inputs, where another run follows.
+  void take_back() const;
   /// Whether the computation may have written to an input since `take_inputs`.
   [[nodiscard]] bool may_have_written() const { return !versions_ || sum_of_versions(written_) != versions_; }
   /// The call's result, or null with a Python exception set.

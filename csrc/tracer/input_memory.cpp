@@ -151,7 +151,9 @@ std::vector<std::pair<std::size_t, ir::ValueId>> Recorder::inputs_with_new_histo
     const at::Tensor& real = real_inputs_[i];
     const bool is_parameter = real.defined() && real.is_leaf() && real.requires_grad();
     // Writes that autograd does not see leave the history as it was.
-    const bool keeps_history = dynamic_cast<OutsideNode*>(memory.root.grad_fn().get()) != nullptr;
+    // So does `requires_grad_()` after a write: it makes a leaf.
+    const bool keeps_history =
+        memory.root.is_leaf() || dynamic_cast<OutsideNode*>(memory.root.grad_fn().get()) != nullptr;
     if (!trace_.tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
     if (memory.storage != nullptr) refuse_shared(", and gets a gradient");
     result.emplace_back(i, value);

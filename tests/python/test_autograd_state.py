@@ -701,3 +701,65 @@ def test_hook_on_a_result_that_is_computed_from_another() -> None:
     loss.register_hook(lambda gradient: gradient * 2)
     loss.backward()
     torch.testing.assert_close(a.grad, 16 * a)
+
+
+# ------------------------------------------------------------------------------------------------ new leaves
+
+
+def new_leaf_after_a_write(a: torch.Tensor, b: torch.Tensor) -> Any:
+    a.zero_()
+    a.requires_grad_()
+    return b
+
+
+def new_leaf_after_a_write_and_used(a: torch.Tensor, b: torch.Tensor) -> Any:
+    a.zero_()
+    a.requires_grad_()
+    return a * 2
+
+
+def new_leaf_with_a_view_outside(a: torch.Tensor, b: torch.Tensor) -> Any:
+    a.requires_grad_()
+    return b * 2
+
+
+def new_leaf_for_a_while(a: torch.Tensor, b: torch.Tensor) -> Any:
+    a.requires_grad_()
+    c = a * 2
+    a.requires_grad_(False)
+    return c
+
+
+def new_leaf_no_more_before_a_backward(a: torch.Tensor, b: torch.Tensor) -> None:
+    a.requires_grad_()
+    c = (a * 2).sum()
+    a.requires_grad_(False)
+    c.backward()
+
+
+def new_leaf_before_an_error(a: torch.Tensor, b: torch.Tensor) -> None:
+    a.requires_grad_(not a.requires_grad)
+    b.gather(0, torch.full((4,), 60))
+
+
+def new_leaf_after_an_error(a: torch.Tensor, b: torch.Tensor) -> None:
+    torch.linalg.inv(torch.zeros(2, 2))
+    a.requires_grad_()
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@parametrize([(name, f) for name, f in sorted(globals().items()) if name.startswith("new_leaf_")])
+def test_input_on_which_requires_grad_is_called(program: Program) -> None:
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        for _ in range(2):
+            a = torch.tensor([1.0, 2.0])
+            b, result = a.view(-1), None
+            with contextlib.suppress(RuntimeError):
+                result = function(a, b)
+            if result is not None and result.requires_grad:
+                result.sum().backward()
+            gradient = None if not a.is_leaf or a.grad is None else a.grad.tolist()
+            flags = [getattr(tensor, "requires_grad", None) for tensor in (a, b, result)]
+            outcomes.append((flags, a.is_leaf, gradient))
+    assert outcomes[2:] == outcomes[:2]

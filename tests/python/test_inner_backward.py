@@ -303,3 +303,37 @@ def test_backward_of_a_leaf_and_then_of_a_tensor_that_is_none() -> None:
         function(leaf.clone())
         outcomes.append(leaf.grad)
     assert_same(outcomes[1], outcomes[0], "gradient")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_grad_that_a_program_sets_on_a_result() -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b = a * 2
+        b.grad = a.detach().clone()
+        return b
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        result = function(torch.tensor([0.5, 3.0], requires_grad=True))
+        result.retain_grad()
+        result.sum().backward()
+        outcomes.append(result.grad)
+    assert_same(outcomes[1], outcomes[0], "gradient")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_retained_inside", [False, True])
+def test_derivative_by_an_input_that_retains_its_gradient(is_retained_inside: bool) -> None:
+    def program(a: torch.Tensor) -> Any:
+        if is_retained_inside:
+            a.retain_grad()
+        return torch.autograd.grad((a * a).sum(), [a])
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        a, seen = torch.tensor([0.5, 3.0], requires_grad=True) * 1, []
+        if not is_retained_inside:
+            a.retain_grad()
+            a.register_hook(lambda gradient, seen=seen: seen.append(gradient))
+        outcomes.append((function(a), a.grad, seen))
+    assert_same(outcomes[1], outcomes[0], "gradient")
