@@ -12,7 +12,7 @@ import torch
 from tests.fuzz.scripts.execute import Run, execute
 from tests.fuzz.scripts.observe import Seen
 
-_ROUNDING = {"float16": 4e-3, "bfloat16": 3e-2, "autocast": 3e-2}
+_ROUNDING = {"float16": 4e-3, "half()": 4e-3, "bfloat16": 3e-2, "autocast": 3e-2}
 _FACTOR = 10.0  # ours may be this much further from the fp64 run than eager is
 _REFUSED = "refused"
 _REFUSALS = (NotImplementedError,)
@@ -54,6 +54,7 @@ def check(text: str) -> Outcome:
 
 def _widened(text: str) -> str:
     text = re.sub(r"torch\.(float16|bfloat16|float32)\b", "torch.float64", text)
+    text = re.sub(r"\.(half|bfloat16|float)\(\)", ".double()", text)
     return text.replace("torch.complex64", "torch.complex128").replace("np.float32", "np.float64")
 
 
