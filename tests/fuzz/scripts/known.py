@@ -11,6 +11,33 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"^step[^\n]*(\.grad|second\[\d+\]) requires_grad: expected False, got True\n.*create_graph=True",
         "gradients under create_graph require grad",
     ),
+    (
+        "number",
+        r"^step[^\n]*\.grad: [^\n]*\n.*first\(r\d+\)\.(retain_grad|register_hook)\(",
+        "the gradient of a view of an input by way of another result is left out",
+    ),
+    (
+        "stride",
+        r"^step[^\n]* (second\[\d+\]|r\d+(\[1\])?|[^\n]*\.grad) stride: [^\n]*\n"
+        r".*(\.t\(\)|::2\]).*(autograd\.grad|vjp)\(",
+        "gradients by inputs that are not contiguous",
+    ),
+    (
+        "stride",
+        r"^step[^\n]* stride: [^\n]*\n.*(requires_grad_|Parameter)\(.*\w\[\w+ > 0\] = ",
+        "what is filled by a mask and requires grad is laid out in order",
+    ),
+    (
+        "raises",
+        r"modified by an inplace operation.*, where eager raises nothing\n",
+        "an input is saved for the backward where eager saves what is computed of it",
+    ),
+    (
+        "raises nothing",
+        r"in eager RuntimeError: Trying to backward through the graph a second time",
+        "eager saves a constant, which is none of a compiled function's saved values",
+    ),
+    ("written", r" written: expected False, got True\n.*copy\.copy\(", "copy.copy of an input shares its counter"),
     ("number", r"\.grad: .*\.data\.", "data changed behind autograd's back between a call and its backward"),
     (
         "raises",
