@@ -8,7 +8,7 @@
 #include "dispatch/errors.h"
 #include "dispatch/gil.h"
 #include "executors/callback/callback_executor.h"
-#include "executors/cpu/fusion.h"
+#include "fusion/region.h"
 #include "interpreter/guard_primitives.h"
 #include "interpreter/interpret.h"
 #include "tracer/custom_gradient.h"
@@ -34,7 +34,7 @@ pybind11::dict primitive_rows() {
       {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
        tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
        tracer::python_function_operator(), tracer::set_apart_operator(), tracer::tensor_constant_operator(),
-       thunder::executors::callback::fusion_operator(), thunder::executors::cpu::fusion_operator()});
+       thunder::executors::callback::fusion_operator(), thunder::fusion::fused_operator()});
   pybind11::dict rows;
   for (const thunder::ir::Operator* op : operators) {
     pybind11::list parameters;

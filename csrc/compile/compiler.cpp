@@ -14,7 +14,7 @@
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
 #include "compile/saved_values.h"
-#include "passes/fusion_partition.h"
+#include "fusion/partition.h"
 #include "tracer/numbers.h"
 
 namespace thunder::compile {
@@ -171,7 +171,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   const ExecutorScope scope(compilation.executors);
   compilation.rematerialize = options.rematerialize;
   compilation.hands_out_numbers = hands_out_numbers(recorded);
-  compilation.fuses = options.fuse && runner.is_enabled(passes::kFusionPartition) && !compilation.hands_out_numbers;
+  compilation.fuses = options.fuse && runner.is_enabled(fusion::kFusionPartition) && !compilation.hands_out_numbers;
   runner.keep("recorded", recorded, compilation.forward.history);
   run_pipeline(compilation, runner);
   if (compilation.gradient) return make_differentiable(std::move(compilation), runner);

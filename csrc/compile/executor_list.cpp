@@ -7,21 +7,27 @@
 #include "base/error.h"
 #include "executors/aten/executor.h"
 #include "executors/cpu/executor.h"
+#include "executors/reference/executor.h"
 
 namespace thunder::compile {
 namespace {
 
 using executors::Executor;
 
-/// Every executor of this build, by priority.
+/// The executors of this build that run unless others are chosen, by priority.
 constexpr const Executor* kBuiltIn[] = {&executors::cpu::kExecutor, &executors::aten::kExecutor};
 /// What runs whatever nobody else does.
 constexpr const Executor* kFallback = &executors::aten::kExecutor;
 
+Executors with_reference(Executors executors) {
+  executors.push_back(&executors::reference::kExecutor);
+  return executors;
+}
+
 struct Table {
   std::mutex mutex;
-  Executors known{std::begin(kBuiltIn), std::end(kBuiltIn)};
-  Executors defaults = known;
+  Executors defaults{std::begin(kBuiltIn), std::end(kBuiltIn)};
+  Executors known = with_reference(defaults);
 };
 
 Table& table() {
@@ -35,7 +41,7 @@ const Executor* find(const Executors& known, std::string_view name) {
 }
 
 void require_free(std::string_view name) {
-  const Executor* known = find({std::begin(kBuiltIn), std::end(kBuiltIn)}, name);
+  const Executor* known = find(with_reference({std::begin(kBuiltIn), std::end(kBuiltIn)}), name);
   if (known == nullptr) return;
   throw UserError(ErrorKind::kValue, "executors: expected another name than that of one of thunder's own, got '" +
                                          std::string(name) + "'");
@@ -44,7 +50,8 @@ void require_free(std::string_view name) {
 }  // namespace
 
 bool is_built_in(const Executor& executor) {
-  return std::ranges::any_of(kBuiltIn, [&](const Executor* row) { return row->name == executor.name; });
+  const auto has_its_name = [&](const Executor* row) { return row->name == executor.name; };
+  return std::ranges::any_of(kBuiltIn, has_its_name) || &executor == &executors::reference::kExecutor;
 }
 
 void register_executor(const Executor& executor) {

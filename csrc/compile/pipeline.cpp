@@ -13,13 +13,13 @@
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
+#include "fusion/partition.h"
 #include "passes/algebraic_simplification.h"
 #include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/embedding_gradients.h"
-#include "passes/fusion_partition.h"
 #include "passes/in_place.h"
 #include "passes/late_writes.h"
 #include "passes/layout_cleanup.h"
@@ -146,7 +146,7 @@ void transform_backward(const Compilation& compilation, TraceLine& line, const P
 void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   if (!compilation.fuses) return;
   auto fused = run_built_in_fusion_passes(line.history.last(), compilation.executors);
-  if (fused) runner.keep(passes::kFusionPartition, *std::move(fused), line.history);
+  if (fused) runner.keep(fusion::kFusionPartition, *std::move(fused), line.history);
 }
 
 void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
@@ -241,8 +241,8 @@ constexpr std::array kExecutionSteps{
     // after forward_and_backward: because rules bring writes. Before fusion_partition: because it moves nothing across
     // one.
     Step(TraceStep{Part::kForward, kLateWrites}),
-    Step(LineStep{Part::kForward, passes::kFusionPartition, &fuse, true}),
-    Step(LineStep{Part::kBackward, passes::kFusionPartition, &fuse, true}),
+    Step(LineStep{Part::kForward, fusion::kFusionPartition, &fuse, true}),
+    Step(LineStep{Part::kBackward, fusion::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
     // in_place would have overwritten.
     Step(TraceStep{Part::kForward, kForwardMemoryOrder}),

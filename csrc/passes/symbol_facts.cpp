@@ -52,4 +52,39 @@ const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {
   return *kind == ir::ScalarKind::kBool ? &kBool : *kind == ir::ScalarKind::kInt ? &kInt : &kFloat;
 }
 
+bool is_float(const ir::TensorType* type) {
+  if (type == nullptr) return false;
+  const ir::Dtype dtype = type->dtype;
+  return dtype == ir::Dtype::kFloat16 || dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat32 ||
+         dtype == ir::Dtype::kFloat64;
+}
+
+const ir::Argument& only_of(const ir::Argument& argument) {
+  const auto* list = argument.get<ir::ArgumentList>();
+  return list != nullptr && list->size() == 1 ? list->front() : argument;
+}
+
+const ir::TensorType* argument_type(const ir::BoundSymbol& symbol, const ir::Trace& trace, std::size_t i) {
+  const auto* id = i < symbol.arguments.size() ? only_of(symbol.arguments[i]).get<ir::ValueId>() : nullptr;
+  return id == nullptr ? nullptr : operand_type(trace, *id);
+}
+
+const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const ir::ValueId id = single_result(symbol);
+  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+}
+
+std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
+  return static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
+}
+
+bool is_contiguous(const ir::TensorType& type) {
+  std::int64_t step = 1;
+  for (std::size_t i = type.sizes.size(); i-- > 0;) {
+    if (type.sizes[i].hint != 1 && type.strides[i].hint != step) return false;
+    step *= type.sizes[i].hint;
+  }
+  return true;
+}
+
 }  // namespace thunder::passes

@@ -66,6 +66,18 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
          left.sizes == right.sizes && left.strides == right.strides;
 }
 
+/// Of a floating-point dtype from 16 to 64 bits; false for null, which is no tensor.
+[[nodiscard]] bool is_float(const ir::TensorType* type);
+/// What stands in a list by itself; any other argument as it is.
+[[nodiscard]] const ir::Argument& only_of(const ir::Argument& argument);
+/// Of argument `i`; null where that is no tensor.
+[[nodiscard]] const ir::TensorType* argument_type(const ir::BoundSymbol& symbol, const ir::Trace& trace, std::size_t i);
+/// Of the only result; null where there is none.
+[[nodiscard]] const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace& trace);
+/// `dim` of a tensor of that rank, counted from the front.
+[[nodiscard]] std::size_t wrap_dim(std::int64_t dim, std::size_t rank);
+[[nodiscard]] bool is_contiguous(const ir::TensorType& type);
+
 /// Every element has a place of its own, and there are no gaps.
 [[nodiscard]] bool is_dense(const ir::TensorType& type);
 

@@ -11,8 +11,8 @@ NAME = re.compile(r'"(?:aten|prims)::[a-zA-Z_0-9.]+"')
 # Tables whose rows are operators, each with a function or a rule that is about that operator alone.
 TABLES = {
     "executors/api/primitives.cpp": "how a primitive of thunder's own runs",
-    "executors/cpu/rowwise.cpp": "how the CPU computes reductions, norms and losses",
-    "executors/cpu/placements.cpp": "how the CPU puts results together of parts",
+    "fusion/rowwise.cpp": "how reductions, norms and losses are computed",
+    "fusion/placements.cpp": "how results are put together of parts",
     "passes/algebraic_simplification.cpp": "a rewrite each",
     "passes/layout_cleanup.cpp": "a rewrite each",
     "tracer/views.cpp": "how a value is written through a view",

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "executors/api/lowering.h"
-#include "executors/cpu/roles.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
@@ -50,8 +49,8 @@ void run_apart(const c10::OperatorHandle& op, const std::optional<Activation>& a
 std::optional<Activation> activation_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const auto* row = std::ranges::find(kRows, symbol.op->name, &Row::op);
   if (row == std::end(kRows) || !symbol.op->overload.empty() || symbol.op->handle == nullptr) return std::nullopt;
-  const ir::TensorType* from = argument_type(symbol, trace, 0);
-  const ir::TensorType* to = result_type(symbol, trace);
+  const ir::TensorType* from = passes::argument_type(symbol, trace, 0);
+  const ir::TensorType* to = passes::result_type(symbol, trace);
   if (from == nullptr || to == nullptr || !passes::same_layout(*from, *to)) return std::nullopt;
   Activation activation{*static_cast<const c10::OperatorHandle*>(symbol.op->handle), {}, {row->epilogue}};
   const auto& parameters = activation.op.schema().arguments();

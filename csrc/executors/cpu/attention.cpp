@@ -14,9 +14,9 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/products.h"
-#include "executors/cpu/roles.h"
 #include "executors/cpu/single_operations.h"
 #include "executors/cpu/threads.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -98,10 +98,10 @@ bool takes_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
       arguments[Place::kCausal] != ir::Argument(false) || arguments[Place::kGrouped] != ir::Argument(false)) {
     return false;
   }
-  const ir::TensorType* query = argument_type(symbol, trace, Place::kQuery);
-  const ir::TensorType* key = argument_type(symbol, trace, Place::kKey);
-  const ir::TensorType* value = argument_type(symbol, trace, Place::kValue);
-  const ir::TensorType* result = result_type(symbol, trace);
+  const ir::TensorType* query = passes::argument_type(symbol, trace, Place::kQuery);
+  const ir::TensorType* key = passes::argument_type(symbol, trace, Place::kKey);
+  const ir::TensorType* value = passes::argument_type(symbol, trace, Place::kValue);
+  const ir::TensorType* result = passes::result_type(symbol, trace);
   for (const ir::TensorType* type : {query, key, value, result}) {
     const bool fits = type != nullptr && type->sizes.size() == 4 && type->dtype == ir::Dtype::kFloat32 &&
                       type->device.type == ir::DeviceType::kCpu && type->sizes[0] == query->sizes[0] &&
@@ -116,7 +116,8 @@ bool takes_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 
 void lower_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  auto attention = std::make_shared<const Attention>(Attention{op, bridge::hints(result_type(symbol, trace)->strides)});
+  auto attention =
+      std::make_shared<const Attention>(Attention{op, bridge::hints(passes::result_type(symbol, trace)->strides)});
   builder.call(op, &run_attention, std::move(attention), operands_of(symbol, trace), result_slots(symbol),
                location_of(symbol));
 }

@@ -14,8 +14,8 @@
 #include "executors/cpu/activations.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"
-#include "executors/cpu/roles.h"
 #include "executors/cpu/single_operations.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
@@ -87,8 +87,8 @@ void run_convolution(const void* state, Stack& stack) {
 
 bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   if (symbol.op->name != "aten::conv2d" || !symbol.op->overload.empty() || !pointwise()) return false;
-  const ir::TensorType* images = argument_type(symbol, trace, At::kImages);
-  const ir::TensorType* filter = argument_type(symbol, trace, At::kFilter);
+  const ir::TensorType* images = passes::argument_type(symbol, trace, At::kImages);
+  const ir::TensorType* filter = passes::argument_type(symbol, trace, At::kFilter);
   return images != nullptr && filter != nullptr && images->device.type == ir::DeviceType::kCpu &&
          images->dtype == filter->dtype && onednn_has(images->dtype) && images->sizes.size() == 4;
 }
@@ -99,7 +99,7 @@ namespace {
 std::string layout_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   std::string text = "convolution";
   const auto add = [&](std::int64_t number) { text += ' ' + std::to_string(number); };
-  for (const ir::Dim& size : argument_type(symbol, trace, At::kImages)->sizes) add(size.hint);
+  for (const ir::Dim& size : passes::argument_type(symbol, trace, At::kImages)->sizes) add(size.hint);
   for (std::size_t i = At::kStride; i < symbol.arguments.size(); ++i) {
     text += ',';
     const auto* list = symbol.arguments[i].get<ir::ArgumentList>();
@@ -112,7 +112,7 @@ std::string layout_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 void lower_guarded(const ir::BoundSymbol& symbol, const ir::BoundSymbol* activation, const ir::Trace& trace,
                    WeightGuard guard, runtime::ProgramBuilder& builder) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  const at::ScalarType dtype = bridge::to_torch(result_type(symbol, trace)->dtype);
+  const at::ScalarType dtype = bridge::to_torch(passes::result_type(symbol, trace)->dtype);
   auto convolution = std::make_shared<Convolution>(op, dtype, guard, layout_of(symbol, trace));
   if (activation != nullptr) convolution->activation = activation_of(*activation, trace);
   const ir::BoundSymbol& last = activation != nullptr ? *activation : symbol;
@@ -134,7 +134,7 @@ void lower_prepacked_convolution(const ir::BoundSymbol& symbol, const ir::Trace&
 bool convolution_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   if (!takes_convolution(symbol, trace)) return false;
   const auto* groups = symbol.arguments[At::kGroups].get<std::int64_t>();
-  const ir::TensorType& images = *argument_type(symbol, trace, At::kImages);
+  const ir::TensorType& images = *passes::argument_type(symbol, trace, At::kImages);
   const bool is_channels_last = images.strides[1].hint == 1 && images.strides[3].hint == images.sizes[1].hint;
   return is_channels_last && groups != nullptr && *groups == 1;
 }

@@ -11,11 +11,11 @@
 namespace thunder::executors::cpu {
 namespace {
 
-bool is_copy(const BoundSymbol& symbol) { return symbol.op->name == "aten::copy_"; }
+bool is_copy(const ir::BoundSymbol& symbol) { return symbol.op->name == "aten::copy_"; }
 
 /// The symbol that copies the value to a tensor just like it; null: there is none.
-const BoundSymbol* copy_of(ir::ValueId value, std::span<const BoundSymbol> after, const Trace& trace) {
-  const auto copies_it = [&](const BoundSymbol& symbol) {
+const ir::BoundSymbol* copy_of(ir::ValueId value, std::span<const ir::BoundSymbol> after, const ir::Trace& trace) {
+  const auto copies_it = [&](const ir::BoundSymbol& symbol) {
     return is_copy(symbol) && passes::value_argument(symbol, 1) == value;
   };
   const auto copy = std::ranges::find_if(after, copies_it);
@@ -25,7 +25,8 @@ const BoundSymbol* copy_of(ir::ValueId value, std::span<const BoundSymbol> after
   return fits ? &*copy : nullptr;
 }
 
-std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Trace& trace, const MemoryUse& memory) {
+std::vector<std::int32_t> overwritten_inputs(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                             const MemoryUse& memory) {
   const std::vector<ir::ValueId> inputs = ir::distinct_values(fused.arguments);
   const std::vector<ir::ValueId> results = ir::flat_results(fused);
   std::vector<std::int32_t> places(results.size(), -1);
@@ -34,13 +35,13 @@ std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Tra
   if (std::ranges::none_of(after, is_copy)) return places;
   const auto& [aliases, uses] = memory;
   for (std::size_t k = 0; k < results.size(); ++k) {
-    const BoundSymbol* copy = uses[index_of(results[k])] == 1 ? copy_of(results[k], after, trace) : nullptr;
+    const ir::BoundSymbol* copy = uses[index_of(results[k])] == 1 ? copy_of(results[k], after, trace) : nullptr;
     if (copy == nullptr) continue;
     const ir::ValueId target = passes::value_argument(*copy, 0);
     const auto input = std::ranges::find(inputs, target);
     bool is_free = input != inputs.end();
     const auto others = std::span(after).first(static_cast<std::size_t>(copy - after.data()));
-    for (const BoundSymbol& symbol : others) {
+    for (const ir::BoundSymbol& symbol : others) {
       // A number that is not as it was has the program run again, from its start.
       is_free = is_free && symbol.op->style != ir::CallStyle::kPrimitive;
       // A program that raises an error runs again in eager, from what the inputs held.
@@ -55,7 +56,7 @@ std::vector<std::int32_t> overwritten_inputs(const BoundSymbol& fused, const Tra
 
 }  // namespace
 
-Destinations destinations_of(const BoundSymbol& fused, const Trace& trace, const MemoryUse& memory) {
+Destinations destinations_of(const ir::BoundSymbol& fused, const ir::Trace& trace, const MemoryUse& memory) {
   return {overwritten_inputs(fused, trace, memory), wholes_of(fused, trace), cuts_of(fused, trace)};
 }
 

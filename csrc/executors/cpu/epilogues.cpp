@@ -11,6 +11,7 @@
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/products.h"
 #include "executors/cpu/single_operations.h"
+#include "fusion/region.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
@@ -29,7 +30,7 @@ const OperationWithActivation* find_operation_with_activation(const ir::BoundSym
 
 /// The activation that a symbol is, by itself or as the only one of a fusion; null where it is none.
 const ir::BoundSymbol* activation_in(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const bool is_alone = symbol.op == fusion_operator() && symbol.nested.size() == 1;
+  const bool is_alone = symbol.op == fusion::fused_operator() && symbol.nested.size() == 1;
   const ir::BoundSymbol& inner = is_alone ? symbol.nested[0] : symbol;
   return activation_of(inner, trace) ? &inner : nullptr;
 }
@@ -56,7 +57,7 @@ void take_activations(ir::Trace& trace, const char* executor) {
 }
 
 const OperationWithActivation* find_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace) {
-  const bool is_one = block.op == fusion_operator() && block.nested.size() == 2;
+  const bool is_one = block.op == fusion::fused_operator() && block.nested.size() == 2;
   return is_one ? find_operation_with_activation(block.nested[0], trace) : nullptr;
 }
 

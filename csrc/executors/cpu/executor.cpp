@@ -10,15 +10,19 @@
 #include "executors/cpu/epilogues.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
-#include "executors/cpu/operations.h"
-#include "executors/cpu/placements.h"
 #include "executors/cpu/single_operations.h"
+#include "executors/cpu/tile_emission.h"
+#include "fusion/assembly.h"
+#include "fusion/operations.h"
+#include "fusion/placements.h"
+#include "fusion/region.h"
 #include "ir/symbol_values.h"
-#include "passes/fusion_assembly.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
+
+using fusion::FusionRole;
 
 std::string describe_bytes(std::int64_t bytes) {
   if (bytes < 10240) return std::to_string(bytes) + " B";
@@ -38,10 +42,10 @@ std::vector<bool> values_in_memory(const ir::Trace& trace) {
   const auto mark = [&](ir::ValueId id) { in_memory[index_of(id)] = true; };
   for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, mark);
   for (const ir::BoundSymbol& symbol : std::views::reverse(trace.symbols)) {
-    const FusionRole role = role_of(symbol, trace);
+    const FusionRole role = fusion::role_of(symbol, trace, target());
     const bool is_fused = role.kind != FusionRole::Kind::kNone;
     const bool passes_on = is_fused && in_memory[index_of(role.over)] &&
-                           (role.kind == FusionRole::Kind::kView || placements_of(symbol, trace));
+                           (role.kind == FusionRole::Kind::kView || fusion::placements_of(symbol, trace));
     if (!is_fused || passes_on) passes::for_each_argument(symbol, mark);
   }
   return in_memory;
@@ -50,19 +54,19 @@ std::vector<bool> values_in_memory(const ir::Trace& trace) {
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const std::vector<bool> in_memory = values_in_memory(trace);
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
-    const FusionRole role = role_of(symbol, of);
+    const FusionRole role = fusion::role_of(symbol, of, target());
     const bool stays =
-        role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && placements_of(symbol, of);
+        role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && fusion::placements_of(symbol, of);
     return stays ? FusionRole{} : role;
   };
-  ir::Trace fused = passes::fuse(trace, {.role = role}, fusion_operator(), self.name, &describe);
+  ir::Trace fused = fusion::fuse(trace, {.role = role}, fusion::fused_operator(), self.name, &describe);
   take_activations(fused, self.name);
   take_single_operations(fused, self.name, prepacks(self));
   return fused;
 }
 
-bool claim(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  return symbol.op == fusion_operator() || find_native_operation(symbol, trace) != nullptr;
+bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  return fusion::is_fused_by(symbol, self.name) || find_native_operation(symbol, trace) != nullptr;
 }
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }

@@ -12,36 +12,13 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/threads.h"
-#include "ir/builder.h"
+#include "fusion/region.h"
 #include "ir/printer.h"
-#include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
-
-/// The symbol alone, in a trace of its own with values numbered from zero.
-ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
-  ir::Trace region("fusion", trace.context());
-  ir::Substitution values(trace.value_count());
-  const auto name = [&](ir::ValueId id, bool is_input) {
-    if (values.find(id) != nullptr) return;
-    values.set(id, is_input ? region.add_input(trace.value(id).type) : region.add_value(trace.value(id).type));
-  };
-  for (const ir::ValueId id : ir::distinct_values(fused.arguments)) name(id, true);
-  for (const ir::BoundSymbol& symbol : fused.nested) {
-    passes::for_each_result(symbol, [&](ir::ValueId id) { name(id, false); });
-  }
-  ir::BoundSymbol copy = fused;
-  values.apply(copy);
-  copy.location = {};
-  copy.comment.clear();
-  for (ir::BoundSymbol& symbol : copy.nested) symbol.comment.clear();
-  for (const ir::ValueId id : ir::flat_results(copy)) region.outputs.emplace_back(id);
-  region.add(std::move(copy));
-  return region;
-}
 
 struct Memo {
   std::mutex mutex;
@@ -63,15 +40,9 @@ bool is_in_memory(const at::Tensor& tensor) {
 
 }  // namespace
 
-const ir::Operator* fusion_operator() {
-  static const ir::Operator* const kRow = new ir::Operator(
-      ir::parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", ir::CallStyle::kBlock));
-  return kRow;
-}
-
 std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
                                          const Destinations& destinations) {
-  ir::Trace region = region_of(fused, trace);
+  ir::Trace region = fusion::region_of(fused, trace);
   // Types with their strides stand in no text; those of inputs and outputs do.
   std::string key = ir::print(region, {.nested = false, .locations = false, .deletions = false});
   for (std::size_t i = 0; i < region.value_count(); ++i) {
@@ -117,12 +88,17 @@ Fusion::Fusion(ir::Trace region, Destinations destinations)
   first_ = make_plan(std::move(strides));
 }
 
+std::optional<TileProgram> Fusion::make_program(const Strides& strides, const Destinations& destinations) const {
+  const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, strides, destinations, target());
+  return kernel ? emit_tiles(*kernel) : std::nullopt;
+}
+
 std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
   auto plan = std::make_unique<Plan>();
-  plan->program = Lowering::lower(region_.symbols[0], region_, strides, destinations_);
+  plan->program = make_program(strides, destinations_);
   plan->joins = plan->program.has_value();
   if (!plan->joins && (!destinations_.wholes.empty() || !destinations_.cuts.empty()))
-    plan->program = Lowering::lower(region_.symbols[0], region_, strides, {destinations_.inputs, {}, {}});
+    plan->program = make_program(strides, {destinations_.inputs, {}, {}});
   plan->strides = std::move(strides);
   return plan;
 }

@@ -7,16 +7,20 @@
 #include <mutex>
 #include <vector>
 
-#include "executors/cpu/lowering.h"
+#include "executors/cpu/destinations.h"
+#include "executors/cpu/tile_emission.h"
+#include "fusion/lowering.h"
 #include "ir/trace.h"
 #include "runtime/program.h"
 
 namespace thunder::executors::cpu {
 
+using fusion::Strides;
+
 /// A fused symbol, ready to run. Equal ones of all programs are one object. Thread-safe.
 class Fusion {
  public:
-  /// The fusion for a symbol of `fusion_operator()`.
+  /// The fusion for a symbol of `fused_operator()`.
   [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace,
                                                         const Destinations& destinations);
 
@@ -46,6 +50,7 @@ class Fusion {
   };
 
   [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
+  [[nodiscard]] std::optional<TileProgram> make_program(const Strides& strides, const Destinations& destinations) const;
   [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
   [[nodiscard]] static bool has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count);
   [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
@@ -62,8 +67,5 @@ class Fusion {
   mutable std::once_flag operations_once_;
   mutable runtime::Program operations_;
 };
-
-/// `prims.fused("cpu", [tensors])`, a block.
-[[nodiscard]] const ir::Operator* fusion_operator();
 
 }  // namespace thunder::executors::cpu

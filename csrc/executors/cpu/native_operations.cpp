@@ -19,7 +19,7 @@ bool is_on_cpu(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return type != nullptr && type->device.type == ir::DeviceType::kCpu;
 }
 
-constexpr NativeOperation kOperations[] = {
+constexpr NativeOperation kNativeOperations[] = {
     {"aten::bernoulli_.float", &run_bernoulli_in_place},
     {"aten::bernoulli.p", &run_bernoulli},
     {"aten::dropout", &run_dropout},
@@ -49,7 +49,7 @@ const NativeOperation* find_native_operation(const ir::BoundSymbol& symbol, cons
   if (op.style != ir::CallStyle::kTorchOperator || op.handle == nullptr) return nullptr;
   static const auto* const kByName = [] {
     auto* table = new std::unordered_map<std::string_view, const NativeOperation*>;
-    for (const NativeOperation& operation : kOperations) table->emplace(operation.name, &operation);
+    for (const NativeOperation& operation : kNativeOperations) table->emplace(operation.name, &operation);
     return table;
   }();
   const auto found = kByName->find(op.overload.empty() ? op.name : op.name + "." + op.overload);

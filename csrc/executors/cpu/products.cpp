@@ -19,7 +19,6 @@
 #include "executors/cpu/activations.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"
-#include "executors/cpu/roles.h"
 #include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
@@ -164,9 +163,9 @@ void run_product(const void* state, Stack& stack) {
 const Product* find_for_onednn(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const Product* product = find_product(symbol);
   if (product == nullptr) return nullptr;
-  const ir::TensorType* left = argument_type(symbol, trace, product->left);
-  const ir::TensorType* right = argument_type(symbol, trace, product->right);
-  const ir::TensorType* result = result_type(symbol, trace);
+  const ir::TensorType* left = passes::argument_type(symbol, trace, product->left);
+  const ir::TensorType* right = passes::argument_type(symbol, trace, product->right);
+  const ir::TensorType* result = passes::result_type(symbol, trace);
   if (left == nullptr || right == nullptr || result == nullptr) return nullptr;
   const bool fits = left->sizes.size() >= 2 && right->sizes.size() == 2 && left->device.type == ir::DeviceType::kCpu &&
                     left->dtype == right->dtype && left->dtype == result->dtype && products_are_onednns(left->dtype);
@@ -174,16 +173,16 @@ const Product* find_for_onednn(const ir::BoundSymbol& symbol, const ir::Trace& t
 }
 
 bool is_large(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const ir::Dim& common = argument_type(symbol, trace, find_product(symbol)->left)->sizes.back();
-  return passes::element_count(*result_type(symbol, trace)) * common.hint >= kLeastProduct;
+  const ir::Dim& common = passes::argument_type(symbol, trace, find_product(symbol)->left)->sizes.back();
+  return passes::element_count(*passes::result_type(symbol, trace)) * common.hint >= kLeastProduct;
 }
 
 void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::BoundSymbol* activation, bool prepacks,
            runtime::ProgramBuilder& builder) {
   const Product& product = *find_product(symbol);
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  auto call =
-      std::make_shared<ProductCall>(ProductCall{product, bridge::to_torch(result_type(symbol, trace)->dtype), op});
+  auto call = std::make_shared<ProductCall>(
+      ProductCall{product, bridge::to_torch(passes::result_type(symbol, trace)->dtype), op});
   if (activation != nullptr) call->activation = activation_of(*activation, trace);
   if (prepacks && takes_prepacked_product(symbol, trace)) {
     call->weight = std::make_unique<PackedWeight>(WeightGuard::kVersion, product.takes_transposed ? "rows" : "columns");
@@ -205,7 +204,7 @@ at::Tensor multiply_by_transposed(const at::Tensor& left, const at::Tensor& righ
 
 bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return find_for_onednn(symbol, trace) != nullptr && is_large(symbol, trace) &&
-         result_type(symbol, trace)->dtype == ir::Dtype::kFloat32;
+         passes::result_type(symbol, trace)->dtype == ir::Dtype::kFloat32;
 }
 
 void lower_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {

@@ -11,6 +11,7 @@
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/products.h"
 #include "executors/cpu/wholes.h"
+#include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
@@ -52,7 +53,7 @@ bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims)
 
 ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* comment, const char* executor) {
   ir::BoundSymbol block;
-  block.op = fusion_operator();
+  block.op = fusion::fused_operator();
   block.location = symbols.front().location;
   block.comment = comment;
   std::vector<ir::ValueId> inside;
@@ -80,7 +81,7 @@ void take_single_operations(ir::Trace& trace, const char* executor, bool prepack
 }
 
 const SingleOperation* find_single_operation(const ir::BoundSymbol& block, const ir::Trace& trace, bool prepacks) {
-  const bool is_single = block.op == fusion_operator() && block.nested.size() == 1;
+  const bool is_single = block.op == fusion::fused_operator() && block.nested.size() == 1;
   return is_single ? find(block.nested[0], trace, prepacks) : nullptr;
 }
 

@@ -11,13 +11,23 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/fusion.h"
-#include "executors/cpu/operations.h"
-#include "executors/cpu/placements.h"
+#include "executors/cpu/tile_emission.h"
+#include "fusion/operations.h"
+#include "fusion/placements.h"
+#include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
+
+using fusion::Placement;
+using fusion::Placements;
+using fusion::placements_of;
+using ir::BoundSymbol;
+using ir::Trace;
+using passes::is_contiguous;
+using passes::result_type;
 
 /// Whether a result of the fusion is known element by element, not when all is done.
 bool is_of_elements(const BoundSymbol& fused, ir::ValueId value, const Trace& trace) {
@@ -25,7 +35,8 @@ bool is_of_elements(const BoundSymbol& fused, ir::ValueId value, const Trace& tr
     std::size_t k = 0;
     bool found = false;
     passes::for_each_result(symbol, [&](ir::ValueId id) {
-      if (id == value) found = role_of(symbol, trace).results.at(k) == FusionRole::Result::kElements;
+      if (id == value)
+        found = fusion::role_of(symbol, trace, target()).results.at(k) == fusion::FusionRole::Result::kElements;
       ++k;
     });
     if (found) return true;
@@ -33,7 +44,7 @@ bool is_of_elements(const BoundSymbol& fused, ir::ValueId value, const Trace& tr
   return false;
 }
 
-bool is_fusion(const BoundSymbol& symbol) { return symbol.op == fusion_operator() && symbol.nested.size() > 1; }
+bool is_fusion(const BoundSymbol& symbol) { return symbol.op == fusion::fused_operator() && symbol.nested.size() > 1; }
 
 /// Where parts stand that hide no other, and do not reach out of the whole.
 std::optional<Placements> side_by_side(const BoundSymbol& symbol, const Trace& trace) {
@@ -70,8 +81,8 @@ std::optional<Whole::Part> part_of(const Placement& part, const Whole& whole, co
   const ir::TensorType& type = *trace.tensor_type(part.value);
   ir::TensorType there = type;
   there.strides = bridge::to_dims(made.strides);
-  const std::vector<std::size_t> order = passes::memory_order(type);
-  const bool fits = passes::is_dense(type) && passes::memory_order(there) == order && !order.empty() &&
+  const std::vector<std::size_t> order = fusion::memory_order(type);
+  const bool fits = passes::is_dense(type) && fusion::memory_order(there) == order && !order.empty() &&
                     made.strides[order.back()] == 1;
   return fits ? std::make_optional(std::move(made)) : std::nullopt;
 }
@@ -114,7 +125,7 @@ std::optional<Cut> cut_of(const BoundSymbol& symbol, const BoundSymbol& fused, c
     stretch *= cut.sizes[i];
     if (cut.sizes[i] != part.sizes[i]) break;
   }
-  return stretch >= kLeastStretch ? std::make_optional(std::move(cut)) : std::nullopt;
+  return stretch >= target().least_run ? std::make_optional(std::move(cut)) : std::nullopt;
 }
 
 /// The operation, as it runs.
@@ -207,7 +218,7 @@ void run_cut(const void* state, std::vector<c10::IValue>& stack) {
 std::vector<Whole> wholes_of(const BoundSymbol& fused, const Trace& trace) {
   std::vector<Whole> wholes;
   for (const BoundSymbol* symbol = &fused + 1; symbol != trace.symbols.data() + trace.symbols.size(); ++symbol) {
-    if (symbol->op != fusion_operator() || symbol->nested.size() != 1) continue;
+    if (symbol->op != fusion::fused_operator() || symbol->nested.size() != 1) continue;
     auto found = find_whole(symbol->nested[0], trace);
     if (found && found->fused == &fused) wholes.push_back(std::move(found->whole));
   }
@@ -217,7 +228,7 @@ std::vector<Whole> wholes_of(const BoundSymbol& fused, const Trace& trace) {
 std::vector<Cut> cuts_of(const BoundSymbol& fused, const Trace& trace) {
   std::vector<Cut> cuts;
   for (const BoundSymbol* symbol = &fused + 1; symbol != trace.symbols.data() + trace.symbols.size(); ++symbol) {
-    if (symbol->op != fusion_operator() || symbol->nested.size() != 1) continue;
+    if (symbol->op != fusion::fused_operator() || symbol->nested.size() != 1) continue;
     if (auto cut = cut_of(symbol->nested[0], fused, trace)) cuts.push_back(*std::move(cut));
   }
   return cuts;

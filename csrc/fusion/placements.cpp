@@ -1,5 +1,5 @@
 // Operations that put tensors into a larger one: where each stands, and how a fusion reads them.
-#include "executors/cpu/placements.h"
+#include "fusion/placements.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +11,17 @@
 #include <unordered_map>
 #include <utility>
 
-#include "bridge/convert.h"
-#include "executors/cpu/operations.h"
+#include "fusion/operations.h"
 #include "passes/symbol_facts.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 namespace {
+
+std::vector<std::int64_t> hints(const ir::Dims& dims) {
+  std::vector<std::int64_t> result;
+  for (const ir::Dim& dim : dims) result.push_back(dim.hint);
+  return result;
+}
 
 /// An operation's arguments, and the sizes of its result.
 struct Assembly {
@@ -31,7 +36,7 @@ struct Assembly {
   [[nodiscard]] std::size_t dim(std::size_t i) const { return wrap_dim(number(i, 0), sizes.size()); }
   [[nodiscard]] Placement at_origin(const ir::Argument& value) const {
     const auto id = std::get<ir::ValueId>(value.content);
-    return {id, bridge::hints(trace.tensor_type(id)->sizes), std::vector<std::int64_t>(sizes.size(), 0), std::nullopt};
+    return {id, hints(trace.tensor_type(id)->sizes), std::vector<std::int64_t>(sizes.size(), 0), std::nullopt};
   }
   /// At an index of a dimension that the value does not have.
   [[nodiscard]] Placement at_index(const ir::Argument& value, std::size_t dim, std::int64_t index) const {
@@ -128,11 +133,11 @@ constexpr std::pair<std::string_view, Place> kRows[] = {
 /// Elements of a part that follow one another both in its memory and in that of the whole; 1 where its dimensions have
 /// another order.
 std::int64_t stretch_of(const Placement& part, const ir::TensorType& whole, const Trace& trace) {
-  const std::vector<std::int64_t> strides = part.in_whole(bridge::hints(trace.tensor_type(part.value)->strides), 0);
-  std::vector<std::size_t> order = passes::memory_order(whole);
+  const std::vector<std::int64_t> strides = part.in_whole(hints(trace.tensor_type(part.value)->strides), 0);
+  std::vector<std::size_t> order = memory_order(whole);
   std::erase_if(order, [&](std::size_t dim) { return part.sizes[dim] == 1; });
   if (!std::ranges::is_sorted(order, std::greater(), [&](std::size_t dim) { return strides[dim]; })) return 1;
-  order = passes::memory_order(whole);
+  order = memory_order(whole);
   std::int64_t stretch = 1;
   for (std::size_t i = order.size(); i-- > 0;) {
     const std::size_t dim = order[i];
@@ -144,12 +149,13 @@ std::int64_t stretch_of(const Placement& part, const ir::TensorType& whole, cons
 }
 
 /// Each stretch is a call of a kernel: on average they must be worth it.
-bool has_stretches(const Placements& placements, const ir::TensorType& whole, const Trace& trace) {
+bool has_stretches(const Placements& placements, const ir::TensorType& whole, const Trace& trace,
+                   const Target& target) {
   std::int64_t count = 0;
   for (const Placement& part : placements.parts) {
     count += passes::element_count(*trace.tensor_type(part.value)) / stretch_of(part, whole, trace);
   }
-  return passes::element_count(whole) >= count * kLeastStretch;
+  return passes::element_count(whole) >= count * target.least_run;
 }
 
 /// Of numbers that need no rounding, which would be eager's to do.
@@ -160,11 +166,11 @@ bool holds(const ir::TensorType& type, double number) {
 }
 
 /// Its parts are read where they are in memory.
-FusionRole placement_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole placement_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const auto placements = placements_of(symbol, trace);
   const ir::TensorType* whole = result_type(symbol, trace);
   if (!placements || !passes::is_dense(*whole) || passes::element_count(*whole) < 2) return {};
-  if (!holds(*whole, placements->fill.value_or(0)) || !has_stretches(*placements, *whole, trace)) return {};
+  if (!holds(*whole, placements->fill.value_or(0)) || !has_stretches(*placements, *whole, trace, target)) return {};
   FusionRole role{FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, 1};
   role.gathered = 0b11;
   return role;
@@ -195,8 +201,8 @@ std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& 
     fits = fits && type != nullptr && type->dtype == whole->dtype && passes::element_count(*type) > 0;
   });
   Placements placements;
-  if (!fits || !row->second({symbol, trace, bridge::hints(whole->sizes)}, placements)) return std::nullopt;
+  if (!fits || !row->second({symbol, trace, hints(whole->sizes)}, placements)) return std::nullopt;
   return placements;
 }
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

@@ -1,17 +1,18 @@
 #include <algorithm>
 
 #include "check.h"
+#include "fusion/assembly.h"
+#include "fusion/partition.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
-#include "passes/fusion_assembly.h"
-#include "passes/fusion_partition.h"
 
-namespace thunder::passes {
+namespace thunder::fusion {
 namespace {
 
-using namespace ir;  // NOLINT(google-build-using-namespace)
+using namespace ir;      // NOLINT(google-build-using-namespace)
+using namespace passes;  // NOLINT(google-build-using-namespace)
 
 const Operator& kAdd = add_row("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
 const Operator& kMul = add_row("aten::mul.Tensor(Tensor self, Tensor other) -> Tensor");
@@ -240,4 +241,4 @@ TEST(one_operation_alone_stays) {
   CHECK((e.groups() == Groups{}));
 }
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion

@@ -1,15 +1,12 @@
-#include "executors/cpu/roles.h"
+#include "fusion/roles.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "passes/symbol_facts.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 namespace {
-
-/// Rows that are added to one.
-constexpr std::int64_t kLeastBlock = 4;
 
 /// Whether `value` broadcasts to `over`.
 bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
@@ -22,25 +19,22 @@ bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   return true;
 }
 
-/// Elements that follow one another in two orders of memory: with fewer, PyTorch is as fast.
-constexpr std::int64_t kLeastMovedStretch = 64;
-
 /// As many elements in another order of memory, so that a tile of it is gathered from everywhere.
-bool is_transposed(const ir::TensorType& value, const ir::TensorType& over) {
+bool is_transposed(const ir::TensorType& value, const ir::TensorType& over, const Target& target) {
   if (value.sizes != over.sizes || !passes::is_dense(value)) return false;
-  std::vector<std::size_t> order = passes::memory_order(over);
-  std::vector<std::size_t> other = passes::memory_order(value);
-  std::int64_t stretch = 1;
+  std::vector<std::size_t> order = memory_order(over);
+  std::vector<std::size_t> other = memory_order(value);
+  std::int64_t run = 1;
   for (; !order.empty() && order.back() == other.back(); order.pop_back(), other.pop_back()) {
-    stretch *= over.sizes[order.back()].hint;
+    run *= over.sizes[order.back()].hint;
   }
-  return !order.empty() && stretch < kLeastMovedStretch;
+  return !order.empty() && run < target.least_moved_run;
 }
 
 /// The dimensions of a result in the order of memory, as those of the tensor that it was reduced from.
 std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir::TensorType& source,
                                          const std::vector<bool>& is_reduced) {
-  std::vector<std::size_t> order = passes::memory_order(result);
+  std::vector<std::size_t> order = memory_order(result);
   if (result.sizes.size() == source.sizes.size()) return order;
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < is_reduced.size(); ++i) {
@@ -50,89 +44,21 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
   return order;
 }
 
-/// Elements of each stretch of a row that is only reduced: less is won by that than by a norm.
-constexpr std::int64_t kLeastReducedStretch = 64;
-
-/// Rows that lie side by side: a stretch of so many elements is worth being moved by itself, and rows of so many, as
-/// they are worked on together, stay in the second-level cache.
-constexpr std::int64_t kLeastSideBySide = 64;
-constexpr std::int64_t kLongestSideBySide = 1024;
-/// Elements of such a row below which PyTorch's softmax is as fast.
-constexpr std::int64_t kLeastOfFunctions = 8;
-bool can_lie_side_by_side(std::int64_t elements, std::int64_t rows) {
-  return rows >= kLeastSideBySide && elements <= kLongestSideBySide;
+bool can_lie_side_by_side(std::int64_t elements, std::int64_t rows, const Target& target) {
+  return rows >= target.least_side_by_side && elements <= target.longest_side_by_side;
 }
 
 }  // namespace
 
-std::optional<Storage> storage_of(ir::Dtype dtype) {
-  switch (dtype) {
-    case ir::Dtype::kBool:
-      return Storage::kBool;
-    case ir::Dtype::kUint8:
-      return Storage::kUint8;
-    case ir::Dtype::kInt8:
-      return Storage::kInt8;
-    case ir::Dtype::kInt16:
-      return Storage::kInt16;
-    case ir::Dtype::kInt32:
-      return Storage::kInt32;
-    case ir::Dtype::kInt64:
-      return Storage::kInt64;
-    case ir::Dtype::kFloat16:
-      return Storage::kHalf;
-    case ir::Dtype::kBfloat16:
-      return Storage::kBfloat16;
-    case ir::Dtype::kFloat32:
-      return Storage::kFloat;
-    case ir::Dtype::kFloat64:
-      return Storage::kDouble;
-    default:
-      return std::nullopt;
-  }
-}
-
-bool is_float(const ir::TensorType* type) {
-  return type != nullptr && storage_of(type->dtype).value_or(Storage::kBool) >= Storage::kHalf;
-}
-
-const ir::Argument& only_of(const ir::Argument& argument) {
-  const auto* list = argument.get<ir::ArgumentList>();
-  return list != nullptr && list->size() == 1 ? list->front() : argument;
-}
-
-const ir::TensorType* argument_type(const BoundSymbol& symbol, const Trace& trace, std::size_t i) {
-  const auto* id = i < symbol.arguments.size() ? only_of(symbol.arguments[i]).get<ir::ValueId>() : nullptr;
-  return id == nullptr ? nullptr : passes::operand_type(trace, *id);
-}
-
-const ir::TensorType* result_type(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::ValueId id = passes::single_result(symbol);
-  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
-}
-
-std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
-  return static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
-}
-
-bool is_contiguous(const ir::TensorType& type) {
-  std::int64_t step = 1;
-  for (std::size_t i = type.sizes.size(); i-- > 0;) {
-    if (type.sizes[i].hint != 1 && type.strides[i].hint != step) return false;
-    step *= type.sizes[i].hint;
-  }
-  return true;
-}
-
-FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work) {
+FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work, const Target& target) {
   const ir::TensorType* type = result_type(symbol, trace);
   if (type == nullptr || passes::element_count(*type) < 2) return {};
   // What is expanded has no order in memory of its own: its dimensions must follow one another as they are written.
-  const bool is_ordered = std::ranges::is_sorted(passes::memory_order(*type));
+  const bool is_ordered = std::ranges::is_sorted(memory_order(*type));
   bool fits = passes::is_dense(*type) || (work == 0 && is_ordered);
   passes::for_each_argument(symbol, [&](ir::ValueId id) {
     const ir::TensorType& argument = *passes::operand_type(trace, id);
-    fits = fits && broadcasts(argument, *type) && !is_transposed(argument, *type);
+    fits = fits && broadcasts(argument, *type) && !is_transposed(argument, *type, target);
   });
   if (!fits) return {};
   return {FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, work};
@@ -149,7 +75,8 @@ FusionRole view_role(const BoundSymbol& symbol, const Trace& trace) {
   return {FusionRole::Kind::kView, result, 0, {FusionRole::Result::kElements}, 0, 0};
 }
 
-FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims, bool rows_only) {
+FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims, bool rows_only,
+                          const Target& target) {
   const ir::ValueId over = passes::value_argument(symbol, 0);
   ir::ValueId result = ir::kNoValue;  // all are alike
   std::size_t result_count = 0;
@@ -169,7 +96,7 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
     is_reduced[wrap_dim(std::get<std::int64_t>((*list)[i].content), rank)] = true;
   }
   if (!passes::is_dense(type) || !passes::is_dense(result_type)) return {};
-  const std::vector<std::size_t> order = passes::memory_order(type);
+  const std::vector<std::size_t> order = memory_order(type);
   if (order.empty()) return {};
   std::vector<std::size_t> kept(order.begin(), order.end());
   std::erase_if(kept, [&](std::size_t dim) { return is_reduced[dim]; });
@@ -190,13 +117,13 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   FusionRole role{FusionRole::Kind::kWork, over, rows, Results(result_count, FusionRole::Result::kRows), 0, 1};
   if (before > 1 && behind > 1) {
     role.before = before;
-    return behind >= kLeastReducedStretch && columns == 1 ? role : FusionRole{};
+    return behind >= target.least_reduced_run && columns == 1 ? role : FusionRole{};
   }
   if (behind > 1 && columns == 1) return role;
   // What keeps its dimensions is meant to meet the elements again, if it is not the gradient of what was broadcast.
   const std::int64_t reduced = before * behind;
   const bool keeps_dims = result_type.sizes.size() == rank && !is_reduced[0];
-  if ((rows_only || keeps_dims) && can_lie_side_by_side(reduced, behind > 1 ? columns : rows)) {
+  if ((rows_only || keeps_dims) && can_lie_side_by_side(reduced, behind > 1 ? columns : rows, target)) {
     role.side_by_side = behind > 1 ? columns : rows;
     role.rows = behind > 1 ? rows * columns : rows;
     return role;
@@ -206,7 +133,7 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
     role.rows = rows * behind;
     role.blocks = rows;
     role.results.assign(result_count, FusionRole::Result::kEnd);
-    return behind >= kLeastBlock && columns >= kLeastStretch ? role : FusionRole{};
+    return behind >= target.least_block && columns >= target.least_run ? role : FusionRole{};
   }
   role.rows = rows == 1 ? 0 : before;
   role.results.assign(result_count, FusionRole::Result::kEnd);
@@ -222,24 +149,25 @@ FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId o
   return rows_role(symbol, trace, over, rows, work);
 }
 
-FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t dim, double work) {
+FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t dim, double work,
+                    const Target& target) {
   const ir::TensorType& type = *trace.tensor_type(over);
   const std::size_t wrapped = wrap_dim(dim, type.sizes.size());
   if (wrapped + 1 == type.sizes.size()) return row_role(symbol, trace, over, 1, work);
-  const std::vector<std::size_t> order = passes::memory_order(type);
+  const std::vector<std::size_t> order = memory_order(type);
   const auto place = std::ranges::find(order, wrapped);
   if (!passes::is_dense(type) || place == order.end()) return {};
   const std::int64_t elements = type.sizes[wrapped].hint;
   std::int64_t behind = 1;
   for (auto next = place + 1; next != order.end(); ++next) behind *= type.sizes[*next].hint;
-  if (elements < kLeastOfFunctions || !can_lie_side_by_side(elements, behind)) return {};
+  if (elements < target.least_of_functions || !can_lie_side_by_side(elements, behind, target)) return {};
   const std::int64_t rows = passes::element_count(type) / elements;
   FusionRole role{FusionRole::Kind::kWork, over, rows, {}, 0, work};
   role.side_by_side = behind;
   bool fits = true;
   passes::for_each_result(symbol, [&](ir::ValueId id) {
     const ir::TensorType& result = *trace.tensor_type(id);
-    fits = fits && result.sizes == type.sizes && passes::is_dense(result) && passes::memory_order(result) == order;
+    fits = fits && result.sizes == type.sizes && passes::is_dense(result) && memory_order(result) == order;
     role.results.push_back(FusionRole::Result::kElements);
   });
   return fits ? role : FusionRole{};
@@ -261,4 +189,4 @@ FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId 
   return fits ? role : FusionRole{};
 }
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

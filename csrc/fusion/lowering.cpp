@@ -1,4 +1,4 @@
-#include "executors/cpu/lowering.h"
+#include "fusion/lowering.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "executors/cpu/operations.h"
+#include "fusion/operations.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 
 namespace {
 
@@ -23,17 +23,17 @@ std::vector<std::size_t> dims_from(std::size_t first, std::size_t count) {
 
 }  // namespace
 
-Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides)
-    : fused_(fused), trace_(trace), input_strides_(strides) {
+Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides, const Target& target)
+    : fused_(fused), trace_(trace), input_strides_(strides), target_(target) {
   std::uint32_t array = 0;
   for (const ir::ValueId id : ir::distinct_values(fused.arguments)) inputs_.emplace(index_of(id), array++);
   for (const ir::ValueId id : ir::flat_results(fused)) outputs_.emplace(index_of(id), array++);
-  for (const BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace));
+  for (const BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace, target));
 }
 
-std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides,
-                                           const Destinations& destinations) {
-  Lowering lowering(fused, trace, strides);
+std::optional<KernelGraph> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides,
+                                           const Destinations& destinations, const Target& target) {
+  Lowering lowering(fused, trace, strides, target);
   const std::vector<ir::ValueId> results = ir::flat_results(fused);
   for (const Whole& whole : destinations.wholes) {
     for (const Whole::Part& part : whole.parts) {
@@ -51,27 +51,26 @@ std::optional<TileProgram> Lowering::lower(const BoundSymbol& fused, const Trace
   for (std::size_t k = 0; k < destinations.inputs.size(); ++k) {
     if (destinations.inputs[k] < 0) continue;
     const auto output = static_cast<std::uint32_t>(lowering.inputs_.size() + k);
-    lowering.builder_->overwrite(static_cast<std::uint32_t>(destinations.inputs[k]), output);
+    lowering.graph_->overwrite(static_cast<std::uint32_t>(destinations.inputs[k]), output);
   }
-  return lowering.builder_->build();
+  return std::move(*lowering.graph_);
 }
 
 /// What all symbols go over together.
 bool Lowering::find_space() {
-  std::vector<passes::IterationSpace> spaces;
+  std::vector<IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
     if (role.kind == FusionRole::Kind::kNone) return false;
-    spaces.push_back(
-        passes::space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks, role.side_by_side));
+    spaces.push_back(space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks, role.side_by_side));
   }
   std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
-  std::optional<passes::IterationSpace> joined = spaces.front();
-  for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = passes::join(*joined, spaces[i]);
+  std::optional<IterationSpace> joined = spaces.front();
+  for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = join(*joined, spaces[i]);
   if (!joined) return false;
   space_ = *std::move(joined);
   places_.resize(space_.sizes.size());
   std::iota(places_.begin(), places_.end(), std::size_t{0});
-  rows_ = space_.rows == 0 ? places_ : passes::row_places(space_).value();
+  rows_ = space_.rows == 0 ? places_ : row_places(space_).value();
   std::ranges::stable_partition(places_, [&](std::size_t i) { return std::ranges::find(rows_, i) != rows_.end(); });
   return true;
 }
@@ -94,7 +93,7 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
   const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();
   std::vector<std::size_t> dims = dims_from(missing, type.sizes.size());
   if (by_rows) {  // they are those of `over` that are not columns
-    const std::vector<std::size_t> columns = passes::column_dims(over, role.rows, role.side_by_side);
+    const std::vector<std::size_t> columns = column_dims(over, role.rows, role.side_by_side);
     dims = dims_from(0, over.sizes.size());
     std::erase_if(dims, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
   }
@@ -125,7 +124,7 @@ void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
   const bool over_rows = passes::element_count(over) < space_.count();
   const std::vector<std::size_t> places = over_rows ? rows_ : dims_from(0, space_.sizes.size());
   std::size_t first = 0;
-  for (const std::size_t dim : passes::memory_order(over)) {
+  for (const std::size_t dim : memory_order(over)) {
     std::size_t last = first;
     for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[places[last]];
     visit(dim, std::span(places).subspan(first, last - first));
@@ -135,12 +134,12 @@ void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
 
 /// Where a part of `over` stands along each size of the space, the rows' first. nullopt: a piece of a dimension that is
 /// several sizes there is no piece of each.
-std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const std::vector<Stretch>& by_dim,
-                                                                   const ir::TensorType& over) const {
-  std::vector<Stretch> result(space_.sizes.size());
+std::optional<std::vector<Interval>> Lowering::stretches_over_space(const std::vector<Interval>& by_dim,
+                                                                    const ir::TensorType& over) const {
+  std::vector<Interval> result(space_.sizes.size());
   bool fits = passes::element_count(over) == space_.count() && space_.side_by_side == 1;
   for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
-    Stretch rest = by_dim[dim];
+    Interval rest = by_dim[dim];
     if (rest.end - rest.begin == 1) rest.stride = 0;
     for (const std::size_t place : std::views::reverse(places)) {
       const std::int64_t size = space_.sizes[place];
@@ -160,18 +159,18 @@ std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const std::ve
   return fits ? std::make_optional(rows_first(result)) : std::nullopt;
 }
 
-std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const Placement& part,
-                                                                   const ir::TensorType& over) const {
+std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Placement& part,
+                                                                    const ir::TensorType& over) const {
   const std::vector<std::int64_t> strides = part.in_whole(input_strides_[inputs_.at(index_of(part.value))], 0);
-  std::vector<Stretch> by_dim;
+  std::vector<Interval> by_dim;
   for (std::size_t i = 0; i < strides.size(); ++i) {
     by_dim.push_back({part.start[i], part.start[i] + part.sizes[i], strides[i]});
   }
   return stretches_over_space(by_dim, over);
 }
 
-std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const Cut& cut, const ir::TensorType& over) const {
-  std::vector<Stretch> by_dim;
+std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Cut& cut, const ir::TensorType& over) const {
+  std::vector<Interval> by_dim;
   for (std::size_t i = 0; i < cut.sizes.size(); ++i) {
     by_dim.push_back({cut.start[i], cut.start[i] + cut.sizes[i], cut.strides[i]});
   }
@@ -179,9 +178,9 @@ std::optional<std::vector<Stretch>> Lowering::stretches_over_space(const Cut& cu
 }
 
 /// Of all that is put together, or stored in part. nullopt: one cannot be read, or stored, so.
-std::optional<std::vector<std::vector<Stretch>>> Lowering::find_parts() const {
-  std::vector<std::vector<Stretch>> parts;
-  const auto add = [&](std::optional<std::vector<Stretch>> part) {
+std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
+  std::vector<std::vector<Interval>> parts;
+  const auto add = [&](std::optional<std::vector<Interval>> part) {
     if (part) parts.push_back(*std::move(part));
     return part.has_value();
   };
@@ -212,7 +211,7 @@ bool Lowering::find_domain() {
   std::vector<bool> is_cut(parts.size(), false);  // where a part begins or ends
   const auto stood = find_parts();
   if (!stood) return false;
-  for (const std::vector<Stretch>& part : *stood) {
+  for (const std::vector<Interval>& part : *stood) {
     accesses.emplace_back();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       accesses.back().push_back(part[i].stride);
@@ -246,7 +245,7 @@ bool Lowering::find_domain() {
   if (sizes.size() > outer_sizes + (space_.side_by_side == 1 ? 2 : 1)) return false;
   if (space_.side_by_side != 1 && sizes[outer_sizes - 1] != space_.side_by_side) return false;
   outer_count_ = outer_sizes;
-  TileDomain domain;
+  KernelDomain domain;
   domain.outer.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(outer_sizes));
   for (std::size_t i = outer_sizes; i < sizes.size(); ++i) domain.columns *= sizes[i];
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
@@ -256,31 +255,30 @@ bool Lowering::find_domain() {
   domain.blocks = domain.side_by_side  ? space_.rows / space_.side_by_side
                   : space_.blocks != 1 ? space_.blocks
                                        : repeated_blocks(sizes, accesses);
-  builder_ = std::make_unique<TileBuilder>(std::move(domain));
+  graph_ = std::make_unique<KernelGraph>(std::move(domain));
   return true;
 }
 
 /// Into how many blocks to cut the rows, so that what is the same row for each is read where it lies; 1: none is.
 std::int64_t Lowering::repeated_blocks(const std::vector<std::int64_t>& sizes,
                                        const std::vector<std::vector<std::int64_t>>& accesses) const {
-  constexpr std::int64_t kLeastElements = 2048;  // of a block: tiles are not put together of several
-  if (outer_count_ != 2 || run_ != 0 || sizes[1] * sizes[2] < kLeastElements) return 1;
+  if (outer_count_ != 2 || run_ != 0 || sizes[1] * sizes[2] < target_.least_repeated_block) return 1;
   const bool repeats = std::ranges::any_of(accesses, [&](const auto& strides) {
-    const Access access = access_of(0, Storage::kFloat, strides);
+    const Access access = access_of(0, ir::Dtype::kFloat32, strides);
     return access.outer_strides[0] != 0 && access.outer_strides[1] == 0 && access.inner_stride == 1;
   });
   return repeats ? sizes[0] : 1;
 }
 
 Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) {
-  return builder_->load(access_of(inputs_.at(index_of(id)), *storage_of(passes::operand_type(trace_, id)->dtype),
-                                  strides_over_space(id, reader, argument)));
+  return graph_->load(access_of(inputs_.at(index_of(id)), (passes::operand_type(trace_, id)->dtype),
+                                strides_over_space(id, reader, argument)));
 }
 
-Access Lowering::access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const {
+Access Lowering::access_of(std::uint32_t array, ir::Dtype dtype, const std::vector<std::int64_t>& strides) const {
   Access access;
   access.array = array;
-  access.storage = storage;
+  access.dtype = dtype;
   access.outer_strides.assign(outer_count_, 0);
   for (std::size_t i = 0; i < strides.size(); ++i) {  // the last of those that are joined counts
     if (joined_[i] < outer_count_) {
@@ -292,7 +290,7 @@ Access Lowering::access_of(std::uint32_t array, Storage storage, const std::vect
     }
   }
   if (access.run_stride != access.inner_stride * run_) access.run = run_;
-  if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRow;
+  if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRows;
   return access;
 }
 
@@ -300,7 +298,7 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
   const Placements placements = placements_of(symbol, trace_).value();
   const ir::TensorType& whole = result_type(symbol);
   Access access;
-  access.storage = *storage_of(whole.dtype);
+  access.dtype = (whole.dtype);
   access.run = run_;
   for (const Placement& part : placements.parts) {
     const auto stretches = stretches_over_space(part, whole);
@@ -313,20 +311,20 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
     return true;
   };
   std::optional<Value> fill;
-  if (placements.fill && !covers(placements.parts[0])) fill = number(lane_of(access.storage), *placements.fill);
-  return builder_->assemble(std::move(access), fill);
+  if (placements.fill && !covers(placements.parts[0])) fill = number(compute_type(access.dtype), *placements.fill);
+  return graph_->assemble(std::move(access), fill);
 }
 
 /// Of sizes that are joined all but the first are whole.
-Part Lowering::part_of(std::uint32_t array, const std::vector<Stretch>& stretches) const {
-  Part part{array, std::vector<Stretch>(outer_count_), {0, 1, 0}, {0, 1, 0}};
+Part Lowering::part_of(std::uint32_t array, const std::vector<Interval>& stretches) const {
+  Part part{array, std::vector<Interval>(outer_count_), {0, 1, 0}, {0, 1, 0}};
   for (std::size_t i = 0; i < stretches.size(); ++i) {
-    Stretch& joined = joined_[i] < outer_count_                 ? part.outer[joined_[i]]
-                      : run_ != 0 && joined_[i] == outer_count_ ? part.runs
-                                                                : part.columns;
+    Interval& joined = joined_[i] < outer_count_                 ? part.outer[joined_[i]]
+                       : run_ != 0 && joined_[i] == outer_count_ ? part.runs
+                                                                 : part.columns;
     const bool is_first = i == 0 || joined_[i] != joined_[i - 1];
     joined = is_first ? stretches[i]
-                      : Stretch{joined.begin * stretches[i].end, joined.end * stretches[i].end, stretches[i].stride};
+                      : Interval{joined.begin * stretches[i].end, joined.end * stretches[i].end, stretches[i].stride};
   }
   return part;
 }
@@ -337,11 +335,11 @@ Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
   const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
   Access table;
   table.array = inputs_.at(index_of(id));
-  table.storage = *storage_of(type.dtype);
+  table.dtype = (type.dtype);
   table.inner_stride = strides[1];
   table.table_rows = type.sizes[0].hint;
   table.table_stride = strides[0];
-  return builder_->gather(std::move(table), builder_->expand_rows(rows));
+  return graph_->gather(std::move(table), graph_->expand_rows(rows));
 }
 
 const ir::TensorType* Lowering::type(const BoundSymbol& symbol, std::size_t argument) const {
@@ -352,33 +350,33 @@ const ir::TensorType& Lowering::result_type(const BoundSymbol& symbol, std::size
   return *trace_.tensor_type(std::get<ir::ValueId>(symbol.results.at(result).content));
 }
 
-Lane Lowering::result_lane(const BoundSymbol& symbol, std::size_t result) const {
-  return lane_of(*storage_of(result_type(symbol, result).dtype));
+ComputeType Lowering::result_type_of(const BoundSymbol& symbol, std::size_t result) const {
+  return compute_type(result_type(symbol, result).dtype);
 }
 
-Lane Lowering::common_lane(const BoundSymbol& symbol, std::size_t count) const {
-  const auto rank = [](Lane lane) {
-    return lane == Lane::kBool ? 0 : lane == Lane::kInt ? 1 : lane == Lane::kFloat ? 2 : 3;
+ComputeType Lowering::common_type(const BoundSymbol& symbol, std::size_t count) const {
+  const auto rank = [](ComputeType type) {
+    return type == ComputeType::kBool ? 0 : type == ComputeType::kInteger ? 1 : type == ComputeType::kFloat ? 2 : 3;
   };
-  Lane common = Lane::kBool;
+  ComputeType common = ComputeType::kBool;
   bool has_dimensions = false;
   for (const bool with_dimensions : {true, false}) {
     for (std::size_t i = 0; i < count; ++i) {
-      Lane lane = Lane::kBool;
+      ComputeType given = ComputeType::kBool;
       if (const ir::TensorType* tensor = type(symbol, i)) {
         if (tensor->sizes.empty() == with_dimensions) continue;
-        lane = lane_of(*storage_of(tensor->dtype));
+        given = compute_type(tensor->dtype);
         has_dimensions = has_dimensions || with_dimensions;
       } else if (with_dimensions) {
         continue;
       } else if (symbol.arguments[i].is<double>()) {
-        lane = Lane::kFloat;
+        given = ComputeType::kFloat;
       } else if (symbol.arguments[i].is<std::int64_t>()) {
-        lane = Lane::kInt;
+        given = ComputeType::kInteger;
       }
       // What has no dimensions gives way within its kind.
-      const bool gives_way = !with_dimensions && has_dimensions && rank(common) >= 2 && rank(lane) >= 2;
-      if (rank(lane) > rank(common) && !gives_way) common = lane;
+      const bool gives_way = !with_dimensions && has_dimensions && rank(common) >= 2 && rank(given) >= 2;
+      if (rank(given) > rank(common) && !gives_way) common = given;
     }
   }
   return common;
@@ -389,50 +387,45 @@ bool Lowering::is_loaded_row(const BoundSymbol& symbol, std::size_t i) {
   if (id == nullptr || made_.contains(index_of(*id))) return false;
   const ir::Dtype dtype = passes::operand_type(trace_, *id)->dtype;
   const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
-  return is_narrow && builder_->extent(load(*id, symbol, i)) == Extent::kRow;
+  return is_narrow && graph_->extent(load(*id, symbol, i)) == Extent::kRows;
 }
 
-Value Lowering::number(Lane lane, double value) {
-  if (lane == Lane::kInt) return builder_->integer(static_cast<std::int64_t>(value));
-  return builder_->constant(lane, value);
+Value Lowering::number(ComputeType type, double value) {
+  if (type == ComputeType::kInteger) return graph_->integer(static_cast<std::int64_t>(value));
+  return graph_->constant(type, value);
 }
 
-Value Lowering::argument(const BoundSymbol& symbol, std::size_t i, Lane lane) {
+Value Lowering::argument(const BoundSymbol& symbol, std::size_t i, ComputeType type) {
   const ir::Argument& given = only_of(symbol.arguments.at(i));
   if (const auto* integer = given.get<std::int64_t>()) {
-    return lane == Lane::kInt ? builder_->integer(*integer) : number(lane, static_cast<double>(*integer));
+    return type == ComputeType::kInteger ? graph_->integer(*integer) : number(type, static_cast<double>(*integer));
   }
-  if (const auto* real = given.get<double>()) return number(lane, *real);
-  if (const auto* flag = given.get<bool>()) return number(lane, *flag ? 1 : 0);
+  if (const auto* real = given.get<double>()) return number(type, *real);
+  if (const auto* flag = given.get<bool>()) return number(type, *flag ? 1 : 0);
   const auto id = std::get<ir::ValueId>(given.content);
   const auto found = made_.find(index_of(id));
-  if (found == made_.end()) return builder_->convert(load(id, symbol, i), lane);
+  if (found == made_.end()) return graph_->convert(load(id, symbol, i), type);
   const Made& made = found->second;
-  return builder_->convert(made.rounding ? rounded(made.value, *made.rounding) : made.value, lane);
+  return graph_->convert(made.rounding ? rounded(made.value, *made.rounding) : made.value, type);
 }
 
 Value Lowering::rounded(Value value, ir::Dtype dtype) {
-  if (dtype == ir::Dtype::kBfloat16) return apply(TileOp::kToBfloat16, {value});
-  if (dtype == ir::Dtype::kFloat16) return apply(TileOp::kToHalf, {value});
-  return value;
+  const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
+  return is_narrow ? graph_->round(value, dtype) : value;
 }
 
-Value Lowering::rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane lane) {
+Value Lowering::rounded_argument(const BoundSymbol& symbol, std::size_t i, ComputeType type) {
   const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
   const auto made = id == nullptr ? made_.end() : made_.find(index_of(*id));
-  if (made == made_.end()) return argument(symbol, i, lane);
-  return builder_->convert(rounded(made->second.value, trace_.tensor_type(*id)->dtype), lane);
+  if (made == made_.end()) return argument(symbol, i, type);
+  return graph_->convert(rounded(made->second.value, trace_.tensor_type(*id)->dtype), type);
 }
 
-Value Lowering::apply(TileOp op, std::span<const Value> arguments) {
-  const std::optional<Value> value = builder_->element(op, arguments);
-  if (!value) throw Failure{};
-  return *value;
-}
+Value Lowering::apply(ElementOp op, std::span<const Value> arguments) { return graph_->element(op, arguments); }
 
-Value Lowering::apply_if_given(TileOp op, Value value, const BoundSymbol& symbol, std::size_t i) {
+Value Lowering::apply_if_given(ElementOp op, Value value, const BoundSymbol& symbol, std::size_t i) {
   const bool is_given = i < symbol.arguments.size() && !symbol.arguments[i].is<ir::None>();
-  return is_given ? apply(op, {value, argument(symbol, i, builder_->lane(value))}) : value;
+  return is_given ? apply(op, {value, argument(symbol, i, graph_->type(value))}) : value;
 }
 
 bool Lowering::is_read(const BoundSymbol& symbol, std::size_t result) const {
@@ -443,12 +436,10 @@ void Lowering::set(const BoundSymbol& symbol, std::size_t result, Value value) {
   const auto* id = symbol.results.at(result).get<ir::ValueId>();
   if (id == nullptr) return;
   const ir::Dtype dtype = trace_.tensor_type(*id)->dtype;
-  value = builder_->convert(value, lane_of(*storage_of(dtype)));
+  value = graph_->convert(value, compute_type(dtype));
   // Integers wrap around at the width that they have in memory.
-  if (dtype == ir::Dtype::kInt32) value = apply(TileOp::kToInt32, {value});
-  if (dtype == ir::Dtype::kInt16) value = apply(TileOp::kToInt16, {value});
-  if (dtype == ir::Dtype::kInt8) value = apply(TileOp::kToInt8, {value});
-  if (dtype == ir::Dtype::kUint8) value = apply(TileOp::kToUint8, {value});
+  const bool is_integer = compute_type(dtype) == ComputeType::kInteger;
+  if (is_integer && dtype != ir::Dtype::kInt64) value = graph_->round(value, dtype);
   made_.insert_or_assign(index_of(*id), Made{value, std::nullopt});
 }
 
@@ -466,8 +457,7 @@ std::optional<std::uint32_t> Lowering::array_of(const BoundSymbol& symbol, std::
 void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale) {
   const auto array = array_of(symbol, result);
   if (!array) return;
-  builder_->column_sum(builder_->expand(value), *array, *storage_of(result_type(symbol, result).dtype), scale,
-                       role(symbol).blocks);
+  graph_->column_sum(graph_->expand(value), *array, result_type(symbol, result).dtype, scale, role(symbol).blocks);
 }
 
 void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance,
@@ -476,8 +466,7 @@ void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::
   const auto variance_array = array_of(symbol, variance);
   if (!mean_array && !variance_array) return;
   const ir::Dtype dtype = type(symbol, 0)->dtype;  // of the results, too
-  builder_->column_moments(builder_->expand(value), mean_array, variance_array, *storage_of(dtype), scale,
-                           role(symbol).blocks);
+  graph_->column_moments(graph_->expand(value), mean_array, variance_array, dtype, scale, role(symbol).blocks);
 }
 
 std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
@@ -485,16 +474,16 @@ std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result,
   // One element of what the symbol goes over for each that the sum takes.
   const bool is_rows = passes::element_count(*trace_.tensor_type(role(symbol).over)) == space_.rows;
   const bool by_rows = is_rows || role(symbol).by_rows != 0;
-  value = by_rows ? builder_->expand_rows(value) : builder_->expand(value);
+  value = by_rows ? graph_->expand_rows(value) : graph_->expand(value);
   const auto array = array_of(symbol, result);
-  const Storage storage = array ? *storage_of(result_type(symbol, result).dtype) : Storage::kFloat;
-  return builder_->total(value, array, storage, scale, divisor);
+  const ir::Dtype dtype = array ? result_type(symbol, result).dtype : ir::Dtype::kFloat32;
+  return graph_->total(value, array, dtype, scale, divisor);
 }
 
 void Lowering::lower_symbols() {
   for (const BoundSymbol& symbol : fused_.nested) {
     const Operation* operation = find_operation(*symbol.op);
-    THUNDER_CHECK(operation != nullptr, "executors/cpu", symbol.op->name + " was fused, but has no lowering");
+    THUNDER_CHECK(operation != nullptr, "fusion", symbol.op->name + " was fused, but has no lowering");
     operation->lower(*this, symbol);
   }
 }
@@ -507,28 +496,28 @@ void Lowering::store_results() {
     Value value = made->second.value;
     // A value of rows, or a number, as the elements of what is larger.
     const bool is_rows = space_.rows != 0 && passes::element_count(type) == space_.rows;
-    if (!is_rows) value = builder_->expand(value);
-    if (is_rows && builder_->extent(value) == Extent::kConstant) value = builder_->expand_rows(value);
+    if (!is_rows) value = graph_->expand(value);
+    if (is_rows && graph_->extent(value) == Extent::kConstant) value = graph_->expand_rows(value);
     const std::uint32_t array = outputs_.at(index_of(id));
-    const Storage storage = *storage_of(type.dtype);
+    const ir::Dtype dtype = type.dtype;
     if (const auto cut = cuts_.find(index_of(id)); cut != cuts_.end()) {
       Access access;
-      access.storage = storage;
+      access.dtype = dtype;
       access.run = run_;
       access.parts = {part_of(array, stretches_over_space(*cut->second, type).value())};
-      builder_->store(value, std::move(access));
+      graph_->store(value, std::move(access));
       continue;
     }
     const auto part = part_strides_.find(index_of(id));
     if (part == part_strides_.end()) {
-      builder_->store(value, array, storage);
+      graph_->store(value, array, dtype);
       continue;
     }
     Access access =
-        access_of(array, storage, strides_over_space(type, part->second, type, dims_from(0, type.sizes.size())));
+        access_of(array, dtype, strides_over_space(type, part->second, type, dims_from(0, type.sizes.size())));
     if (access.inner_stride != 1 || access.run != 0) throw Failure{};
-    builder_->store(value, std::move(access));
+    graph_->store(value, std::move(access));
   }
 }
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

@@ -4,41 +4,41 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "executors/cpu/operations.h"
+#include "fusion/operations.h"
 #include "passes/symbol_facts.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 namespace {
 
 constexpr double kRowWork = 8;
 
 Value sum_of_rows(Lowering& lowering, Value value) {
-  return lowering.builder().reduce(ReduceOp::kSum, lowering.builder().expand(value));
+  return lowering.graph().reduce(Reduction::kSum, lowering.graph().expand(value));
 }
 Value mean_of_rows(Lowering& lowering, Value value, std::int64_t columns) {
   const Value sum = sum_of_rows(lowering, value);
-  const Value count = lowering.number(lowering.builder().lane(sum), static_cast<double>(columns));
-  return lowering.apply(TileOp::kDivide, {sum, count});
+  const Value count = lowering.number(lowering.graph().type(sum), static_cast<double>(columns));
+  return lowering.apply(ElementOp::kDivide, {sum, count});
 }
 
 // --- sum, mean, amax, amin, var
 
 template <bool has_dims>
-FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   static const ir::Argument kAll;
   if (!is_float(argument_type(symbol, trace, 0)) || !is_float(result_type(symbol, trace))) return {};
-  return reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false);
+  return reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false, target);
 }
 /// Of rows only.
-FusionRole row_reduction_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole row_reduction_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   if (!is_float(argument_type(symbol, trace, 0))) return {};
-  return reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/true);
+  return reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/true, target);
 }
 
 template <bool has_dims, bool is_mean>
 void lower_sum(Lowering& lowering, const BoundSymbol& symbol) {
   const FusionRole& role = lowering.role(symbol);
-  const Value value = lowering.argument(symbol, 0, lowering.result_lane(symbol));
+  const Value value = lowering.argument(symbol, 0, lowering.result_type_of(symbol));
   const std::int64_t count =
       passes::element_count(*lowering.type(symbol, 0)) / passes::element_count(lowering.result_type(symbol));
   const double scale = is_mean ? 1 / static_cast<double>(count) : 1;
@@ -50,16 +50,16 @@ void lower_sum(Lowering& lowering, const BoundSymbol& symbol) {
     lowering.set_column_sum(symbol, 0, value, scale);
   }
 }
-template <ReduceOp op>
+template <Reduction op>
 void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
-  const Value value = lowering.argument(symbol, 0, lowering.result_lane(symbol));
-  lowering.set(symbol, 0, lowering.builder().reduce(op, lowering.builder().expand(value)));
+  const Value value = lowering.argument(symbol, 0, lowering.result_type_of(symbol));
+  lowering.set(symbol, 0, lowering.graph().reduce(op, lowering.graph().expand(value)));
 }
 
 /// Of rows or of columns. Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
-FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   if (!is_float(argument_type(symbol, trace, 0))) return {};
-  FusionRole role = reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/false);
+  FusionRole role = reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/false, target);
   role.work = kRowWork;
   return role.rows == 0 ? FusionRole{} : role;
 }
@@ -74,31 +74,34 @@ void lower_variance(Lowering& lowering, const BoundSymbol& symbol) {
   const ir::TensorType& type = *lowering.type(symbol, 0);
   const FusionRole& role = lowering.role(symbol);
   const auto mean = symbol.results.size() > 1 ? std::make_optional<std::size_t>(1) : std::nullopt;
-  const Lane lane = lane_of(*storage_of(type.dtype));
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const ComputeType compute = compute_type(type.dtype);
+  const Value x = lowering.graph().expand(lowering.argument(symbol, 0, compute));
   const bool is_of_rows = role.results[0] == FusionRole::Result::kRows;
   const auto count =
       static_cast<double>(is_of_rows ? passes::element_count(type) / role.rows : role.rows / role.blocks);
   const double scale = count / std::max(count - correction_of(symbol.arguments[2]), 0.0);
   if (!is_of_rows) return lowering.set_column_moments(symbol, mean, 0, x, scale);
-  const auto [mean_of_row, variance] = lowering.builder().moments(x, 0);  // a norm of the same rows needs it, too
-  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {variance, lowering.number(lane, scale)}));
+  const auto [mean_of_row, variance] = lowering.graph().moments(x, 0);  // a norm of the same rows needs it, too
+  lowering.set(symbol, 0, lowering.apply(ElementOp::kMultiply, {variance, lowering.number(compute, scale)}));
   if (mean) lowering.set(symbol, *mean, mean_of_row);
 }
 
 // --- softmax
 
 /// Rows along `dim` of the result.
-FusionRole rows_along_role(const BoundSymbol& symbol, const Trace& trace, std::size_t dim_argument) {
+FusionRole rows_along_role(const BoundSymbol& symbol, const Trace& trace, std::size_t dim_argument,
+                           const Target& target) {
   const ir::ValueId over = passes::single_result(symbol);
   const ir::TensorType* type = over == ir::kNoValue ? nullptr : trace.tensor_type(over);
   const auto* dim = symbol.arguments[dim_argument].get<std::int64_t>();
   if (!is_float(type) || dim == nullptr || type->sizes.empty()) return {};
-  return dim_role(symbol, trace, over, *dim, kRowWork);
+  return dim_role(symbol, trace, over, *dim, kRowWork, target);
 }
-FusionRole softmax_role(const BoundSymbol& symbol, const Trace& trace) { return rows_along_role(symbol, trace, 1); }
-FusionRole softmax_backward_role(const BoundSymbol& symbol, const Trace& trace) {
-  return rows_along_role(symbol, trace, 2);
+FusionRole softmax_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  return rows_along_role(symbol, trace, 1, target);
+}
+FusionRole softmax_backward_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  return rows_along_role(symbol, trace, 2, target);
 }
 
 struct Exponentials {
@@ -108,72 +111,72 @@ struct Exponentials {
   Value largest;
 };
 Exponentials exponentials_of(Lowering& lowering, const BoundSymbol& symbol) {
-  TileBuilder& builder = lowering.builder();
-  const Value x = builder.expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
-  const Value largest = builder.reduce(ReduceOp::kMax, x);
-  const Value shifted = lowering.apply(TileOp::kSubtract, {x, largest});
-  const Value exponentials = lowering.apply(TileOp::kExp, {shifted});
-  return {shifted, exponentials, builder.reduce(ReduceOp::kSum, exponentials), largest};
+  KernelGraph& graph = lowering.graph();
+  const Value x = graph.expand(lowering.argument(symbol, 0, lowering.result_type_of(symbol)));
+  const Value largest = graph.reduce(Reduction::kMax, x);
+  const Value shifted = lowering.apply(ElementOp::kSubtract, {x, largest});
+  const Value exponentials = lowering.apply(ElementOp::kExp, {shifted});
+  return {shifted, exponentials, graph.reduce(Reduction::kSum, exponentials), largest};
 }
 Value log_probabilities(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
-  return lowering.apply(TileOp::kSubtract, {parts.shifted, lowering.apply(TileOp::kLog, {parts.sum})});
+  return lowering.apply(ElementOp::kSubtract, {parts.shifted, lowering.apply(ElementOp::kLog, {parts.sum})});
 }
 void lower_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
-  lowering.set(symbol, 0, lowering.apply(TileOp::kDivide, {parts.exponentials, parts.sum}));
+  lowering.set(symbol, 0, lowering.apply(ElementOp::kDivide, {parts.exponentials, parts.sum}));
 }
 /// Rows of which all is masked are zeros.
 void lower_safe_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
-  const Lane lane = lowering.result_lane(symbol);
-  const Value is_masked =
-      lowering.apply(TileOp::kEqual, {parts.largest, lowering.number(lane, -std::numeric_limits<double>::infinity())});
-  const Value divided = lowering.apply(TileOp::kDivide, {parts.exponentials, parts.sum});
-  lowering.set(symbol, 0, lowering.apply(TileOp::kWhere, {is_masked, lowering.number(lane, 0), divided}));
+  const ComputeType compute = lowering.result_type_of(symbol);
+  const Value is_masked = lowering.apply(
+      ElementOp::kEqual, {parts.largest, lowering.number(compute, -std::numeric_limits<double>::infinity())});
+  const Value divided = lowering.apply(ElementOp::kDivide, {parts.exponentials, parts.sum});
+  lowering.set(symbol, 0, lowering.apply(ElementOp::kWhere, {is_masked, lowering.number(compute, 0), divided}));
 }
 void lower_log_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, log_probabilities(lowering, symbol));
 }
 void lower_softmax_backward(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lowering.result_lane(symbol);
-  const Value cotangent = lowering.argument(symbol, 0, lane);
-  const Value output = lowering.builder().expand(lowering.argument(symbol, 1, lane));
-  const Value product = lowering.apply(TileOp::kMultiply, {cotangent, output});
-  const Value sum = lowering.builder().reduce(ReduceOp::kSum, product);
-  const Value rest = lowering.apply(TileOp::kSubtract, {lowering.builder().expand(cotangent), sum});
-  lowering.set(symbol, 0, lowering.apply(TileOp::kMultiply, {rest, output}));
+  const ComputeType compute = lowering.result_type_of(symbol);
+  const Value cotangent = lowering.argument(symbol, 0, compute);
+  const Value output = lowering.graph().expand(lowering.argument(symbol, 1, compute));
+  const Value product = lowering.apply(ElementOp::kMultiply, {cotangent, output});
+  const Value sum = lowering.graph().reduce(Reduction::kSum, product);
+  const Value rest = lowering.apply(ElementOp::kSubtract, {lowering.graph().expand(cotangent), sum});
+  lowering.set(symbol, 0, lowering.apply(ElementOp::kMultiply, {rest, output}));
 }
 void lower_log_softmax_backward(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lowering.result_lane(symbol);
-  const Value cotangent = lowering.builder().expand(lowering.argument(symbol, 0, lane));
-  const Value output = lowering.builder().expand(lowering.argument(symbol, 1, lane));
-  const Value sum = lowering.builder().reduce(ReduceOp::kSum, cotangent);
-  const Value share = lowering.apply(TileOp::kMultiply, {lowering.apply(TileOp::kExp, {output}), sum});
-  lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {cotangent, share}));
+  const ComputeType compute = lowering.result_type_of(symbol);
+  const Value cotangent = lowering.graph().expand(lowering.argument(symbol, 0, compute));
+  const Value output = lowering.graph().expand(lowering.argument(symbol, 1, compute));
+  const Value sum = lowering.graph().reduce(Reduction::kSum, cotangent);
+  const Value share = lowering.apply(ElementOp::kMultiply, {lowering.apply(ElementOp::kExp, {output}), sum});
+  lowering.set(symbol, 0, lowering.apply(ElementOp::kSubtract, {cotangent, share}));
 }
 
 // --- layer norm, group norm, RMS norm
 
-FusionRole layer_norm_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole layer_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
   const auto* shape = symbol.arguments[1].get<ir::ArgumentList>();
   if (shape == nullptr || !is_float(argument_type(symbol, trace, 0))) return {};
   return row_role(symbol, trace, passes::value_argument(symbol, 0), shape->size(), kRowWork);
 }
 /// `1 / sqrt(variance + epsilon)`.
 Value reciprocal_root(Lowering& lowering, const BoundSymbol& symbol, Value variance, std::size_t epsilon) {
-  const Value added = lowering.argument(symbol, epsilon, lowering.builder().lane(variance));
-  return lowering.apply(TileOp::kRsqrt, {lowering.apply(TileOp::kAdd, {variance, added})});
+  const Value added = lowering.argument(symbol, epsilon, lowering.graph().type(variance));
+  return lowering.apply(ElementOp::kRsqrt, {lowering.apply(ElementOp::kAdd, {variance, added})});
 }
 /// Mean and deviation of each row, and their elements without them, by arguments for the elements of a row.
 void lower_norm(Lowering& lowering, const BoundSymbol& symbol, std::size_t weight, std::size_t bias,
                 std::size_t epsilon) {
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
-  const auto [mean, variance] = lowering.builder().moments(x, 0);
+  const Value x = lowering.graph().expand(lowering.argument(symbol, 0, lowering.result_type_of(symbol)));
+  const auto [mean, variance] = lowering.graph().moments(x, 0);
   const Value rstd = reciprocal_root(lowering, symbol, variance, epsilon);
-  const Value normal = lowering.apply(TileOp::kMultiply, {lowering.apply(TileOp::kSubtract, {x, mean}), rstd});
-  const Value scaled = lowering.apply_if_given(TileOp::kMultiply, normal, symbol, weight);
-  lowering.set(symbol, 0, lowering.apply_if_given(TileOp::kAdd, scaled, symbol, bias));
+  const Value normal = lowering.apply(ElementOp::kMultiply, {lowering.apply(ElementOp::kSubtract, {x, mean}), rstd});
+  const Value scaled = lowering.apply_if_given(ElementOp::kMultiply, normal, symbol, weight);
+  lowering.set(symbol, 0, lowering.apply_if_given(ElementOp::kAdd, scaled, symbol, bias));
   if (symbol.results.size() == 1) return;  // as the program called it
   lowering.set(symbol, 1, mean);
   lowering.set(symbol, 2, rstd);
@@ -193,7 +196,7 @@ constexpr GroupNormArguments kNativeGroupNorm{6, 1, 2, 7};
 /// A row is what a group has of an image; the weight and the bias step through it a channel at a time. By itself it is
 /// not worth a fusion: PyTorch's kernel reads a row twice and writes it once, too.
 template <const GroupNormArguments& at>
-FusionRole group_norm_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole group_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
   const ir::TensorType* x = argument_type(symbol, trace, 0);
   const auto* groups = symbol.arguments[at.groups].get<std::int64_t>();
   if (x == nullptr || groups == nullptr || x->sizes.size() < 3 || !is_float(x)) return {};
@@ -211,38 +214,39 @@ void lower_group_norm(Lowering& lowering, const BoundSymbol& symbol) {
 
 /// A row is what a channel has of all images; `per_channel` has a bit for each argument that is one element for each.
 FusionRole batch_norm_role(const BoundSymbol& symbol, const Trace& trace, std::size_t input, std::uint32_t per_channel,
-                           double work) {
+                           double work, const Target& target) {
   const ir::TensorType* x = argument_type(symbol, trace, input);
   if (!is_float(x) || x->sizes.size() < 3) return {};
   const std::int64_t channels = x->sizes[1].hint;
   FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, input), channels, work);
   role.before = x->sizes[0].hint;
   role.by_channels = per_channel;
-  const bool has_stretches = passes::element_count(*x) / (role.before * channels) >= kLeastStretch;
+  const bool has_stretches = passes::element_count(*x) / (role.before * channels) >= target.least_run;
   return has_stretches ? role : FusionRole{};
 }
-FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace) {
-  return symbol.arguments[3] == ir::Argument(true) ? batch_norm_role(symbol, trace, 0, 0b110, kRowWork) : FusionRole{};
+FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  return symbol.arguments[3] == ir::Argument(true) ? batch_norm_role(symbol, trace, 0, 0b110, kRowWork, target)
+                                                   : FusionRole{};
 }
 void lower_batch_norm(Lowering& lowering, const BoundSymbol& symbol) { lower_norm(lowering, symbol, 1, 2, 5); }
 
 /// The same, and what the running statistics, arguments 3 and 4, are afterwards.
-FusionRole running_batch_norm_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole running_batch_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const bool is_training = symbol.arguments[5] == ir::Argument(true) && symbol.arguments[6].is<double>();
-  return is_training ? batch_norm_role(symbol, trace, 0, 0b11110, kRowWork) : FusionRole{};
+  return is_training ? batch_norm_role(symbol, trace, 0, 0b11110, kRowWork, target) : FusionRole{};
 }
 void lower_running_batch_norm(Lowering& lowering, const BoundSymbol& symbol) {
   lower_norm(lowering, symbol, 1, 2, 7);
-  const Lane lane = lowering.result_lane(symbol);
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lane));
+  const ComputeType compute = lowering.result_type_of(symbol);
+  const Value x = lowering.graph().expand(lowering.argument(symbol, 0, compute));
   const double momentum = std::get<double>(symbol.arguments[6].content);
   const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
-  const auto [mean, variance] = lowering.builder().moments(x, 0);
+  const auto [mean, variance] = lowering.graph().moments(x, 0);
   const auto move = [&](std::size_t argument, Value statistic, double share) {
-    const Value kept = lowering.apply(TileOp::kMultiply,
-                                      {lowering.argument(symbol, argument, lane), lowering.number(lane, 1 - momentum)});
-    const Value added = lowering.apply(TileOp::kMultiply, {statistic, lowering.number(lane, share)});
-    lowering.set(symbol, argument, lowering.apply(TileOp::kAdd, {kept, added}));
+    const Value kept = lowering.apply(
+        ElementOp::kMultiply, {lowering.argument(symbol, argument, compute), lowering.number(compute, 1 - momentum)});
+    const Value added = lowering.apply(ElementOp::kMultiply, {statistic, lowering.number(compute, share)});
+    lowering.set(symbol, argument, lowering.apply(ElementOp::kAdd, {kept, added}));
   };
   move(3, mean, momentum);
   move(4, variance, momentum * count / (count - 1));
@@ -252,52 +256,53 @@ struct BatchNormBackwardArguments {
   enum : std::size_t { kCotangent, kInput, kWeight, kMean = 5, kDeviation, kTraining };
 };
 /// By itself not worth a fusion: PyTorch's kernel goes over its inputs twice, too.
-FusionRole batch_norm_backward_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole batch_norm_backward_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   using At = BatchNormBackwardArguments;
   if (symbol.arguments[At::kTraining] != ir::Argument(true)) return {};
-  return batch_norm_role(symbol, trace, At::kInput, 1U << At::kWeight | 1U << At::kMean | 1U << At::kDeviation, 1);
+  return batch_norm_role(symbol, trace, At::kInput, 1U << At::kWeight | 1U << At::kMean | 1U << At::kDeviation, 1,
+                         target);
 }
 void lower_batch_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   using At = BatchNormBackwardArguments;
-  TileBuilder& builder = lowering.builder();
+  KernelGraph& graph = lowering.graph();
   const ir::TensorType& type = *lowering.type(symbol, At::kInput);
-  const Lane lane = lane_of(*storage_of(type.dtype));
-  const Value cotangent = builder.expand(lowering.argument(symbol, At::kCotangent, lane));
-  const Value x = builder.expand(lowering.argument(symbol, At::kInput, lane));
-  const Value rstd = lowering.argument(symbol, At::kDeviation, lane);
-  const Value centered = lowering.apply(TileOp::kSubtract, {x, lowering.argument(symbol, At::kMean, lane)});
-  const Value sum = builder.reduce(ReduceOp::kSum, cotangent);
-  const Value product = builder.reduce(ReduceOp::kSum, lowering.apply(TileOp::kMultiply, {cotangent, centered}));
-  const Value of_weight = lowering.apply(TileOp::kMultiply, {product, rstd});
+  const ComputeType compute = compute_type(type.dtype);
+  const Value cotangent = graph.expand(lowering.argument(symbol, At::kCotangent, compute));
+  const Value x = graph.expand(lowering.argument(symbol, At::kInput, compute));
+  const Value rstd = lowering.argument(symbol, At::kDeviation, compute);
+  const Value centered = lowering.apply(ElementOp::kSubtract, {x, lowering.argument(symbol, At::kMean, compute)});
+  const Value sum = graph.reduce(Reduction::kSum, cotangent);
+  const Value product = graph.reduce(Reduction::kSum, lowering.apply(ElementOp::kMultiply, {cotangent, centered}));
+  const Value of_weight = lowering.apply(ElementOp::kMultiply, {product, rstd});
   if (lowering.is_read(symbol, 0)) {
     const auto count = static_cast<double>(passes::element_count(type) / lowering.role(symbol).rows);
     const auto mean_of = [&](Value total) {
-      return lowering.apply(TileOp::kDivide, {total, lowering.number(lane, count)});
+      return lowering.apply(ElementOp::kDivide, {total, lowering.number(compute, count)});
     };
-    const Value scale = lowering.apply_if_given(TileOp::kMultiply, rstd, symbol, At::kWeight);
-    const Value slope = mean_of(lowering.apply(TileOp::kMultiply, {of_weight, rstd}));
-    const Value rest = lowering.apply(TileOp::kSubtract, {cotangent, mean_of(sum)});
-    const Value scaled = lowering.apply(TileOp::kMultiply, {rest, scale});
+    const Value scale = lowering.apply_if_given(ElementOp::kMultiply, rstd, symbol, At::kWeight);
+    const Value slope = mean_of(lowering.apply(ElementOp::kMultiply, {of_weight, rstd}));
+    const Value rest = lowering.apply(ElementOp::kSubtract, {cotangent, mean_of(sum)});
+    const Value scaled = lowering.apply(ElementOp::kMultiply, {rest, scale});
     const Value along =
-        lowering.apply(TileOp::kMultiply, {centered, lowering.apply(TileOp::kMultiply, {slope, scale})});
-    lowering.set(symbol, 0, lowering.apply(TileOp::kSubtract, {scaled, along}));
+        lowering.apply(ElementOp::kMultiply, {centered, lowering.apply(ElementOp::kMultiply, {slope, scale})});
+    lowering.set(symbol, 0, lowering.apply(ElementOp::kSubtract, {scaled, along}));
   }
   if (lowering.is_read(symbol, 1)) lowering.set(symbol, 1, of_weight);
   if (lowering.is_read(symbol, 2)) lowering.set(symbol, 2, sum);
 }
 
-FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace) {
-  return symbol.arguments[3].is<double>() ? layer_norm_role(symbol, trace) : FusionRole{};
+FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  return symbol.arguments[3].is<double>() ? layer_norm_role(symbol, trace, target) : FusionRole{};
 }
 void lower_rms_norm(Lowering& lowering, const BoundSymbol& symbol) {
-  const Value x = lowering.builder().expand(lowering.argument(symbol, 0, lowering.result_lane(symbol)));
+  const Value x = lowering.graph().expand(lowering.argument(symbol, 0, lowering.result_type_of(symbol)));
   const std::int64_t columns = passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows;
-  const Value mean = mean_of_rows(lowering, lowering.apply(TileOp::kSquare, {x}), columns);
-  const Value normal = lowering.apply(TileOp::kMultiply, {x, reciprocal_root(lowering, symbol, mean, 3)});
-  lowering.set(symbol, 0, lowering.apply_if_given(TileOp::kMultiply, normal, symbol, 2));
+  const Value mean = mean_of_rows(lowering, lowering.apply(ElementOp::kSquare, {x}), columns);
+  const Value normal = lowering.apply(ElementOp::kMultiply, {x, reciprocal_root(lowering, symbol, mean, 3)});
+  lowering.set(symbol, 0, lowering.apply_if_given(ElementOp::kMultiply, normal, symbol, 2));
 }
 
-FusionRole layer_norm_backward_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole layer_norm_backward_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
   const auto* shape = symbol.arguments[2].get<ir::ArgumentList>();
   const ir::TensorType* type = argument_type(symbol, trace, 1);
   if (shape == nullptr || !is_float(type)) return {};
@@ -313,28 +318,29 @@ FusionRole layer_norm_backward_role(const BoundSymbol& symbol, const Trace& trac
   return role.rows > 1 ? role : FusionRole{};
 }
 void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
-  TileBuilder& builder = lowering.builder();
+  KernelGraph& graph = lowering.graph();
   const ir::TensorType& type = *lowering.type(symbol, 1);
-  const Lane lane = lane_of(*storage_of(type.dtype));
-  const Value cotangent = builder.expand(lowering.argument(symbol, 0, lane));
-  const Value x = lowering.argument(symbol, 1, lane);
-  const Value mean = lowering.argument(symbol, 3, lane);
-  const Value rstd = lowering.argument(symbol, 4, lane);
+  const ComputeType compute = compute_type(type.dtype);
+  const Value cotangent = graph.expand(lowering.argument(symbol, 0, compute));
+  const Value x = lowering.argument(symbol, 1, compute);
+  const Value mean = lowering.argument(symbol, 3, compute);
+  const Value rstd = lowering.argument(symbol, 4, compute);
   const Value normal = lowering.apply(
-      TileOp::kMultiply, {builder.expand(lowering.apply(TileOp::kSubtract, {builder.expand(x), mean})), rstd});
+      ElementOp::kMultiply, {graph.expand(lowering.apply(ElementOp::kSubtract, {graph.expand(x), mean})), rstd});
   if (lowering.is_read(symbol, 0)) {
-    const Value scaled =
-        lowering.apply_if_given(TileOp::kMultiply, lowering.apply(TileOp::kMultiply, {cotangent, rstd}), symbol, 5);
+    const Value scaled = lowering.apply_if_given(ElementOp::kMultiply,
+                                                 lowering.apply(ElementOp::kMultiply, {cotangent, rstd}), symbol, 5);
     const std::int64_t columns = passes::element_count(type) / lowering.role(symbol).rows;
     const Value mean_of_scaled = mean_of_rows(lowering, scaled, columns);
-    const Value product = lowering.apply(TileOp::kMultiply, {scaled, normal});
+    const Value product = lowering.apply(ElementOp::kMultiply, {scaled, normal});
     const Value mean_of_product = mean_of_rows(lowering, product, columns);
-    Value result = lowering.apply(TileOp::kSubtract, {scaled, mean_of_scaled});
-    result = lowering.apply(TileOp::kSubtract, {result, lowering.apply(TileOp::kMultiply, {normal, mean_of_product})});
+    Value result = lowering.apply(ElementOp::kSubtract, {scaled, mean_of_scaled});
+    result =
+        lowering.apply(ElementOp::kSubtract, {result, lowering.apply(ElementOp::kMultiply, {normal, mean_of_product})});
     lowering.set(symbol, 0, result);
   }
   if (lowering.is_read(symbol, 1)) {
-    lowering.set_column_sum(symbol, 1, lowering.apply(TileOp::kMultiply, {cotangent, normal}), 1);
+    lowering.set_column_sum(symbol, 1, lowering.apply(ElementOp::kMultiply, {cotangent, normal}), 1);
   }
   if (lowering.is_read(symbol, 2)) lowering.set_column_sum(symbol, 2, cotangent, 1);
 }
@@ -367,19 +373,20 @@ struct LossArguments {
     return is_float(scores) && has_classes && !has_weight && reduction != nullptr && *reduction != 0;
   }
   [[nodiscard]] Targets targets(Lowering& lowering, const BoundSymbol& symbol) const {
-    const Value target = lowering.argument(symbol, first + 1, Lane::kInt);
-    const Value counts = lowering.apply(TileOp::kNotEqual, {target, lowering.argument(symbol, first + 4, Lane::kInt)});
-    return {counts, lowering.apply(TileOp::kWhere, {counts, target, lowering.number(Lane::kInt, 0)})};
+    const Value target = lowering.argument(symbol, first + 1, ComputeType::kInteger);
+    const Value counts =
+        lowering.apply(ElementOp::kNotEqual, {target, lowering.argument(symbol, first + 4, ComputeType::kInteger)});
+    return {counts, lowering.apply(ElementOp::kWhere, {counts, target, lowering.number(ComputeType::kInteger, 0)})};
   }
 };
 constexpr LossArguments kForward{0};
 constexpr LossArguments kBackward{1};  // after the cotangent
 
-FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   if (!kForward.are_plain(symbol, trace)) return {};
   BoundSymbol none = symbol;  // its results are known at the end
   none.results.clear();
-  FusionRole role = dim_role(none, trace, passes::value_argument(symbol, 0), 1, 1);
+  FusionRole role = dim_role(none, trace, passes::value_argument(symbol, 0), 1, 1, target);
   if (role.rows < 2) return {};
   role.by_rows = 1U << kForward.target();
   passes::for_each_result(symbol, [&](ir::ValueId) { role.results.push_back(FusionRole::Result::kEnd); });
@@ -387,48 +394,48 @@ FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace) {
 }
 /// `scores` are logarithms of probabilities.
 void lower_loss(Lowering& lowering, const BoundSymbol& symbol, Value scores) {
-  TileBuilder& builder = lowering.builder();
-  const Lane lane = builder.lane(scores);
+  KernelGraph& graph = lowering.graph();
+  const ComputeType compute = graph.type(scores);
   const auto [counts, columns] = kForward.targets(lowering, symbol);
-  const Value loss = lowering.apply(TileOp::kNegate, {builder.pick(scores, columns)});
-  const Value counted = lowering.apply(TileOp::kWhere, {counts, loss, lowering.number(lane, 0)});
-  const Value one = builder.convert(counts, lane);
+  const Value loss = lowering.apply(ElementOp::kNegate, {graph.pick(scores, columns)});
+  const Value counted = lowering.apply(ElementOp::kWhere, {counts, loss, lowering.number(compute, 0)});
+  const Value one = graph.convert(counts, compute);
   const std::uint32_t weight =
       symbol.results.size() > 1 ? lowering.set_total(symbol, 1, one, 1, std::nullopt) : lowering.add_total(one);
   lowering.set_total(symbol, 0, counted, 1, kForward.is_mean(symbol) ? std::make_optional(weight) : std::nullopt);
 }
 
 void lower_nll_loss(Lowering& lowering, const BoundSymbol& symbol) {
-  const Lane lane = lane_of(*storage_of(lowering.type(symbol, 0)->dtype));
-  lower_loss(lowering, symbol, lowering.builder().expand(lowering.argument(symbol, 0, lane)));
+  const ComputeType compute = compute_type(lowering.type(symbol, 0)->dtype);
+  lower_loss(lowering, symbol, lowering.graph().expand(lowering.argument(symbol, 0, compute)));
 }
 
-FusionRole nll_loss_backward_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole nll_loss_backward_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   if (!kBackward.are_plain(symbol, trace)) return {};
-  FusionRole role = dim_role(symbol, trace, passes::single_result(symbol), 1, 1);
+  FusionRole role = dim_role(symbol, trace, passes::single_result(symbol), 1, 1, target);
   role.by_rows = 1U << kBackward.target();
   return role;
 }
 /// Zeros, but for one element of each row that counts.
 void lower_nll_loss_backward(Lowering& lowering, const BoundSymbol& symbol) {
-  TileBuilder& builder = lowering.builder();
-  const Lane lane = lowering.result_lane(symbol);
-  Value share = lowering.apply(TileOp::kNegate, {lowering.argument(symbol, 0, lane)});
+  KernelGraph& graph = lowering.graph();
+  const ComputeType compute = lowering.result_type_of(symbol);
+  Value share = lowering.apply(ElementOp::kNegate, {lowering.argument(symbol, 0, compute)});
   if (kBackward.is_mean(symbol)) {
-    share = lowering.apply(TileOp::kDivide, {share, lowering.argument(symbol, 6, lane)});
+    share = lowering.apply(ElementOp::kDivide, {share, lowering.argument(symbol, 6, compute)});
   }
   const auto [counts, columns] = kBackward.targets(lowering, symbol);
-  const Value added = lowering.apply(TileOp::kWhere, {counts, share, lowering.number(lane, 0)});
-  lowering.set(symbol, 0, builder.scatter_add(builder.expand(lowering.number(lane, 0)), columns, added));
+  const Value added = lowering.apply(ElementOp::kWhere, {counts, share, lowering.number(compute, 0)});
+  lowering.set(symbol, 0, graph.scatter_add(graph.expand(lowering.number(compute, 0)), columns, added));
 }
 
-FusionRole cross_entropy_role(const BoundSymbol& symbol, const Trace& trace) {
-  const ir::TensorType* target = argument_type(symbol, trace, 1);
+FusionRole cross_entropy_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  const ir::TensorType* labels = argument_type(symbol, trace, 1);
   const ir::TensorType* scores = argument_type(symbol, trace, 0);
   const bool has_classes =
-      target != nullptr && scores != nullptr && !is_float(target) && target->sizes.size() + 1 == scores->sizes.size();
+      labels != nullptr && scores != nullptr && !is_float(labels) && labels->sizes.size() + 1 == scores->sizes.size();
   if (!has_classes || symbol.arguments[5] != ir::Argument(0.0)) return {};
-  FusionRole role = nll_loss_role(symbol, trace);
+  FusionRole role = nll_loss_role(symbol, trace, target);
   role.work = kRowWork;
   return role;
 }
@@ -440,7 +447,7 @@ void lower_cross_entropy(Lowering& lowering, const BoundSymbol& symbol) {
 
 /// `x[indices]`; the numbers are the arguments' places.
 template <std::size_t table, std::size_t indices>
-FusionRole gather_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole gather_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
   const ir::TensorType* matrix = argument_type(symbol, trace, table);
   const ir::TensorType* chosen = argument_type(symbol, trace, indices);
   const ir::TensorType* result = result_type(symbol, trace);
@@ -453,28 +460,28 @@ FusionRole gather_role(const BoundSymbol& symbol, const Trace& trace) {
   return role;
 }
 void lower_embedding(Lowering& lowering, const BoundSymbol& symbol) {
-  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 1, Lane::kInt)));
+  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 1, ComputeType::kInteger)));
 }
 
-FusionRole index_select_role(const BoundSymbol& symbol, const Trace& trace) {
-  return symbol.arguments[1] == ir::Argument(0) ? gather_role<0, 2>(symbol, trace) : FusionRole{};
+FusionRole index_select_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  return symbol.arguments[1] == ir::Argument(0) ? gather_role<0, 2>(symbol, trace, target) : FusionRole{};
 }
 void lower_index_select(Lowering& lowering, const BoundSymbol& symbol) {
-  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 2, Lane::kInt)));
+  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 2, ComputeType::kInteger)));
 }
 
 /// Indices below zero count from the end.
 void lower_index(Lowering& lowering, const BoundSymbol& symbol) {
-  const Value index = lowering.argument(symbol, 1, Lane::kInt);
+  const Value index = lowering.argument(symbol, 1, ComputeType::kInteger);
   const auto count = static_cast<double>(lowering.type(symbol, 0)->sizes[0].hint);
-  const Value wrapped = lowering.apply(TileOp::kAdd, {index, lowering.number(Lane::kInt, count)});
-  const Value is_negative = lowering.apply(TileOp::kLess, {index, lowering.number(Lane::kInt, 0)});
-  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.apply(TileOp::kWhere, {is_negative, wrapped, index})));
+  const Value wrapped = lowering.apply(ElementOp::kAdd, {index, lowering.number(ComputeType::kInteger, count)});
+  const Value is_negative = lowering.apply(ElementOp::kLess, {index, lowering.number(ComputeType::kInteger, 0)});
+  lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.apply(ElementOp::kWhere, {is_negative, wrapped, index})));
 }
 
 /// One element for each row, added at a column.
-FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace) {
-  const FusionRole role = rows_along_role(symbol, trace, 1);
+FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  const FusionRole role = rows_along_role(symbol, trace, 1, target);
   if (role.side_by_side != 1) return {};
   const ir::TensorType* index = argument_type(symbol, trace, 2);
   const ir::TensorType* source = argument_type(symbol, trace, 3);
@@ -486,12 +493,12 @@ FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace) {
   return is_row(*index) && is_row(*source) ? role : FusionRole{};
 }
 void lower_scatter_add(Lowering& lowering, const BoundSymbol& symbol) {
-  TileBuilder& builder = lowering.builder();
-  const Lane lane = lowering.result_lane(symbol);
-  const Value added = builder.expand_rows(lowering.argument(symbol, 3, lane));
+  KernelGraph& graph = lowering.graph();
+  const ComputeType compute = lowering.result_type_of(symbol);
+  const Value added = graph.expand_rows(lowering.argument(symbol, 3, compute));
   lowering.set(symbol, 0,
-               builder.scatter_add(builder.expand(lowering.argument(symbol, 0, lane)),
-                                   lowering.argument(symbol, 2, Lane::kInt), added));
+               graph.scatter_add(graph.expand(lowering.argument(symbol, 0, compute)),
+                                 lowering.argument(symbol, 2, ComputeType::kInteger), added));
 }
 
 }  // namespace
@@ -502,8 +509,8 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::sum", {&sum_role<false>, &lower_sum<false, false>}},
       {"aten::mean.dim", {&sum_role<true>, &lower_sum<true, true>}},
       {"aten::mean", {&sum_role<false>, &lower_sum<false, true>}},
-      {"aten::amax", {&row_reduction_role, &lower_extreme<ReduceOp::kMax>}},
-      {"aten::amin", {&row_reduction_role, &lower_extreme<ReduceOp::kMin>}},
+      {"aten::amax", {&row_reduction_role, &lower_extreme<Reduction::kMax>}},
+      {"aten::amin", {&row_reduction_role, &lower_extreme<Reduction::kMin>}},
       {"aten::var.correction", {&variance_role, &lower_variance}},
       {"aten::var.dim", {&variance_role, &lower_variance}},
       {"aten::var_mean.correction", {&variance_role, &lower_variance}},
@@ -536,4 +543,4 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
   });
 }
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

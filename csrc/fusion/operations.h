@@ -1,20 +1,20 @@
 #pragma once
 
-#include "executors/cpu/lowering.h"
-#include "executors/cpu/roles.h"
+#include "fusion/lowering.h"
+#include "fusion/roles.h"
 #include "ir/trace.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 
 /// What the fuser knows of an operator.
 struct Operation {
-  FusionRole (*role)(const BoundSymbol& symbol, const Trace& trace);
+  FusionRole (*role)(const BoundSymbol& symbol, const Trace& trace, const Target& target);
   void (*lower)(Lowering& lowering, const BoundSymbol& symbol);
 };
 
 /// Null: not fused.
 [[nodiscard]] const Operation* find_operation(const ir::Operator& op);
 /// The operator's role for tensors that tiles can be made of; none otherwise.
-[[nodiscard]] FusionRole role_of(const BoundSymbol& symbol, const Trace& trace);
+[[nodiscard]] FusionRole role_of(const BoundSymbol& symbol, const Trace& trace, const Target& target);
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

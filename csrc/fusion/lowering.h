@@ -8,54 +8,55 @@
 #include <unordered_map>
 #include <vector>
 
-#include "executors/cpu/destinations.h"
-#include "executors/cpu/placements.h"
-#include "executors/cpu/roles.h"
-#include "executors/tiles/tile_builder.h"
+#include "fusion/iteration_space.h"
+#include "fusion/kernel_graph.h"
+#include "fusion/output_placement.h"
+#include "fusion/placements.h"
+#include "fusion/roles.h"
 #include "ir/trace.h"
-#include "passes/iteration_space.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 
 using Strides = std::vector<std::vector<std::int64_t>>;  ///< for each input of a fusion
 
-using Value = TileBuilder::Value;
+using Value = KernelGraph::Value;
 
-/// What an operation's lowering sees: its arguments as values of tiles, and where its results go.
+/// What an operation's lowering sees: its arguments as values of the kernel, and where its results go.
 class Lowering {
  public:
-  /// The program of a fused symbol, for inputs of the given strides. nullopt: there is none.
-  [[nodiscard]] static std::optional<TileProgram> lower(const BoundSymbol& fused, const Trace& trace,
-                                                        const Strides& strides, const Destinations& destinations);
+  /// The kernel of a fused symbol, for inputs of the given strides. nullopt: there is none.
+  [[nodiscard]] static std::optional<KernelGraph> lower(const BoundSymbol& fused, const Trace& trace,
+                                                        const Strides& strides, const Destinations& destinations,
+                                                        const Target& target);
 
-  [[nodiscard]] TileBuilder& builder() { return *builder_; }
+  [[nodiscard]] KernelGraph& graph() { return *graph_; }
   [[nodiscard]] const FusionRole& role(const BoundSymbol& symbol) const {
     return roles_[static_cast<std::size_t>(&symbol - fused_.nested.data())];
   }
   [[nodiscard]] const ir::TensorType* type(const BoundSymbol& symbol, std::size_t argument) const;
   [[nodiscard]] const ir::TensorType& result_type(const BoundSymbol& symbol, std::size_t result = 0) const;
-  /// The lane in which a result's elements are computed.
-  [[nodiscard]] Lane result_lane(const BoundSymbol& symbol, std::size_t result = 0) const;
-  /// The lane in which arguments of different kinds meet, as they do for a comparison.
-  [[nodiscard]] Lane common_lane(const BoundSymbol& symbol, std::size_t count) const;
+  /// The type in which a result's elements are computed.
+  [[nodiscard]] ComputeType result_type_of(const BoundSymbol& symbol, std::size_t result = 0) const;
+  /// The type in which arguments of different kinds meet, as they do for a comparison.
+  [[nodiscard]] ComputeType common_type(const BoundSymbol& symbol, std::size_t count) const;
 
-  /// Argument `i`, a value or a number, in the lane.
-  [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
+  /// Argument `i`, a value or a number, in the type.
+  [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, ComputeType type);
   /// Rows of argument `i`, a matrix that comes from memory, as `rows` chooses them.
   [[nodiscard]] Value gather(const BoundSymbol& symbol, std::size_t i, Value rows);
   /// What the symbol puts together, of parts that come from memory.
   [[nodiscard]] Value assemble(const BoundSymbol& symbol);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.
-  [[nodiscard]] Value rounded_argument(const BoundSymbol& symbol, std::size_t i, Lane lane);
-  /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its lane.
+  [[nodiscard]] Value rounded_argument(const BoundSymbol& symbol, std::size_t i, ComputeType type);
+  /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its type.
   [[nodiscard]] bool is_loaded_row(const BoundSymbol& symbol, std::size_t i);
-  Value number(Lane lane, double value);
-  Value apply(TileOp op, std::span<const Value> arguments);
-  Value apply(TileOp op, std::initializer_list<Value> arguments) {
+  Value number(ComputeType type, double value);
+  Value apply(ElementOp op, std::span<const Value> arguments);
+  Value apply(ElementOp op, std::initializer_list<Value> arguments) {
     return apply(op, std::span(arguments.begin(), arguments.size()));
   }
   /// `op` of the value and argument `i`; the value itself where the argument is left out.
-  Value apply_if_given(TileOp op, Value value, const BoundSymbol& symbol, std::size_t i);
+  Value apply_if_given(ElementOp op, Value value, const BoundSymbol& symbol, std::size_t i);
 
   /// Whether anybody reads a result.
   [[nodiscard]] bool is_read(const BoundSymbol& symbol, std::size_t result) const;
@@ -71,7 +72,7 @@ class Lowering {
                           std::optional<std::uint32_t> divisor);
   /// A sum that only divides others.
   std::uint32_t add_total(Value value) {
-    return builder_->total(value, std::nullopt, Storage::kFloat, 1, std::nullopt);
+    return graph_->total(value, std::nullopt, ir::Dtype::kFloat32, 1, std::nullopt);
   }
 
  private:
@@ -81,7 +82,7 @@ class Lowering {
   };
   struct Failure {};  ///< thrown by an operation that no kernel has, caught by `lower`
 
-  Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides);
+  Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides, const Target& target);
 
   [[nodiscard]] Value rounded(Value value, ir::Dtype dtype);
   bool find_space();
@@ -94,17 +95,17 @@ class Lowering {
                                                              const std::vector<std::int64_t>& strides,
                                                              const ir::TensorType& over,
                                                              const std::vector<std::size_t>& dims) const;
-  [[nodiscard]] Access access_of(std::uint32_t array, Storage storage, const std::vector<std::int64_t>& strides) const;
+  [[nodiscard]] Access access_of(std::uint32_t array, ir::Dtype dtype, const std::vector<std::int64_t>& strides) const;
   template <typename Visitor>
   void for_each_dim(const ir::TensorType& over, Visitor visit) const;
-  [[nodiscard]] std::optional<std::vector<Stretch>> stretches_over_space(const Placement& part,
-                                                                         const ir::TensorType& over) const;
-  [[nodiscard]] std::optional<std::vector<Stretch>> stretches_over_space(const Cut& cut,
-                                                                         const ir::TensorType& over) const;
-  [[nodiscard]] std::optional<std::vector<Stretch>> stretches_over_space(const std::vector<Stretch>& by_dim,
-                                                                         const ir::TensorType& over) const;
-  [[nodiscard]] std::optional<std::vector<std::vector<Stretch>>> find_parts() const;
-  [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Stretch>& stretches) const;
+  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Placement& part,
+                                                                          const ir::TensorType& over) const;
+  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Cut& cut,
+                                                                          const ir::TensorType& over) const;
+  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const std::vector<Interval>& by_dim,
+                                                                          const ir::TensorType& over) const;
+  [[nodiscard]] std::optional<std::vector<std::vector<Interval>>> find_parts() const;
+  [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Interval>& stretches) const;
   [[nodiscard]] std::int64_t repeated_blocks(const std::vector<std::int64_t>& sizes,
                                              const std::vector<std::vector<std::int64_t>>& accesses) const;
   template <typename T>
@@ -115,8 +116,9 @@ class Lowering {
   const BoundSymbol& fused_;
   const Trace& trace_;
   const Strides& input_strides_;
+  const Target& target_;
   std::vector<FusionRole> roles_;                                              ///< by nested symbol
-  passes::IterationSpace space_;                                               ///< what all of them go over together
+  IterationSpace space_;                                                       ///< what all of them go over together
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;                    ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;                   ///< value -> array
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> part_strides_;  ///< of results that are parts of a whole
@@ -127,7 +129,7 @@ class Lowering {
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of
   std::size_t outer_count_ = 0;      ///< of the domain's sizes
   std::int64_t run_ = 0;             ///< columns of a run, where some inputs step through rows in two ways; 0: none do
-  std::unique_ptr<TileBuilder> builder_;
+  std::unique_ptr<KernelGraph> graph_;
 };
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

@@ -6,7 +6,7 @@
 
 #include "ir/type.h"
 
-namespace thunder::passes {
+namespace thunder::fusion {
 
 /// What a fusion's loops go over: the dimensions of a dense tensor in the order of its memory, without those of size
 /// one. With `rows`, it is cut in three: `before` x `rows` x what is behind. A row, which reductions reduce, or reduce
@@ -49,4 +49,4 @@ struct IterationSpace {
 /// Places of the sizes that are rows, of a space that has some; nullopt: none are.
 [[nodiscard]] std::optional<std::vector<std::size_t>> row_places(const IterationSpace& space);
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion

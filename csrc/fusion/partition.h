@@ -4,11 +4,11 @@
 #include <functional>
 #include <vector>
 
+#include "fusion/iteration_space.h"
 #include "ir/trace.h"
-#include "passes/iteration_space.h"
 #include "passes/symbol_order.h"
 
-namespace thunder::passes {
+namespace thunder::fusion {
 
 /// What a symbol is to whoever fuses.
 struct FusionRole {
@@ -53,9 +53,9 @@ struct FusionGroup {
 /// one another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as
 /// does what touches memory that is written to, unless it reads what the last write to the trace's own memory gave;
 /// nothing moves across a write to memory of the caller.
-[[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const SymbolOrder& order,
+[[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const passes::SymbolOrder& order,
                                                  const FusionModel& model);
 
 inline constexpr const char* kFusionPartition = "fusion_partition";
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion

@@ -1,4 +1,4 @@
-#include "passes/fusion_assembly.h"
+#include "fusion/assembly.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "passes/symbol_facts.h"
 #include "passes/symbol_order.h"
 
-namespace thunder::passes {
+namespace thunder::fusion {
 namespace {
 
 /// Puts groups in their places.
@@ -26,7 +26,7 @@ class Assembler {
         groups_(partition(trace, order_, model)),
         result_(trace.empty_copy(kFusionPartition)),
         replaced_(trace.value_count()),
-        group_of_(trace.symbols.size(), kNoPlace),
+        group_of_(trace.symbols.size(), passes::kNoPlace),
         is_doubled_(trace.symbols.size(), false),
         is_repeated_(trace.symbols.size(), false),
         emitted_(trace.symbols.size(), false) {
@@ -41,7 +41,7 @@ class Assembler {
   ir::Trace run() {
     // A group comes when its last symbol's turn is, or when somebody before that reads what it gives.
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      const bool is_fused = group_of_[i] != kNoPlace;
+      const bool is_fused = group_of_[i] != passes::kNoPlace;
       if (is_fused && (groups_[group_of_[i]].symbols.empty() || groups_[group_of_[i]].symbols.back() != i)) continue;
       emit(i);
     }
@@ -56,9 +56,10 @@ class Assembler {
       ir::for_each_value(output, [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
     }
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+      passes::for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
         const std::uint32_t maker = order_.maker(id);
-        if (maker == kNoPlace || group_of_[maker] == kNoPlace || group_of_[maker] == group_of_[i]) return;
+        if (maker == passes::kNoPlace || group_of_[maker] == passes::kNoPlace || group_of_[maker] == group_of_[i])
+          return;
         read_outside_[ir::index_of(id)] = true;
       });
     }
@@ -68,11 +69,11 @@ class Assembler {
   void find_doubled(const FusionModel& model) {
     for (std::uint32_t i = static_cast<std::uint32_t>(trace_.symbols.size()); i-- > 0;) {
       const ir::BoundSymbol& symbol = trace_.symbols[i];
-      const ir::ValueId result = group_of_[i] == kNoPlace ? ir::kNoValue : single_result(symbol);
+      const ir::ValueId result = group_of_[i] == passes::kNoPlace ? ir::kNoValue : passes::single_result(symbol);
       if (result == ir::kNoValue || !read_outside_[ir::index_of(result)]) continue;
       if (model.role(symbol, trace_).work != 0) continue;
       is_doubled_[i] = true;
-      for_each_argument(symbol, [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
+      passes::for_each_argument(symbol, [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
     }
   }
 
@@ -86,17 +87,18 @@ class Assembler {
     }
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const std::uint32_t g = group_of_[i];
-      const FusionRole role = g != kNoPlace ? model.role(trace_.symbols[i], trace_) : FusionRole();
+      const FusionRole role = g != passes::kNoPlace ? model.role(trace_.symbols[i], trace_) : FusionRole();
       for (std::uint32_t a = 0; a < trace_.symbols[i].arguments.size(); ++a) {
         ir::for_each_value(trace_.symbols[i].arguments[a], [&](ir::ValueId id) {
-          const bool goes_over = g != kNoPlace && goes_over_elements(role, a, id, groups_[g].space);
+          const bool goes_over = g != passes::kNoPlace && goes_over_elements(role, a, id, groups_[g].space);
           if (!goes_over || is_doubled_[i]) must_exist[ir::index_of(id)] = true;
           if (goes_over && is_made_in(g, id)) read_inside[ir::index_of(id)] = true;
         });
       }
     }
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      const ir::ValueId result = group_of_[i] == kNoPlace ? ir::kNoValue : single_result(trace_.symbols[i]);
+      const ir::ValueId result =
+          group_of_[i] == passes::kNoPlace ? ir::kNoValue : passes::single_result(trace_.symbols[i]);
       if (result == ir::kNoValue || !read_outside_[ir::index_of(result)] || must_exist[ir::index_of(result)]) continue;
       if (is_doubled_[i] || !is_cheap(i, model)) continue;
       is_repeated_[i] = true;
@@ -109,7 +111,7 @@ class Assembler {
   [[nodiscard]] bool goes_over_elements(const FusionRole& role, std::uint32_t argument, ir::ValueId id,
                                         const IterationSpace& space) const {
     const ir::TensorType* type = trace_.tensor_type(id);
-    if (type == nullptr || element_count(*type) != space.count()) return false;
+    if (type == nullptr || passes::element_count(*type) != space.count()) return false;
     if (((role.by_rows | role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
     return role.kind == FusionRole::Kind::kView || have_same_order(*type, *trace_.tensor_type(role.over));
   }
@@ -121,16 +123,19 @@ class Assembler {
     if (role.results.front() != FusionRole::Result::kElements) return false;
     std::size_t large = 0;
     bool are_outside = true;
-    for_each_argument(symbol, [&](ir::ValueId id) {
+    passes::for_each_argument(symbol, [&](ir::ValueId id) {
       are_outside = are_outside && !is_made_in(group_of_[i], id) && !aliases_.is_written(id);
-      large += element_count(*operand_type(trace_, id)) == element_count(*trace_.tensor_type(role.over)) ? 1 : 0;
+      large += passes::element_count(*passes::operand_type(trace_, id)) ==
+                       passes::element_count(*trace_.tensor_type(role.over))
+                   ? 1
+                   : 0;
     });
     return are_outside && large <= 1;
   }
 
   void emit(std::uint32_t i) {
     if (emitted_[i]) return;
-    if (group_of_[i] != kNoPlace) {
+    if (group_of_[i] != passes::kNoPlace) {
       emit_group(group_of_[i]);
       return;
     }
@@ -155,7 +160,7 @@ class Assembler {
       if (is_doubled_[i]) {
         doubled.push_back(i);
       } else {
-        for_each_result(nested, [&](ir::ValueId id) {
+        passes::for_each_result(nested, [&](ir::ValueId id) {
           if (read_outside_[ir::index_of(id)]) parts.gives.emplace_back(id);
         });
       }
@@ -167,7 +172,7 @@ class Assembler {
 
   /// What a fused symbol is made of.
   struct Parts {
-    std::uint32_t group = kNoPlace;
+    std::uint32_t group = passes::kNoPlace;
     ir::ArgumentList reads;
     ir::ArgumentList gives;
     std::vector<ir::BoundSymbol> nested;
@@ -175,9 +180,9 @@ class Assembler {
   };
 
   void emit_what_is_read(std::uint32_t g, std::uint32_t i) {
-    for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+    passes::for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
       const std::uint32_t maker = order_.maker(id);
-      if (maker == kNoPlace || is_made_in(g, id)) return;
+      if (maker == passes::kNoPlace || is_made_in(g, id)) return;
       is_repeated_[maker] ? emit_what_is_read(g, maker) : emit(maker);
     });
   }
@@ -188,7 +193,7 @@ class Assembler {
       ir::for_each_value(argument, [&](ir::ValueId& id) {
         if (is_made_in(parts.group, id)) return;
         const std::uint32_t maker = order_.maker(id);
-        if (maker != kNoPlace && is_repeated_[maker]) {
+        if (maker != passes::kNoPlace && is_repeated_[maker]) {
           id = repeat(maker, parts);
           return;
         }
@@ -200,7 +205,7 @@ class Assembler {
 
   ir::ValueId repeat(std::uint32_t maker, Parts& parts) {
     ir::BoundSymbol copy = trace_.symbols[maker];
-    const ir::ValueId original = single_result(copy);
+    const ir::ValueId original = passes::single_result(copy);
     if (const auto known = parts.repeated.find(original); known != parts.repeated.end()) return known->second;
     take_arguments(copy, parts);
     const ir::ValueId here = result_.add_value(trace_.value(original).type, trace_.value(original).name);
@@ -222,14 +227,14 @@ class Assembler {
   }
 
   [[nodiscard]] bool is_made_in(std::uint32_t g, ir::ValueId id) const {
-    return order_.maker(id) != kNoPlace && group_of_[order_.maker(id)] == g;
+    return order_.maker(id) != passes::kNoPlace && group_of_[order_.maker(id)] == g;
   }
 
   void add_outside(std::uint32_t i) {
     ir::BoundSymbol copy = trace_.symbols[i];
     copy.nested.clear();
     replaced_.apply(copy.arguments);
-    const ir::ValueId inside = single_result(copy);
+    const ir::ValueId inside = passes::single_result(copy);
     const ir::ValueId outside = result_.add_value(trace_.value(inside).type, trace_.value(inside).name);
     copy.results = {ir::Argument(outside)};
     replaced_.set(inside, outside);
@@ -240,8 +245,8 @@ class Assembler {
   const ir::Operator* fused_;
   const std::string& executor_;
   const DescribeFusion& describe_;
-  SymbolOrder order_;
-  AliasAnalysis aliases_;
+  passes::SymbolOrder order_;
+  passes::AliasAnalysis aliases_;
   std::vector<FusionGroup> groups_;
   ir::Trace result_;
   ir::Substitution replaced_;  ///< views, as they are made outside
@@ -259,4 +264,4 @@ ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Opera
   return Assembler(trace, model, fused, executor, describe).run();
 }
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion

@@ -1,10 +1,10 @@
-#include "passes/iteration_space.h"
+#include "fusion/iteration_space.h"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 
-namespace thunder::passes {
+namespace thunder::fusion {
 
 std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   std::vector<std::size_t> order;
@@ -161,4 +161,4 @@ std::optional<IterationSpace> join(const IterationSpace& left, const IterationSp
   return joined;
 }
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion

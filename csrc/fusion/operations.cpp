@@ -1,4 +1,4 @@
-#include "executors/cpu/operations.h"
+#include "fusion/operations.h"
 
 #include <string>
 #include <string_view>
@@ -6,7 +6,7 @@
 
 #include "passes/symbol_facts.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 
 const Operation* find_elementwise(const ir::Operator& op);
 // One for each area; each adds its rows.
@@ -23,12 +23,12 @@ Table make_table() {
   return table;
 }
 
-bool is_supported(const ir::TensorType& type) {
-  if (type.device.type != ir::DeviceType::kCpu || type.layout != ir::Layout::kStrided) return false;
+bool is_supported(const ir::TensorType& type, const Target& target) {
+  if (type.layout != ir::Layout::kStrided || !target.accepts(type)) return false;
   for (const ir::Dim& size : type.sizes) {
     if (!size.is_concrete() || size.hint == 0) return false;
   }
-  return storage_of(type.dtype).has_value();
+  return has_compute_type(type.dtype);
 }
 
 }  // namespace
@@ -40,17 +40,17 @@ const Operation* find_operation(const ir::Operator& op) {
   return found == kTable.end() ? find_elementwise(op) : &found->second;
 }
 
-FusionRole role_of(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole role_of(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const Operation* operation = find_operation(*symbol.op);
   if (operation == nullptr) return {};
   bool supported = true;
   const auto check = [&](ir::ValueId id) {
     const ir::TensorType* type = passes::operand_type(trace, id);
-    supported = supported && type != nullptr && is_supported(*type);
+    supported = supported && type != nullptr && is_supported(*type, target);
   };
   passes::for_each_argument(symbol, check);
   passes::for_each_result(symbol, check);
-  return supported ? operation->role(symbol, trace) : FusionRole{};
+  return supported ? operation->role(symbol, trace, target) : FusionRole{};
 }
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

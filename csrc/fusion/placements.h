@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "executors/cpu/roles.h"
+#include "fusion/roles.h"
 #include "ir/trace.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 
 /// A tensor that stands in a larger one, of which it has these sizes from `start` on. A part may reach out of the
 /// whole: what is outside is left out.
@@ -32,4 +32,4 @@ struct Placements {
 /// result's dtype that have elements; nullopt: of none of these.
 [[nodiscard]] std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& trace);
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

@@ -1,4 +1,4 @@
-#include "passes/fusion_partition.h"
+#include "fusion/partition.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,12 +7,12 @@
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
-namespace thunder::passes {
+namespace thunder::fusion {
 namespace {
 
 class Partitioner {
  public:
-  Partitioner(const ir::Trace& trace, const SymbolOrder& order, const FusionModel& model)
+  Partitioner(const ir::Trace& trace, const passes::SymbolOrder& order, const FusionModel& model)
       : trace_(trace),
         order_(order),
         model_(model),
@@ -21,7 +21,7 @@ class Partitioner {
         readers_(trace.value_count()),
         roles_(trace.symbols.size()),
         segments_(trace.symbols.size(), 0),
-        last_writers_(trace.value_count(), kNoPlace),
+        last_writers_(trace.value_count(), passes::kNoPlace),
         group_of_(trace.symbols.size()),
         groups_(trace.symbols.size()),
         is_output_(trace.value_count(), false),
@@ -38,9 +38,9 @@ class Partitioner {
   std::vector<FusionGroup> run() {
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       if (roles_[i].kind == FusionRole::Kind::kNone) continue;
-      for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+      passes::for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
         const std::uint32_t maker = order_.maker(id);
-        if (maker != kNoPlace) try_merge(maker, i);
+        if (maker != passes::kNoPlace) try_merge(maker, i);
       });
     }
     for (std::uint32_t id = 0; id < trace_.value_count(); ++id) merge_readers(ir::ValueId{id});
@@ -56,15 +56,16 @@ class Partitioner {
   void find_roles() {
     std::uint32_t segment = 0;
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      for_each_written(trace_.symbols[i], [&](ir::ValueId id) { last_writers_[aliases_.set_of(id)] = i; });
+      passes::for_each_written(trace_.symbols[i], [&](ir::ValueId id) { last_writers_[aliases_.set_of(id)] = i; });
     }
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const ir::BoundSymbol& symbol = trace_.symbols[i];
       bool writes_outside = false;
-      for_each_written(symbol, [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
+      passes::for_each_written(symbol,
+                               [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
       if (writes_outside) ++segment;
       segments_[i] = segment;
-      for_each_argument(symbol, [&](ir::ValueId id) {
+      passes::for_each_argument(symbol, [&](ir::ValueId id) {
         std::vector<std::uint32_t>& readers = readers_[ir::index_of(id)];
         if (readers.empty() || readers.back() != i) readers.push_back(i);
       });
@@ -75,18 +76,19 @@ class Partitioner {
       IterationSpace space = space_of(over, role.rows, role.before, role.blocks, role.side_by_side);
       if (space.count() == 0 || space.columns() > model_.largest_row) continue;
       std::size_t k = 0;
-      for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
+      passes::for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
       groups_[i] = {{i}, std::move(space)};
       roles_[i] = std::move(role);
     }
   }
 
   [[nodiscard]] bool may_fuse(const ir::BoundSymbol& symbol) const {
-    if (!is_pure(symbol)) return false;
+    if (!passes::is_pure(symbol)) return false;
     bool stays = true;
-    for_each_argument(symbol, [&](ir::ValueId id) { stays = stays && operand_type(trace_, id) && is_final(id); });
-    for_each_result(symbol,
-                    [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); });
+    passes::for_each_argument(
+        symbol, [&](ir::ValueId id) { stays = stays && passes::operand_type(trace_, id) && is_final(id); });
+    passes::for_each_result(
+        symbol, [&](ir::ValueId id) { stays = stays && trace_.tensor_type(id) && !aliases_.is_written(id); });
     return stays;
   }
 
@@ -108,7 +110,7 @@ class Partitioner {
     const FusionRole& role = roles_[reader];
     const ir::TensorType& over = *trace_.tensor_type(role.over);
     if (role.kind == FusionRole::Kind::kView) return true;
-    const bool has_rows = element_count(value) == space.rows;
+    const bool has_rows = passes::element_count(value) == space.rows;
     if ((role.by_rows >> argument & 1U) != 0) return has_rows;
     if (((role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
     if (value.sizes.size() > over.sizes.size()) return false;
@@ -175,7 +177,7 @@ class Partitioner {
   [[nodiscard]] bool may_exchange(std::uint32_t from, std::uint32_t to, const IterationSpace& space) const {
     for (const std::uint32_t maker : groups_[from].symbols) {
       bool possible = true;
-      for_each_result(trace_.symbols[maker], [&](ir::ValueId id) {
+      passes::for_each_result(trace_.symbols[maker], [&](ir::ValueId id) {
         for (const std::uint32_t reader : readers_[ir::index_of(id)]) {
           if (group_of_[reader] == to) possible = possible && may_hand_over(maker, reader, space);
         }
@@ -188,14 +190,16 @@ class Partitioner {
   [[nodiscard]] std::size_t tensor_count(std::uint32_t a, std::uint32_t b) const {
     std::vector<std::uint32_t> seen;
     std::size_t count = 0;
-    const auto is_inside = [&](std::uint32_t i) { return i != kNoPlace && (group_of_[i] == a || group_of_[i] == b); };
+    const auto is_inside = [&](std::uint32_t i) {
+      return i != passes::kNoPlace && (group_of_[i] == a || group_of_[i] == b);
+    };
     for (const std::uint32_t g : {a, b}) {
       for (const std::uint32_t i : groups_[g].symbols) {
-        for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
+        passes::for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
           if (is_inside(order_.maker(id))) return;
           if (std::ranges::find(seen, ir::index_of(id)) == seen.end()) seen.push_back(ir::index_of(id));
         });
-        for_each_result(trace_.symbols[i], [&](ir::ValueId id) {
+        passes::for_each_result(trace_.symbols[i], [&](ir::ValueId id) {
           const auto& readers = readers_[ir::index_of(id)];
           count += is_output_[ir::index_of(id)] || !std::ranges::all_of(readers, is_inside) ? 1 : 0;
         });
@@ -254,7 +258,7 @@ class Partitioner {
     constexpr std::uint32_t kNearby = 200;
     const ir::TensorType* type = trace_.tensor_type(id);
     if (type == nullptr) return;
-    const std::int64_t count = element_count(*type);
+    const std::int64_t count = passes::element_count(*type);
     std::vector<std::uint32_t> readers;
     for (const std::uint32_t i : readers_[ir::index_of(id)]) {
       const bool reads_all = roles_[i].kind != FusionRole::Kind::kNone && groups_[group_of_[i]].space.count() == count;
@@ -287,14 +291,15 @@ class Partitioner {
   /// Views that only lead into a group, or out of it, stay outside.
   void trim_views(Group& group) {
     const auto in_group = [&](std::uint32_t i) {
-      return i != kNoPlace && std::ranges::binary_search(group.symbols, i);
+      return i != passes::kNoPlace && std::ranges::binary_search(group.symbols, i);
     };
     for (bool changed = true; changed;) {
       const auto is_edge = [&](std::uint32_t i) {
         if (roles_[i].work != 0) return false;
         bool reads_inside = false;
-        for_each_argument(trace_.symbols[i], [&](ir::ValueId id) { reads_inside |= in_group(order_.maker(id)); });
-        const auto& readers = readers_[ir::index_of(single_result(trace_.symbols[i]))];
+        passes::for_each_argument(trace_.symbols[i],
+                                  [&](ir::ValueId id) { reads_inside |= in_group(order_.maker(id)); });
+        const auto& readers = readers_[ir::index_of(passes::single_result(trace_.symbols[i]))];
         const bool read_inside = std::ranges::any_of(readers, in_group);
         const bool is_linear = roles_[i].kind == FusionRole::Kind::kView;
         return !read_inside || (is_linear && !reads_inside);
@@ -306,9 +311,9 @@ class Partitioner {
   }
 
   const ir::Trace& trace_;
-  const SymbolOrder& order_;
+  const passes::SymbolOrder& order_;
   const FusionModel& model_;
-  AliasAnalysis aliases_;
+  passes::AliasAnalysis aliases_;
   std::vector<FusionRole::Result> result_kinds_;     ///< by value
   std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
   std::vector<FusionRole> roles_;                    ///< by symbol
@@ -325,8 +330,8 @@ class Partitioner {
 
 }  // namespace
 
-std::vector<FusionGroup> partition(const ir::Trace& trace, const SymbolOrder& order, const FusionModel& model) {
+std::vector<FusionGroup> partition(const ir::Trace& trace, const passes::SymbolOrder& order, const FusionModel& model) {
   return Partitioner(trace, order, model).run();
 }
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion

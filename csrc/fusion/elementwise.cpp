@@ -1,30 +1,18 @@
-// Elementwise operators as tiles: what `operators/elements.h` says of them, put into the CPU's operations.
+// Elementwise operators: what `operators/elements.h` says of them, as roles and steps of a kernel.
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <span>
 
-#include "executors/cpu/operations.h"
+#include "fusion/operations.h"
 #include "operators/elements.h"
 #include "passes/symbol_facts.h"
 
-namespace thunder::executors::cpu {
+namespace thunder::fusion {
 namespace {
 
 using operators::ElementDomain;
-using operators::ElementOp;
 using operators::Elements;
-
-TileOp tile_op(ElementOp op) {
-  switch (op) {
-#define THUNDER_TILE_OP(name, spelling, arity) \
-  case ElementOp::name:                        \
-    return TileOp::name;
-    THUNDER_FORALL_ELEMENT_FUNCTIONS(THUNDER_TILE_OP) THUNDER_FORALL_ELEMENT_SYMBOLS(THUNDER_TILE_OP)
-#undef THUNDER_TILE_OP
-  }
-  return TileOp::kCopy;
-}
 
 bool holds(ir::Dtype dtype, std::int64_t number) {
   const int bits = dtype == ir::Dtype::kBool ? 1 : static_cast<int>(8 * ir::size_of(dtype));
@@ -81,30 +69,31 @@ bool can_cast(const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType* from = argument_type(symbol, trace, 0);
   const ir::TensorType* to = result_type(symbol, trace);
   if (from == nullptr || to == nullptr) return false;
-  return passes::memory_order(*from) == passes::memory_order(*to) && (is_float(to) || !is_float(from));
+  return memory_order(*from) == memory_order(*to) && (is_float(to) || !is_float(from));
 }
 
-/// Whether kernels have the operations of a call.
-struct KernelCheck {
+/// Whether a target has the operations of a call.
+struct TargetCheck {
   using Value = int;
-  Lane lane;
+  const Target& target;
+  ComputeType type;
   bool has_all = true;
 
   Value parameter(std::size_t /*i*/) { return 0; }
   Value condition(std::size_t /*i*/) { return 0; }
   Value number(double /*value*/) { return 0; }
   Value apply(ElementOp op, std::span<const Value> /*operands*/) {
-    has_all = has_all && kernels().element(tile_op(op), lane, 0) != nullptr;
+    has_all = has_all && target.has(op, type);
     return 0;
   }
 };
-bool have_kernels(const Elements& elements, const BoundSymbol& symbol, const Trace& trace) {
-  KernelCheck check{lane_of(*storage_of(result_type(symbol, trace)->dtype))};
+bool has_operations(const Elements& elements, const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  TargetCheck check{target, compute_type(result_type(symbol, trace)->dtype)};
   operators::ElementBuilder(elements.expression, symbol.arguments, check).build();
   return check.has_all;
 }
 
-bool is_in_domain(const Elements& elements, const BoundSymbol& symbol, const Trace& trace) {
+bool is_in_domain(const Elements& elements, const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   switch (elements.domain) {
     case ElementDomain::kNumbers:
       return numbers_fit(symbol, trace);
@@ -112,7 +101,7 @@ bool is_in_domain(const Elements& elements, const BoundSymbol& symbol, const Tra
       if (!is_float(argument_type(symbol, trace, 0))) return false;
       [[fallthrough]];
     case ElementDomain::kReal:
-      return is_float(result_type(symbol, trace)) && have_kernels(elements, symbol, trace);
+      return is_float(result_type(symbol, trace)) && has_operations(elements, symbol, trace, target);
     case ElementDomain::kBools:
       return all_are_bools(symbol, trace);
     case ElementDomain::kSelection:
@@ -128,23 +117,23 @@ bool is_in_domain(const Elements& elements, const BoundSymbol& symbol, const Tra
   return false;
 }
 
-FusionRole elements_role(const BoundSymbol& symbol, const Trace& trace) {
+FusionRole elements_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const Elements& elements = *operators::find_elements(*symbol.op);
   if (elements.domain == ElementDomain::kView) return view_role(symbol, trace);
-  const FusionRole role = element_role(symbol, trace, operators::work_of(elements, symbol.arguments));
-  return role.kind != FusionRole::Kind::kNone && is_in_domain(elements, symbol, trace) ? role : FusionRole{};
+  const FusionRole role = element_role(symbol, trace, operators::work_of(elements, symbol.arguments), target);
+  return role.kind != FusionRole::Kind::kNone && is_in_domain(elements, symbol, trace, target) ? role : FusionRole{};
 }
 
-/// Makes tiles of a call's expression.
-class TileEmitter {
+/// Makes steps of a kernel of a call's expression.
+class StepEmitter {
  public:
-  using Value = cpu::Value;
+  using Value = fusion::Value;
 
-  TileEmitter(Lowering& lowering, const BoundSymbol& symbol, const Elements& elements)
+  StepEmitter(Lowering& lowering, const BoundSymbol& symbol, const Elements& elements)
       : lowering_(lowering),
         symbol_(symbol),
         compares_(elements.domain == ElementDomain::kComparison),
-        lane_(compares_ ? lowering.common_lane(symbol, 2) : lowering.result_lane(symbol)) {
+        type_(compares_ ? lowering.common_type(symbol, 2) : lowering.result_type_of(symbol)) {
     const auto& root = elements.expression.root();
     is_sum_ = elements.domain == ElementDomain::kNumbers && root.kind == operators::ElementNode::Kind::kOperation &&
               (root.op == ElementOp::kAdd || root.op == ElementOp::kSubtract);
@@ -155,24 +144,24 @@ class TileEmitter {
   Value parameter(std::size_t i) {
     const bool is_addend = is_sum_ && i < 2;
     const bool rounds = compares_ || (is_addend && lowering_.is_loaded_row(symbol_, 1 - i));
-    return rounds ? lowering_.rounded_argument(symbol_, i, lane_) : lowering_.argument(symbol_, i, lane_);
+    return rounds ? lowering_.rounded_argument(symbol_, i, type_) : lowering_.argument(symbol_, i, type_);
   }
-  Value condition(std::size_t i) { return lowering_.argument(symbol_, i, Lane::kBool); }
-  Value number(double value) { return lowering_.number(lane_, value); }
-  Value apply(ElementOp op, std::span<const Value> operands) { return lowering_.apply(tile_op(op), operands); }
+  Value condition(std::size_t i) { return lowering_.argument(symbol_, i, ComputeType::kBool); }
+  Value number(double value) { return lowering_.number(type_, value); }
+  Value apply(ElementOp op, std::span<const Value> operands) { return lowering_.apply(op, operands); }
 
  private:
   Lowering& lowering_;
   const BoundSymbol& symbol_;
   bool compares_;
   bool is_sum_ = false;
-  Lane lane_;
+  ComputeType type_;
 };
 
 void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
   const ir::Dtype to = lowering.result_type(symbol).dtype;
   const ir::Dtype from = lowering.type(symbol, 0)->dtype;
-  const Value value = lowering.rounded_argument(symbol, 0, lowering.result_lane(symbol));
+  const Value value = lowering.rounded_argument(symbol, 0, lowering.result_type_of(symbol));
   const bool rounds = from != to && (to == ir::Dtype::kBfloat16 || to == ir::Dtype::kFloat16);
   if (rounds) {
     lowering.set_rounded(symbol, value, to);
@@ -184,7 +173,7 @@ void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
 void lower_elements(Lowering& lowering, const BoundSymbol& symbol) {
   const Elements& elements = *operators::find_elements(*symbol.op);
   if (elements.domain == ElementDomain::kCast) return lower_cast(lowering, symbol);
-  TileEmitter emitter(lowering, symbol, elements);
+  StepEmitter emitter(lowering, symbol, elements);
   lowering.set(symbol, 0, operators::ElementBuilder(elements.expression, symbol.arguments, emitter).build().value());
 }
 
@@ -195,4 +184,4 @@ const Operation* find_elementwise(const ir::Operator& op) {
   return operators::find_elements(op) == nullptr ? nullptr : &kElements;
 }
 
-}  // namespace thunder::executors::cpu
+}  // namespace thunder::fusion

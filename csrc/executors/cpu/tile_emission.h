@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+
+#include "executors/tiles/tile_program.h"
+#include "fusion/kernel_graph.h"
+#include "fusion/target.h"
+
+namespace thunder::executors::cpu {
+
+/// What the CPU's kernels can do, and what pays there.
+[[nodiscard]] const fusion::Target& target();
+
+/// How memory holds a dtype; nullopt: no kernel reads it.
+[[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);
+
+/// The kernel as a tile program; nullopt: no vector kernel has one of its operations.
+[[nodiscard]] std::optional<TileProgram> emit_tiles(const fusion::KernelGraph& graph);
+
+}  // namespace thunder::executors::cpu

@@ -1,0 +1,149 @@
+#include "executors/reference/executor.h"
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bridge/convert.h"
+#include "executors/api/lowering.h"
+#include "fusion/assembly.h"
+#include "fusion/interpreter.h"
+#include "fusion/lowering.h"
+#include "fusion/operations.h"
+#include "fusion/region.h"
+#include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::executors::reference {
+namespace {
+
+using fusion::KernelArray;
+
+constexpr fusion::Target kTarget{
+    .accepts = [](const ir::TensorType& type) { return type.device.type == ir::DeviceType::kCpu; },
+    .has = [](operators::ElementOp, fusion::ComputeType) { return true; },
+};
+
+/// The memory of a tensor, from its first element to its last one, as a tensor of one dimension.
+at::Tensor memory_of(const at::Tensor& tensor) {
+  std::int64_t size = tensor.numel() == 0 ? 0 : 1;
+  for (std::int64_t i = 0; i < tensor.dim() && size != 0; ++i) size += (tensor.size(i) - 1) * tensor.stride(i);
+  return tensor.as_strided({size}, {1}, tensor.storage_offset());
+}
+
+KernelArray array_of(const at::Tensor& tensor) {
+  KernelArray array;
+  array.dtype = bridge::from_torch(tensor.scalar_type());
+  const at::Tensor memory = memory_of(tensor);
+  const auto count = static_cast<std::size_t>(memory.numel());
+  if (at::isFloatingType(tensor.scalar_type())) {
+    const at::Tensor reals = memory.to(at::kDouble).contiguous();
+    array.reals.assign(reals.const_data_ptr<double>(), reals.const_data_ptr<double>() + count);
+  } else {
+    const at::Tensor integers = memory.to(at::kLong).contiguous();
+    array.integers.assign(integers.const_data_ptr<std::int64_t>(), integers.const_data_ptr<std::int64_t>() + count);
+  }
+  return array;
+}
+
+void write_back(const KernelArray& array, const at::Tensor& tensor) {
+  const at::Tensor memory = memory_of(tensor);
+  const auto count = memory.numel();
+  if (at::isFloatingType(tensor.scalar_type())) {
+    memory.copy_(at::from_blob(const_cast<double*>(array.reals.data()), {count}, at::kDouble));
+  } else {
+    memory.copy_(at::from_blob(const_cast<std::int64_t*>(array.integers.data()), {count}, at::kLong));
+  }
+}
+
+/// A fused symbol of a trace, run by the interpreter.
+class Kernel {
+ public:
+  Kernel(const ir::BoundSymbol& fused, const ir::Trace& trace) : region_(fusion::region_of(fused, trace)) {
+    ir::Trace operations = region_;
+    operations.symbols = region_.symbols[0].nested;
+    operations_ = lower_operators(operations);
+  }
+
+  void run(std::vector<c10::IValue>& stack) const {
+    const std::size_t input_count = region_.inputs.size();
+    std::vector<c10::IValue> inputs(stack.end() - static_cast<std::ptrdiff_t>(input_count), stack.end());
+    stack.resize(stack.size() - input_count);
+    std::vector<c10::IValue> results = interpreted(inputs).value_or(std::vector<c10::IValue>());
+    if (results.empty()) {
+      results.resize(region_.outputs.size());
+      operations_.run(std::span(inputs), std::span(results));
+    }
+    for (c10::IValue& result : results) stack.push_back(std::move(result));
+  }
+
+ private:
+  /// nullopt: it is no kernel for inputs of these strides, or an index is out of bounds, which PyTorch tells.
+  [[nodiscard]] std::optional<std::vector<c10::IValue>> interpreted(const std::vector<c10::IValue>& inputs) const {
+    fusion::Strides strides;
+    std::vector<KernelArray> arrays;
+    for (const c10::IValue& input : inputs) {
+      strides.push_back(input.toTensor().strides().vec());
+      arrays.push_back(array_of(input.toTensor()));
+    }
+    const std::vector<ir::ValueId> ids = ir::flat_results(region_.symbols[0]);
+    const fusion::Destinations nowhere{std::vector<std::int32_t>(ids.size(), -1), {}, {}};
+    const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, strides, nowhere, kTarget);
+    if (!kernel) return std::nullopt;
+    std::vector<at::Tensor> tensors;
+    for (const ir::ValueId id : ids) {
+      const ir::TensorType& type = *region_.tensor_type(id);
+      tensors.push_back(at::empty_strided(bridge::hints(type.sizes), bridge::hints(type.strides),
+                                          at::TensorOptions(bridge::to_torch(type.dtype))));
+      arrays.push_back(array_of(tensors.back().zero_()));
+    }
+    if (!fusion::interpret(*kernel, arrays)) return std::nullopt;
+    std::vector<c10::IValue> results;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      write_back(arrays[inputs.size() + i], tensors[i]);
+      results.emplace_back(std::move(tensors[i]));
+    }
+    return results;
+  }
+
+  ir::Trace region_;
+  runtime::Program operations_;
+};
+
+std::string describe(const ir::BoundSymbol& fused, const ir::Trace& /*trace*/) {
+  return std::to_string(fused.nested.size()) + " operations";
+}
+
+std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
+  const auto role = [](const ir::BoundSymbol& symbol, const ir::Trace& of) {
+    return fusion::role_of(symbol, of, kTarget);
+  };
+  return fusion::fuse(trace, {.role = role, .least_work = 0, .least_alone = 1}, fusion::fused_operator(), self.name,
+                      &describe);
+}
+
+bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
+  return fusion::is_fused_by(symbol, self.name);
+}
+
+void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Kernel*>(state)->run(stack); }
+
+void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace,
+           runtime::ProgramBuilder& builder) {
+  std::vector<runtime::Operand> operands;
+  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
+  std::vector<runtime::ResultSlots> results;
+  for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
+  builder.call("a fusion of " + symbol.comment, &run, std::make_shared<const Kernel>(symbol, trace),
+               std::move(operands), std::move(results), location_of(symbol));
+}
+
+}  // namespace
+
+const Executor kExecutor{.name = "reference", .claim = &claim, .lower = &lower, .fuse = &fuse};
+
+}  // namespace thunder::executors::reference

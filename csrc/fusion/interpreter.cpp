@@ -1,0 +1,568 @@
+#include "fusion/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <utility>
+
+namespace thunder::fusion {
+namespace {
+
+bool is_integer(ComputeType type) { return type == ComputeType::kInteger || type == ComputeType::kBool; }
+
+/// A double as a float of fewer digits holds it, rounded to even.
+double round_to(double value, int digits, int least_exponent, double largest) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const int exponent = std::max(std::ilogb(value), least_exponent);
+  const double step = std::ldexp(1.0, exponent - digits + 1);
+  const double rounded = std::nearbyint(value / step) * step;
+  return std::abs(rounded) > largest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+}
+double round_to(double value, ir::Dtype dtype) {
+  if (dtype == ir::Dtype::kBfloat16) return round_to(value, 8, -126, 0x1.FEp127);
+  if (dtype == ir::Dtype::kFloat16) return round_to(value, 11, -14, 65504);
+  return dtype == ir::Dtype::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+std::int64_t wrap_to(std::int64_t value, ir::Dtype dtype) {
+  switch (dtype) {
+    case ir::Dtype::kInt32:
+      return static_cast<std::int32_t>(value);
+    case ir::Dtype::kInt16:
+      return static_cast<std::int16_t>(value);
+    case ir::Dtype::kInt8:
+      return static_cast<std::int8_t>(value);
+    case ir::Dtype::kUint8:
+      return static_cast<std::uint8_t>(value);
+    default:
+      return value;
+  }
+}
+
+constexpr double kPi = 3.14159265358979323846;
+
+double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+/// The weight of x in gelu's approximation, of its smaller weight.
+double gelu_weight(double x, double tail) { return x < 0 ? tail : 1 - tail; }
+double gelu_tanh_slope(double x, double tail) {
+  const double inner = 2 * std::sqrt(2 / kPi) * (1 + 3 * 0.044715 * x * x);
+  return gelu_weight(x, tail) + x * tail * (1 - tail) * inner;
+}
+
+double compute(ElementOp op, double x, double y, double z) {
+  switch (op) {
+    case ElementOp::kNegate:
+      return -x;
+    case ElementOp::kAbs:
+      return std::abs(x);
+    case ElementOp::kSign:
+      return (0 < x) - (x < 0);
+    case ElementOp::kSquare:
+      return x * x;
+    case ElementOp::kReciprocal:
+      return 1 / x;
+    case ElementOp::kSqrt:
+      return std::sqrt(x);
+    case ElementOp::kRsqrt:
+      return 1 / std::sqrt(x);
+    case ElementOp::kExp:
+      return std::exp(x);
+    case ElementOp::kExpm1:
+      return std::expm1(x);
+    case ElementOp::kLog:
+      return std::log(x);
+    case ElementOp::kLog1p:
+      return std::log1p(x);
+    case ElementOp::kSin:
+      return std::sin(x);
+    case ElementOp::kCos:
+      return std::cos(x);
+    case ElementOp::kTanh:
+      return std::tanh(x);
+    case ElementOp::kErf:
+      return std::erf(x);
+    case ElementOp::kSigmoid:
+      return sigmoid(x);
+    case ElementOp::kNormalCdf:
+      return normal_cdf(x);
+    case ElementOp::kTailOfGelu:
+      return sigmoid(-2 * std::sqrt(2 / kPi) * std::abs(x + 0.044715 * x * x * x));
+    case ElementOp::kRelu:
+      return x < 0 ? 0 : x;
+    case ElementOp::kFloor:
+      return std::floor(x);
+    case ElementOp::kCeil:
+      return std::ceil(x);
+    case ElementOp::kTrunc:
+      return std::trunc(x);
+    case ElementOp::kRound:
+      return std::nearbyint(x);
+    case ElementOp::kNot:
+      return x == 0;
+    case ElementOp::kAdd:
+      return x + y;
+    case ElementOp::kSubtract:
+      return x - y;
+    case ElementOp::kMultiply:
+      return x * y;
+    case ElementOp::kDivide:
+      return x / y;
+    case ElementOp::kMaximum:
+      return x > y || x != x ? x : y;
+    case ElementOp::kMinimum:
+      return x < y || x != x ? x : y;
+    case ElementOp::kPower:
+      return std::pow(x, y);
+    case ElementOp::kAnd:
+      return x != 0 && y != 0;
+    case ElementOp::kOr:
+      return x != 0 || y != 0;
+    case ElementOp::kGeluSlope:
+      return y + x * std::exp(-0.5 * x * x) / std::sqrt(2 * kPi);
+    case ElementOp::kGeluOfTail:
+      return x * gelu_weight(x, y);
+    case ElementOp::kGeluTanhSlope:
+      return gelu_tanh_slope(x, y);
+    case ElementOp::kSiluSlope:
+      return y * (1 + x * (1 - y));
+    case ElementOp::kSigmoidBackward:
+      return x * (1 - y) * y;
+    case ElementOp::kTanhBackward:
+      return x * (1 - y * y);
+    case ElementOp::kEqual:
+      return x == y;
+    case ElementOp::kNotEqual:
+      return x != y;
+    case ElementOp::kLess:
+      return x < y;
+    case ElementOp::kLessEqual:
+      return x <= y;
+    case ElementOp::kGreater:
+      return x > y;
+    case ElementOp::kGreaterEqual:
+      return x >= y;
+    case ElementOp::kWhere:
+      return x != 0 ? y : z;
+  }
+  return 0;
+}
+
+/// The same of integers, which wrap around.
+std::int64_t compute(ElementOp op, std::int64_t x, std::int64_t y, std::int64_t z) {
+  const auto wrapped = [](auto function, std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(function(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  };
+  switch (op) {
+    case ElementOp::kNegate:
+      return wrapped(std::minus<>(), 0, x);
+    case ElementOp::kAbs:
+      return x < 0 ? wrapped(std::minus<>(), 0, x) : x;
+    case ElementOp::kSquare:
+      return wrapped(std::multiplies<>(), x, x);
+    case ElementOp::kAdd:
+      return wrapped(std::plus<>(), x, y);
+    case ElementOp::kSubtract:
+      return wrapped(std::minus<>(), x, y);
+    case ElementOp::kMultiply:
+      return wrapped(std::multiplies<>(), x, y);
+    case ElementOp::kMaximum:
+      return std::max(x, y);
+    case ElementOp::kMinimum:
+      return std::min(x, y);
+    case ElementOp::kEqual:
+      return x == y;
+    case ElementOp::kNotEqual:
+      return x != y;
+    case ElementOp::kLess:
+      return x < y;
+    case ElementOp::kLessEqual:
+      return x <= y;
+    case ElementOp::kGreater:
+      return x > y;
+    case ElementOp::kGreaterEqual:
+      return x >= y;
+    case ElementOp::kWhere:
+      return x != 0 ? y : z;
+    default:
+      return static_cast<std::int64_t>(
+          compute(op, static_cast<double>(x), static_cast<double>(y), static_cast<double>(z)));
+  }
+}
+
+/// The elements of a value, row by row.
+struct Elements {
+  ComputeType type = ComputeType::kFloat;
+  Extent extent = Extent::kElements;
+  std::vector<double> reals;
+  std::vector<std::int64_t> integers;
+
+  [[nodiscard]] double real(std::size_t i) const {
+    return is_integer(type) ? static_cast<double>(integers[i]) : reals[i];
+  }
+  [[nodiscard]] std::int64_t integer(std::size_t i) const {
+    return is_integer(type) ? integers[i] : static_cast<std::int64_t>(reals[i]);
+  }
+};
+
+class Interpreter {
+ public:
+  Interpreter(const KernelGraph& graph, std::span<KernelArray> arrays)
+      : graph_(graph),
+        domain_(graph.domain()),
+        arrays_(arrays),
+        rows_(domain_.rows()),
+        columns_(domain_.columns),
+        totals_(graph.sums().size()) {}
+
+  bool run() {
+    for (const KernelNode& node : graph_.nodes()) {
+      values_.push_back(make(node));
+      step(node, values_.back());
+      if (!in_bounds_) return false;
+    }
+    return true;
+  }
+
+ private:
+  using Kind = KernelNode::Kind;
+
+  [[nodiscard]] const Elements& operand(const KernelNode& node, std::size_t i = 0) const {
+    return values_[node.operands[i]];
+  }
+  [[nodiscard]] std::size_t count(Extent extent) const {
+    if (extent == Extent::kConstant) return 1;
+    return static_cast<std::size_t>(extent == Extent::kRows ? rows_ : rows_ * columns_);
+  }
+  [[nodiscard]] Elements make(const KernelNode& node) const {
+    Elements made{node.type, node.extent, {}, {}};
+    if (node.kind >= Kind::kStore) return made;
+    is_integer(node.type) ? made.integers.resize(count(node.extent)) : made.reals.resize(count(node.extent));
+    return made;
+  }
+  /// Where a value of one extent has what belongs to element `i` of another.
+  [[nodiscard]] std::size_t place(const Elements& value, Extent extent, std::size_t i) const {
+    if (value.extent == Extent::kConstant) return 0;
+    const bool is_row = value.extent == Extent::kRows && extent == Extent::kElements;
+    return is_row ? i / static_cast<std::size_t>(columns_) : i;
+  }
+  template <typename Visit>
+  void for_each(Extent extent, const Visit& visit) const {
+    for (std::size_t i = 0; i < count(extent); ++i) visit(i);
+  }
+  static void put(Elements& value, std::size_t i, const Elements& from, std::size_t j) {
+    if (is_integer(value.type)) {
+      value.integers[i] = from.integer(j);
+    } else {
+      value.reals[i] = from.real(j);
+    }
+  }
+
+  // --- memory
+
+  [[nodiscard]] std::vector<std::int64_t> row_index(std::int64_t row) const {
+    std::vector<std::int64_t> index(domain_.outer.size());
+    for (std::size_t i = index.size(); i-- > 0; row /= domain_.outer[i]) index[i] = row % domain_.outer[i];
+    return index;
+  }
+  [[nodiscard]] std::int64_t row_of(Extent extent, std::size_t i) const {
+    return static_cast<std::int64_t>(extent == Extent::kElements ? i / static_cast<std::size_t>(columns_) : i);
+  }
+  [[nodiscard]] std::int64_t column_of(Extent extent, std::size_t i) const {
+    return extent == Extent::kElements ? static_cast<std::int64_t>(i) % columns_ : 0;
+  }
+  [[nodiscard]] static std::int64_t column_offset(const Access& access, std::int64_t column) {
+    if (access.run == 0) return column * access.inner_stride;
+    return column / access.run * access.run_stride + column % access.run * access.inner_stride;
+  }
+  [[nodiscard]] std::int64_t offset(const Access& access, Extent extent, std::size_t i) const {
+    const std::vector<std::int64_t> index = row_index(row_of(extent, i));
+    std::int64_t result = column_offset(access, column_of(extent, i));
+    for (std::size_t d = 0; d < index.size(); ++d) result += index[d] * access.outer_strides[d];
+    return result;
+  }
+  /// In an array that lies as the domain, or its rows, do.
+  [[nodiscard]] std::int64_t dense_offset(Extent extent, std::size_t i) const {
+    const std::int64_t row = row_of(extent, i);
+    const std::int64_t column = column_of(extent, i);
+    if (extent != Extent::kElements) return row;
+    if (domain_.side_by_side) {
+      const std::int64_t height = domain_.outer.back();
+      return (row / height * columns_ + column) * height + row % height;
+    }
+    if (domain_.run == 0) return row * columns_ + column;
+    return (column / domain_.run * rows_ + row) * domain_.run + column % domain_.run;
+  }
+  /// nullopt: the element is not in the part.
+  [[nodiscard]] std::optional<std::int64_t> offset_in(const Part& part, std::int64_t run, std::size_t i) const {
+    const std::vector<std::int64_t> index = row_index(row_of(Extent::kElements, i));
+    std::int64_t result = 0;
+    const auto add = [&](const Interval& interval, std::int64_t at) {
+      result += (at - interval.begin) * interval.stride;
+      return at >= interval.begin && at < interval.end;
+    };
+    bool is_inside = true;
+    for (std::size_t d = 0; d < index.size(); ++d) is_inside = add(part.outer[d], index[d]) && is_inside;
+    const std::int64_t width = run == 0 ? columns_ : run;
+    const std::int64_t column = column_of(Extent::kElements, i);
+    is_inside = add(part.runs, column / width) && is_inside;
+    is_inside = add(part.columns, column % width) && is_inside;
+    return is_inside ? std::make_optional(result) : std::nullopt;
+  }
+
+  void read(Elements& value, std::size_t i, std::uint32_t array, std::int64_t at) const {
+    const KernelArray& from = arrays_[array];
+    if (is_integer(value.type)) {
+      value.integers[i] = from.integers[static_cast<std::size_t>(at)];
+    } else {
+      value.reals[i] = from.reals[static_cast<std::size_t>(at)];
+    }
+  }
+  void write(std::uint32_t array, std::int64_t at, double real, std::int64_t integer) const {
+    KernelArray& to = arrays_[array];
+    if (is_integer(compute_type(to.dtype))) {
+      to.integers[static_cast<std::size_t>(at)] = integer;
+    } else {
+      to.reals[static_cast<std::size_t>(at)] = round_to(real, to.dtype);
+    }
+  }
+  void write_real(std::optional<std::uint32_t> array, std::int64_t at, double real) const {
+    if (array) write(*array, at, real, static_cast<std::int64_t>(real));
+  }
+
+  // --- steps
+
+  void step(const KernelNode& node, Elements& value) {
+    switch (node.kind) {
+      case Kind::kLoad:
+        return load(node, value);
+      case Kind::kGather:
+        return gather(node, value);
+      case Kind::kAssemble:
+        return assemble(node, value);
+      case Kind::kConstant:
+        if (is_integer(node.type)) {
+          value.integers[0] = node.type == ComputeType::kBool ? node.number != 0 : node.integer;
+        } else {
+          value.reals[0] = node.type == ComputeType::kFloat ? round_to(node.number, ir::Dtype::kFloat32) : node.number;
+        }
+        return;
+      case Kind::kElement:
+        return element(node, value);
+      case Kind::kRound:
+        return for_each(node.extent, [&](std::size_t i) {
+          if (is_integer(node.type)) {
+            value.integers[i] = wrap_to(operand(node).integers[i], node.dtype);
+          } else {
+            value.reals[i] = round_to(operand(node).reals[i], node.dtype);
+          }
+        });
+      case Kind::kConvert:
+        return for_each(node.extent, [&](std::size_t i) {
+          put(value, i, operand(node), i);
+          if (node.type == ComputeType::kBool) value.integers[i] = operand(node).real(i) != 0;
+        });
+      case Kind::kExpand:
+        return for_each(node.extent,
+                        [&](std::size_t i) { put(value, i, operand(node), place(operand(node), node.extent, i)); });
+      case Kind::kReduce:
+        return reduce(node, value);
+      case Kind::kMean:
+      case Kind::kVariance:
+        return moments(node, value);
+      case Kind::kPick:
+        return pick(node, value);
+      case Kind::kScatterAdd:
+        return scatter_add(node, value);
+      case Kind::kStore:
+        return store(node);
+      case Kind::kColumnSum:
+      case Kind::kColumnMoments:
+        return column_sums(node);
+      case Kind::kTotal:
+        return total(node);
+    }
+  }
+
+  void load(const KernelNode& node, Elements& value) const {
+    const Access& access = graph_.accesses()[node.index];
+    for_each(node.extent, [&](std::size_t i) { read(value, i, access.array, offset(access, node.extent, i)); });
+  }
+
+  void gather(const KernelNode& node, Elements& value) {
+    const Access& table = graph_.accesses()[node.index];
+    for_each(node.extent, [&](std::size_t i) {
+      const std::int64_t row = operand(node).integer(place(operand(node), node.extent, i));
+      if (row < 0 || row >= table.table_rows) {
+        in_bounds_ = false;
+      } else {
+        const std::int64_t at = row * table.table_stride + column_of(node.extent, i) * table.inner_stride;
+        read(value, i, table.array, at);
+      }
+    });
+  }
+
+  void assemble(const KernelNode& node, Elements& value) const {
+    const Access& access = graph_.accesses()[node.index];
+    for_each(node.extent, [&](std::size_t i) {
+      if (node.operand_count != 0) put(value, i, operand(node), place(operand(node), node.extent, i));
+      for (const Part& part : access.parts) {
+        if (const auto at = offset_in(part, access.run, i)) read(value, i, part.array, *at);
+      }
+    });
+  }
+
+  void element(const KernelNode& node, Elements& value) const {
+    for_each(node.extent, [&](std::size_t i) {
+      double reals[3] = {0, 0, 0};
+      std::int64_t integers[3] = {0, 0, 0};
+      bool are_integers = true;
+      for (std::size_t k = 0; k < node.operand_count; ++k) {
+        const Elements& from = operand(node, k);
+        const std::size_t at = place(from, node.extent, i);
+        reals[k] = from.real(at);
+        // A value that is compared with one from memory is equal to it where both were computed alike.
+        if (operators::is_comparison(node.op) && from.type == ComputeType::kFloat) {
+          reals[k] = round_to(reals[k], ir::Dtype::kFloat32);
+        }
+        integers[k] = from.integer(at);
+        are_integers = are_integers && is_integer(from.type);
+      }
+      if (is_integer(node.type)) {
+        value.integers[i] = are_integers ? compute(node.op, integers[0], integers[1], integers[2])
+                                         : static_cast<std::int64_t>(compute(node.op, reals[0], reals[1], reals[2]));
+      } else {
+        value.reals[i] = compute(node.op, reals[0], reals[1], reals[2]);
+      }
+    });
+  }
+
+  void reduce(const KernelNode& node, Elements& value) const {
+    const Elements& from = operand(node);
+    const ElementOp op = node.reduction == Reduction::kSum   ? ElementOp::kAdd
+                         : node.reduction == Reduction::kMax ? ElementOp::kMaximum
+                                                             : ElementOp::kMinimum;
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto first = static_cast<std::size_t>(row * columns_);
+      const auto to = static_cast<std::size_t>(row);
+      put(value, to, from, first);
+      for (std::size_t i = first + 1; i < first + static_cast<std::size_t>(columns_); ++i) {
+        if (is_integer(value.type)) {
+          value.integers[to] = compute(op, value.integers[to], from.integer(i), 0);
+        } else {
+          value.reals[to] = compute(op, value.reals[to], from.real(i), 0);
+        }
+      }
+    }
+  }
+
+  /// Mean, and variance of a population times its size, of the elements that `at` gives.
+  template <typename At>
+  [[nodiscard]] static std::pair<double, double> moments_of(std::int64_t count, const At& at) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) sum += at(i);
+    const double mean = sum / static_cast<double>(count);
+    double squares = 0;
+    for (std::int64_t i = 0; i < count; ++i) squares += (at(i) - mean) * (at(i) - mean);
+    return {mean, squares};
+  }
+  void moments(const KernelNode& node, Elements& value) const {
+    const bool is_mean = node.kind == Kind::kMean;
+    const Elements& from = operand(node, is_mean ? 0 : 1);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto at = [&](std::int64_t i) { return from.real(static_cast<std::size_t>(row * columns_ + i)); };
+      const auto [mean, squares] = moments_of(columns_, at);
+      value.reals[static_cast<std::size_t>(row)] =
+          is_mean ? mean : squares / (static_cast<double>(columns_) - node.number);
+    }
+  }
+
+  /// The element of row `row` at the column that `columns` says; nullopt: there is none.
+  std::optional<std::size_t> element_at(const Elements& columns, std::int64_t row) {
+    const std::int64_t column = columns.integer(place(columns, Extent::kRows, static_cast<std::size_t>(row)));
+    if (column < 0 || column >= columns_) {
+      in_bounds_ = false;
+      return std::nullopt;
+    }
+    return static_cast<std::size_t>(row * columns_ + column);
+  }
+  void pick(const KernelNode& node, Elements& value) {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      if (const auto at = element_at(operand(node, 1), row))
+        put(value, static_cast<std::size_t>(row), operand(node), *at);
+    }
+  }
+  void scatter_add(const KernelNode& node, Elements& value) {
+    for_each(node.extent, [&](std::size_t i) { put(value, i, operand(node), i); });
+    const Elements& added = operand(node, 2);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto at = element_at(operand(node, 1), row);
+      if (!at) continue;
+      const std::size_t from = place(added, Extent::kRows, static_cast<std::size_t>(row));
+      if (is_integer(value.type)) {
+        value.integers[*at] += added.integer(from);
+      } else {
+        value.reals[*at] += added.real(from);
+      }
+    }
+  }
+
+  void store(const KernelNode& node) const {
+    const Access& access = graph_.accesses()[node.index];
+    const Elements& from = operand(node);
+    for_each(node.extent, [&](std::size_t i) {
+      if (access.is_dense) {
+        write(access.array, dense_offset(node.extent, i), from.real(i), from.integer(i));
+      } else if (access.parts.empty()) {
+        write(access.array, offset(access, node.extent, i), from.real(i), from.integer(i));
+      } else if (const auto at = offset_in(access.parts[0], access.run, i)) {
+        write(access.parts[0].array, *at, from.real(i), from.integer(i));
+      }
+    });
+  }
+
+  void column_sums(const KernelNode& node) const {
+    const KernelSum& sum = graph_.sums()[node.index];
+    const Elements& from = operand(node);
+    const std::int64_t height = rows_ / sum.blocks;
+    for (std::int64_t block = 0; block < sum.blocks; ++block) {
+      for (std::int64_t column = 0; column < columns_; ++column) {
+        const auto at = [&](std::int64_t i) {
+          return from.real(static_cast<std::size_t>((block * height + i) * columns_ + column));
+        };
+        const auto [mean, squares] = moments_of(height, at);
+        const std::int64_t place = block * columns_ + column;
+        if (node.kind == Kind::kColumnSum) {
+          write_real(sum.array, place, mean * static_cast<double>(height) * sum.scale);
+        } else {
+          write_real(sum.array, place, mean);
+          write_real(sum.variance, place, squares / static_cast<double>(height) * sum.scale);
+        }
+      }
+    }
+  }
+
+  void total(const KernelNode& node) {
+    const KernelSum& sum = graph_.sums()[node.index];
+    double all = 0;
+    for_each(node.extent, [&](std::size_t i) { all += operand(node).real(i); });
+    totals_[node.index] = all * sum.scale;
+    write_real(sum.array, 0, sum.divisor ? all * sum.scale / totals_[*sum.divisor] : all * sum.scale);
+  }
+
+  const KernelGraph& graph_;
+  const KernelDomain& domain_;
+  std::span<KernelArray> arrays_;
+  std::int64_t rows_;
+  std::int64_t columns_;
+  std::vector<Elements> values_;
+  std::vector<double> totals_;
+  bool in_bounds_ = true;
+};
+
+}  // namespace
+
+bool interpret(const KernelGraph& graph, std::span<KernelArray> arrays) { return Interpreter(graph, arrays).run(); }
+
+}  // namespace thunder::fusion

@@ -1,0 +1,192 @@
+#include "fusion/kernel_graph.h"
+
+#include <algorithm>
+
+namespace thunder::fusion {
+
+bool has_compute_type(ir::Dtype dtype) {
+  switch (dtype) {
+    case ir::Dtype::kBool:
+    case ir::Dtype::kUint8:
+    case ir::Dtype::kInt8:
+    case ir::Dtype::kInt16:
+    case ir::Dtype::kInt32:
+    case ir::Dtype::kInt64:
+    case ir::Dtype::kFloat16:
+    case ir::Dtype::kBfloat16:
+    case ir::Dtype::kFloat32:
+    case ir::Dtype::kFloat64:
+      return true;
+    default:
+      return false;
+  }
+}
+
+ComputeType compute_type(ir::Dtype dtype) {
+  if (dtype == ir::Dtype::kBool) return ComputeType::kBool;
+  if (dtype == ir::Dtype::kFloat64) return ComputeType::kDouble;
+  return ir::is_floating_point(dtype) ? ComputeType::kFloat : ComputeType::kInteger;
+}
+
+std::int64_t KernelDomain::rows() const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : outer) count *= size;
+  return count;
+}
+
+KernelNode KernelGraph::make(Kind kind, ComputeType type, Extent extent, std::span<const Value> operands) {
+  KernelNode node;
+  node.kind = kind;
+  node.type = type;
+  node.extent = extent;
+  node.operand_count = static_cast<std::uint32_t>(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) node.operands[i] = static_cast<std::uint32_t>(operands[i]);
+  return node;
+}
+
+KernelGraph::Value KernelGraph::add(KernelNode node) {
+  nodes_.push_back(node);
+  return Value{static_cast<std::uint32_t>(nodes_.size() - 1)};
+}
+
+KernelGraph::Value KernelGraph::add_access(KernelNode node, Access access) {
+  node.index = static_cast<std::uint32_t>(accesses_.size());
+  accesses_.push_back(std::move(access));
+  return add(node);
+}
+
+std::uint32_t KernelGraph::add_sum(KernelNode node, KernelSum sum) {
+  node.index = static_cast<std::uint32_t>(sums_.size());
+  sums_.push_back(sum);
+  add(node);
+  return node.index;
+}
+
+KernelGraph::Value KernelGraph::load(Access access) {
+  const KernelNode node = make(Kind::kLoad, compute_type(access.dtype), access.extent, {});
+  return add_access(node, std::move(access));
+}
+
+KernelGraph::Value KernelGraph::gather(Access table, Value rows) {
+  const KernelNode node = make(Kind::kGather, compute_type(table.dtype), Extent::kElements, {&rows, 1});
+  return add_access(node, std::move(table));
+}
+
+KernelGraph::Value KernelGraph::assemble(Access access, std::optional<Value> fill) {
+  const auto operands = fill ? std::span<const Value>(&*fill, 1) : std::span<const Value>();
+  const KernelNode node = make(Kind::kAssemble, compute_type(access.dtype), Extent::kElements, operands);
+  return add_access(node, std::move(access));
+}
+
+KernelGraph::Value KernelGraph::constant(ComputeType type, double value) {
+  KernelNode node = make(Kind::kConstant, type, Extent::kConstant, {});
+  node.number = value;
+  return add(node);
+}
+
+KernelGraph::Value KernelGraph::integer(std::int64_t value) {
+  KernelNode node = make(Kind::kConstant, ComputeType::kInteger, Extent::kConstant, {});
+  node.integer = value;
+  return add(node);
+}
+
+KernelGraph::Value KernelGraph::element(ElementOp op, std::span<const Value> operands) {
+  Extent extent = Extent::kConstant;
+  for (const Value operand : operands) extent = std::min(extent, this->extent(operand));
+  const ComputeType type = operators::is_comparison(op) ? ComputeType::kBool : this->type(operands.back());
+  KernelNode node = make(Kind::kElement, type, extent, operands);
+  node.op = op;
+  return add(node);
+}
+
+KernelGraph::Value KernelGraph::round(Value value, ir::Dtype dtype) {
+  KernelNode node = make(Kind::kRound, type(value), extent(value), {&value, 1});
+  node.dtype = dtype;
+  return add(node);
+}
+
+KernelGraph::Value KernelGraph::convert(Value value, ComputeType type) {
+  return this->type(value) == type ? value : add(make(Kind::kConvert, type, extent(value), {&value, 1}));
+}
+
+KernelGraph::Value KernelGraph::expand(Value value) {
+  const bool is_expanded = extent(value) == Extent::kElements;
+  return is_expanded ? value : add(make(Kind::kExpand, type(value), Extent::kElements, {&value, 1}));
+}
+
+KernelGraph::Value KernelGraph::expand_rows(Value value) {
+  const bool is_constant = extent(value) == Extent::kConstant;
+  return is_constant ? add(make(Kind::kExpand, type(value), Extent::kRows, {&value, 1})) : value;
+}
+
+KernelGraph::Value KernelGraph::reduce(Reduction reduction, Value value) {
+  const ComputeType result = type(value) == ComputeType::kBool ? ComputeType::kInteger : type(value);
+  KernelNode node = make(Kind::kReduce, result, Extent::kRows, {&value, 1});
+  node.reduction = reduction;
+  return add(node);
+}
+
+std::pair<KernelGraph::Value, KernelGraph::Value> KernelGraph::moments(Value value, double correction) {
+  KernelNode mean = make(Kind::kMean, type(value), Extent::kRows, {&value, 1});
+  mean.number = correction;
+  const Value first = add(mean);
+  const Value operands[] = {first, value};
+  KernelNode variance = make(Kind::kVariance, type(value), Extent::kRows, operands);
+  variance.number = correction;
+  return {first, add(variance)};
+}
+
+KernelGraph::Value KernelGraph::pick(Value value, Value columns) {
+  const Value operands[] = {value, columns};
+  return add(make(Kind::kPick, type(value), Extent::kRows, operands));
+}
+
+KernelGraph::Value KernelGraph::scatter_add(Value value, Value columns, Value added) {
+  const Value operands[] = {value, columns, added};
+  return add(make(Kind::kScatterAdd, type(value), Extent::kElements, operands));
+}
+
+void KernelGraph::store(Value value, std::uint32_t array, ir::Dtype dtype) {
+  Access access;
+  access.array = array;
+  access.dtype = dtype;
+  access.extent = extent(value);
+  access.is_dense = true;
+  store(value, std::move(access));
+}
+
+void KernelGraph::store(Value value, Access access) {
+  add_access(make(Kind::kStore, type(value), extent(value), {&value, 1}), std::move(access));
+}
+
+void KernelGraph::column_sum(Value value, std::uint32_t array, ir::Dtype dtype, double scale, std::int64_t blocks) {
+  KernelSum sum;
+  sum.array = array;
+  sum.dtype = dtype;
+  sum.scale = scale;
+  sum.blocks = blocks;
+  add_sum(make(Kind::kColumnSum, type(value), Extent::kElements, {&value, 1}), sum);
+}
+
+void KernelGraph::column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
+                                 ir::Dtype dtype, double scale, std::int64_t blocks) {
+  KernelSum sum;
+  sum.array = mean;
+  sum.variance = variance;
+  sum.dtype = dtype;
+  sum.scale = scale;
+  sum.blocks = blocks;
+  add_sum(make(Kind::kColumnMoments, type(value), Extent::kElements, {&value, 1}), sum);
+}
+
+std::uint32_t KernelGraph::total(Value value, std::optional<std::uint32_t> array, ir::Dtype dtype, double scale,
+                                 std::optional<std::uint32_t> divisor) {
+  KernelSum sum;
+  sum.array = array;
+  sum.dtype = dtype;
+  sum.scale = scale;
+  sum.divisor = divisor;
+  return add_sum(make(Kind::kTotal, type(value), extent(value), {&value, 1}), sum);
+}
+
+}  // namespace thunder::fusion

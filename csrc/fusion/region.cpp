@@ -1,0 +1,45 @@
+#include "fusion/region.h"
+
+#include <string>
+#include <utility>
+
+#include "ir/builder.h"
+#include "ir/substitution.h"
+#include "ir/symbol_values.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::fusion {
+
+const ir::Operator* fused_operator() {
+  static const ir::Operator* const kRow = new ir::Operator(
+      ir::parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", ir::CallStyle::kBlock));
+  return kRow;
+}
+
+bool is_fused_by(const ir::BoundSymbol& symbol, std::string_view executor) {
+  const auto* name = symbol.op == fused_operator() ? symbol.arguments.at(0).get<std::string>() : nullptr;
+  return name != nullptr && *name == executor;
+}
+
+ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
+  ir::Trace region("fusion", trace.context());
+  ir::Substitution values(trace.value_count());
+  const auto name = [&](ir::ValueId id, bool is_input) {
+    if (values.find(id) != nullptr) return;
+    values.set(id, is_input ? region.add_input(trace.value(id).type) : region.add_value(trace.value(id).type));
+  };
+  for (const ir::ValueId id : ir::distinct_values(fused.arguments)) name(id, true);
+  for (const ir::BoundSymbol& symbol : fused.nested) {
+    passes::for_each_result(symbol, [&](ir::ValueId id) { name(id, false); });
+  }
+  ir::BoundSymbol copy = fused;
+  values.apply(copy);
+  copy.location = {};
+  copy.comment.clear();
+  for (ir::BoundSymbol& symbol : copy.nested) symbol.comment.clear();
+  for (const ir::ValueId id : ir::flat_results(copy)) region.outputs.emplace_back(id);
+  region.add(std::move(copy));
+  return region;
+}
+
+}  // namespace thunder::fusion

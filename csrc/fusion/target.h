@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "fusion/kernel_graph.h"
+#include "ir/type.h"
+
+namespace thunder::fusion {
+
+/// What kernels of a target can do, and what is worth a kernel there: its cost model.
+struct Target {
+  /// Whether its kernels read and write such tensors.
+  bool (*accepts)(const ir::TensorType& type);
+  /// Whether its kernels have the operation for elements of the type.
+  bool (*has)(ElementOp op, ComputeType type);
+
+  // Elements of contiguous runs below which a kernel is not worth it:
+  std::int64_t least_run = 1;          ///< where rows, or results, are made of several runs
+  std::int64_t least_moved_run = 1;    ///< in two orders of memory
+  std::int64_t least_reduced_run = 1;  ///< of a row that is only reduced
+  // Rows that lie side by side in memory:
+  std::int64_t least_side_by_side = 1;                    ///< so many of them
+  std::int64_t longest_side_by_side = INT64_C(1) << 62U;  ///< elements of each
+  std::int64_t least_of_functions = 1;                    ///< elements of each, of a softmax
+  /// Rows that are added to one.
+  std::int64_t least_block = 1;
+  /// Elements of blocks of rows that read the same row each.
+  std::int64_t least_repeated_block = 1;
+};
+
+}  // namespace thunder::fusion
