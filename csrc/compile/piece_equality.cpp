@@ -67,6 +67,7 @@ class Comparison {
 
 bool same_piece(const Piece& left, const Piece& right) {
   if (left.recorded != right.recorded || left.inputs != right.inputs || left.is_bare != right.is_bare) return false;
+  if (left.reads_overwritten != right.reads_overwritten) return false;
   if (left.meeting.values != right.meeting.values || left.meeting.check != right.meeting.check) return false;
   for (std::size_t i = 0; i < left.recorded.size(); ++i) {
     const ir::ValueId id{static_cast<std::uint32_t>(i)};

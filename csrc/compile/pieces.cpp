@@ -23,6 +23,8 @@ void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
   for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, visit);
 }
 
+const ir::Operator* clone_operator() { return tracer::find_operator("aten::clone", ""); }
+
 bool is_shape_check(const ir::BoundSymbol& symbol) { return symbol.op == tracer::check_shape_operator(); }
 
 /// Symbols [begin, end), then the checks up to `next`.
@@ -69,7 +71,11 @@ class Cutter {
       : recorded_(recorded),
         aliases_(recorded),
         stretches_(find_stretches(recorded)),
-        last_use_(recorded.value_count(), -1) {
+        last_use_(recorded.value_count(), -1),
+        last_write_(recorded.value_count(), 0) {
+    for (std::size_t i = 0; i < recorded.symbols.size(); ++i) {
+      passes::for_each_written(recorded.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
+    }
     for (std::size_t k = 0; k < stretches_.size(); ++k) {
       for (std::size_t i = stretches_[k].begin; i < stretches_[k].next; ++i) {
         for_each_argument(recorded.symbols[i], [&](ir::ValueId id) { use(id, k); });
@@ -113,6 +119,7 @@ class Cutter {
                 {},
                 {},
                 stretch.is_bare,
+                reads_overwritten(stretch),
                 {}};
     here_.clear();
     std::vector<bool> made(recorded_.value_count(), false);
@@ -134,6 +141,20 @@ class Cutter {
     add_outputs(k, piece);
     describe_meeting(stretch, piece);
     return piece;
+  }
+
+  /// Running statistics, and counts, are not what a backward reads.
+  [[nodiscard]] bool reads_overwritten(const Stretch& stretch) const {
+    bool found = false;
+    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+      if (recorded_.symbols[i].op == clone_operator()) continue;
+      for_each_argument(recorded_.symbols[i], [&](ir::ValueId id) {
+        const ir::TensorType* type = recorded_.tensor_type(id);
+        found |= type != nullptr && (ir::is_floating_point(type->dtype) || ir::is_complex(type->dtype)) &&
+                 last_write_[aliases_.set_of(id)] >= stretch.next;
+      });
+    }
+    return found;
   }
 
   void copy(const ir::BoundSymbol& symbol, Piece& piece) {
@@ -200,7 +221,8 @@ class Cutter {
   const ir::Trace& recorded_;
   passes::AliasAnalysis aliases_;
   std::vector<Stretch> stretches_;
-  std::vector<std::int64_t> last_use_;  ///< the last stretch that uses a value; -1: none
+  std::vector<std::int64_t> last_use_;   ///< the last stretch that uses a value; -1: none
+  std::vector<std::size_t> last_write_;  ///< by alias set: the position of the last symbol that writes to it
   Numbering here_;
 };
 
@@ -243,7 +265,7 @@ ir::Trace defer_effects(const ir::Trace& recorded) {
       if (id == nullptr || !symbol.op->parameters[i].name.starts_with("running_")) continue;
       if (substitution.find(*id) != nullptr) continue;
       ir::BoundSymbol clone;
-      clone.op = tracer::find_operator("aten::clone", "");
+      clone.op = clone_operator();
       clone.arguments = {ir::Argument(*id), ir::Argument()};
       clone.location = symbol.location;
       const ir::ValueId copy = trace.add_value(trace.value(*id).type, trace.value(*id).name);

@@ -25,7 +25,8 @@ struct Piece {
   /// One operation whose results' shapes follow from data, which runs as the program called it, whatever the shapes; or
   /// one that gives its results a history of its own.
   bool is_bare = false;
-  Meeting meeting;  ///< after it
+  bool reads_overwritten = false;  ///< memory of an input to which a later piece writes
+  Meeting meeting;                 ///< after it
 };
 
 /// Cuts a recorded trace where it checks data, and around what gives its results a history of its own. Each piece gives

@@ -12,6 +12,8 @@ namespace {
 /// What the program looks at was computed operation by operation while it was traced, and must come out the same.
 std::shared_ptr<const CompiledPiece> compile_piece(compile::Piece piece, compile::Options options) {
   options.fuse = options.fuse && piece.meeting.check == nullptr;
+  // A backward that computes again what was computed of such memory finds it written to.
+  if (piece.reads_overwritten) options.rematerialize = passes::Recompute::kNothing;
   std::shared_ptr<compile::Compiled> program;
   if (!piece.is_bare && !piece.trace.symbols.empty()) program = compile::compile(piece.trace, options);
   return std::make_shared<const CompiledPiece>(CompiledPiece{std::move(piece), std::move(program)});

@@ -203,3 +203,20 @@ def test_look_at_data_leaves_the_versions_of_running_statistics() -> None:
             function(norm, torch.ones(2, 3))
         outcomes.append((norm.running_mean._version, norm.running_var._version, norm.num_batches_tracked._version))
     assert outcomes[1] == outcomes[0]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_input_that_a_later_piece_writes_is_not_what_a_backward_computes_from(is_read: bool) -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        a.tanh_()
+        if (a > 0).any() and is_read:
+            return a * 2
+        return a
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        for _ in range(2):
+            leaf = torch.tensor([0.5, -1.0], requires_grad=True)
+            function(leaf * 1).sum().backward()
+            outcomes.append(leaf.grad.tolist())
+    assert outcomes[2:] == [pytest.approx(gradient) for gradient in outcomes[:2]]
