@@ -67,41 +67,47 @@ runtime::SavedValue describe_saved(const ir::Argument& saved, const ir::Trace& f
   return {.kind = Kind::kVariable, .shares_input = input, .shares_output = input == kNone ? output : kNone};
 }
 
-using Feeds = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
-
 /// Which outputs with cotangents others are computed from, both by the numbers of their cotangents.
-Feeds find_feeds(const ir::Trace& computation, std::span<const std::size_t> differentiable_outputs) {
-  const auto value_of = [&](std::size_t i) { return std::get<ir::ValueId>(computation.outputs[i].content); };
-  std::unordered_map<ir::ValueId, std::unordered_set<std::uint32_t>> behind;  // the outputs that a value depends on
-  Feeds feeds;
-  if (differentiable_outputs.size() < 2) return feeds;
-  for (std::uint32_t i = 0; i < differentiable_outputs.size(); ++i) {
-    behind[value_of(differentiable_outputs[i])].insert(i);
+Feeds feeds_of_outputs(const ir::Trace& computation, std::span<const std::size_t> differentiable_outputs) {
+  std::vector<ir::ValueId> values;
+  std::vector<FeedSource> sources;
+  for (const std::size_t i : differentiable_outputs) {
+    values.push_back(std::get<ir::ValueId>(computation.outputs[i].content));
+    sources.push_back({values.back()});
   }
-  for (const ir::BoundSymbol& symbol : computation.symbols) {
+  if (values.size() < 2) return {};
+  Feeds feeds = find_feeds(computation, sources, values);
+  std::erase_if(feeds, [](const auto& feed) { return feed.first == feed.second; });
+  return feeds;
+}
+
+}  // namespace
+
+Feeds find_feeds(const ir::Trace& trace, std::span<const FeedSource> from, std::span<const ir::ValueId> to) {
+  std::unordered_map<ir::ValueId, std::unordered_set<std::uint32_t>> behind;  // the sources that a value depends on
+  for (std::uint32_t i = 0; i < from.size(); ++i) behind[from[i].value].insert(i);
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
     std::unordered_set<std::uint32_t> sources;
     passes::for_each_argument(symbol, [&](ir::ValueId id) {
       if (const auto found = behind.find(id); found != behind.end())
         sources.insert(found->second.begin(), found->second.end());
     });
     if (sources.empty()) continue;
-    for (const ir::Argument& result : symbol.results) {
-      ir::for_each_value(result, [&](ir::ValueId id) {
-        const ir::TensorType* type = computation.tensor_type(id);
-        if (type != nullptr && type->requires_grad) behind[id].insert(sources.begin(), sources.end());
-      });
-    }
+    passes::for_each_result(symbol, [&](ir::ValueId id) {
+      const ir::TensorType* type = trace.tensor_type(id);
+      if (type == nullptr || !type->requires_grad) return;
+      for (const std::uint32_t source : sources) {
+        if (from[source].end != id) behind[id].insert(source);
+      }
+    });
   }
-  for (std::uint32_t to = 0; to < differentiable_outputs.size(); ++to) {
-    for (const std::uint32_t from : behind[value_of(differentiable_outputs[to])]) {
-      if (from != to) feeds.emplace_back(from, to);
-    }
+  Feeds feeds;
+  for (std::uint32_t i = 0; i < to.size(); ++i) {
+    for (const std::uint32_t source : behind[to[i]]) feeds.emplace_back(source, i);
   }
   std::ranges::sort(feeds);
   return feeds;
 }
-
-}  // namespace
 
 std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward, const ir::Trace& backward,
                                                          std::size_t output_count) {
@@ -161,7 +167,7 @@ void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
     if (output.kind != Output::kInput || !was_input) output.kind = Output::kDifferentiable;
     output.takes_cotangent = true;
   }
-  program.feeds = find_feeds(computation, gradient.differentiable_outputs);
+  program.feeds = feeds_of_outputs(computation, gradient.differentiable_outputs);
   for (const std::size_t i : gradient.differentiable_inputs) {
     program.differentiable_inputs.push_back(static_cast<std::uint32_t>(i));
   }

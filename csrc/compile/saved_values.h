@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,17 @@ namespace thunder::compile {
 /// outputs. `forward` and `gradient` come of `computation`. The programs are left alone.
 void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
                        const transforms::ForwardBackward& gradient, runtime::DifferentiableProgram& program);
+
+/// A value, and one that stands for something else than what is computed from the first.
+struct FeedSource {
+  ir::ValueId value;
+  std::optional<ir::ValueId> end{};
+};
+/// Pairs of positions: the second of `to` is computed from the first of `from`, by operations that gradients go
+/// through.
+using Feeds = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+[[nodiscard]] Feeds find_feeds(const ir::Trace& trace, std::span<const FeedSource> from,
+                               std::span<const ir::ValueId> to);
 
 /// The strides in which a backward trace takes its cotangents, the inputs behind `first`; empty: any will do.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first);

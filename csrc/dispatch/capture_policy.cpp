@@ -17,9 +17,9 @@ using interpreter::Treatment;
 
 // Folders and files, below the standard library or the torch package, whose functions CPython runs by itself: they
 // never see a tensor of the trace, and nothing that they read decides what the program computes.
-constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   "inspect.py",   "linecache.py",
-                                    "logging/",  "re/",         "re.py",        "tokenize.py",  "traceback.py",
-                                    "typing.py", "warnings.py", "threading.py", "sre_parse.py", "sre_compile.py"};
+constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   "inspect.py",    "linecache.py",
+                                    "logging/",  "re/",         "re.py",        "tokenize.py",   "traceback.py",
+                                    "typing.py", "warnings.py", "sre_parse.py", "sre_compile.py"};
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
 /// Functions of the torch package that keep books of their own about what the program makes.

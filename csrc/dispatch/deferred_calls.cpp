@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
@@ -204,15 +205,23 @@ int DeferredCalls::log(const char* method, PyObject* logger, PyObject* const* ar
   return defer_constant(py::Ref::share(PyTuple_GET_ITEM(made.get(), 0)), std::move(rest)) ? 1 : -1;
 }
 
-/// Refuses the functions of `owner` that may change what others log, or log without a line of the program.
-void DeferredCalls::refuse_rest(const py::Ref& owner, interpreter::TrackerOptions& options) {
+/// Refuses the functions of `owner` that may change what others log, or log without a line of the program. Those that
+/// only look are asked again at each call.
+void DeferredCalls::add_rest(const py::Ref& owner, interpreter::TrackerOptions& options) {
   const py::Ref names = py::Ref::steal(owner ? PyObject_Dir(owner.get()) : PyList_New(0));
   for (Py_ssize_t i = 0; names && i < PyList_GET_SIZE(names.get()); ++i) {
     const char* name = PyUnicode_AsUTF8(PyList_GET_ITEM(names.get(), i));
-    if (name == nullptr || name[0] == '_' || std::ranges::find(kLogQueries, name) != kLogQueries.end()) continue;
+    if (name == nullptr || name[0] == '_') continue;
     const py::Ref function = py::Ref::steal(PyObject_GetAttrString(owner.get(), name));
     if (!function || !PyFunction_Check(function.get())) {
       PyErr_Clear();
+      continue;
+    }
+    if (std::ranges::find(kLogQueries, name) != kLogQueries.end()) {
+      options.substitutes.try_emplace(function.get(), [this, function](PyObject* const* arguments, std::size_t count,
+                                                                       PyObject* names, PyObject** result) {
+        return ask(function, arguments, count, names, result);
+      });
       continue;
     }
     options.substitutes.try_emplace(
@@ -223,20 +232,18 @@ void DeferredCalls::refuse_rest(const py::Ref& owner, interpreter::TrackerOption
   }
 }
 
-/// The level of a logger is guarded where the program asks for it.
-int DeferredCalls::ask(const py::Ref& method, PyObject* const* arguments, std::size_t count, PyObject** result) {
+/// What loggers say is guarded: their levels, handlers and names.
+int DeferredCalls::ask(const py::Ref& function, PyObject* const* arguments, std::size_t count, PyObject* names,
+                       PyObject** result) {
   const interpreter::NativeScope native;
-  const py::Ref all = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count) + 1));
-  if (!all) return -1;
-  PyTuple_SET_ITEM(all.get(), 0, Py_NewRef(method.get()));
-  for (std::size_t i = 0; i < count; ++i) {
-    PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i) + 1, Py_NewRef(arguments[i]));
-  }
   const py::Ref partial = loaded_function("functools", "partial");
-  const py::Ref query = py::Ref::steal(partial ? PyObject_Call(partial.get(), all.get(), nullptr) : nullptr);
+  const auto keywords = static_cast<std::size_t>(names == nullptr ? 0 : PyTuple_GET_SIZE(names));
+  std::vector<PyObject*> all{function.get()};
+  all.insert(all.end(), arguments, arguments + count + keywords);
+  const py::Ref query = py::Ref::steal(PyObject_Vectorcall(partial.get(), all.data(), count + 1, names));
   *result = query ? PyObject_CallNoArgs(query.get()) : nullptr;
   if (*result == nullptr) return -1;
-  tracker_.record_result(query.get(), "the level of a logger", *result);
+  tracker_.record_result(query.get(), interpreter::describe(function.get()), *result);
   return 1;
 }
 
@@ -257,15 +264,9 @@ void DeferredCalls::add_substitutes(interpreter::TrackerOptions& options) {
                  return status;
                });
   }
-  for (const char* name : {"isEnabledFor", "getEffectiveLevel"}) {
-    substitute(name, [this, method = py::Ref::steal(PyObject_GetAttrString(type.get(), name))](
-                         PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-      return names == nullptr ? ask(method, arguments, count, result) : 0;
-    });
-  }
-  refuse_rest(type, options);
-  refuse_rest(loaded_function("logging", "LoggerAdapter"), options);
-  refuse_rest(loaded_function("logging", ""), options);
+  add_rest(type, options);
+  add_rest(loaded_function("logging", "LoggerAdapter"), options);
+  add_rest(loaded_function("logging", ""), options);
 }
 
 bool DeferredCalls::add_effects(interpreter::StructureBuilder& builder) const {

@@ -46,8 +46,8 @@ class DeferredCalls {
   int print(const interpreter::NativeCall& call);
   int warn(const interpreter::NativeCall& call);
   int write(const interpreter::NativeCall& call, PyObject** result);
-  int ask(const py::Ref& method, PyObject* const* arguments, std::size_t count, PyObject** result);
-  static void refuse_rest(const py::Ref& owner, interpreter::TrackerOptions& options);
+  int ask(const py::Ref& function, PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result);
+  void add_rest(const py::Ref& owner, interpreter::TrackerOptions& options);
   int log(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count, PyObject* names);
 
   tracer::Recorder& recorder_;

@@ -39,6 +39,12 @@ const tracer::ViewOf* view_of(const at::Tensor& tensor) {
   return is_of_function ? nullptr : tracer::autograd_view(state);
 }
 
+at::Tensor root_of_view(const at::Tensor& tensor) {
+  at::Tensor root = tensor;
+  while (const tracer::ViewOf* view = view_of(root)) root = at::Tensor(view->parent);
+  return root;
+}
+
 bool is_leaf_of_gradients(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
 
 bool has_several_tensors(std::span<const c10::IValue> arguments) {
@@ -149,6 +155,15 @@ void OutputPlanner::require_as_outside(const Root& root) const {
   if (changes) refuse("a view of an input is returned on which requires_grad_(False) is called; return a clone");
 }
 
+void OutputPlanner::note_view(PyObject* object) {
+  const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(object));
+  if (trace_impl(tensor) == nullptr || !tensor.requires_grad() || tensor.is_leaf()) return;
+  const at::Tensor root = root_of_view(tensor);
+  if (root.is_same(tensor)) return;
+  const compile::FeedSource source{recorder_.value_of(tensor), recorder_.value_of(root)};
+  values_of_views_.emplace(tensor.unsafeGetTensorImpl(), source);
+}
+
 void OutputPlanner::add_tensor(PyObject* object) {
   const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(object));
   if (is_functorch_wrapper(tensor)) {
@@ -171,8 +186,9 @@ void OutputPlanner::add_tensor(PyObject* object) {
     if (lazy.is_part_of_conjugate(real.defined() && real.is_conj())) {
       refuse("the real or imaginary part of a conjugate is returned or stored; return a clone");
     }
-    source.view = static_cast<std::int32_t>(plan_.views.size());
-    plan_.views.emplace_back(tensor, root.tensor, root.is_input);
+    std::size_t depth = 0;
+    for (at::Tensor shown = tensor; !shown.is_same(root.tensor); ++depth) shown = view_of(shown)->parent;
+    viewed_.push_back({tensor, root, plan_.sources.size(), depth});
     if (!root.is_input) computed_[root.index].is_viewed = true;
   }
   if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(plain_tensor_type())) {
@@ -180,6 +196,46 @@ void OutputPlanner::add_tensor(PyObject* object) {
     source.type = py::Ref::share(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   }
   plan_.sources.push_back(std::move(source));
+}
+
+/// A view of a view that is returned, too, is made of that, as its gradient goes there.
+void OutputPlanner::plan_views() {
+  std::ranges::stable_sort(viewed_, {}, &Viewed::depth);
+  std::unordered_map<const c10::TensorImpl*, std::int32_t> planned;
+  for (const Viewed& each : viewed_) {
+    at::Tensor base = view_of(each.tensor)->parent;
+    while (!base.is_same(each.root.tensor) && !planned.contains(base.unsafeGetTensorImpl())) {
+      base = at::Tensor(view_of(base)->parent);
+    }
+    const auto found = planned.find(base.unsafeGetTensorImpl());
+    const auto view = static_cast<std::int32_t>(plan_.views.size());
+    plan_.views.push_back({.how = OutputView(each.tensor, base, each.root.is_input),
+                           .is_input = each.root.is_input,
+                           .index = each.root.index,
+                           .base = found == planned.end() ? OutputPlan::kNoView : found->second});
+    plan_.sources[each.source].view = view;
+    planned.emplace(each.tensor.unsafeGetTensorImpl(), view);
+  }
+}
+
+compile::Feeds OutputPlanner::find_feeds(const ir::Trace& trace) const {
+  std::vector<compile::FeedSource> sources;
+  std::vector<std::uint32_t> views;
+  for (std::uint32_t i = 0; i < viewed_.size(); ++i) {
+    const auto found = values_of_views_.find(viewed_[i].tensor.unsafeGetTensorImpl());
+    if (found == values_of_views_.end()) continue;
+    sources.push_back(found->second);
+    views.push_back(i);
+  }
+  if (sources.empty()) return {};
+  std::vector<ir::ValueId> values;
+  for (std::size_t i = 0; i < computed_.size(); ++i) {
+    const auto* id = trace.outputs[i].get<ir::ValueId>();
+    values.push_back(id == nullptr ? ir::kNoValue : *id);
+  }
+  compile::Feeds feeds = compile::find_feeds(trace, sources, values);
+  for (auto& feed : feeds) feed.first = views[feed.first];
+  return feeds;
 }
 
 /// Of tensors of one memory that are no views of one another, autograd would not know what is written to which.
@@ -218,6 +274,7 @@ void OutputPlanner::require_no_gradient_inside() const {
 }
 
 ir::ArgumentList OutputPlanner::outputs() {
+  plan_views();
   require_separate();
   require_no_gradient_inside();
   ir::ArgumentList values;
@@ -235,6 +292,7 @@ ir::ArgumentList OutputPlanner::outputs() {
         each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
     values.emplace_back(plan_.histories.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
   }
+  note_versions();
   return values;
 }
 
@@ -255,8 +313,8 @@ void OutputPlanner::note_versions() {
   }
 }
 
-OutputPlan OutputPlanner::finish() {
-  note_versions();
+OutputPlan OutputPlanner::finish(const ir::Trace& trace) {
+  plan_.feeds = find_feeds(trace);
   const auto is_usual = [](OutputHistory history) { return history == OutputHistory::kComputed; };
   if (std::ranges::all_of(plan_.histories, is_usual)) plan_.histories.clear();
   bool is_plain = plan_.sources.size() == computed_.size();

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compile/saved_values.h"
 #include "dispatch/inner_backward.h"
 #include "interpreter/python_ref.h"
 #include "runtime/versions.h"
@@ -51,9 +52,16 @@ struct OutputPlan {
     std::int32_t view = kNoView;  ///< of `views`: a view of that
     py::Ref type{};               ///< a subclass of Tensor; null: none
   };
+  struct View {
+    OutputView how;
+    bool is_input = false;
+    std::uint32_t index = 0;      ///< of the input or of what the computation gives
+    std::int32_t base = kNoView;  ///< of `views`, an earlier one: a view of that instead
+  };
 
   std::vector<Source> sources;  ///< of the tensors of the structure; empty: the computation's, one by one
-  std::vector<OutputView> views;
+  std::vector<View> views;
+  compile::Feeds feeds;                  ///< views that results of the computation are computed from
   std::vector<OutputHistory> histories;  ///< of what the computation gives; empty: all kComputed
   runtime::Versions versions;
 };
@@ -63,12 +71,15 @@ class OutputPlanner {
  public:
   explicit OutputPlanner(tracer::Recorder& recorder);
 
+  /// Of the tensors that the program returns or stores, before anything is done for that: what they show now.
+  void note_view(PyObject* object);
   void add_number(ir::ValueId value);
   /// A tensor that the program returns or stores.
   void add_tensor(PyObject* object);
   /// What the computation has to return. To be called after the last of these.
   [[nodiscard]] ir::ArgumentList outputs();
-  [[nodiscard]] OutputPlan finish();
+  /// `trace` is what was recorded, with these outputs first.
+  [[nodiscard]] OutputPlan finish(const ir::Trace& trace);
 
  private:
   struct Root {
@@ -81,7 +92,15 @@ class OutputPlanner {
     ir::ValueId number = ir::kNoValue;
     bool is_viewed = false;  ///< views of it are made after the computation
   };
+  struct Viewed {
+    at::Tensor tensor;
+    Root root;
+    std::size_t source = 0;
+    std::size_t depth = 0;  ///< views between the root and this
+  };
   Root find_root(const at::Tensor& tensor);
+  void plan_views();
+  [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace) const;
   std::uint32_t computed(const at::Tensor& tensor);
   void require_as_outside(const Root& root) const;
   void require_separate() const;
@@ -92,7 +111,9 @@ class OutputPlanner {
   std::unordered_map<const c10::TensorImpl*, std::uint32_t> inputs_;
   std::unordered_map<const c10::TensorImpl*, std::uint32_t> known_;
   std::vector<Computed> computed_;
-  std::vector<const c10::TensorImpl*> leaves_;  ///< that the program made
+  std::vector<Viewed> viewed_;
+  std::unordered_map<const c10::TensorImpl*, compile::FeedSource> values_of_views_;  ///< of those that require grad
+  std::vector<const c10::TensorImpl*> leaves_;                                       ///< that the program made
   OutputPlan plan_;
 };
 

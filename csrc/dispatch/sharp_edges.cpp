@@ -6,6 +6,7 @@
 
 #include "dispatch/substitutes.h"
 #include "interpreter/interpret.h"
+#include "interpreter/slots.h"
 #include "ir/location.h"
 
 namespace thunder::dispatch {
@@ -72,6 +73,19 @@ PyObject* object_of_method(const interpreter::NativeCall& call) {
   return call.count > 0 ? call.arguments[0] : nullptr;
 }
 
+/// Whether it is an instance of a class that pybind11 made, or of one in Python that builds on it. Some of them are
+/// called like functions: methods of scripted modules.
+bool is_of_cpp(PyObject* object) {
+  return std::string_view(Py_TYPE(Py_TYPE(object))->tp_name).ends_with("pybind11_type");
+}
+
+/// The class in C that the class of an object is or builds on.
+PyTypeObject* native_type(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  while (interpreter::is_python_class(type)) type = type->tp_base;
+  return type;
+}
+
 /// Containers, whose methods the tracker knows.
 bool is_container(PyObject* object) {
   const std::string_view name = Py_TYPE(object)->tp_name;
@@ -93,6 +107,7 @@ bool keeps_hidden_state(PyObject* object) {
                                        "torch.iinfo",
                                        "torch.memory_format",
                                        "torch.Size",
+                                       "torch.jit.torch.jit.ScriptFunction",
                                        "torch._C._functorch.",
                                        "torch._C.TensorBase",
                                        "torch._C.Generator",
@@ -101,9 +116,10 @@ bool keeps_hidden_state(PyObject* object) {
                                        "torch._C.DispatchKey",
                                        "torch._C.Tag"};
   if (PyType_Check(object)) return false;
-  const std::string_view name = Py_TYPE(object)->tp_name;
+  const std::string_view name = native_type(object)->tp_name;
   if (name.starts_with("torch._C._distributed") || name.starts_with("torch.distributed")) return true;
-  if (is_container(object) || interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
+  if (is_container(object)) return false;
+  if (!is_of_cpp(object) && interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
   return std::ranges::none_of(kHarmless, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
@@ -205,16 +221,20 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
   const auto found = edges_.find(call.function);
   if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.in_memoized_call()) return true;
   if (found != edges_.end()) return report(found->second);
-  PyObject* self = object_of_method(call);
-  if (self == nullptr || tracker.provenance().find(self) == nullptr || !keeps_hidden_state(self)) return true;
+  // Methods of scripted modules are objects that are made anew when they are looked up.
+  const bool is_method_object = is_of_cpp(callable);
+  PyObject* self = is_method_object ? callable : object_of_method(call);
+  const bool is_from_outside = is_method_object || (self != nullptr && tracker.provenance().find(self) != nullptr);
+  if (!is_from_outside || !keeps_hidden_state(self)) return true;
   if (is_function_of_torch(callable) && self == call.self) return true;
   return report({std::string("a method of an object of type '") + Py_TYPE(self)->tp_name + "'", kStateKept});
 }
 
 void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
-  // Functions in Python, refused before they have begun something that would have to be ended. The standard library's
-  // `threading` is executed by CPython, so that its calls of C code are not seen.
-  for (const auto& [module, path] : {std::pair("threading", "Thread.start"), std::pair("asyncio", "new_event_loop"),
+  // Functions in Python, refused before they have begun something that would have to be ended, or that other threads
+  // see.
+  for (const auto& [module, path] : {std::pair("threading", "Thread.start"), std::pair("threading", "Condition.wait"),
+                                     std::pair("threading", "Condition.notify"), std::pair("asyncio", "new_event_loop"),
                                      std::pair("multiprocessing.process", "BaseProcess.start")}) {
     const py::Ref function = loaded_function(module, path);
     if (!function) continue;

@@ -11,6 +11,7 @@
 #include "dispatch/errors.h"
 #include "dispatch/gil.h"
 #include "dispatch/python_tensor.h"
+#include "runtime/autograd_node.h"
 #include "runtime/value_changed.h"
 
 namespace thunder::dispatch {
@@ -62,10 +63,19 @@ bool SpecializationCall::is_number(std::size_t computed) const {
 
 bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, References& outputs) const {
   const OutputPlan& plan = specialization_.plan;
+  std::vector<at::Tensor> views;
+  views.reserve(plan.views.size());
+  for (const OutputPlan::View& view : plan.views) {
+    const at::Tensor& root = view.base != OutputPlan::kNoView ? views[static_cast<std::size_t>(view.base)]
+                             : view.is_input                  ? unpack_tensor(inputs_[view.index])
+                                                              : computed[view.index];
+    views.push_back(view.how.show(root));
+  }
+  for (const auto& [view, output] : plan.feeds) runtime::refuse_partial_gradient(views[view], computed[output]);
   for (const OutputPlan::Source& source : plan.sources) {
     const at::Tensor& root = source.is_input ? unpack_tensor(inputs_[source.index]) : computed[source.index];
     const bool is_view = source.view != OutputPlan::kNoView;
-    outputs.push_back(is_view ? wrap(plan.views[static_cast<std::size_t>(source.view)].show(root), false)
+    outputs.push_back(is_view ? wrap(views[static_cast<std::size_t>(source.view)], false)
                               : wrap(root, !source.is_input && is_number(source.index)));
     if (outputs.back() && source.type) outputs.back() = as_subclass(outputs.back().get(), source.type.get());
     if (!outputs.back()) return false;

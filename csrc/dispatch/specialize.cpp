@@ -209,6 +209,7 @@ interpreter::TrackerOptions Capture::make_options() {
   options.locate = [this] { return locator_.here(); };
   options.treatment = treatment_of;
   options.is_library = is_library;
+  options.note_type = [this](const PyTypeObject* type) { settings_.note_type(type); };
   options.unwrap = wrapped_callable;
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
@@ -227,6 +228,13 @@ interpreter::TrackerOptions Capture::make_options() {
   sharp_edges_.add_substitutes(options);
   if (is_exact_) deferred_.add_substitutes(options);
   facts_.add_substitutes(options);
+  for (const char* name : {"simplefilter", "filterwarnings", "resetwarnings"}) {
+    options.substitute(loaded_function("warnings", name).get(),
+                       [this](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+                         settings_.note_warnings();
+                         return 0;
+                       });
+  }
   return options;
 }
 
@@ -292,8 +300,11 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   backward_.require_readable(builder.outputs());
-  recorder_.return_written_memory();
   OutputPlanner planner(recorder_);
+  for (const py::Ref& output : builder.outputs()) {
+    if (!is_traced_number(output.get())) planner.note_view(output.get());
+  }
+  recorder_.return_written_memory();
   for (const py::Ref& output : builder.outputs()) {
     if (is_traced_number(output.get())) {
       planner.add_number(value_of_number(output.get()));
@@ -303,7 +314,6 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
     planner.add_tensor(output.get());
   }
   ir::ArgumentList outputs = planner.outputs();
-  plan_ = planner.finish();
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
   writes_ = InputWrites(recorder_);
@@ -311,6 +321,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   require_same_attributes(hooks_);
   require_no_shared_effects(recorder_, tracker_);
   ir::Trace trace = recorder_.finish(std::move(outputs));
+  plan_ = planner.finish(trace);
   tracer::keep_errors(trace);
   return trace;
 }

@@ -1,6 +1,7 @@
 #include "dispatch/torch_settings.h"
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 
 #include <algorithm>
 #include <array>
@@ -18,17 +19,17 @@ namespace {
 
 using interpreter::NativeCall;
 
-/// Functions of `torch._C`: one that gives a setting, and the one that takes what it gives; of what, if they are told.
+/// Functions of `torch._C`: one that gives a setting, and the one that takes what it gives.
 struct Setting {
   const char* getter;
   const char* setter;
-  const char* argument = nullptr;
+  bool by_device = false;  ///< both get the name of a device first
 };
 constexpr const char* kWarnOnly = "_get_deterministic_algorithms_warn_only";  // one of two that its setter takes
 constexpr Setting kSettings[] = {
     {"get_num_threads", "set_num_threads"},
-    {"get_autocast_dtype", "set_autocast_dtype", "cpu"},
-    {"get_autocast_dtype", "set_autocast_dtype", "cuda"},
+    {"get_autocast_dtype", "set_autocast_dtype", /*by_device=*/true},
+    {"is_autocast_enabled", "set_autocast_enabled", /*by_device=*/true},
     {"_get_autograd_fallback_mode", "_set_autograd_fallback_mode"},
     {"_get_backcompat_broadcast_warn", "_set_backcompat_broadcast_warn"},
     {"_get_backcompat_keepdim_warn", "_set_backcompat_keepdim_warn"},
@@ -76,7 +77,7 @@ constexpr Setting kSettings[] = {
 
 /// What `ThreadState` knows or `has_unknown_layers` rules out, what does not change in a process, and what says
 /// something of its argument.
-constexpr std::array<std::string_view, 25> kKnown{"_get_accelerator",
+constexpr std::array<std::string_view, 24> kKnown{"_get_accelerator",
                                                   "_get_all_dtypes",
                                                   "_get_cpu_capability",
                                                   "_get_default_device",
@@ -99,7 +100,6 @@ constexpr std::array<std::string_view, 25> kKnown{"_get_accelerator",
                                                   "_set_torch_function_state",
                                                   "set_autocast_cache_enabled",
                                                   "set_autocast_cpu_enabled",
-                                                  "set_autocast_enabled",
                                                   "_set_tensor_metadata"};
 
 /// Getters elsewhere.
@@ -109,12 +109,17 @@ constexpr std::pair<const char*, const char*> kOthers[] = {{"gc", "isenabled"},
                                                            {"sys", "getswitchinterval"},
                                                            {"sys", "get_int_max_str_digits"},
                                                            {"_socket", "getdefaulttimeout"},
+                                                           {"_thread", "get_ident"},
+                                                           {"_thread", "get_native_id"},
+                                                           {"numpy._core._multiarray_umath", "_get_extobj_dict"},
+                                                           {"numpy.core._multiarray_umath", "geterrobj"},
                                                            {"torch._C._autograd", "_profiler_enabled"}};
 
 enum class Role : std::uint8_t {
   kGetter,   ///< of a setting in the table
   kSetter,   ///< of a setting in the table
   kReads,    ///< gives something that nobody here sets
+  kDecimal,  ///< gives the context of `decimal`
   kChanges,  ///< sets something that nobody can put back
 };
 
@@ -141,14 +146,27 @@ void add(Functions& functions, Role role, std::size_t setting, const char* modul
   functions.try_emplace(identity, Function{role, setting, std::move(function), module + ("." + name)});
 }
 
-const Functions& known_functions() {
-  static const Functions& kFunctions = *[] {
+/// Those of modules that were imported since the last time.
+void add_others(Functions& functions) {
+  static std::array<bool, std::size(kOthers) + 1> is_added{};
+  const auto add_once = [&](bool& done, Role role, const char* module, const char* name) {
+    if (done || PyDict_GetItemString(PyImport_GetModuleDict(), module) == nullptr) return;
+    done = true;
+    add(functions, role, 0, module, name);
+  };
+  for (std::size_t i = 0; i < std::size(kOthers); ++i) {
+    add_once(is_added[i], Role::kReads, kOthers[i].first, kOthers[i].second);
+  }
+  add_once(is_added.back(), Role::kDecimal, "_decimal", "getcontext");
+}
+
+Functions& known_functions() {
+  static Functions& kFunctions = *[] {
     auto* functions = new Functions;
     for (std::size_t i = 0; i < std::size(kSettings); ++i) {
       add(*functions, Role::kGetter, i, "torch._C", kSettings[i].getter);
       add(*functions, Role::kSetter, i, "torch._C", kSettings[i].setter);
     }
-    for (const auto& [module, name] : kOthers) add(*functions, Role::kReads, 0, module, name);
     const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch._C"));
     const py::Ref names = py::Ref::steal(module ? PyObject_Dir(module.get()) : nullptr);
     for (Py_ssize_t i = 0; names && i < PyList_GET_SIZE(names.get()); ++i) {
@@ -167,10 +185,9 @@ bool is_constant(PyObject* value) {
          std::string_view(Py_TYPE(value)->tp_name) == "torch.dtype";
 }
 
-/// `thunder._settings.text_of`, which gives a text in place of values that have no equals.
-py::Ref text_of() {
+py::Ref in_python(const char* name) {
   const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder._settings"));
-  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "text_of") : nullptr);
+  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), name) : nullptr);
 }
 
 /// `functools.partial(function, *arguments)`.
@@ -187,8 +204,15 @@ bool are_equal(PyObject* left, PyObject* right) {
   return equal == 1;
 }
 
-py::Ref argument_of(const Setting& setting) {
-  return py::Ref::steal(setting.argument == nullptr ? nullptr : PyUnicode_FromString(setting.argument));
+/// The devices that a setting is told; a null one for a setting that is told none.
+std::vector<py::Ref> devices_of(const Setting& setting) {
+  std::vector<py::Ref> devices;
+  if (!setting.by_device) devices.emplace_back();
+  for (const c10::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
+    if (!setting.by_device) break;
+    devices.push_back(py::Ref::steal(PyUnicode_FromString(c10::DeviceTypeName(device, /*lower_case=*/true).c_str())));
+  }
+  return devices;
 }
 
 /// `is_autocast_enabled(device)` of a device whose autocast `ThreadState` knows.
@@ -199,11 +223,9 @@ bool is_guarded_autocast(const NativeCall& call) {
                                      PyUnicode_CompareWithASCIIString(device, "cuda") == 0);
 }
 
-py::Ref value_of(std::size_t setting) {
+py::Ref value_of(std::size_t setting, const py::Ref& device) {
   const py::Ref getter = loaded_function("torch._C", kSettings[setting].getter);
-  const py::Ref argument = argument_of(kSettings[setting]);
-  py::Ref value =
-      py::Ref::steal(getter ? PyObject_CallFunctionObjArgs(getter.get(), argument.get(), nullptr) : nullptr);
+  py::Ref value = py::Ref::steal(getter ? PyObject_CallFunctionObjArgs(getter.get(), device.get(), nullptr) : nullptr);
   PyErr_Clear();
   return value;
 }
@@ -211,21 +233,37 @@ py::Ref value_of(std::size_t setting) {
 }  // namespace
 
 TorchSettings::TorchSettings(interpreter::Tracker& tracker) : tracker_(tracker) {
+  const interpreter::NativeScope native;
+  add_others(known_functions());
   for (std::size_t i = 0; i < std::size(kSettings); ++i) {
-    if (py::Ref value = value_of(i)) before_.push_back({i, std::move(value)});
+    for (py::Ref& device : devices_of(kSettings[i])) {
+      if (py::Ref value = value_of(i, device)) before_.push_back({i, std::move(device), std::move(value)});
+    }
   }
+  const py::Ref type = in_python("StateOfModules");
+  modules_ = py::Ref::steal(type ? PyObject_CallNoArgs(type.get()) : nullptr);
+  PyErr_Clear();
 }
 
 bool TorchSettings::is_changed(const Before& before) const {
-  const py::Ref value = value_of(before.setting);
+  const py::Ref value = value_of(before.setting, before.device);
   return value && !are_equal(value.get(), before.value.get());
 }
 
+std::optional<std::string> TorchSettings::restore_modules() {
+  PyObject* sets_warnings = sets_warnings_ ? Py_True : Py_False;
+  const py::Ref changed =
+      py::Ref::steal(modules_ ? PyObject_CallMethod(modules_.get(), "restore", "O", sets_warnings) : nullptr);
+  const char* name = changed && changed.get() != Py_None ? PyUnicode_AsUTF8(changed.get()) : nullptr;
+  PyErr_Clear();
+  return name == nullptr ? std::nullopt : std::make_optional<std::string>(name);
+}
+
 std::optional<std::string> TorchSettings::restore() {
-  if (!std::exchange(has_set_, false)) return std::nullopt;
   const interpreter::NativeScope native;
   const py::SavedError pending;
-  std::optional<std::string> changed;
+  std::optional<std::string> changed = restore_modules();
+  if (!std::exchange(has_set_, false)) return changed;
   for (const Before& before : before_) {
     if (!is_changed(before)) continue;
     changed = std::string("torch._C.") + kSettings[before.setting].getter + "()";
@@ -235,9 +273,8 @@ std::optional<std::string> TorchSettings::restore() {
       continue;
     }
     const py::Ref setter = loaded_function("torch._C", kSettings[before.setting].setter);
-    const py::Ref argument = argument_of(kSettings[before.setting]);
-    PyObject* first = argument ? argument.get() : before.value.get();
-    PyObject* second = argument ? before.value.get() : nullptr;
+    PyObject* first = before.device ? before.device.get() : before.value.get();
+    PyObject* second = before.device ? before.value.get() : nullptr;
     static_cast<void>(py::Ref::steal(PyTuple_Check(first)
                                          ? PyObject_CallObject(setter.get(), first)
                                          : PyObject_CallFunctionObjArgs(setter.get(), first, second, nullptr)));
@@ -252,27 +289,44 @@ int TorchSettings::read(const NativeCall& call, PyObject* getter, const std::str
   if (*result == nullptr) return -1;
   std::vector<PyObject*> bound{getter};
   bound.insert(bound.end(), call.arguments, call.arguments + call.count);
-  const bool compares_text = !is_constant(*result);
-  const py::Ref text = compares_text ? text_of() : py::Ref();
-  if (compares_text) bound.insert(bound.begin(), text.get());
-  const py::Ref function = bound.size() == 1 ? py::Ref::share(getter) : partial_of(bound);
-  const py::Ref value =
-      compares_text && function ? py::Ref::steal(PyObject_CallNoArgs(function.get())) : py::Ref::share(*result);
-  if (!function || !value) {
-    Py_CLEAR(*result);
-    return -1;
+  if (!is_constant(*result)) {
+    const py::Ref text = py::Ref::steal(PyObject_Repr(*result));
+    if (text) record_text(bound, name, text.get());
+  } else if (const py::Ref function = bound.size() == 1 ? py::Ref::share(getter) : partial_of(bound)) {
+    tracker_.record_result(function.get(), name, *result);
   }
-  tracker_.record_result(function.get(), name, value.get());
-  return 1;
+  if (PyErr_Occurred() == nullptr) return 1;
+  Py_CLEAR(*result);
+  return -1;
+}
+
+/// Guards a value without equals by its text.
+void TorchSettings::record_text(const std::vector<PyObject*>& call, const std::string& name, PyObject* text) {
+  const py::Ref text_of = in_python("text_of");
+  std::vector<PyObject*> bound{text_of.get()};
+  bound.insert(bound.end(), call.begin(), call.end());
+  const py::Ref function = text_of ? partial_of(bound) : py::Ref();
+  if (function) tracker_.record_result(function.get(), name, text);
+}
+
+void TorchSettings::note_type(const PyTypeObject* type) {
+  if (std::string_view(type->tp_name).starts_with("decimal.")) record_decimal_context();
+}
+
+/// As it was before the program, which may have set it since.
+void TorchSettings::record_decimal_context() {
+  if (std::exchange(reads_decimal_, true) || !modules_) return;
+  const interpreter::NativeScope native;
+  const py::Ref text = py::Ref::steal(PyObject_GetAttrString(modules_.get(), "decimal_context"));
+  const py::Ref getter = loaded_function("_decimal", "getcontext");
+  if (text && getter && PyUnicode_Check(text.get())) record_text({getter.get()}, "decimal.getcontext", text.get());
 }
 
 bool TorchSettings::is_own(std::size_t setting, const NativeCall& call) const {
   return std::ranges::any_of(before_, [&](const Before& before) {
-    const Setting& row = kSettings[before.setting];
-    const bool is_asked =
-        row.getter == std::string_view(kSettings[setting].getter) &&
-        (row.argument == nullptr || (call.count == 1 && PyUnicode_Check(call.arguments[0]) &&
-                                     PyUnicode_CompareWithASCIIString(call.arguments[0], row.argument) == 0));
+    const bool is_asked = before.setting == setting &&
+                          (!before.device || (call.count == 1 && PyUnicode_Check(call.arguments[0]) &&
+                                              PyUnicode_Compare(call.arguments[0], before.device.get()) == 0));
     return is_asked && is_changed(before);
   });
 }
@@ -289,6 +343,10 @@ int TorchSettings::intercept(const NativeCall& call, PyObject** result) {
   }
   if (function.role == Role::kSetter) {
     has_set_ = true;
+    return 0;
+  }
+  if (function.role == Role::kDecimal) {
+    record_decimal_context();
     return 0;
   }
   static const std::string kEnabled = "torch._C.is_autocast_enabled";

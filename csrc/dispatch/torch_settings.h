@@ -8,8 +8,9 @@
 
 namespace thunder::dispatch {
 
-/// Settings of PyTorch that Python reads and sets through functions in C: backends, precision, threads. What the
-/// program reads of them is guarded, unless it has changed it itself; what it changes it has to put back.
+/// Settings of PyTorch and of Python's library that are read and set through functions in C: backends, precision,
+/// threads, the context of `decimal`. What the program reads of them is guarded, unless it has changed it itself; what
+/// it changes it has to put back.
 class TorchSettings {
  public:
   /// Before the program runs.
@@ -21,12 +22,20 @@ class TorchSettings {
   int intercept(const interpreter::NativeCall& call, PyObject** result);
   /// Puts back what the program has changed, and returns how it is read; nullopt when it left all as it was.
   std::optional<std::string> restore();
+  /// The program reads or makes a value of this class in C.
+  void note_type(const PyTypeObject* type);
+  /// The program sets filters of warnings.
+  void note_warnings() { sets_warnings_ = true; }
 
  private:
   struct Before {
     std::size_t setting;
+    py::Ref device;  ///< a string; null: the setting is the same for all
     py::Ref value;
   };
+  void record_text(const std::vector<PyObject*>& call, const std::string& name, PyObject* text);
+  void record_decimal_context();
+  std::optional<std::string> restore_modules();
   int read(const interpreter::NativeCall& call, PyObject* getter, const std::string& name, PyObject** result);
   [[nodiscard]] bool is_changed(const Before& before) const;
   /// Whether what a getter gives is what the program has set.
@@ -34,7 +43,10 @@ class TorchSettings {
 
   interpreter::Tracker& tracker_;
   std::vector<Before> before_;
-  bool has_set_ = false;  ///< the program
+  py::Ref modules_;             ///< `thunder._settings.StateOfModules`
+  bool has_set_ = false;        ///< the program
+  bool sets_warnings_ = false;  ///< the program
+  bool reads_decimal_ = false;  ///< its results depend on the context of `decimal`
 };
 
 }  // namespace thunder::dispatch

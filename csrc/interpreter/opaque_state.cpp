@@ -105,6 +105,10 @@ class Memory {
 
   [[nodiscard]] bool is_open() const { return is_open_; }
   [[nodiscard]] Py_buffer& view() { return view_; }
+  /// An array of NumPy with `dtype=object`: nothing follows from its bytes, which are addresses.
+  [[nodiscard]] bool holds_objects() const {
+    return view_.format != nullptr && std::string_view(view_.format).find('O') != std::string_view::npos;
+  }
   [[nodiscard]] py::Ref copy() {
     py::Ref bytes = py::Ref::steal(PyBytes_FromStringAndSize(nullptr, view_.len));
     if (bytes && PyBuffer_ToContiguous(PyBytes_AS_STRING(bytes.get()), &view_, view_.len, 'C') < 0) return nullptr;
@@ -157,6 +161,13 @@ StateKind state_kind(py::Borrowed object) {
 py::Ref state_of(py::Borrowed object, StateKind kind) {
   if (kind != StateKind::kBuffer) return py::Ref::share(object);
   Memory memory(object);
+  if (memory.is_open() && memory.holds_objects()) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "thunder.jit: an object of type '%.200s' from outside of the function, whose memory holds objects, is "
+                 "used in it",
+                 Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
   const py::Ref layout = memory.is_open() ? memory.layout() : nullptr;
   const py::Ref bytes = layout ? memory.copy() : nullptr;
   return py::Ref::steal(bytes ? PyTuple_Pack(2, layout.get(), bytes.get()) : nullptr);

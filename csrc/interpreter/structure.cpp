@@ -113,32 +113,16 @@ bool Construction::make_instance(std::uint32_t index) {
 }
 
 // A function can be in its own closure: it is there before its parts are.
-/// Names, documentation and annotations, which `functools.wraps` changes.
-bool copy_description(PyFunctionObject* function, const PyFunctionObject* like) {
-  Py_XSETREF(function->func_name, Py_XNewRef(like->func_name));
-  Py_XSETREF(function->func_doc, Py_XNewRef(like->func_doc));
-  Py_XSETREF(function->func_module, Py_XNewRef(like->func_module));
-  PyObject* annotations = like->func_annotations;  // a dict, or a tuple that no one has looked at yet
-  const bool is_dict = annotations != nullptr && PyDict_Check(annotations);
-  Py_XSETREF(function->func_annotations, is_dict ? PyDict_Copy(annotations) : Py_XNewRef(annotations));
-  return !is_dict || function->func_annotations != nullptr;
-}
-
 bool Construction::make_function(std::uint32_t index) {
   const StructurePart& part = parts_[index];
-  PyObject* like = part.object.get();
   py::Ref& place = built_[index];
-  place = py::Ref::steal(PyFunction_NewWithQualName(PyFunction_GET_CODE(like), PyFunction_GET_GLOBALS(like),
-                                                    reinterpret_cast<PyFunctionObject*>(like)->func_qualname));
+  place = function_like(part.object.get());
   PyObject* function = place.get();
   PyObject* defaults = function == nullptr ? nullptr : get(part.children[0]);
   PyObject* keyword_defaults = defaults == nullptr ? nullptr : get(part.children[1]);
   PyObject* attributes = keyword_defaults == nullptr ? nullptr : get(part.children[2]);
   py::Ref cells = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(part.children.size() - 3)));
   if (attributes == nullptr || !cells) return false;
-  if (!copy_description(reinterpret_cast<PyFunctionObject*>(function), reinterpret_cast<PyFunctionObject*>(like))) {
-    return false;
-  }
   for (std::size_t i = 3; i < part.children.size(); ++i) {
     PyObject* cell = get(part.children[i]);
     if (cell == nullptr) return false;
@@ -325,6 +309,21 @@ int Structure::visit(visitproc visitor, void* argument) const {
     if (const int status = visitor(part.object.get(), argument); status != 0) return status;
   }
   return 0;
+}
+
+// Names, documentation and annotations are what `functools.wraps` changes.
+py::Ref function_like(py::Borrowed function) {
+  const auto* like = reinterpret_cast<PyFunctionObject*>(static_cast<PyObject*>(function));
+  py::Ref made = py::Ref::steal(PyFunction_NewWithQualName(like->func_code, like->func_globals, like->func_qualname));
+  if (!made) return nullptr;
+  auto* copy = reinterpret_cast<PyFunctionObject*>(made.get());
+  Py_XSETREF(copy->func_name, Py_XNewRef(like->func_name));
+  Py_XSETREF(copy->func_doc, Py_XNewRef(like->func_doc));
+  Py_XSETREF(copy->func_module, Py_XNewRef(like->func_module));
+  PyObject* annotations = like->func_annotations;  // a dict, or a tuple that no one has looked at yet
+  const bool is_dict = annotations != nullptr && PyDict_Check(annotations);
+  Py_XSETREF(copy->func_annotations, is_dict ? PyDict_Copy(annotations) : Py_XNewRef(annotations));
+  return is_dict && copy->func_annotations == nullptr ? py::Ref() : std::move(made);
 }
 
 }  // namespace thunder::interpreter

@@ -98,4 +98,7 @@ class Structure {
   std::uint32_t result_ = 0;
 };
 
+/// A function with the code and the description of another one, without what that holds; null with an exception set.
+[[nodiscard]] py::Ref function_like(py::Borrowed function);
+
 }  // namespace thunder::interpreter

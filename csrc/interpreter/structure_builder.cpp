@@ -208,7 +208,8 @@ bool StructureBuilder::add_call(StructurePart& part, py::Borrowed callable, py::
 bool StructureBuilder::add_function(StructurePart& part, py::Borrowed value) {
   auto* function = reinterpret_cast<PyFunctionObject*>(value);
   part.kind = PartKind::kFunction;
-  part.object = py::Ref::share(value);
+  part.object = function_like(value);  // the function itself holds what this call computes
+  if (!part.object) return false;
   const auto add_child = [&](PyObject* child) {
     part.children.push_back(add(child == nullptr ? Py_None : child));
     return part.children.back() != kFailed;

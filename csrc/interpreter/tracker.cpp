@@ -262,6 +262,7 @@ void Tracker::construct(PyTypeObject* type) {
   static PyObject* const make = PyUnicode_InternFromString("__new__");
   static PyObject* const init = PyUnicode_InternFromString("__init__");
   static PyObject* const call = PyUnicode_InternFromString("__call__");
+  if (options_.note_type && !is_python_class(type)) options_.note_type(type);
   if (!is_python_class(type)) return;
   record_type_attribute(type, make);
   record_type_attribute(type, init);
@@ -606,6 +607,7 @@ void Tracker::enter_hidden_parts(Node& node) {
     }
     return;
   }
+  if (options_.note_type && is_plain_value(object)) options_.note_type(Py_TYPE(object));
   if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);
   if (Py_TYPE(object) == &PyProperty_Type) return enter({getter_name, setter_name});
   if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({function_name});

@@ -29,6 +29,8 @@ struct TrackerOptions {
   void substitute(py::Borrowed callable, Substitute substitute) {
     substitutes[native_identity(callable)] = std::move(substitute);
   }
+  /// Told of classes in C whose values the program reads or makes: what their operations do may follow settings.
+  std::function<void(const PyTypeObject*)> note_type;
   /// Whether these are the globals of a module whose state programs do not change.
   std::function<bool(PyObject* globals)> is_library;
   /// What a callable stands for (borrowed), to be interpreted in its place; null: nothing.

@@ -529,8 +529,11 @@ int Tracker::call_watched(PyObject* callable, const NativeCall& call, PyObject* 
   const auto watch = [&](PyObject* object) {
     Node* node = object == nullptr ? nullptr : provenance_.find(object);
     if (node == nullptr) return;
-    if (state_kind(object) == StateKind::kBuffer)
-      memory_.emplace_back(node->object, state_of(object, StateKind::kBuffer));
+    if (state_kind(object) == StateKind::kBuffer) {
+      py::Ref before = state_of(object, StateKind::kBuffer);
+      if (!before) return;
+      memory_.emplace_back(node->object, std::move(before));
+    }
     watches |= !memory_.empty() || journal_.watch(object);
   };
   watch(call.self);

@@ -30,7 +30,9 @@ void Tracker::record_opaque(Node& node) {
   static PyObject* const arguments_name = PyUnicode_InternFromString("args");
   PyObject* object = node.object.get();
   if (node.stand_in || is_real_tensor(object)) return;
-  record_state_as(node, state_kind(object));
+  const StateKind kind = state_kind(object);
+  record_state_as(node, kind);
+  if (kind == StateKind::kBuffer && PyErr_Occurred() != nullptr) return;
   const bool is_exception = PyExceptionInstance_Check(object) != 0;
   if (is_exception) {
     const py::Ref arguments = py::Ref::steal(PyObject_GenericGetAttr(object, arguments_name));

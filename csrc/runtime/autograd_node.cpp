@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/batched_cotangents.h"
@@ -26,6 +28,8 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 /// std::shared_ptr up to torch 2.11, c10::intrusive_ptr after.
 using NodePointer = decltype(Edge::function);
+using WeakNode = std::conditional_t<std::is_same_v<NodePointer, std::shared_ptr<Node>>, std::weak_ptr<Node>,
+                                    c10::weak_intrusive_ptr<Node>>;
 
 template <typename NodeType, typename... Arguments>
 auto make_node(Arguments&&... arguments) {
@@ -236,6 +240,26 @@ class HookGate final : public torch::autograd::FunctionPreHook {
   std::mutex mutex_;
 };
 
+constexpr const char* kPartialGradient =
+    "thunder: the gradient of a result of a compiled function is asked for (by retain_grad, a hook or "
+    "torch.autograd.grad) by way of another result that is computed from it inside; compute that one outside, or call "
+    "the function without thunder.jit";
+
+/// Whether a hook, `retain_grad` or the backward that runs asks for the gradient of a result of `node`. `own` is a hook
+/// of ours.
+bool is_looked_at(Node* node, std::uint32_t index, const torch::autograd::FunctionPreHook* own = nullptr) {
+  if (node->retains_grad_hooks().contains(index)) return true;
+  for (const auto& hook : node->tensor_pre_hooks()) {
+    if (hook.get() != own && index_of_hook(*hook) == index) return true;
+  }
+  const auto* running = torch::autograd::get_current_graph_task_exec_info();
+  const auto here = running == nullptr ? decltype(running->end()){} : running->find(node);
+  if (running == nullptr || here == running->end() || here->second.captures_ == nullptr) return false;
+  return std::ranges::any_of(*here->second.captures_, [&](const auto& capture) {
+    return static_cast<std::uint32_t>(capture.input_idx_) == index;
+  });
+}
+
 /// Refuses what would see a part of a gradient only. An output from which others are computed has a gradient by these,
 /// which never comes to the node as a cotangent.
 class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
@@ -245,30 +269,34 @@ class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
 
   variable_list operator()(const variable_list& cotangents) override {
     for (const auto& [from, to] : program_->feeds) {
-      TORCH_CHECK(!cotangents[to].defined() || !is_looked_at(from),
-                  "thunder: the gradient of a result of a compiled function is asked for (by retain_grad, a hook or "
-                  "torch.autograd.grad) by way of another result that is computed from it inside; compute that one "
-                  "outside, or call the function without thunder.jit");
+      TORCH_CHECK(!cotangents[to].defined() || !is_looked_at(node_, from, this), kPartialGradient);
     }
     return cotangents;
   }
 
  private:
-  [[nodiscard]] bool is_looked_at(std::uint32_t index) const {
-    if (node_->retains_grad_hooks().contains(index)) return true;
-    for (const auto& hook : node_->tensor_pre_hooks()) {
-      if (hook.get() != this && index_of_hook(*hook) == index) return true;
-    }
-    const auto* running = torch::autograd::get_current_graph_task_exec_info();
-    const auto here = running == nullptr ? decltype(running->end()){} : running->find(node_);
-    if (running == nullptr || here == running->end() || here->second.captures_ == nullptr) return false;
-    return std::ranges::any_of(*here->second.captures_, [&](const auto& capture) {
-      return static_cast<std::uint32_t>(capture.input_idx_) == index;
-    });
-  }
-
   std::shared_ptr<const DifferentiableProgram> program_;
   Node* node_;  ///< owns this
+};
+
+/// The same, for a view that was made of an output or an input: its gradient goes by a node of its own.
+class PartialViewCheck final : public torch::autograd::FunctionPreHook {
+ public:
+  PartialViewCheck(const at::Tensor& view, std::uint32_t output)
+      : view_(view.grad_fn()), index_(view.output_nr()), output_(output) {}
+
+  variable_list operator()(const variable_list& cotangents) override {
+    if (!cotangents[output_].defined()) return cotangents;
+    const NodePointer view = view_.lock();
+    const bool has_hooks = view && !(view->pre_hooks().empty() && view->post_hooks().empty());
+    TORCH_CHECK(!view || !(has_hooks || is_looked_at(view.get(), index_)), kPartialGradient);
+    return cotangents;
+  }
+
+ private:
+  WeakNode view_;  ///< which leads to the node that this hangs on
+  std::uint32_t index_;
+  std::uint32_t output_;
 };
 
 /// One call of a differentiable program, in the order of its methods.
@@ -391,6 +419,12 @@ std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const Differenti
   set_output_versions(versions, outputs);  // before they are saved
   run.save(outputs);
   return outputs;
+}
+
+void refuse_partial_gradient(const at::Tensor& view, const at::Tensor& output) {
+  const auto& node = output.grad_fn();
+  if (!view.grad_fn() || dynamic_cast<CompiledBackward*>(node.get()) == nullptr) return;
+  node->add_tensor_pre_hook(std::make_unique<PartialViewCheck>(view, static_cast<std::uint32_t>(output.output_nr())));
 }
 
 }  // namespace thunder::runtime

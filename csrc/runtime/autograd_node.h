@@ -99,4 +99,9 @@ void set_hook_index(HookIndex index);
 [[nodiscard]] std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
                                                         std::vector<at::Tensor> inputs, const Versions& versions = {});
 
+/// `output`, of a differentiable program, is computed from what `view` shows, which is a view that was made of another
+/// result or of an input since: a backward that comes by `output` is an error where somebody looks at the gradient of
+/// `view`, who would see a part of it.
+void refuse_partial_gradient(const at::Tensor& view, const at::Tensor& output);
+
 }  // namespace thunder::runtime

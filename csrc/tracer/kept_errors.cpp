@@ -1,16 +1,63 @@
 #include "tracer/kept_errors.h"
 
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <utility>
 #include <vector>
 
+#include "bridge/convert.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
 #include "tracer/operators.h"
+#include "tracer/probe.h"
+#include "tracer/recorder.h"
+#include "tracer/symbol_call.h"
 
 namespace thunder::tracer {
 namespace {
+
+/// Most elements that operators are tried with which do not work element by element.
+constexpr std::int64_t kMostTried = 1 << 16;
+
+/// Zeros of such a type, for `is_refused_by_kernel`; undefined: these would be too many.
+at::Tensor zeros_for(const ir::TensorType& type, bool is_pointwise) {
+  std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
+  std::int64_t count = 1;
+  for (std::int64_t& size : sizes) {
+    if (is_pointwise) size = std::min<std::int64_t>(size, 1);
+    count *= size;
+    if (count > kMostTried) return {};
+  }
+  return at::empty(sizes, at::TensorOptions(bridge::to_torch(type.dtype)).device(bridge::to_torch(type.device)));
+}
+
+/// Whether the kernel raises an error for tensors of such types, of which the meta kernel knows nothing: `gcd` of
+/// floats.
+bool is_refused_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (symbol.op->handle == nullptr || symbol.op->random || symbol.op->view) return false;
+  const c10::OperatorHandle& op = handle_of(*symbol.op);
+  const bool is_pointwise = op.hasTag(at::Tag::pointwise);
+  bool is_tried = true;
+  const auto value_of = [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    const at::Tensor zeros = type == nullptr ? at::Tensor() : zeros_for(*type, is_pointwise);
+    is_tried = is_tried && zeros.defined();
+    return c10::IValue(zeros);
+  };
+  const SuspendRecording suspended;
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+  try {
+    const torch::jit::Stack arguments = arguments_of(symbol, op, make_writer(*trace.context(), value_of));
+    if (is_tried) raise_as_kernel(op, arguments);
+  } catch (const std::exception&) {
+    return true;
+  }
+  return false;
+}
 
 /// The first tensor among results; kNoValue: there is none.
 ir::ValueId first_tensor(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
@@ -49,7 +96,8 @@ void keep_errors(ir::Trace& trace) {
     bool runs = symbol.op->mutates || symbol.op->effect || std::ranges::any_of(ir::flat_results(symbol), is_needed);
     if (!runs) {
       const ir::ValueId result = first_tensor(trace, symbol);
-      runs = result != ir::kNoValue && operators::may_raise_for_data(trace, symbol);
+      runs = result != ir::kNoValue &&
+             (operators::may_raise_for_data(trace, symbol) || is_refused_by_kernel(trace, symbol));
       if (runs) kept[i] = result;
       has_kept |= runs;
     }

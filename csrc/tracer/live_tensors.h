@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <unordered_set>
 #include <vector>
@@ -12,6 +13,8 @@ struct Node;
 namespace thunder::tracer {
 
 class TraceTensorImpl;
+
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
 /// The living tensors of a recorder. Some can outlive it: in the frames of a traceback, in a debugger, in a global.
 class LiveTensors {
@@ -25,6 +28,8 @@ class LiveTensors {
   void remove(TraceTensorImpl& tensor) { tensors_.erase(&tensor); }
   /// Those that are results of a node in PyTorch's graph.
   [[nodiscard]] std::vector<at::Tensor> with_node(const torch::autograd::Node* node) const;
+  /// Adds those that somebody keeps.
+  void add_kept(std::vector<WeakTensor>& tensors) const;
 
  private:
   std::unordered_set<TraceTensorImpl*> tensors_;

@@ -51,6 +51,11 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   [[nodiscard]] LiveTensors& live_tensors() { return live_; }
+  /// Adds the trace tensors that somebody keeps, those of parts of the program too.
+  void add_kept_tensors(std::vector<WeakTensor>& tensors) const {
+    live_.add_kept(tensors);
+    for (const std::shared_ptr<Recorder>& part : parts_) part->add_kept_tensors(tensors);
+  }
 
   /// A trace tensor that stands for `real` (same metadata, `requires_grad` too) and is the next input of the trace.
   /// The same tensor gives the same trace tensor. `real` is kept alive while the recorder lives.

@@ -73,20 +73,43 @@ TraceTensorImpl::~TraceTensorImpl() {
 void TraceTensorImpl::end() {
   registry_ = nullptr;
   is_living_ = false;
-  state_->recorder = nullptr;
+  if (state_ != nullptr) state_->recorder = nullptr;
   key_set_ = key_set_.remove(c10::DispatchKey::Batched);
 }
 
+void TraceTensorImpl::release() {
+  state_->view.reset();
+  set_autograd_meta(nullptr);
+}
+
+namespace {
+
+/// Not by weak pointers only.
+bool is_kept(TraceTensorImpl* impl) { return c10::raw::intrusive_ptr::use_count(impl) != 0; }
+
+}  // namespace
+
 LiveTensors::~LiveTensors() {
-  for (TraceTensorImpl* tensor : tensors_) tensor->end();
+  std::vector<c10::intrusive_ptr<TraceTensorImpl>> kept;
+  for (TraceTensorImpl* tensor : std::exchange(tensors_, {})) {
+    tensor->end();
+    if (is_kept(tensor)) kept.push_back(c10::intrusive_ptr<TraceTensorImpl>::reclaim_copy(tensor));
+  }
+  // They may keep one another in circles: a gradient whose history leads to the leaf that has it.
+  for (const auto& tensor : kept) tensor->release();
+}
+
+void LiveTensors::add_kept(std::vector<WeakTensor>& tensors) const {
+  for (TraceTensorImpl* impl : tensors_) {
+    if (is_kept(impl)) tensors.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
+  }
 }
 
 std::vector<at::Tensor> LiveTensors::with_node(const torch::autograd::Node* node) const {
   std::vector<at::Tensor> found;
   for (TraceTensorImpl* impl : tensors_) {
     const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
-    const bool is_in_use = c10::raw::intrusive_ptr::use_count(impl) != 0;  // and not kept by weak pointers only
-    if (!is_in_use || meta == nullptr || meta->grad_fn_.get() != node) continue;
+    if (!is_kept(impl) || meta == nullptr || meta->grad_fn_.get() != node) continue;
     found.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
   }
   return found;

@@ -56,6 +56,13 @@ class TraceTensorImpl final : public c10::TensorImpl {
   ~TraceTensorImpl() override;
   /// Its trace has ended: from now on every operation on it raises an error.
   void end();
+  /// Lets go of the tensors that it leads to.
+  void release();
+  /// Whoever has a weak pointer keeps nothing of it.
+  void release_resources() override {
+    TensorImpl::release_resources();
+    state_ = nullptr;
+  }
   [[nodiscard]] bool is_living() const { return is_living_; }
 
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,

@@ -128,9 +128,9 @@ ESCAPES: dict[str, Callable[[], Escape]] = {
         lambda: contextvars.ContextVar("y"), lambda held, y: held.set(y), lambda held: held.get()
     ),
 }
+ESCAPES["scripted_module"] = scripted_module
 OPEN: dict[str, Callable[[], Escape]] = {
     "object_in_c": attention_arguments,
-    "scripted_module": scripted_module,
 }
 MARKED = [pytest.param(make, id=name) for name, make in ESCAPES.items()] + [
     pytest.param(make, id=name, marks=pytest.mark.xfail(strict=True, reason="keeps a tensor without data"))

@@ -249,3 +249,62 @@ def test_hook_from_outside_on_a_result_that_a_backward_does_not_reach() -> None:
         (b + c).sum().backward()
         outcomes.append((a.grad, seen))
     assert_same(outcomes[1], outcomes[0], "gradient")
+
+
+def view_of_input(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    view = x[0]
+    return view, (view * 3).sum()
+
+
+def view_of_computed(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    view = (x * 2)[0]
+    return view, (view * 3).sum()
+
+
+def written_view(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    view = (x * 2)[0]
+    view.mul_(2)
+    return view, (view * 3).sum()
+
+
+def one_of_several_views(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    view, _ = (x * 2).split(1)
+    return view, (view * 3).sum()
+
+
+def look_by_hook(view: torch.Tensor) -> None:
+    view.register_hook(lambda gradient: None)
+
+
+def look_by_hook_of_node(view: torch.Tensor) -> None:
+    assert view.grad_fn is not None
+    view.grad_fn.register_prehook(lambda gradients: None)
+
+
+@pytest.mark.parametrize("look", [torch.Tensor.retain_grad, look_by_hook, look_by_hook_of_node])
+@pytest.mark.parametrize("program", [view_of_input, view_of_computed, written_view, one_of_several_views])
+def test_partial_gradient_of_a_returned_view_is_refused(program: Any, look: Any) -> None:
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        view, result = compiled(torch.ones(2, 3, requires_grad=True))
+        look(view)
+        view.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="by way of another result"):
+            result.backward()
+
+
+def test_gradients_of_returned_views_that_nothing_is_computed_from() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        view = x[0]
+        return view.view(1, 3), view, (x[1] * 3).sum()
+
+    def gradients(function: Any) -> list[torch.Tensor | None]:
+        x = torch.ones(2, 3, requires_grad=True)
+        part, view, result = function(x)
+        part.retain_grad()
+        view.retain_grad()
+        (part.sum() + result).backward()
+        return [part.grad, view.grad, x.grad]
+
+    assert_equal = torch.testing.assert_close
+    assert_equal(gradients(thunder.jit(program)), gradients(program))

@@ -37,6 +37,11 @@ FAILING: dict[str, Callable[[torch.Tensor], Any]] = {
     "masked_scatter": lambda x: x.masked_scatter(x == x, x[0, :0]),
     "integer_division": lambda x: (x.long() * 0 + 1) // (x.long() * 0),
     "remainder": lambda x: x.long() % (x.long() * 0),
+    "bitwise_and_of_floats": lambda x: torch.bitwise_and(x, x),
+    "gcd_of_floats": lambda x: torch.gcd(x, x),
+    "lcm_of_floats": lambda x: torch.lcm(x, x),
+    "floor_of_complex_numbers": lambda x: torch.floor(x + 1j),
+    "matmul_of_bools": lambda x: (x > 0) @ (x > 0),
 }
 
 

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+import decimal
 import gc
+import logging
+import os
 import signal
 import socket
 import sys
+import threading
+import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import thunder
 
 C = torch._C
-NAMES = {"torch": torch, "C": C, "gc": gc, "signal": signal, "socket": socket, "sys": sys}
+
+
+def set_root_handlers(count: int) -> None:
+    logging.getLogger("thunder").propagate = False
+    logging.getLogger("thunder").handlers[:] = [logging.NullHandler()] * count
+
+
+NAMES = {
+    "torch": torch,
+    "C": C,
+    "decimal": decimal,
+    "gc": gc,
+    "logging": logging,
+    "np": np,
+    "os": os,
+    "set_root_handlers": set_root_handlers,
+    "signal": signal,
+    "socket": socket,
+    "sys": sys,
+    "threading": threading,
+    "warnings": warnings,
+    "EVENT": threading.Event(),
+    "ONE": decimal.Decimal(1),
+}
 # How it is read, set to something else, and put back.
 SETTINGS = [
     ("torch.get_num_threads()", "torch.set_num_threads({})", 1, 2),
@@ -55,6 +84,22 @@ SETTINGS = [
     ("sys.getrecursionlimit()", "sys.setrecursionlimit({})", sys.getrecursionlimit(), 3000),
     ("sys.getswitchinterval()", "sys.setswitchinterval({})", 0.005, 0.015625),
     ("socket.getdefaulttimeout()", "socket.setdefaulttimeout({})", None, 1.0),
+    ("logging.getLogger('thunder.a').level", "logging.getLogger('thunder.a').setLevel({})", 10, 40),
+    ("logging.getLogger('thunder.a').isEnabledFor(20)", "logging.getLogger('thunder.a').setLevel({})", 10, 40),
+    ("logging.getLogger('thunder.a').hasHandlers()", "set_root_handlers({})", 0, 1),
+    ("logging.getLevelName(level=10)", "logging.addLevelName(10, {})", "DEBUG", "D"),
+    ("threading.current_thread().name", "setattr(threading.current_thread(), 'name', {})", "MainThread", "second"),
+    ("EVENT.is_set()", "(EVENT.set if {} else EVENT.clear)()", False, True),
+    ("np.geterr()['divide']", "np.seterr(divide={})", "warn", "raise"),
+    ("np.getbufsize()", "np.setbufsize({})", 8192, 16),
+    ("np.get_printoptions()['precision']", "np.set_printoptions(precision={})", 8, 3),
+    ("decimal.getcontext().prec", "setattr(decimal.getcontext(), 'prec', {})", 28, 5),
+    ("decimal.Decimal(1) / 3", "setattr(decimal.getcontext(), 'prec', {})", 28, 5),
+    ("ONE / 3", "decimal.setcontext(decimal.Context(prec={}))", 28, 5),
+    ("warnings.filters[0][0]", "warnings.simplefilter({})", "ignore", "always"),
+    ("torch.is_autocast_enabled('xla')", "torch.set_autocast_enabled('xla', {})", False, True),
+    ("torch.get_autocast_dtype('xla')", "torch.set_autocast_dtype('xla', torch.{})", "bfloat16", "float16"),
+    ("os.environ.get('THUNDER_A')", "os.environ.__setitem__('THUNDER_A', {})", "first", "second"),
     ("signal.getsignal(signal.SIGUSR1)", "signal.signal(signal.SIGUSR1, {})", 0, 1),
 ]
 
@@ -103,6 +148,20 @@ def test_settings_that_are_left_changed_are_left_so_each_time(setting):
         run(statement, value)
         compiled(torch.ones(2))
         assert repr(eval(read, NAMES)) == expected
+
+
+def test_contexts_of_decimal_and_warnings_inside_stay_compiled():
+    def function(x):
+        with decimal.localcontext() as context, warnings.catch_warnings():
+            context.prec = 5
+            warnings.simplefilter("ignore")
+            warnings.warn("nobody sees it", stacklevel=1)
+            return x * float(NAMES["ONE"] / 4)
+
+    compiled = thunder.jit(function, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 0.25))
+    assert thunder.cache_misses(compiled) == 1
 
 
 def test_settings_that_are_put_back_stay_compiled():
