@@ -221,10 +221,11 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
   const auto found = edges_.find(call.function);
   if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.in_memoized_call()) return true;
   if (found != edges_.end()) return report(found->second);
+  PyObject* self = is_of_cpp(callable) ? callable : object_of_method(call);
+  if (self == nullptr) return true;
   // Methods of scripted modules are objects that are made anew when they are looked up.
-  const bool is_method_object = is_of_cpp(callable);
-  PyObject* self = is_method_object ? callable : object_of_method(call);
-  const bool is_from_outside = is_method_object || (self != nullptr && tracker.provenance().find(self) != nullptr);
+  const bool is_method_object = is_of_cpp(self) && PyCallable_Check(self) != 0;
+  const bool is_from_outside = is_method_object || tracker.provenance().find(self) != nullptr;
   if (!is_from_outside || !keeps_hidden_state(self)) return true;
   if (is_function_of_torch(callable) && self == call.self) return true;
   return report({std::string("a method of an object of type '") + Py_TYPE(self)->tp_name + "'", kStateKept});

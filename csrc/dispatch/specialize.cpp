@@ -165,6 +165,13 @@ class Capture {
     return {recorder_.shared_storages, before.live || custom_functions_.wants_live(failed), python_backwards_.found()};
   }
 
+  /// The tensors of the trace that still exist: whoever keeps one for longer than the capture is nobody we know.
+  [[nodiscard]] std::vector<tracer::WeakTensor> kept_tensors() const {
+    std::vector<tracer::WeakTensor> tensors;
+    recorder_.add_kept_tensors(tensors);
+    return tensors;
+  }
+
  private:
   std::shared_ptr<const Specialization> run(Specializations others, const compile::Options& options);
   /// After a failure, whose exception is set: a specialization for calls that would fail like this one, or null.
@@ -507,6 +514,33 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
   return outcome;
 }
 
+/// Whether a tensor of a trace outlives it, in an object that thunder does not see into. Cycles that the program left
+/// keep none.
+bool has_escaped(const std::vector<tracer::WeakTensor>& tensors) {
+  const auto is_kept = [](const tracer::WeakTensor& tensor) { return !tensor.expired(); };
+  if (std::ranges::none_of(tensors, is_kept)) return false;
+  static_cast<void>(py::Ref::steal(PyObject_CallNoArgs(loaded_function("gc", "collect").get())));
+  return std::ranges::any_of(tensors, is_kept);
+}
+
+/// What becomes of a compiled call whose program gave a tensor to such an object: eager code gives it one with data.
+TraceOutcome refuse_escape(TraceOutcome&& outcome) {
+  const Specialization& compiled = *outcome.made;
+  auto eager = std::make_shared<Specialization>();
+  eager->runs_eager = true;
+  eager->context = compiled.context;
+  eager->state = compiled.state;
+  eager->guards = compiled.guards;
+  eager->tensors = compiled.tensors;
+  outcome.context = compiled.context;
+  outcome.made = compiled.checks_values ? nullptr : std::move(eager);
+  outcome.may_run_eager = true;
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "thunder.jit: a computed tensor is kept by an object that is not of Python (in C or C++), which "
+                  "compiled code cannot make anew");
+  return std::move(outcome);
+}
+
 }  // namespace
 
 bool is_tracing() { return tracing; }
@@ -517,11 +551,15 @@ TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& ar
   try {
     Capture::Known known;
     for (;;) {
-      Capture capture(callable, arguments, how, known);
-      TraceOutcome outcome = capture.attempt(others, options);
+      auto capture = std::make_unique<Capture>(callable, arguments, how, known);
+      TraceOutcome outcome = capture->attempt(others, options);
       const bool failed = PyErr_Occurred() != nullptr;
-      Capture::Known found = capture.known(known, failed);
-      if (found == known) return outcome;
+      Capture::Known found = capture->known(known, failed);
+      if (found == known) {
+        const std::vector<tracer::WeakTensor> kept = capture->kept_tensors();
+        capture.reset();
+        return failed || !has_escaped(kept) ? outcome : refuse_escape(std::move(outcome));
+      }
       PyErr_Clear();
       known = std::move(found);
     }

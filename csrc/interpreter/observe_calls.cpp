@@ -73,6 +73,9 @@ PyObject* call_observed(Context& context, const Call& call) {
   static PyObject* call_name = PyUnicode_InternFromString("__call__");
   PyObject* callable = call.callable;
   if (PyFunction_Check(callable)) return call_function(context, call);
+  if (PyInstanceMethod_Check(callable)) {  // a method of pybind11, taken from its class
+    return call_observed(context, {PyInstanceMethod_GET_FUNCTION(callable), call.arguments, call.count, call.names});
+  }
   if (Py_TYPE(callable) == &PyMethod_Type)
     return call_with_self(context, call, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable));
   PyObject* self = nullptr;

@@ -43,6 +43,14 @@ InnerGradient::InnerGradient(tracer::Recorder& recorder) : recorder_(recorder) {
   };
 }
 
+// What a node derives leads to the node, which owns it.
+InnerGradient::~InnerGradient() {
+  std::vector<Edges> released;
+  for (const std::weak_ptr<Derivation>& derivation : derivations_) {
+    if (const auto living = derivation.lock()) released.push_back(std::exchange(living->edges, {}));
+  }
+}
+
 InnerGradient::Derivation& InnerGradient::derivation_of(tracer::TraceNode& node) {
   if (node.derivation) return *static_cast<Derivation*>(node.derivation.get());
   auto made = std::make_shared<Derivation>();
@@ -58,6 +66,7 @@ InnerGradient::Derivation& InnerGradient::derivation_of(tracer::TraceNode& node)
     if (value == ir::kNoValue) value = node.results()[i];
   }
   node.derivation = made;
+  derivations_.push_back(made);
   return *made;
 }
 

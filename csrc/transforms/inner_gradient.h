@@ -22,6 +22,9 @@ class InnerGradient {
  public:
   /// Serves the recorder for as long as both live.
   explicit InnerGradient(tracer::Recorder& recorder);
+  ~InnerGradient();
+  InnerGradient(const InnerGradient&) = delete;
+  InnerGradient& operator=(const InnerGradient&) = delete;
 
   /// Whether a backward through the node would read what the program has written over since: eager raises then, or,
   /// after a write through `.data`, reads what was written.
@@ -54,6 +57,7 @@ class InnerGradient {
 
   tracer::Recorder& recorder_;
   ReplayTable replays_;
+  std::vector<std::weak_ptr<Derivation>> derivations_;
 };
 
 /// Which values made by `symbols` autograd would differentiate through, when `requires_grad` says so of what they read.

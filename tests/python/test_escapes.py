@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import ctypes
 import functools
+import gc
+import operator
 import queue
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -91,11 +96,15 @@ class Owner:
 class Cache(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        self.calls = 0
+        self.history = [torch.zeros(3)]
         self.register_buffer("last", torch.zeros(3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.last = x
-        return x
+        self.calls += 1
+        self.history.append(x)
+        return x * self.calls
 
 
 def attention_arguments() -> Escape:
@@ -108,6 +117,43 @@ def attention_arguments() -> Escape:
 
 def scripted_module() -> Escape:
     return stored(lambda: torch.jit.script(Cache()), lambda module, y: module(y), lambda module: module.last)
+
+
+def array_of_objects() -> Escape:
+    def put(box: list[Any], y: torch.Tensor) -> None:
+        held = np.empty(1, dtype=object)
+        held[0] = y
+        box[:] = [held]
+
+    return stored(list, put, lambda box: box[0][0])
+
+
+def finished_future() -> Escape:
+    def put(box: list[Any], y: torch.Tensor) -> None:
+        box[:] = [torch.futures.Future()]
+        box[0].set_result(y)
+
+    return stored(list, put, lambda box: box[0].value())
+
+
+def kept_node() -> Escape:
+    def put(box: list[Any], y: torch.Tensor) -> None:
+        y.requires_grad_()
+        box[:] = [(y * y).grad_fn]
+
+    return stored(list, put, lambda box: box[0]._saved_self.detach())
+
+
+def frame() -> Escape:
+    def put(box: list[Any], y: torch.Tensor) -> None:
+        box[:] = [sys._getframe()]
+
+    return stored(list, put, lambda box: box[0].f_locals["y"])
+
+
+def inside(make: Callable[[torch.Tensor], Any], get: Callable[[Any], torch.Tensor]) -> Escape:
+    """What the function makes of the tensor, and leaves in a list."""
+    return stored(list, lambda box, y: box.__setitem__(slice(None), [make(y)]), lambda box: get(box[0]))
 
 
 ESCAPES: dict[str, Callable[[], Escape]] = {
@@ -127,18 +173,26 @@ ESCAPES: dict[str, Callable[[], Escape]] = {
     "context_variable": lambda: stored(
         lambda: contextvars.ContextVar("y"), lambda held, y: held.set(y), lambda held: held.get()
     ),
-}
-ESCAPES["scripted_module"] = scripted_module
-OPEN: dict[str, Callable[[], Escape]] = {
     "object_in_c": attention_arguments,
+    "scripted_module": scripted_module,
+    "array_of_objects": array_of_objects,
+    "array_of_objects_from_outside": lambda: stored(
+        lambda: np.empty(1, dtype=object), lambda held, y: held.fill(y), lambda held: held[0]
+    ),
+    "future": finished_future,
+    "py_object": lambda: inside(ctypes.py_object, lambda held: held.value),
+    "py_object_from_outside": lambda: stored(
+        lambda: ctypes.py_object(None), lambda held, y: setattr(held, "value", y), lambda held: held.value
+    ),
+    "list_of_torchscript": lambda: inside(lambda y: torch._C.ScriptList([y]), lambda held: held[0]),
+    "bound_method": lambda: inside(lambda y: y.clone, lambda held: held()),
+    "method_caller": lambda: inside(lambda y: operator.methodcaller("add", y), lambda held: held(torch.zeros(3))),
+    "node": kept_node,
+    "frame": frame,
 }
-MARKED = [pytest.param(make, id=name) for name, make in ESCAPES.items()] + [
-    pytest.param(make, id=name, marks=pytest.mark.xfail(strict=True, reason="keeps a tensor without data"))
-    for name, make in OPEN.items()
-]
 
 
-@pytest.mark.parametrize("make", MARKED)
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in ESCAPES.items()])
 def test_tensor_handed_to_an_object_from_outside_has_its_data(make: Callable[[], Escape]) -> None:
     function, read = make()
     compiled = thunder.jit(lambda x: (function(x), x + 1)[1])
@@ -146,3 +200,47 @@ def test_tensor_handed_to_an_object_from_outside_has_its_data(make: Callable[[],
         x = torch.full((3,), factor)
         assert torch.equal(compiled(x), x + 1)
         assert torch.equal(read(), x * 2)
+
+
+def test_state_of_a_scripted_module_is_that_of_eager() -> None:
+    module = torch.jit.script(Cache())
+    compiled = thunder.jit(lambda x: module(x) + 1)
+    for calls in range(1, 4):
+        x = torch.full((3,), float(calls))
+        assert torch.equal(compiled(x), x * calls + 1)
+        assert module.calls == calls
+        assert torch.equal(module.history[-1], x)
+        assert len(module.history) == 1 + calls
+
+
+@pytest.mark.parametrize("is_patched", [False, True])
+def test_mode_of_a_scripted_module_is_followed(is_patched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = torch._C.ScriptMethod.__call__
+    if is_patched:  # as torch.testing does
+        monkeypatch.setattr(torch._C.ScriptMethod, "__call__", lambda *arguments: own(*arguments))
+    module = torch.jit.script(torch.nn.Dropout(1.0))
+    compiled = thunder.jit(lambda x: module(x) + 1)
+    for mode in (True, False, True):
+        module.train(mode)
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 1.0 if mode else 2.0))
+
+
+def test_escapes_have_a_reason() -> None:
+    held = ctypes.py_object(None)
+    compiled = thunder.jit(lambda x: setattr(held, "value", x * 2), fullgraph=True)
+    with pytest.raises(NotImplementedError, match="a computed tensor is kept by an object"):
+        compiled(torch.ones(3))
+
+
+def test_cycles_that_a_program_leaves_are_no_escapes() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        cycle: list[Any] = [x * 2]
+        cycle.append(cycle)
+        return x + 1
+
+    compiled = thunder.jit(function, fullgraph=True)
+    gc.disable()
+    try:
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    finally:
+        gc.enable()
