@@ -4,10 +4,15 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace thunder::fusion {
 namespace {
+
+using SizedAccess = BasicAccess<std::int64_t>;
+using SizedInterval = BasicInterval<std::int64_t>;
+using SizedPart = BasicPart<std::int64_t>;
 
 bool is_integer(ComputeType type) { return type == ComputeType::kInteger || type == ComputeType::kBool; }
 
@@ -208,16 +213,16 @@ struct Elements {
 
 class Interpreter {
  public:
-  Interpreter(const KernelGraph& graph, std::span<KernelArray> arrays)
-      : graph_(graph),
-        domain_(graph.domain()),
+  Interpreter(const SizedKernel& kernel, std::span<KernelArray> arrays)
+      : kernel_(kernel),
+        domain_(kernel.domain),
         arrays_(arrays),
-        rows_(domain_.rows()),
+        rows_(std::accumulate(domain_.outer.begin(), domain_.outer.end(), std::int64_t{1}, std::multiplies<>())),
         columns_(domain_.columns),
-        totals_(graph.sums().size()) {}
+        totals_(kernel.sums.size()) {}
 
   bool run() {
-    for (const KernelNode& node : graph_.nodes()) {
+    for (const KernelNode& node : kernel_.nodes) {
       values_.push_back(make(node));
       step(node, values_.back());
       if (!in_bounds_) return false;
@@ -272,11 +277,11 @@ class Interpreter {
   [[nodiscard]] std::int64_t column_of(Extent extent, std::size_t i) const {
     return extent == Extent::kElements ? static_cast<std::int64_t>(i) % columns_ : 0;
   }
-  [[nodiscard]] static std::int64_t column_offset(const Access& access, std::int64_t column) {
+  [[nodiscard]] static std::int64_t column_offset(const SizedAccess& access, std::int64_t column) {
     if (access.run == 0) return column * access.inner_stride;
     return column / access.run * access.run_stride + column % access.run * access.inner_stride;
   }
-  [[nodiscard]] std::int64_t offset(const Access& access, Extent extent, std::size_t i) const {
+  [[nodiscard]] std::int64_t offset(const SizedAccess& access, Extent extent, std::size_t i) const {
     const std::vector<std::int64_t> index = row_index(row_of(extent, i));
     std::int64_t result = column_offset(access, column_of(extent, i));
     for (std::size_t d = 0; d < index.size(); ++d) result += index[d] * access.outer_strides[d];
@@ -295,10 +300,10 @@ class Interpreter {
     return (column / domain_.run * rows_ + row) * domain_.run + column % domain_.run;
   }
   /// nullopt: the element is not in the part.
-  [[nodiscard]] std::optional<std::int64_t> offset_in(const Part& part, std::int64_t run, std::size_t i) const {
+  [[nodiscard]] std::optional<std::int64_t> offset_in(const SizedPart& part, std::int64_t run, std::size_t i) const {
     const std::vector<std::int64_t> index = row_index(row_of(Extent::kElements, i));
     std::int64_t result = 0;
-    const auto add = [&](const Interval& interval, std::int64_t at) {
+    const auto add = [&](const SizedInterval& interval, std::int64_t at) {
       result += (at - interval.begin) * interval.stride;
       return at >= interval.begin && at < interval.end;
     };
@@ -341,6 +346,8 @@ class Interpreter {
         return gather(node, value);
       case Kind::kAssemble:
         return assemble(node, value);
+      case Kind::kRatio:
+        return;  // a sized kernel has none
       case Kind::kConstant:
         if (is_integer(node.type)) {
           value.integers[0] = node.type == ComputeType::kBool ? node.number != 0 : node.integer;
@@ -386,12 +393,12 @@ class Interpreter {
   }
 
   void load(const KernelNode& node, Elements& value) const {
-    const Access& access = graph_.accesses()[node.index];
+    const SizedAccess& access = kernel_.accesses[node.index];
     for_each(node.extent, [&](std::size_t i) { read(value, i, access.array, offset(access, node.extent, i)); });
   }
 
   void gather(const KernelNode& node, Elements& value) {
-    const Access& table = graph_.accesses()[node.index];
+    const SizedAccess& table = kernel_.accesses[node.index];
     for_each(node.extent, [&](std::size_t i) {
       const std::int64_t row = operand(node).integer(place(operand(node), node.extent, i));
       if (row < 0 || row >= table.table_rows) {
@@ -404,10 +411,10 @@ class Interpreter {
   }
 
   void assemble(const KernelNode& node, Elements& value) const {
-    const Access& access = graph_.accesses()[node.index];
+    const SizedAccess& access = kernel_.accesses[node.index];
     for_each(node.extent, [&](std::size_t i) {
       if (node.operand_count != 0) put(value, i, operand(node), place(operand(node), node.extent, i));
-      for (const Part& part : access.parts) {
+      for (const SizedPart& part : access.parts) {
         if (const auto at = offset_in(part, access.run, i)) read(value, i, part.array, *at);
       }
     });
@@ -509,7 +516,7 @@ class Interpreter {
   }
 
   void store(const KernelNode& node) const {
-    const Access& access = graph_.accesses()[node.index];
+    const SizedAccess& access = kernel_.accesses[node.index];
     const Elements& from = operand(node);
     for_each(node.extent, [&](std::size_t i) {
       if (access.is_dense) {
@@ -523,7 +530,7 @@ class Interpreter {
   }
 
   void column_sums(const KernelNode& node) const {
-    const KernelSum& sum = graph_.sums()[node.index];
+    const auto& sum = kernel_.sums[node.index];
     const Elements& from = operand(node);
     const std::int64_t height = rows_ / sum.blocks;
     for (std::int64_t block = 0; block < sum.blocks; ++block) {
@@ -544,15 +551,15 @@ class Interpreter {
   }
 
   void total(const KernelNode& node) {
-    const KernelSum& sum = graph_.sums()[node.index];
+    const auto& sum = kernel_.sums[node.index];
     double all = 0;
     for_each(node.extent, [&](std::size_t i) { all += operand(node).real(i); });
     totals_[node.index] = all * sum.scale;
     write_real(sum.array, 0, sum.divisor ? all * sum.scale / totals_[*sum.divisor] : all * sum.scale);
   }
 
-  const KernelGraph& graph_;
-  const KernelDomain& domain_;
+  const SizedKernel& kernel_;
+  const BasicDomain<std::int64_t>& domain_;
   std::span<KernelArray> arrays_;
   std::int64_t rows_;
   std::int64_t columns_;
@@ -563,6 +570,6 @@ class Interpreter {
 
 }  // namespace
 
-bool interpret(const KernelGraph& graph, std::span<KernelArray> arrays) { return Interpreter(graph, arrays).run(); }
+bool interpret(const SizedKernel& kernel, std::span<KernelArray> arrays) { return Interpreter(kernel, arrays).run(); }
 
 }  // namespace thunder::fusion

@@ -18,6 +18,6 @@ struct KernelArray {
 
 /// Runs a kernel step by step over its whole domain, in double: what every target's kernel is compared with. `arrays`
 /// are the fusion's inputs, then its results, which have their size already. False: an index is out of bounds.
-[[nodiscard]] bool interpret(const KernelGraph& graph, std::span<KernelArray> arrays);
+[[nodiscard]] bool interpret(const SizedKernel& kernel, std::span<KernelArray> arrays);
 
 }  // namespace thunder::fusion

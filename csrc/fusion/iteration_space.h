@@ -12,21 +12,17 @@ namespace thunder::fusion {
 /// one. With `rows`, it is cut in three: `before` x `rows` x what is behind. A row, which reductions reduce, or reduce
 /// to, is what has the same place in the middle: as many stretches as stand before.
 struct IterationSpace {
-  std::vector<std::int64_t> sizes;
-  std::int64_t rows = 0;  ///< 0: not cut
-  std::int64_t before = 1;
-  std::int64_t blocks = 1;  ///< of rows, each with column sums of its own
+  ir::Dims sizes;
+  ir::Dim rows = 0;  ///< 0: not cut
+  ir::Dim before = 1;
+  ir::Dim blocks = 1;  ///< of rows, each with column sums of its own
   /// Rows whose first elements are neighbours in memory, then the second ones: the space is cut into so many rows,
   /// columns, these. 1: a row's elements are neighbours, or stretches of them.
-  std::int64_t side_by_side = 1;
+  ir::Dim side_by_side = 1;
 
-  [[nodiscard]] std::int64_t count() const {
-    std::int64_t product = 1;
-    for (const std::int64_t size : sizes) product *= size;
-    return product;
-  }
+  [[nodiscard]] ir::Dim count() const { return ir::product_of(sizes); }
   /// Elements of a row.
-  [[nodiscard]] std::int64_t columns() const { return rows == 0 ? 0 : count() / rows; }
+  [[nodiscard]] ir::Dim columns() const { return rows == ir::Dim(0) ? rows : ir::floor_divide(count(), rows); }
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
 };
 
@@ -35,15 +31,14 @@ struct IterationSpace {
 /// Whether those of two tensors, counted from the last one, follow one another in memory alike.
 [[nodiscard]] bool have_same_order(const ir::TensorType& left, const ir::TensorType& right);
 /// With sizes that are partly rows cut where rows begin and end.
-[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, std::int64_t rows = 0, std::int64_t before = 1,
-                                      std::int64_t blocks = 1, std::int64_t side_by_side = 1);
+[[nodiscard]] IterationSpace space_of(const ir::TensorType& type, const ir::Dim& rows = 0, const ir::Dim& before = 1,
+                                      const ir::Dim& blocks = 1, const ir::Dim& side_by_side = 1);
 /// The dimensions of a tensor that rows of such a space have elements in, in the order of memory.
-[[nodiscard]] std::vector<std::size_t> column_dims(const ir::TensorType& type, std::int64_t rows,
-                                                   std::int64_t side_by_side);
+[[nodiscard]] std::vector<std::size_t> column_dims(const ir::TensorType& type, const ir::Dim& rows,
+                                                   const ir::Dim& side_by_side);
 
-/// The finest sizes that both are made of by joining neighbours; nullopt: there are none.
-[[nodiscard]] std::optional<std::vector<std::int64_t>> common_refinement(const std::vector<std::int64_t>& left,
-                                                                         const std::vector<std::int64_t>& right);
+/// The finest sizes that both are made of by joining neighbours, whatever their symbols are; nullopt: there are none.
+[[nodiscard]] std::optional<ir::Dims> common_refinement(const ir::Dims& left, const ir::Dims& right);
 /// The space in which what goes over either of two can run: the same elements, or one's elements are the other's rows.
 [[nodiscard]] std::optional<IterationSpace> join(const IterationSpace& left, const IterationSpace& right);
 /// Places of the sizes that are rows, of a space that has some; nullopt: none are.

@@ -28,10 +28,63 @@ ComputeType compute_type(ir::Dtype dtype) {
   return ir::is_floating_point(dtype) ? ComputeType::kFloat : ComputeType::kInteger;
 }
 
-std::int64_t KernelDomain::rows() const {
-  std::int64_t count = 1;
-  for (const std::int64_t size : outer) count *= size;
-  return count;
+namespace {
+
+using ir::evaluate;
+
+BasicInterval<std::int64_t> at_sizes(const Interval& interval, ir::SymbolValues symbols) {
+  return {evaluate(interval.begin, symbols), evaluate(interval.end, symbols), evaluate(interval.stride, symbols)};
+}
+
+BasicPart<std::int64_t> at_sizes(const Part& part, ir::SymbolValues symbols) {
+  BasicPart<std::int64_t> sized{part.array, {}, at_sizes(part.runs, symbols), at_sizes(part.columns, symbols)};
+  for (const Interval& interval : part.outer) sized.outer.push_back(at_sizes(interval, symbols));
+  return sized;
+}
+
+BasicAccess<std::int64_t> at_sizes(const Access& access, ir::SymbolValues symbols) {
+  BasicAccess<std::int64_t> sized;
+  sized.array = access.array;
+  sized.dtype = access.dtype;
+  sized.outer_strides = evaluate(access.outer_strides, symbols);
+  sized.inner_stride = evaluate(access.inner_stride, symbols);
+  sized.extent = access.extent;
+  sized.run = evaluate(access.run, symbols);
+  sized.run_stride = evaluate(access.run_stride, symbols);
+  sized.table_rows = evaluate(access.table_rows, symbols);
+  sized.table_stride = evaluate(access.table_stride, symbols);
+  for (const Part& part : access.parts) sized.parts.push_back(at_sizes(part, symbols));
+  sized.is_dense = access.is_dense;
+  return sized;
+}
+
+/// Of a constant: `value` in its type.
+void set_number(KernelNode& node, double value) {
+  node.kind = KernelNode::Kind::kConstant;
+  if (node.type == ComputeType::kInteger) {
+    node.integer = static_cast<std::int64_t>(value);
+  } else {
+    node.number = value;
+  }
+}
+
+}  // namespace
+
+SizedKernel KernelGraph::at(ir::SymbolValues symbols) const {
+  SizedKernel sized;
+  sized.domain = {evaluate(domain_.outer, symbols), evaluate(domain_.columns, symbols), domain_.splits_columns,
+                  evaluate(domain_.run, symbols),   evaluate(domain_.blocks, symbols),  domain_.side_by_side};
+  sized.nodes = nodes_;
+  for (KernelNode& node : sized.nodes) {
+    if (node.kind == Kind::kRatio) set_number(node, ratios_[node.index].at(symbols));
+  }
+  for (const Access& access : accesses_) sized.accesses.push_back(at_sizes(access, symbols));
+  for (const KernelSum& sum : sums_) {
+    sized.sums.push_back(
+        {sum.array, sum.variance, sum.dtype, sum.scale.at(symbols), evaluate(sum.blocks, symbols), sum.divisor});
+  }
+  sized.overwritten = overwritten_;
+  return sized;
 }
 
 KernelNode KernelGraph::make(Kind kind, ComputeType type, Extent extent, std::span<const Value> operands) {
@@ -87,6 +140,17 @@ KernelGraph::Value KernelGraph::constant(ComputeType type, double value) {
 KernelGraph::Value KernelGraph::integer(std::int64_t value) {
   KernelNode node = make(Kind::kConstant, ComputeType::kInteger, Extent::kConstant, {});
   node.integer = value;
+  return add(node);
+}
+
+KernelGraph::Value KernelGraph::ratio(ComputeType type, const ir::SizeRatio& ratio) {
+  KernelNode node = make(Kind::kRatio, type, Extent::kConstant, {});
+  if (const auto value = ratio.value()) {
+    set_number(node, *value);
+  } else {
+    node.index = static_cast<std::uint32_t>(ratios_.size());
+    ratios_.push_back(ratio);
+  }
   return add(node);
 }
 
@@ -159,7 +223,8 @@ void KernelGraph::store(Value value, Access access) {
   add_access(make(Kind::kStore, type(value), extent(value), {&value, 1}), std::move(access));
 }
 
-void KernelGraph::column_sum(Value value, std::uint32_t array, ir::Dtype dtype, double scale, std::int64_t blocks) {
+void KernelGraph::column_sum(Value value, std::uint32_t array, ir::Dtype dtype, const ir::SizeRatio& scale,
+                             const Dim& blocks) {
   KernelSum sum;
   sum.array = array;
   sum.dtype = dtype;
@@ -169,7 +234,7 @@ void KernelGraph::column_sum(Value value, std::uint32_t array, ir::Dtype dtype, 
 }
 
 void KernelGraph::column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
-                                 ir::Dtype dtype, double scale, std::int64_t blocks) {
+                                 ir::Dtype dtype, const ir::SizeRatio& scale, const Dim& blocks) {
   KernelSum sum;
   sum.array = mean;
   sum.variance = variance;
@@ -179,8 +244,8 @@ void KernelGraph::column_moments(Value value, std::optional<std::uint32_t> mean,
   add_sum(make(Kind::kColumnMoments, type(value), Extent::kElements, {&value, 1}), sum);
 }
 
-std::uint32_t KernelGraph::total(Value value, std::optional<std::uint32_t> array, ir::Dtype dtype, double scale,
-                                 std::optional<std::uint32_t> divisor) {
+std::uint32_t KernelGraph::total(Value value, std::optional<std::uint32_t> array, ir::Dtype dtype,
+                                 const ir::SizeRatio& scale, std::optional<std::uint32_t> divisor) {
   KernelSum sum;
   sum.array = array;
   sum.dtype = dtype;

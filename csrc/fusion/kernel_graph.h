@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "ir/dtype.h"
+#include "ir/size.h"
 #include "operators/element_op.h"
 
 namespace thunder::fusion {
 
+using ir::Dim;
+using ir::Dims;
 using operators::ElementOp;
 
 /// What elements are computed in: bfloat16 and float16 in float, integers exactly.
@@ -25,55 +28,72 @@ enum class Extent : std::uint8_t { kElements, kRows, kConstant };
 
 enum class Reduction : std::uint8_t { kSum, kMax, kMin };
 
+// Sizes are expressions over symbols (`Dim`) in a kernel graph, and numbers in a `SizedKernel`.
+
 /// The box that a kernel runs over: `outer` sizes are the rows, the rest of the elements the columns. Reductions go
 /// over the columns of a row; sums over rows, and of everything, are known when the kernel ends.
-struct KernelDomain {
-  std::vector<std::int64_t> outer;
-  std::int64_t columns = 1;
+template <typename Size>
+struct BasicDomain {
+  std::vector<Size> outer;
+  Size columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
   /// What lies in memory as the domain does has so many columns of all rows, then the next ones; 0: whole rows.
-  std::int64_t run = 0;
-  std::int64_t blocks = 1;  ///< that the rows are cut into, for sums over the rows of each
+  Size run = 0;
+  Size blocks = 1;  ///< that the rows are cut into, for sums over the rows of each
   /// Rows of a block lie side by side: in memory come their first elements, then the second ones.
   bool side_by_side = false;
-
-  [[nodiscard]] std::int64_t rows() const;
-  friend bool operator==(const KernelDomain&, const KernelDomain&) = default;
 };
 
 /// The interval of one of the domain's sizes over which an array lies: index `begin` of the domain is its first
 /// element.
-struct Interval {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;  ///< may be outside of the domain, as `begin` may
-  std::int64_t stride = 0;
-  friend bool operator==(const Interval&, const Interval&) = default;
+template <typename Size>
+struct BasicInterval {
+  Size begin = 0;
+  Size end = 0;  ///< may be outside of the domain, as `begin` may
+  Size stride = 0;
 };
 
 /// An array that stands somewhere in the domain.
-struct Part {
+template <typename Size>
+struct BasicPart {
   std::uint32_t array = 0;
-  std::vector<Interval> outer;  ///< one for each of the domain's outer sizes
-  Interval runs;
-  Interval columns;  ///< of a run
-  friend bool operator==(const Part&, const Part&) = default;
+  std::vector<BasicInterval<Size>> outer;  ///< one for each of the domain's outer sizes
+  BasicInterval<Size> runs;
+  BasicInterval<Size> columns;  ///< of a run
 };
 
 /// How the domain reads or writes an array. Strides are in elements.
-struct Access {
+template <typename Size>
+struct BasicAccess {
   std::uint32_t array = 0;
   ir::Dtype dtype = ir::Dtype::kFloat32;
-  std::vector<std::int64_t> outer_strides;  ///< one for each of the domain's outer sizes
-  std::int64_t inner_stride = 0;            ///< between columns (of a run); 0 with kRows
+  std::vector<Size> outer_strides;  ///< one for each of the domain's outer sizes
+  Size inner_stride = 0;            ///< between columns (of a run); 0 with kRows
   Extent extent = Extent::kElements;
-  std::int64_t run = 0;  ///< columns after which the next begin `run_stride` further; 0: one stride does for all
-  std::int64_t run_stride = 0;
-  std::int64_t table_rows = 0;  ///< of kGather: among which an index chooses, `table_stride` apart
-  std::int64_t table_stride = 0;
-  std::vector<Part> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only place there is
-  bool is_dense = false;         ///< of kStore: it lies in memory as the domain, or its rows, do
-  friend bool operator==(const Access&, const Access&) = default;
+  Size run = 0;  ///< columns after which the next begin `run_stride` further; 0: one stride does for all
+  Size run_stride = 0;
+  Size table_rows = 0;  ///< of kGather: among which an index chooses, `table_stride` apart
+  Size table_stride = 0;
+  std::vector<BasicPart<Size>> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only one
+  bool is_dense = false;                    ///< of kStore: it lies in memory as the domain, or its rows, do
 };
+
+/// What is known when all rows are done.
+template <typename Size, typename Scale>
+struct BasicSum {
+  std::optional<std::uint32_t> array;  ///< none: it only divides others; of moments the mean's
+  std::optional<std::uint32_t> variance;
+  ir::Dtype dtype = ir::Dtype::kFloat32;
+  Scale scale = {};                      ///< that the sum, or the variance of a population, is multiplied by
+  Size blocks = 1;                       ///< of rows: so many sums, one after the other
+  std::optional<std::uint32_t> divisor;  ///< of a total: sums[divisor]
+};
+
+using KernelDomain = BasicDomain<Dim>;
+using Interval = BasicInterval<Dim>;
+using Part = BasicPart<Dim>;
+using Access = BasicAccess<Dim>;
+using KernelSum = BasicSum<Dim, ir::SizeRatio>;
 
 /// A step of a kernel. Steps that it reads stand before it.
 struct KernelNode {
@@ -82,6 +102,7 @@ struct KernelNode {
     kGather,         ///< the same, of the rows of a table that `operands[0]` chooses
     kAssemble,       ///< the parts of accesses[index]; elsewhere `operands[0]`, if there is an elsewhere
     kConstant,       ///< `number`, or `integer` of type kInteger
+    kRatio,          ///< the number that ratios[index] is for certain sizes
     kElement,        ///< `op` of the operands
     kRound,          ///< `operands[0]` as a narrower `dtype` holds it
     kConvert,        ///< `operands[0]` in another type
@@ -109,18 +130,17 @@ struct KernelNode {
   std::int64_t integer = 0;
 };
 
-/// What is known when all rows are done.
-struct KernelSum {
-  std::optional<std::uint32_t> array;  ///< none: it only divides others; of moments the mean's
-  std::optional<std::uint32_t> variance;
-  ir::Dtype dtype = ir::Dtype::kFloat32;
-  double scale = 1;                      ///< that the sum, or the variance of a population, is multiplied by
-  std::int64_t blocks = 1;               ///< of rows: so many sums, one after the other
-  std::optional<std::uint32_t> divisor;  ///< of a total: sums[divisor]
+/// A kernel for certain sizes.
+struct SizedKernel {
+  BasicDomain<std::int64_t> domain;
+  std::vector<KernelNode> nodes;
+  std::vector<BasicAccess<std::int64_t>> accesses;
+  std::vector<BasicSum<std::int64_t, double>> sums;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> overwritten;  ///< see KernelGraph::overwrite
 };
 
-/// A fusion as a kernel of any target: loads, arithmetic, reductions and stores over one domain.
-/// Arrays are numbered: the fusion's inputs, then its results.
+/// A fusion as a kernel of any target: loads, arithmetic, reductions and stores over one domain. Sizes may be
+/// expressions over symbols: one graph serves all sizes. Arrays are numbered: the fusion's inputs, then its results.
 class KernelGraph {
  public:
   enum class Value : std::uint32_t {};
@@ -134,6 +154,7 @@ class KernelGraph {
   Value assemble(Access access, std::optional<Value> fill);
   Value constant(ComputeType type, double value);
   Value integer(std::int64_t value);
+  Value ratio(ComputeType type, const ir::SizeRatio& ratio);
   Value element(ElementOp op, std::span<const Value> operands);
   /// The value as the dtype holds it; integers wrap around.
   Value round(Value value, ir::Dtype dtype);
@@ -153,25 +174,22 @@ class KernelGraph {
   /// The same where rows may lie apart.
   void store(Value value, Access access);
   /// Of all rows, or one for each of the domain's blocks.
-  void column_sum(Value value, std::uint32_t array, ir::Dtype dtype, double scale, std::int64_t blocks = 1);
+  void column_sum(Value value, std::uint32_t array, ir::Dtype dtype, const ir::SizeRatio& scale, const Dim& blocks = 1);
   /// Mean and variance of each column, of all rows or for each block; the variance is that of a population times
   /// `scale`. What has no array is read by nobody.
   void column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
-                      ir::Dtype dtype, double scale, std::int64_t blocks);
+                      ir::Dtype dtype, const ir::SizeRatio& scale, const Dim& blocks);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
-  std::uint32_t total(Value value, std::optional<std::uint32_t> array, ir::Dtype dtype, double scale,
+  std::uint32_t total(Value value, std::optional<std::uint32_t> array, ir::Dtype dtype, const ir::SizeRatio& scale,
                       std::optional<std::uint32_t> divisor);
   /// Arrays `input` and `output` may be the same memory, where the target has read all of it before it writes.
   void overwrite(std::uint32_t input, std::uint32_t output) { overwritten_.emplace_back(input, output); }
 
+  /// The kernel where the symbols have these values.
+  [[nodiscard]] SizedKernel at(ir::SymbolValues symbols = {}) const;
+
   [[nodiscard]] ComputeType type(Value value) const { return node(value).type; }
   [[nodiscard]] Extent extent(Value value) const { return node(value).extent; }
-
-  [[nodiscard]] const KernelDomain& domain() const { return domain_; }
-  [[nodiscard]] const std::vector<KernelNode>& nodes() const { return nodes_; }
-  [[nodiscard]] const std::vector<Access>& accesses() const { return accesses_; }
-  [[nodiscard]] const std::vector<KernelSum>& sums() const { return sums_; }
-  [[nodiscard]] const std::vector<std::pair<std::uint32_t, std::uint32_t>>& overwritten() const { return overwritten_; }
 
  private:
   using Kind = KernelNode::Kind;
@@ -186,6 +204,7 @@ class KernelGraph {
   std::vector<KernelNode> nodes_;
   std::vector<Access> accesses_;
   std::vector<KernelSum> sums_;
+  std::vector<ir::SizeRatio> ratios_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> overwritten_;
 };
 

@@ -41,8 +41,8 @@ std::optional<KernelGraph> Lowering::lower(const BoundSymbol& fused, const Trace
     }
   }
   for (const Cut& cut : destinations.cuts) lowering.cuts_.emplace(index_of(results[cut.place]), &cut);
-  if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
   try {
+    if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
     lowering.lower_symbols();
     lowering.store_results();
   } catch (const Failure&) {
@@ -63,14 +63,14 @@ bool Lowering::find_space() {
     if (role.kind == FusionRole::Kind::kNone) return false;
     spaces.push_back(space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks, role.side_by_side));
   }
-  std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count() > b.count(); });
+  std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count().hint > b.count().hint; });
   std::optional<IterationSpace> joined = spaces.front();
   for (std::size_t i = 1; i < spaces.size() && joined; ++i) joined = join(*joined, spaces[i]);
   if (!joined) return false;
   space_ = *std::move(joined);
   places_.resize(space_.sizes.size());
   std::iota(places_.begin(), places_.end(), std::size_t{0});
-  rows_ = space_.rows == 0 ? places_ : row_places(space_).value();
+  rows_ = space_.rows == Dim(0) ? places_ : row_places(space_).value();
   std::ranges::stable_partition(places_, [&](std::size_t i) { return std::ranges::find(rows_, i) != rows_.end(); });
   return true;
 }
@@ -83,8 +83,7 @@ std::vector<T> Lowering::rows_first(const std::vector<T>& by_size) const {
 }
 
 /// How far apart, in the memory of an input, neighbours along each size of the space are, the rows' first.
-std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader,
-                                                       std::size_t argument) const {
+Dims Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) const {
   const FusionRole& role = this->role(reader);
   const ir::TensorType& over = *trace_.tensor_type(role.over);
   const ir::TensorType& type = *passes::operand_type(trace_, id);
@@ -101,15 +100,13 @@ std::vector<std::int64_t> Lowering::strides_over_space(ir::ValueId id, const Bou
 }
 
 /// The same of a tensor with those strides, whose dimensions are these of `over`.
-std::vector<std::int64_t> Lowering::strides_over_space(const ir::TensorType& type,
-                                                       const std::vector<std::int64_t>& strides,
-                                                       const ir::TensorType& over,
-                                                       const std::vector<std::size_t>& dims) const {
-  std::vector<std::int64_t> result(space_.sizes.size(), 0);
+Dims Lowering::strides_over_space(const ir::TensorType& type, const Dims& strides, const ir::TensorType& over,
+                                  const std::vector<std::size_t>& dims) const {
+  Dims result(space_.sizes.size(), 0);
   for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
     const auto own = static_cast<std::size_t>(std::ranges::find(dims, dim) - dims.begin());
-    std::int64_t stride = 0;
-    if (own < type.sizes.size() && own < dims.size() && type.sizes[own].hint != 1) stride = strides[own];
+    Dim stride = 0;
+    if (own < type.sizes.size() && own < dims.size() && type.sizes[own] != Dim(1)) stride = strides[own];
     for (const std::size_t place : std::views::reverse(places)) {
       result[place] = stride;
       stride *= space_.sizes[place];
@@ -121,12 +118,15 @@ std::vector<std::int64_t> Lowering::strides_over_space(const ir::TensorType& typ
 /// Calls `visit` for each dimension with the places of the space's sizes that it is made of.
 template <typename Visitor>
 void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
-  const bool over_rows = passes::element_count(over) < space_.count();
+  const bool over_rows = product_of(over.sizes) != space_.count();
   const std::vector<std::size_t> places = over_rows ? rows_ : dims_from(0, space_.sizes.size());
   std::size_t first = 0;
   for (const std::size_t dim : memory_order(over)) {
     std::size_t last = first;
-    for (std::int64_t product = 1; product < over.sizes[dim].hint; ++last) product *= space_.sizes[places[last]];
+    for (Dim product = 1; product != over.sizes[dim]; ++last) {
+      if (last == places.size()) throw Failure{};  // sizes of the space are no pieces of the dimension
+      product *= space_.sizes[places[last]];
+    }
     visit(dim, std::span(places).subspan(first, last - first));
     first = last;
   }
@@ -137,22 +137,26 @@ void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
 std::optional<std::vector<Interval>> Lowering::stretches_over_space(const std::vector<Interval>& by_dim,
                                                                     const ir::TensorType& over) const {
   std::vector<Interval> result(space_.sizes.size());
-  bool fits = passes::element_count(over) == space_.count() && space_.side_by_side == 1;
+  bool fits = product_of(over.sizes) == space_.count() && space_.side_by_side == Dim(1);
   for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
     Interval rest = by_dim[dim];
-    if (rest.end - rest.begin == 1) rest.stride = 0;
+    if (rest.end - rest.begin == Dim(1)) rest.stride = 0;
     for (const std::size_t place : std::views::reverse(places)) {
-      const std::int64_t size = space_.sizes[place];
-      const std::int64_t first = rest.begin / size * size;
+      const Dim& size = space_.sizes[place];
+      const auto begin = exact_quotient(rest.begin, size);
+      const auto end = exact_quotient(rest.end, size);
       if (place == places.front()) {
         result[place] = rest;
-      } else if (rest.begin == first && rest.end % size == 0) {
+      } else if (begin && end) {
         result[place] = {0, size, rest.stride};
-        rest = {rest.begin / size, rest.end / size, rest.stride * size};
+        rest = {*begin, *end, rest.stride * size};
       } else {
-        fits = fits && rest.begin >= 0 && rest.end <= first + size;
+        const bool are_numbers = rest.begin.is_concrete() && rest.end.is_concrete() && size.is_concrete();
+        const Dim index = rest.begin.hint / size.hint;
+        const Dim first = index * size;
+        fits = fits && are_numbers && rest.begin.hint >= 0 && rest.end.hint <= (first + size).hint;
         result[place] = {rest.begin - first, rest.end - first, rest.stride};
-        rest = {first / size, first / size + 1, 0};
+        rest = {index, index + 1, 0};
       }
     }
   });
@@ -161,7 +165,7 @@ std::optional<std::vector<Interval>> Lowering::stretches_over_space(const std::v
 
 std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Placement& part,
                                                                     const ir::TensorType& over) const {
-  const std::vector<std::int64_t> strides = part.in_whole(input_strides_[inputs_.at(index_of(part.value))], 0);
+  const Dims strides = part.in_whole(input_strides_[inputs_.at(index_of(part.value))], 0);
   std::vector<Interval> by_dim;
   for (std::size_t i = 0; i < strides.size(); ++i) {
     by_dim.push_back({part.start[i], part.start[i] + part.sizes[i], strides[i]});
@@ -198,7 +202,8 @@ std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
 
 /// Joins sizes that every input steps through as through one, and cuts what is left into rows and columns.
 bool Lowering::find_domain() {
-  std::vector<std::vector<std::int64_t>> accesses;
+  const Dim one = 1;
+  std::vector<Dims> accesses;
   for (const BoundSymbol& symbol : fused_.nested) {
     for (std::size_t a = 0; a < symbol.arguments.size(); ++a) {
       if ((role(symbol).gathered >> a & 1U) != 0) continue;
@@ -207,7 +212,7 @@ bool Lowering::find_domain() {
       });
     }
   }
-  const std::vector<std::int64_t> parts = rows_first(space_.sizes);
+  const Dims parts = rows_first(space_.sizes);
   std::vector<bool> is_cut(parts.size(), false);  // where a part begins or ends
   const auto stood = find_parts();
   if (!stood) return false;
@@ -215,17 +220,17 @@ bool Lowering::find_domain() {
     accesses.emplace_back();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       accesses.back().push_back(part[i].stride);
-      is_cut[i] = is_cut[i] || part[i].begin != 0 || part[i].end != parts[i];
+      is_cut[i] = is_cut[i] || part[i].begin != Dim(0) || part[i].end != parts[i];
     }
   }
   for (const auto& [value, strides] : part_strides_) {
     const ir::TensorType& type = *trace_.tensor_type(ir::ValueId{value});
-    if (space_.before != 1 || space_.side_by_side != 1 || passes::element_count(type) != space_.count()) return false;
+    if (space_.before != one || space_.side_by_side != one || product_of(type.sizes) != space_.count()) return false;
     accesses.push_back(strides_over_space(type, strides, type, dims_from(0, type.sizes.size())));
   }
   const std::size_t count = parts.size();
   const std::size_t split = rows_.size();
-  std::vector<std::int64_t> sizes;
+  Dims sizes;
   std::size_t outer_sizes = 0;
   joined_.assign(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
@@ -241,33 +246,32 @@ bool Lowering::find_domain() {
     joined_[i] = sizes.size() - 1;
     if (i < split) outer_sizes = sizes.size();
   }
-  if (space_.rows == 0) outer_sizes = sizes.empty() ? 0 : sizes.size() - 1;
-  if (sizes.size() > outer_sizes + (space_.side_by_side == 1 ? 2 : 1)) return false;
-  if (space_.side_by_side != 1 && sizes[outer_sizes - 1] != space_.side_by_side) return false;
+  if (space_.rows == Dim(0)) outer_sizes = sizes.empty() ? 0 : sizes.size() - 1;
+  if (sizes.size() > outer_sizes + (space_.side_by_side == one ? 2 : 1)) return false;
+  if (space_.side_by_side != one && sizes[outer_sizes - 1] != space_.side_by_side) return false;
   outer_count_ = outer_sizes;
   KernelDomain domain;
   domain.outer.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(outer_sizes));
   for (std::size_t i = outer_sizes; i < sizes.size(); ++i) domain.columns *= sizes[i];
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
-  domain.splits_columns = space_.rows == 0;
-  if (space_.before != 1) domain.run = run_;
-  domain.side_by_side = space_.side_by_side != 1;
-  domain.blocks = domain.side_by_side  ? space_.rows / space_.side_by_side
-                  : space_.blocks != 1 ? space_.blocks
-                                       : repeated_blocks(sizes, accesses);
+  domain.splits_columns = space_.rows == Dim(0);
+  if (space_.before != one) domain.run = run_;
+  domain.side_by_side = space_.side_by_side != one;
+  domain.blocks = domain.side_by_side    ? floor_divide(space_.rows, space_.side_by_side)
+                  : space_.blocks != one ? space_.blocks
+                                         : repeated_blocks(sizes, accesses);
   graph_ = std::make_unique<KernelGraph>(std::move(domain));
   return true;
 }
 
 /// Into how many blocks to cut the rows, so that what is the same row for each is read where it lies; 1: none is.
-std::int64_t Lowering::repeated_blocks(const std::vector<std::int64_t>& sizes,
-                                       const std::vector<std::vector<std::int64_t>>& accesses) const {
-  if (outer_count_ != 2 || run_ != 0 || sizes[1] * sizes[2] < target_.least_repeated_block) return 1;
+Dim Lowering::repeated_blocks(const Dims& sizes, const std::vector<Dims>& accesses) const {
+  if (outer_count_ != 2 || run_ != Dim(0) || (sizes[1] * sizes[2]).hint < target_.least_repeated_block) return 1;
   const bool repeats = std::ranges::any_of(accesses, [&](const auto& strides) {
     const Access access = access_of(0, ir::Dtype::kFloat32, strides);
-    return access.outer_strides[0] != 0 && access.outer_strides[1] == 0 && access.inner_stride == 1;
+    return access.outer_strides[0] != Dim(0) && access.outer_strides[1] == Dim(0) && access.inner_stride == Dim(1);
   });
-  return repeats ? sizes[0] : 1;
+  return repeats ? sizes[0] : Dim(1);
 }
 
 Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) {
@@ -275,7 +279,7 @@ Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argu
                                 strides_over_space(id, reader, argument)));
 }
 
-Access Lowering::access_of(std::uint32_t array, ir::Dtype dtype, const std::vector<std::int64_t>& strides) const {
+Access Lowering::access_of(std::uint32_t array, ir::Dtype dtype, const Dims& strides) const {
   Access access;
   access.array = array;
   access.dtype = dtype;
@@ -283,14 +287,14 @@ Access Lowering::access_of(std::uint32_t array, ir::Dtype dtype, const std::vect
   for (std::size_t i = 0; i < strides.size(); ++i) {  // the last of those that are joined counts
     if (joined_[i] < outer_count_) {
       access.outer_strides[joined_[i]] = strides[i];
-    } else if (run_ != 0 && joined_[i] == outer_count_) {
+    } else if (run_ != Dim(0) && joined_[i] == outer_count_) {
       access.run_stride = strides[i];
     } else {
       access.inner_stride = strides[i];
     }
   }
   if (access.run_stride != access.inner_stride * run_) access.run = run_;
-  if (access.inner_stride == 0 && access.run_stride == 0) access.extent = Extent::kRows;
+  if (access.inner_stride == Dim(0) && access.run_stride == Dim(0)) access.extent = Extent::kRows;
   return access;
 }
 
@@ -306,7 +310,10 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
   }
   const auto covers = [&](const Placement& part) {
     for (std::size_t i = 0; i < part.start.size(); ++i) {
-      if (part.start[i] > 0 || part.start[i] + part.sizes[i] < whole.sizes[i].hint) return false;
+      const Dim end = part.start[i] + part.sizes[i];
+      const bool reaches_end = end == whole.sizes[i] ||
+                               (end.is_concrete() && whole.sizes[i].is_concrete() && end.hint > whole.sizes[i].hint);
+      if (!part.start[i].is_concrete() || part.start[i].hint > 0 || !reaches_end) return false;
     }
     return true;
   };
@@ -319,9 +326,9 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
 Part Lowering::part_of(std::uint32_t array, const std::vector<Interval>& stretches) const {
   Part part{array, std::vector<Interval>(outer_count_), {0, 1, 0}, {0, 1, 0}};
   for (std::size_t i = 0; i < stretches.size(); ++i) {
-    Interval& joined = joined_[i] < outer_count_                 ? part.outer[joined_[i]]
-                       : run_ != 0 && joined_[i] == outer_count_ ? part.runs
-                                                                 : part.columns;
+    Interval& joined = joined_[i] < outer_count_                      ? part.outer[joined_[i]]
+                       : run_ != Dim(0) && joined_[i] == outer_count_ ? part.runs
+                                                                      : part.columns;
     const bool is_first = i == 0 || joined_[i] != joined_[i - 1];
     joined = is_first ? stretches[i]
                       : Interval{joined.begin * stretches[i].end, joined.end * stretches[i].end, stretches[i].stride};
@@ -332,12 +339,12 @@ Part Lowering::part_of(std::uint32_t array, const std::vector<Interval>& stretch
 Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
   const auto id = std::get<ir::ValueId>(symbol.arguments.at(i).content);
   const ir::TensorType& type = *trace_.tensor_type(id);
-  const std::vector<std::int64_t>& strides = input_strides_[inputs_.at(index_of(id))];
+  const Dims& strides = input_strides_[inputs_.at(index_of(id))];
   Access table;
   table.array = inputs_.at(index_of(id));
   table.dtype = (type.dtype);
   table.inner_stride = strides[1];
-  table.table_rows = type.sizes[0].hint;
+  table.table_rows = type.sizes[0];
   table.table_stride = strides[0];
   return graph_->gather(std::move(table), graph_->expand_rows(rows));
 }
@@ -454,14 +461,14 @@ std::optional<std::uint32_t> Lowering::array_of(const BoundSymbol& symbol, std::
   return found == outputs_.end() ? std::nullopt : std::make_optional(found->second);
 }
 
-void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale) {
+void Lowering::set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, const ir::SizeRatio& scale) {
   const auto array = array_of(symbol, result);
   if (!array) return;
   graph_->column_sum(graph_->expand(value), *array, result_type(symbol, result).dtype, scale, role(symbol).blocks);
 }
 
 void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance,
-                                  Value value, double scale) {
+                                  Value value, const ir::SizeRatio& scale) {
   const auto mean_array = mean ? array_of(symbol, *mean) : std::nullopt;
   const auto variance_array = array_of(symbol, variance);
   if (!mean_array && !variance_array) return;
@@ -469,10 +476,10 @@ void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::
   graph_->column_moments(graph_->expand(value), mean_array, variance_array, dtype, scale, role(symbol).blocks);
 }
 
-std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
-                                  std::optional<std::uint32_t> divisor) {
+std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result, Value value,
+                                  const ir::SizeRatio& scale, std::optional<std::uint32_t> divisor) {
   // One element of what the symbol goes over for each that the sum takes.
-  const bool is_rows = passes::element_count(*trace_.tensor_type(role(symbol).over)) == space_.rows;
+  const bool is_rows = product_of(trace_.tensor_type(role(symbol).over)->sizes) == space_.rows;
   const bool by_rows = is_rows || role(symbol).by_rows != 0;
   value = by_rows ? graph_->expand_rows(value) : graph_->expand(value);
   const auto array = array_of(symbol, result);
@@ -495,7 +502,7 @@ void Lowering::store_results() {
     const ir::TensorType& type = *trace_.tensor_type(id);
     Value value = made->second.value;
     // A value of rows, or a number, as the elements of what is larger.
-    const bool is_rows = space_.rows != 0 && passes::element_count(type) == space_.rows;
+    const bool is_rows = space_.rows != Dim(0) && product_of(type.sizes) == space_.rows;
     if (!is_rows) value = graph_->expand(value);
     if (is_rows && graph_->extent(value) == Extent::kConstant) value = graph_->expand_rows(value);
     const std::uint32_t array = outputs_.at(index_of(id));
@@ -515,7 +522,7 @@ void Lowering::store_results() {
     }
     Access access =
         access_of(array, dtype, strides_over_space(type, part->second, type, dims_from(0, type.sizes.size())));
-    if (access.inner_stride != 1 || access.run != 0) throw Failure{};
+    if (access.inner_stride != Dim(1) || access.run != Dim(0)) throw Failure{};
     graph_->store(value, std::move(access));
   }
 }

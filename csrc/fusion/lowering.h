@@ -17,7 +17,7 @@
 
 namespace thunder::fusion {
 
-using Strides = std::vector<std::vector<std::int64_t>>;  ///< for each input of a fusion
+using Strides = std::vector<Dims>;  ///< for each input of a fusion
 
 using Value = KernelGraph::Value;
 
@@ -51,6 +51,8 @@ class Lowering {
   /// Argument `i` has one element for each row, and comes from memory in a dtype narrower than its type.
   [[nodiscard]] bool is_loaded_row(const BoundSymbol& symbol, std::size_t i);
   Value number(ComputeType type, double value);
+  Value number(ComputeType type, const Dim& value) { return number(type, ir::SizeRatio{.numerator = value}); }
+  Value number(ComputeType type, const ir::SizeRatio& value) { return graph_->ratio(type, value); }
   Value apply(ElementOp op, std::span<const Value> arguments);
   Value apply(ElementOp op, std::initializer_list<Value> arguments) {
     return apply(op, std::span(arguments.begin(), arguments.size()));
@@ -63,16 +65,16 @@ class Lowering {
   void set(const BoundSymbol& symbol, std::size_t result, Value value);
   /// The result is rounded to a narrower floating-point dtype for those who read it here.
   void set_rounded(const BoundSymbol& symbol, Value value, ir::Dtype dtype);
-  void set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, double scale);
+  void set_column_sum(const BoundSymbol& symbol, std::size_t result, Value value, const ir::SizeRatio& scale);
   /// Results `mean` and `variance` (none where it is not asked for) of each column; the variance times `scale`.
   void set_column_moments(const BoundSymbol& symbol, std::optional<std::size_t> mean, std::size_t variance, Value value,
-                          double scale);
+                          const ir::SizeRatio& scale);
   /// The sum of all elements, divided by total `divisor`. Returns its number.
-  std::uint32_t set_total(const BoundSymbol& symbol, std::size_t result, Value value, double scale,
+  std::uint32_t set_total(const BoundSymbol& symbol, std::size_t result, Value value, const ir::SizeRatio& scale,
                           std::optional<std::uint32_t> divisor);
   /// A sum that only divides others.
   std::uint32_t add_total(Value value) {
-    return graph_->total(value, std::nullopt, ir::Dtype::kFloat32, 1, std::nullopt);
+    return graph_->total(value, std::nullopt, ir::Dtype::kFloat32, {}, std::nullopt);
   }
 
  private:
@@ -89,13 +91,10 @@ class Lowering {
   bool find_domain();
   void lower_symbols();
   void store_results();
-  [[nodiscard]] std::vector<std::int64_t> strides_over_space(ir::ValueId id, const BoundSymbol& reader,
-                                                             std::size_t argument) const;
-  [[nodiscard]] std::vector<std::int64_t> strides_over_space(const ir::TensorType& type,
-                                                             const std::vector<std::int64_t>& strides,
-                                                             const ir::TensorType& over,
-                                                             const std::vector<std::size_t>& dims) const;
-  [[nodiscard]] Access access_of(std::uint32_t array, ir::Dtype dtype, const std::vector<std::int64_t>& strides) const;
+  [[nodiscard]] Dims strides_over_space(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) const;
+  [[nodiscard]] Dims strides_over_space(const ir::TensorType& type, const Dims& strides, const ir::TensorType& over,
+                                        const std::vector<std::size_t>& dims) const;
+  [[nodiscard]] Access access_of(std::uint32_t array, ir::Dtype dtype, const Dims& strides) const;
   template <typename Visitor>
   void for_each_dim(const ir::TensorType& over, Visitor visit) const;
   [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Placement& part,
@@ -106,8 +105,7 @@ class Lowering {
                                                                           const ir::TensorType& over) const;
   [[nodiscard]] std::optional<std::vector<std::vector<Interval>>> find_parts() const;
   [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Interval>& stretches) const;
-  [[nodiscard]] std::int64_t repeated_blocks(const std::vector<std::int64_t>& sizes,
-                                             const std::vector<std::vector<std::int64_t>>& accesses) const;
+  [[nodiscard]] Dim repeated_blocks(const Dims& sizes, const std::vector<Dims>& accesses) const;
   template <typename T>
   [[nodiscard]] std::vector<T> rows_first(const std::vector<T>& by_size) const;
   [[nodiscard]] Value load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument);
@@ -117,18 +115,18 @@ class Lowering {
   const Trace& trace_;
   const Strides& input_strides_;
   const Target& target_;
-  std::vector<FusionRole> roles_;                                              ///< by nested symbol
-  IterationSpace space_;                                                       ///< what all of them go over together
-  std::unordered_map<std::uint32_t, std::uint32_t> inputs_;                    ///< value -> array
-  std::unordered_map<std::uint32_t, std::uint32_t> outputs_;                   ///< value -> array
-  std::unordered_map<std::uint32_t, std::vector<std::int64_t>> part_strides_;  ///< of results that are parts of a whole
-  std::unordered_map<std::uint32_t, const Cut*> cuts_;                         ///< of results that are stored in part
+  std::vector<FusionRole> roles_;                             ///< by nested symbol
+  IterationSpace space_;                                      ///< what all of them go over together
+  std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
+  std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
+  std::unordered_map<std::uint32_t, Dims> part_strides_;      ///< of results that are parts of a whole
+  std::unordered_map<std::uint32_t, const Cut*> cuts_;        ///< of results that are stored in part
   std::unordered_map<std::uint32_t, Made> made_;
   std::vector<std::size_t> rows_;    ///< places of the space's sizes that are rows
   std::vector<std::size_t> places_;  ///< of all of them, the rows' first
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of
   std::size_t outer_count_ = 0;      ///< of the domain's sizes
-  std::int64_t run_ = 0;             ///< columns of a run, where some inputs step through rows in two ways; 0: none do
+  Dim run_ = 0;                      ///< columns of a run, where some inputs step through rows in two ways; 0: none do
   std::unique_ptr<KernelGraph> graph_;
 };
 

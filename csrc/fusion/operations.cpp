@@ -26,7 +26,7 @@ Table make_table() {
 bool is_supported(const ir::TensorType& type, const Target& target) {
   if (type.layout != ir::Layout::kStrided || !target.accepts(type)) return false;
   for (const ir::Dim& size : type.sizes) {
-    if (!size.is_concrete() || size.hint == 0) return false;
+    if (size == ir::Dim(0)) return false;
   }
   return has_compute_type(type.dtype);
 }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ir/size.h"
+
 namespace thunder::fusion {
 
 /// A dense tensor that results of a fusion are parts of. All that happens to them is that an operation puts them there
@@ -10,20 +12,20 @@ namespace thunder::fusion {
 struct Whole {
   struct Part {
     std::uint32_t place = 0;  ///< among the results
-    std::int64_t offset = 0;  ///< in elements
-    std::vector<std::int64_t> strides;
+    ir::Dim offset = 0;       ///< in elements
+    ir::Dims strides;
   };
   std::vector<Part> parts;
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;
+  ir::Dims sizes;
+  ir::Dims strides;
 };
 
 /// A contiguous tensor that is a slice of a fusion's result, of which nothing else is read: a `pad` by negative sizes.
 struct Cut {
-  std::uint32_t place = 0;          ///< of the result
-  std::vector<std::int64_t> start;  ///< in the result, by dimension
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;
+  std::uint32_t place = 0;  ///< of the result
+  ir::Dims start;           ///< in the result, by dimension
+  ir::Dims sizes;
+  ir::Dims strides;
 };
 
 /// Where the results of a fusion may be computed.

@@ -74,7 +74,7 @@ class Partitioner {
       if (role.kind == FusionRole::Kind::kNone) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
       IterationSpace space = space_of(over, role.rows, role.before, role.blocks, role.side_by_side);
-      if (space.count() == 0 || space.columns() > model_.largest_row) continue;
+      if (space.count().hint == 0 || space.columns().hint > model_.largest_row) continue;
       std::size_t k = 0;
       passes::for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
       groups_[i] = {{i}, std::move(space)};
@@ -99,9 +99,9 @@ class Partitioner {
     return aliases_.is_own_memory(id) && order_.maker(id) == last_writers_[aliases_.set_of(id)];
   }
 
-  [[nodiscard]] static std::int64_t size_at(const ir::TensorType& type, std::size_t dim, std::size_t rank) {
+  [[nodiscard]] static ir::Dim size_at(const ir::TensorType& type, std::size_t dim, std::size_t rank) {
     const std::size_t missing = rank - type.sizes.size();
-    return dim < missing ? 1 : type.sizes[dim - missing].hint;
+    return dim < missing ? ir::Dim(1) : type.sizes[dim - missing];
   }
 
   /// Whether an argument has an element for each that the reader goes over, in their order, or one for each row.
@@ -110,7 +110,7 @@ class Partitioner {
     const FusionRole& role = roles_[reader];
     const ir::TensorType& over = *trace_.tensor_type(role.over);
     if (role.kind == FusionRole::Kind::kView) return true;
-    const bool has_rows = passes::element_count(value) == space.rows;
+    const bool has_rows = product_of(value.sizes) == space.rows;
     if ((role.by_rows >> argument & 1U) != 0) return has_rows;
     if (((role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
     if (value.sizes.size() > over.sizes.size()) return false;
@@ -118,18 +118,18 @@ class Partitioner {
     std::vector<std::size_t> own;
     for (const std::size_t dim : memory_order(value)) {
       own.push_back(dim + over.sizes.size() - value.sizes.size());
-      if (size_at(value, own.back(), over.sizes.size()) != over.sizes[own.back()].hint) return false;
+      if (size_at(value, own.back(), over.sizes.size()) != over.sizes[own.back()]) return false;
     }
     if (own == order) return true;
-    if (space.side_by_side != 1) {
+    if (space.side_by_side != ir::Dim(1)) {
       std::vector<std::size_t> of_rows = order;
       const std::vector<std::size_t> columns = column_dims(over, space.rows, space.side_by_side);
       std::erase_if(of_rows, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
       return has_rows && own == of_rows;
     }
     std::size_t first = 0;  // of the rows
-    std::int64_t before = 1;
-    for (; first < order.size() && before < space.before; ++first) before *= over.sizes[order[first]].hint;
+    ir::Dim before = 1;
+    for (; first < order.size() && before != space.before; ++first) before *= over.sizes[order[first]];
     const auto rest = std::span(order).subspan(first);
     return has_rows && before == space.before && own.size() <= rest.size() &&
            std::ranges::equal(own, rest.first(own.size()));
@@ -160,7 +160,7 @@ class Partitioner {
     if (roles_[left].kind == FusionRole::Kind::kNone || roles_[right].kind == FusionRole::Kind::kNone) return;
     if (groups_[a].symbols.size() + groups_[b].symbols.size() > model_.most_symbols) return;
     const auto space = join(groups_[a].space, groups_[b].space);
-    if (!space || space->columns() > model_.largest_row) return;
+    if (!space || space->columns().hint > model_.largest_row) return;
     if (!may_exchange(a, b, *space) || !may_exchange(b, a, *space)) return;
     if (tensor_count(a, b) > model_.most_tensors) return;
     if (reaches(a, b) || reaches(b, a)) return;
@@ -258,7 +258,7 @@ class Partitioner {
     constexpr std::uint32_t kNearby = 200;
     const ir::TensorType* type = trace_.tensor_type(id);
     if (type == nullptr) return;
-    const std::int64_t count = passes::element_count(*type);
+    const ir::Dim count = product_of(type->sizes);
     std::vector<std::uint32_t> readers;
     for (const std::uint32_t i : readers_[ir::index_of(id)]) {
       const bool reads_all = roles_[i].kind != FusionRole::Kind::kNone && groups_[group_of_[i]].space.count() == count;
@@ -282,7 +282,7 @@ class Partitioner {
         workers += roles_[i].work > 0 ? 1 : 0;
       }
       if (group.symbols.empty() || work < model_.least_work) continue;
-      if (workers == 1 && group.space.count() < model_.least_alone) continue;
+      if (workers == 1 && group.space.count().hint < model_.least_alone) continue;
       taken.push_back({{group.symbols.begin(), group.symbols.end()}, std::move(group.space)});
     }
     return taken;

@@ -22,15 +22,15 @@ struct FusionRole {
 
   Kind kind = Kind::kNone;
   ir::ValueId over = ir::kNoValue;  ///< the value whose elements it goes over
-  std::int64_t rows = 0;            ///< of that value, where it reduces; 0: it does not (see IterationSpace)
+  ir::Dim rows = 0;                 ///< of that value, where it reduces; 0: it does not (see IterationSpace)
   std::vector<Result> results;      ///< lists flattened
   std::uint32_t by_rows = 0;        ///< a bit for each argument that has one element for a row, from the first dim on
   double work = 1;                  ///< per element; an addition is 1, a view 0
   std::uint32_t by_channels = 0;    ///< a bit for each argument that has one element for each index of dim 1
   std::uint32_t gathered = 0;       ///< a bit for each argument of which it chooses elements by what another one holds
-  std::int64_t before = 1;          ///< elements of that value that stand before the rows
-  std::int64_t blocks = 1;          ///< of the rows: it reduces each to a row, known at the end
-  std::int64_t side_by_side = 1;    ///< see IterationSpace
+  ir::Dim before = 1;               ///< elements of that value that stand before the rows
+  ir::Dim blocks = 1;               ///< of the rows: it reduces each to a row, known at the end
+  ir::Dim side_by_side = 1;         ///< see IterationSpace
 };
 
 /// What fusing is about: which symbols can be fused, and when it pays.

@@ -17,17 +17,11 @@
 namespace thunder::fusion {
 namespace {
 
-std::vector<std::int64_t> hints(const ir::Dims& dims) {
-  std::vector<std::int64_t> result;
-  for (const ir::Dim& dim : dims) result.push_back(dim.hint);
-  return result;
-}
-
 /// An operation's arguments, and the sizes of its result.
 struct Assembly {
   const BoundSymbol& symbol;
   const Trace& trace;
-  std::vector<std::int64_t> sizes;
+  Dims sizes;
 
   [[nodiscard]] std::int64_t number(std::size_t i, std::int64_t otherwise) const {
     const auto* given = i < symbol.arguments.size() ? symbol.arguments[i].get<std::int64_t>() : nullptr;
@@ -36,10 +30,10 @@ struct Assembly {
   [[nodiscard]] std::size_t dim(std::size_t i) const { return wrap_dim(number(i, 0), sizes.size()); }
   [[nodiscard]] Placement at_origin(const ir::Argument& value) const {
     const auto id = std::get<ir::ValueId>(value.content);
-    return {id, hints(trace.tensor_type(id)->sizes), std::vector<std::int64_t>(sizes.size(), 0), std::nullopt};
+    return {id, trace.tensor_type(id)->sizes, Dims(sizes.size(), 0), std::nullopt};
   }
   /// At an index of a dimension that the value does not have.
-  [[nodiscard]] Placement at_index(const ir::Argument& value, std::size_t dim, std::int64_t index) const {
+  [[nodiscard]] Placement at_index(const ir::Argument& value, std::size_t dim, const Dim& index) const {
     Placement part = at_origin(value);
     part.missing_dim = dim;
     part.sizes = part.in_whole(part.sizes, 1);
@@ -47,11 +41,18 @@ struct Assembly {
     return part;
   }
 };
+/// A number, or an expression over symbols.
+std::optional<Dim> size_in(const ir::Argument& argument) {
+  if (const auto* dim = argument.get<Dim>()) return *dim;
+  const auto* number = argument.get<std::int64_t>();
+  return number == nullptr ? std::nullopt : std::make_optional<Dim>(*number);
+}
+
 using Place = bool (*)(const Assembly& assembly, Placements& placements);
 
 bool place_cat(const Assembly& assembly, Placements& placements) {
   const std::size_t dim = assembly.dim(1);
-  std::int64_t start = 0;
+  Dim start = 0;
   for (const ir::Argument& tensor : std::get<ir::ArgumentList>(assembly.symbol.arguments[0].content)) {
     placements.parts.push_back(assembly.at_origin(tensor));
     Placement& part = placements.parts.back();
@@ -74,8 +75,8 @@ bool place_pad(const Assembly& assembly, Placements& placements) {
   Placement part = assembly.at_origin(assembly.symbol.arguments[0]);
   const auto& pads = std::get<ir::ArgumentList>(assembly.symbol.arguments[1].content);
   for (std::size_t i = 0; i + 1 < pads.size(); i += 2) {
-    const auto* before = pads[i].get<std::int64_t>();
-    if (before == nullptr) return false;
+    const auto before = size_in(pads[i]);
+    if (!before) return false;
     part.start[assembly.sizes.size() - 1 - i / 2] = *before;
   }
   placements.parts.push_back(std::move(part));
@@ -91,30 +92,39 @@ bool place_pad(const Assembly& assembly, Placements& placements) {
   return integer == nullptr || static_cast<std::int64_t>(*placements.fill) == *integer;
 }
 
-/// Where a slice begins, as PyTorch takes it.
-std::int64_t slice_start(const Assembly& assembly, std::size_t argument, std::size_t dim) {
-  const std::int64_t size = assembly.sizes[dim];
+/// Where a slice begins, as PyTorch takes it; nullopt: that depends on symbols.
+std::optional<Dim> slice_start(const Assembly& assembly, std::size_t argument, std::size_t dim) {
+  const Dim& size = assembly.sizes[dim];
+  if (argument < assembly.symbol.arguments.size() && assembly.symbol.arguments[argument].is<Dim>()) return std::nullopt;
   const std::int64_t start = assembly.number(argument, 0);
-  return std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
+  if (start == 0) return Dim(0);
+  if (!size.is_concrete()) return std::nullopt;
+  return std::clamp<std::int64_t>(start < 0 ? start + size.hint : start, 0, size.hint);
 }
 bool place_slice_backward(const Assembly& assembly, Placements& placements) {
   const std::size_t dim = assembly.dim(2);
+  const auto start = slice_start(assembly, 3, dim);
+  if (!start) return false;
   placements.parts.push_back(assembly.at_origin(assembly.symbol.arguments[0]));
-  placements.parts[0].start[dim] = slice_start(assembly, 3, dim);
+  placements.parts[0].start[dim] = *start;
   placements.fill = 0;
   return assembly.number(5, 1) == 1;
 }
 bool place_slice_scatter(const Assembly& assembly, Placements& placements) {
   const std::size_t dim = assembly.dim(2);
+  const auto start = slice_start(assembly, 3, dim);
+  if (!start) return false;
   for (std::size_t i = 0; i < 2; ++i) placements.parts.push_back(assembly.at_origin(assembly.symbol.arguments[i]));
-  placements.parts[1].start[dim] = slice_start(assembly, 3, dim);
+  placements.parts[1].start[dim] = *start;
   return assembly.number(5, 1) == 1;
 }
 bool place_select_backward(const Assembly& assembly, Placements& placements) {
   const std::size_t dim = assembly.dim(2);
-  const std::int64_t index = assembly.number(3, 0);
-  placements.parts.push_back(
-      assembly.at_index(assembly.symbol.arguments[0], dim, index < 0 ? index + assembly.sizes[dim] : index));
+  const auto given = size_in(assembly.symbol.arguments[3]);
+  if (!given) return false;
+  const bool is_from_end = given->is_concrete() && given->hint < 0;
+  const Dim index = is_from_end ? *given + assembly.sizes[dim] : *given;
+  placements.parts.push_back(assembly.at_index(assembly.symbol.arguments[0], dim, index));
   placements.fill = 0;
   return true;
 }
@@ -133,17 +143,17 @@ constexpr std::pair<std::string_view, Place> kRows[] = {
 /// Elements of a part that follow one another both in its memory and in that of the whole; 1 where its dimensions have
 /// another order.
 std::int64_t stretch_of(const Placement& part, const ir::TensorType& whole, const Trace& trace) {
-  const std::vector<std::int64_t> strides = part.in_whole(hints(trace.tensor_type(part.value)->strides), 0);
+  const Dims strides = part.in_whole(trace.tensor_type(part.value)->strides, 0);
   std::vector<std::size_t> order = memory_order(whole);
-  std::erase_if(order, [&](std::size_t dim) { return part.sizes[dim] == 1; });
-  if (!std::ranges::is_sorted(order, std::greater(), [&](std::size_t dim) { return strides[dim]; })) return 1;
+  std::erase_if(order, [&](std::size_t dim) { return part.sizes[dim] == Dim(1); });
+  if (!std::ranges::is_sorted(order, std::greater(), [&](std::size_t dim) { return strides[dim].hint; })) return 1;
   order = memory_order(whole);
   std::int64_t stretch = 1;
   for (std::size_t i = order.size(); i-- > 0;) {
     const std::size_t dim = order[i];
-    if (part.sizes[dim] != 1 && strides[dim] != stretch) break;
-    stretch *= part.sizes[dim];
-    if (part.sizes[dim] != whole.sizes[dim].hint) break;
+    if (part.sizes[dim] != Dim(1) && strides[dim].hint != stretch) break;
+    stretch *= part.sizes[dim].hint;
+    if (part.sizes[dim] != whole.sizes[dim]) break;
   }
   return stretch;
 }
@@ -186,7 +196,7 @@ void add_placements(std::unordered_map<std::string_view, Operation>& table) {
   for (const auto& [name, place] : kRows) table.emplace(name, kPlacement);
 }
 
-std::vector<std::int64_t> Placement::in_whole(std::vector<std::int64_t> dims, std::int64_t missing) const {
+Dims Placement::in_whole(Dims dims, std::int64_t missing) const {
   if (missing_dim) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(*missing_dim), missing);
   return dims;
 }
@@ -201,7 +211,7 @@ std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& 
     fits = fits && type != nullptr && type->dtype == whole->dtype && passes::element_count(*type) > 0;
   });
   Placements placements;
-  if (!fits || !row->second({symbol, trace, hints(whole->sizes)}, placements)) return std::nullopt;
+  if (!fits || !row->second({symbol, trace, whole->sizes}, placements)) return std::nullopt;
   return placements;
 }
 

@@ -14,12 +14,12 @@ namespace thunder::fusion {
 /// whole: what is outside is left out.
 struct Placement {
   ir::ValueId value = ir::kNoValue;
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> start;
+  ir::Dims sizes;
+  ir::Dims start;
   std::optional<std::size_t> missing_dim;  ///< a dimension of the whole that the tensor does not have
 
   /// What there is for each dimension of the tensor (sizes, strides), for each of the whole.
-  [[nodiscard]] std::vector<std::int64_t> in_whole(std::vector<std::int64_t> dims, std::int64_t missing) const;
+  [[nodiscard]] ir::Dims in_whole(ir::Dims dims, std::int64_t missing) const;
 };
 
 /// What an operation puts together: parts, of which later ones hide earlier ones.

@@ -1,6 +1,7 @@
 #include "fusion/roles.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "passes/symbol_facts.h"
@@ -13,8 +14,7 @@ bool broadcasts(const ir::TensorType& value, const ir::TensorType& over) {
   if (value.sizes.size() > over.sizes.size()) return false;
   const std::size_t missing = over.sizes.size() - value.sizes.size();
   for (std::size_t i = 0; i < value.sizes.size(); ++i) {
-    const std::int64_t size = value.sizes[i].hint;
-    if (size != 1 && size != over.sizes[i + missing].hint) return false;
+    if (value.sizes[i] != ir::Dim(1) && value.sizes[i] != over.sizes[i + missing]) return false;
   }
   return true;
 }
@@ -44,8 +44,8 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
   return order;
 }
 
-bool can_lie_side_by_side(std::int64_t elements, std::int64_t rows, const Target& target) {
-  return rows >= target.least_side_by_side && elements <= target.longest_side_by_side;
+bool can_lie_side_by_side(const ir::Dim& elements, const ir::Dim& rows, const Target& target) {
+  return rows.hint >= target.least_side_by_side && elements.hint <= target.longest_side_by_side;
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ FusionRole view_role(const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType& type = *trace.tensor_type(result);
   const ir::TensorType& from = *trace.tensor_type(source);
   if (!is_contiguous(type) || !is_contiguous(from) || type.dtype != from.dtype) return {};
-  if (passes::element_count(type) != passes::element_count(from) || passes::element_count(type) < 2) return {};
+  if (product_of(type.sizes) != product_of(from.sizes) || passes::element_count(type) < 2) return {};
   return {FusionRole::Kind::kView, result, 0, {FusionRole::Result::kElements}, 0, 0};
 }
 
@@ -104,38 +104,40 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   // In the order of memory: elements of the dimensions up to a point that is reduced, kept, reduced, kept.
   std::size_t i = 0;
   const auto elements_of = [&](bool reduced) {
-    std::int64_t elements = 1;
-    for (; i < order.size() && is_reduced[order[i]] == reduced; ++i) elements *= type.sizes[order[i]].hint;
+    ir::Dim elements = 1;
+    for (; i < order.size() && is_reduced[order[i]] == reduced; ++i) elements *= type.sizes[order[i]];
     return elements;
   };
-  const std::int64_t before = elements_of(true);
-  const std::int64_t rows = elements_of(false);
-  const std::int64_t behind = elements_of(true);
-  const std::int64_t columns = elements_of(false);
-  if (i < order.size() || before * behind == 1) return {};
+  const ir::Dim one = 1;
+  const ir::Dim before = elements_of(true);
+  const ir::Dim rows = elements_of(false);
+  const ir::Dim behind = elements_of(true);
+  const ir::Dim columns = elements_of(false);
+  if (i < order.size() || before * behind == one) return {};
   using Results = std::vector<FusionRole::Result>;
   FusionRole role{FusionRole::Kind::kWork, over, rows, Results(result_count, FusionRole::Result::kRows), 0, 1};
-  if (before > 1 && behind > 1) {
+  const bool has_columns_behind = behind != one;
+  if (before != one && has_columns_behind) {
     role.before = before;
-    return behind >= target.least_reduced_run && columns == 1 ? role : FusionRole{};
+    return behind.hint >= target.least_reduced_run && columns == one ? role : FusionRole{};
   }
-  if (behind > 1 && columns == 1) return role;
+  if (has_columns_behind && columns == one) return role;
   // What keeps its dimensions is meant to meet the elements again, if it is not the gradient of what was broadcast.
-  const std::int64_t reduced = before * behind;
+  const ir::Dim reduced = before * behind;
   const bool keeps_dims = result_type.sizes.size() == rank && !is_reduced[0];
-  if ((rows_only || keeps_dims) && can_lie_side_by_side(reduced, behind > 1 ? columns : rows, target)) {
-    role.side_by_side = behind > 1 ? columns : rows;
-    role.rows = behind > 1 ? rows * columns : rows;
+  if ((rows_only || keeps_dims) && can_lie_side_by_side(reduced, has_columns_behind ? columns : rows, target)) {
+    role.side_by_side = has_columns_behind ? columns : rows;
+    role.rows = has_columns_behind ? rows * columns : rows;
     return role;
   }
   if (rows_only) return {};
-  if (behind > 1) {
+  if (has_columns_behind) {
     role.rows = rows * behind;
     role.blocks = rows;
     role.results.assign(result_count, FusionRole::Result::kEnd);
-    return behind >= target.least_block && columns >= target.least_run ? role : FusionRole{};
+    return behind.hint >= target.least_block && columns.hint >= target.least_run ? role : FusionRole{};
   }
-  role.rows = rows == 1 ? 0 : before;
+  role.rows = rows == one ? ir::Dim(0) : before;
   role.results.assign(result_count, FusionRole::Result::kEnd);
   return role;
 }
@@ -144,8 +146,7 @@ FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId o
                     double work) {
   const ir::TensorType& type = *trace.tensor_type(over);
   if (row_dims > type.sizes.size()) return {};
-  std::int64_t rows = 1;
-  for (std::size_t i = 0; i + row_dims < type.sizes.size(); ++i) rows *= type.sizes[i].hint;
+  const ir::Dim rows = product_of(std::span(type.sizes).first(type.sizes.size() - row_dims));
   return rows_role(symbol, trace, over, rows, work);
 }
 
@@ -157,11 +158,11 @@ FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId o
   const std::vector<std::size_t> order = memory_order(type);
   const auto place = std::ranges::find(order, wrapped);
   if (!passes::is_dense(type) || place == order.end()) return {};
-  const std::int64_t elements = type.sizes[wrapped].hint;
-  std::int64_t behind = 1;
-  for (auto next = place + 1; next != order.end(); ++next) behind *= type.sizes[*next].hint;
-  if (elements < target.least_of_functions || !can_lie_side_by_side(elements, behind, target)) return {};
-  const std::int64_t rows = passes::element_count(type) / elements;
+  const ir::Dim elements = type.sizes[wrapped];
+  ir::Dim behind = 1;
+  for (auto next = place + 1; next != order.end(); ++next) behind *= type.sizes[*next];
+  if (elements.hint < target.least_of_functions || !can_lie_side_by_side(elements, behind, target)) return {};
+  const ir::Dim rows = floor_divide(product_of(type.sizes), elements);
   FusionRole role{FusionRole::Kind::kWork, over, rows, {}, 0, work};
   role.side_by_side = behind;
   bool fits = true;
@@ -173,16 +174,18 @@ FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId o
   return fits ? role : FusionRole{};
 }
 
-FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t rows, double work) {
+FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, const ir::Dim& rows,
+                     double work) {
   const ir::TensorType& type = *trace.tensor_type(over);
   if (!is_contiguous(type)) return {};
   FusionRole role{FusionRole::Kind::kWork, over, rows, {}, 0, work};
-  const std::int64_t count = passes::element_count(type);
-  if (count < 2 || role.rows < 1 || count / role.rows < 2) return {};
+  const ir::Dim count = product_of(type.sizes);
+  const auto columns = exact_quotient(count, rows);
+  if (count.hint < 2 || rows.hint < 1 || !columns || columns->hint < 2) return {};
   bool fits = true;
   passes::for_each_result(symbol, [&](ir::ValueId id) {
     const ir::TensorType& result = *trace.tensor_type(id);
-    const std::int64_t elements = passes::element_count(result);
+    const ir::Dim elements = product_of(result.sizes);
     fits = fits && is_contiguous(result) && (elements == count || elements == role.rows);
     role.results.push_back(elements == count ? FusionRole::Result::kElements : FusionRole::Result::kRows);
   });

@@ -26,7 +26,7 @@ using passes::wrap_dim;
 [[nodiscard]] FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims,
                                         bool rows_only, const Target& target);
 /// Results whose elements, or rows, follow from the rows of `over`, which are so many.
-[[nodiscard]] FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t rows,
+[[nodiscard]] FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, const ir::Dim& rows,
                                    double work);
 /// The same, of rows that the last `row_dims` dimensions make.
 [[nodiscard]] FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,

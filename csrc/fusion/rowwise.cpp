@@ -15,9 +15,9 @@ constexpr double kRowWork = 8;
 Value sum_of_rows(Lowering& lowering, Value value) {
   return lowering.graph().reduce(Reduction::kSum, lowering.graph().expand(value));
 }
-Value mean_of_rows(Lowering& lowering, Value value, std::int64_t columns) {
+Value mean_of_rows(Lowering& lowering, Value value, const ir::Dim& columns) {
   const Value sum = sum_of_rows(lowering, value);
-  const Value count = lowering.number(lowering.graph().type(sum), static_cast<double>(columns));
+  const Value count = lowering.number(lowering.graph().type(sum), columns);
   return lowering.apply(ElementOp::kDivide, {sum, count});
 }
 
@@ -39,12 +39,12 @@ template <bool has_dims, bool is_mean>
 void lower_sum(Lowering& lowering, const BoundSymbol& symbol) {
   const FusionRole& role = lowering.role(symbol);
   const Value value = lowering.argument(symbol, 0, lowering.result_type_of(symbol));
-  const std::int64_t count =
-      passes::element_count(*lowering.type(symbol, 0)) / passes::element_count(lowering.result_type(symbol));
-  const double scale = is_mean ? 1 / static_cast<double>(count) : 1;
+  const ir::Dim count =
+      floor_divide(product_of(lowering.type(symbol, 0)->sizes), product_of(lowering.result_type(symbol).sizes));
+  const ir::SizeRatio scale{.denominator = is_mean ? count : ir::Dim(1)};
   if (role.results[0] == FusionRole::Result::kRows) {
     lowering.set(symbol, 0, is_mean ? mean_of_rows(lowering, value, count) : sum_of_rows(lowering, value));
-  } else if (role.rows == 0) {
+  } else if (role.rows == ir::Dim(0)) {
     lowering.set_total(symbol, 0, value, scale, std::nullopt);
   } else {
     lowering.set_column_sum(symbol, 0, value, scale);
@@ -61,7 +61,7 @@ FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace, const Ta
   if (!is_float(argument_type(symbol, trace, 0))) return {};
   FusionRole role = reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/false, target);
   role.work = kRowWork;
-  return role.rows == 0 ? FusionRole{} : role;
+  return role.rows == ir::Dim(0) ? FusionRole{} : role;
 }
 double correction_of(const ir::Argument& given) {  // a number, or whether it is unbiased
   if (const auto* integer = given.get<std::int64_t>()) return static_cast<double>(*integer);
@@ -77,9 +77,9 @@ void lower_variance(Lowering& lowering, const BoundSymbol& symbol) {
   const ComputeType compute = compute_type(type.dtype);
   const Value x = lowering.graph().expand(lowering.argument(symbol, 0, compute));
   const bool is_of_rows = role.results[0] == FusionRole::Result::kRows;
-  const auto count =
-      static_cast<double>(is_of_rows ? passes::element_count(type) / role.rows : role.rows / role.blocks);
-  const double scale = count / std::max(count - correction_of(symbol.arguments[2]), 0.0);
+  const ir::Dim count =
+      is_of_rows ? floor_divide(product_of(type.sizes), role.rows) : floor_divide(role.rows, role.blocks);
+  const ir::SizeRatio scale{1, count, count, correction_of(symbol.arguments[2])};
   if (!is_of_rows) return lowering.set_column_moments(symbol, mean, 0, x, scale);
   const auto [mean_of_row, variance] = lowering.graph().moments(x, 0);  // a norm of the same rows needs it, too
   lowering.set(symbol, 0, lowering.apply(ElementOp::kMultiply, {variance, lowering.number(compute, scale)}));
@@ -200,7 +200,7 @@ FusionRole group_norm_role(const BoundSymbol& symbol, const Trace& trace, const 
   const ir::TensorType* x = argument_type(symbol, trace, 0);
   const auto* groups = symbol.arguments[at.groups].get<std::int64_t>();
   if (x == nullptr || groups == nullptr || x->sizes.size() < 3 || !is_float(x)) return {};
-  const std::int64_t rows = x->sizes[0].hint * *groups;
+  const ir::Dim rows = x->sizes[0] * ir::Dim(*groups);
   FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, 0), rows, 1);
   role.by_channels = 1U << at.weight | 1U << at.bias;
   return role;
@@ -217,11 +217,11 @@ FusionRole batch_norm_role(const BoundSymbol& symbol, const Trace& trace, std::s
                            double work, const Target& target) {
   const ir::TensorType* x = argument_type(symbol, trace, input);
   if (!is_float(x) || x->sizes.size() < 3) return {};
-  const std::int64_t channels = x->sizes[1].hint;
+  const ir::Dim channels = x->sizes[1];
   FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, input), channels, work);
-  role.before = x->sizes[0].hint;
+  role.before = x->sizes[0];
   role.by_channels = per_channel;
-  const bool has_stretches = passes::element_count(*x) / (role.before * channels) >= target.least_run;
+  const bool has_stretches = passes::element_count(*x) / (role.before.hint * channels.hint) >= target.least_run;
   return has_stretches ? role : FusionRole{};
 }
 FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
@@ -240,16 +240,16 @@ void lower_running_batch_norm(Lowering& lowering, const BoundSymbol& symbol) {
   const ComputeType compute = lowering.result_type_of(symbol);
   const Value x = lowering.graph().expand(lowering.argument(symbol, 0, compute));
   const double momentum = std::get<double>(symbol.arguments[6].content);
-  const auto count = static_cast<double>(passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows);
+  const ir::Dim count = floor_divide(product_of(lowering.type(symbol, 0)->sizes), lowering.role(symbol).rows);
   const auto [mean, variance] = lowering.graph().moments(x, 0);
-  const auto move = [&](std::size_t argument, Value statistic, double share) {
+  const auto move = [&](std::size_t argument, Value statistic, const ir::SizeRatio& share) {
     const Value kept = lowering.apply(
         ElementOp::kMultiply, {lowering.argument(symbol, argument, compute), lowering.number(compute, 1 - momentum)});
     const Value added = lowering.apply(ElementOp::kMultiply, {statistic, lowering.number(compute, share)});
     lowering.set(symbol, argument, lowering.apply(ElementOp::kAdd, {kept, added}));
   };
-  move(3, mean, momentum);
-  move(4, variance, momentum * count / (count - 1));
+  move(3, mean, {.factor = momentum});
+  move(4, variance, {momentum, count, count, 1});
 }
 
 struct BatchNormBackwardArguments {
@@ -275,7 +275,7 @@ void lower_batch_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   const Value product = graph.reduce(Reduction::kSum, lowering.apply(ElementOp::kMultiply, {cotangent, centered}));
   const Value of_weight = lowering.apply(ElementOp::kMultiply, {product, rstd});
   if (lowering.is_read(symbol, 0)) {
-    const auto count = static_cast<double>(passes::element_count(type) / lowering.role(symbol).rows);
+    const ir::Dim count = floor_divide(product_of(type.sizes), lowering.role(symbol).rows);
     const auto mean_of = [&](Value total) {
       return lowering.apply(ElementOp::kDivide, {total, lowering.number(compute, count)});
     };
@@ -296,7 +296,7 @@ FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace, const Ta
 }
 void lower_rms_norm(Lowering& lowering, const BoundSymbol& symbol) {
   const Value x = lowering.graph().expand(lowering.argument(symbol, 0, lowering.result_type_of(symbol)));
-  const std::int64_t columns = passes::element_count(*lowering.type(symbol, 0)) / lowering.role(symbol).rows;
+  const ir::Dim columns = floor_divide(product_of(lowering.type(symbol, 0)->sizes), lowering.role(symbol).rows);
   const Value mean = mean_of_rows(lowering, lowering.apply(ElementOp::kSquare, {x}), columns);
   const Value normal = lowering.apply(ElementOp::kMultiply, {x, reciprocal_root(lowering, symbol, mean, 3)});
   lowering.set(symbol, 0, lowering.apply_if_given(ElementOp::kMultiply, normal, symbol, 2));
@@ -315,7 +315,7 @@ FusionRole layer_norm_backward_role(const BoundSymbol& symbol, const Trace& trac
     if (!symbol.results[i].is<ir::ValueId>()) continue;
     role.results.push_back(i == 0 ? FusionRole::Result::kElements : FusionRole::Result::kEnd);
   }
-  return role.rows > 1 ? role : FusionRole{};
+  return role.rows.hint > 1 ? role : FusionRole{};
 }
 void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   KernelGraph& graph = lowering.graph();
@@ -330,7 +330,7 @@ void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   if (lowering.is_read(symbol, 0)) {
     const Value scaled = lowering.apply_if_given(ElementOp::kMultiply,
                                                  lowering.apply(ElementOp::kMultiply, {cotangent, rstd}), symbol, 5);
-    const std::int64_t columns = passes::element_count(type) / lowering.role(symbol).rows;
+    const ir::Dim columns = floor_divide(product_of(type.sizes), lowering.role(symbol).rows);
     const Value mean_of_scaled = mean_of_rows(lowering, scaled, columns);
     const Value product = lowering.apply(ElementOp::kMultiply, {scaled, normal});
     const Value mean_of_product = mean_of_rows(lowering, product, columns);
@@ -340,9 +340,9 @@ void lower_layer_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
     lowering.set(symbol, 0, result);
   }
   if (lowering.is_read(symbol, 1)) {
-    lowering.set_column_sum(symbol, 1, lowering.apply(ElementOp::kMultiply, {cotangent, normal}), 1);
+    lowering.set_column_sum(symbol, 1, lowering.apply(ElementOp::kMultiply, {cotangent, normal}), {});
   }
-  if (lowering.is_read(symbol, 2)) lowering.set_column_sum(symbol, 2, cotangent, 1);
+  if (lowering.is_read(symbol, 2)) lowering.set_column_sum(symbol, 2, cotangent, {});
 }
 
 // --- negative log likelihood, and its scatter
@@ -387,7 +387,7 @@ FusionRole nll_loss_role(const BoundSymbol& symbol, const Trace& trace, const Ta
   BoundSymbol none = symbol;  // its results are known at the end
   none.results.clear();
   FusionRole role = dim_role(none, trace, passes::value_argument(symbol, 0), 1, 1, target);
-  if (role.rows < 2) return {};
+  if (role.rows.hint < 2) return {};
   role.by_rows = 1U << kForward.target();
   passes::for_each_result(symbol, [&](ir::ValueId) { role.results.push_back(FusionRole::Result::kEnd); });
   return role;
@@ -401,8 +401,8 @@ void lower_loss(Lowering& lowering, const BoundSymbol& symbol, Value scores) {
   const Value counted = lowering.apply(ElementOp::kWhere, {counts, loss, lowering.number(compute, 0)});
   const Value one = graph.convert(counts, compute);
   const std::uint32_t weight =
-      symbol.results.size() > 1 ? lowering.set_total(symbol, 1, one, 1, std::nullopt) : lowering.add_total(one);
-  lowering.set_total(symbol, 0, counted, 1, kForward.is_mean(symbol) ? std::make_optional(weight) : std::nullopt);
+      symbol.results.size() > 1 ? lowering.set_total(symbol, 1, one, {}, std::nullopt) : lowering.add_total(one);
+  lowering.set_total(symbol, 0, counted, {}, kForward.is_mean(symbol) ? std::make_optional(weight) : std::nullopt);
 }
 
 void lower_nll_loss(Lowering& lowering, const BoundSymbol& symbol) {
@@ -473,7 +473,7 @@ void lower_index_select(Lowering& lowering, const BoundSymbol& symbol) {
 /// Indices below zero count from the end.
 void lower_index(Lowering& lowering, const BoundSymbol& symbol) {
   const Value index = lowering.argument(symbol, 1, ComputeType::kInteger);
-  const auto count = static_cast<double>(lowering.type(symbol, 0)->sizes[0].hint);
+  const ir::Dim count = lowering.type(symbol, 0)->sizes[0];
   const Value wrapped = lowering.apply(ElementOp::kAdd, {index, lowering.number(ComputeType::kInteger, count)});
   const Value is_negative = lowering.apply(ElementOp::kLess, {index, lowering.number(ComputeType::kInteger, 0)});
   lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.apply(ElementOp::kWhere, {is_negative, wrapped, index})));
@@ -482,13 +482,13 @@ void lower_index(Lowering& lowering, const BoundSymbol& symbol) {
 /// One element for each row, added at a column.
 FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const FusionRole role = rows_along_role(symbol, trace, 1, target);
-  if (role.side_by_side != 1) return {};
+  if (role.side_by_side != ir::Dim(1)) return {};
   const ir::TensorType* index = argument_type(symbol, trace, 2);
   const ir::TensorType* source = argument_type(symbol, trace, 3);
   if (role.kind == FusionRole::Kind::kNone || index == nullptr || source == nullptr || index->sizes.empty()) return {};
   const auto is_row = [&](const ir::TensorType& type) {
-    return type.sizes.size() == trace.tensor_type(role.over)->sizes.size() && type.sizes.back().hint == 1 &&
-           passes::element_count(type) == role.rows;
+    return type.sizes.size() == trace.tensor_type(role.over)->sizes.size() && type.sizes.back() == ir::Dim(1) &&
+           product_of(type.sizes) == role.rows;
   };
   return is_row(*index) && is_row(*source) ? role : FusionRole{};
 }

@@ -26,6 +26,7 @@ std::size_t hash_content(Device device) {
 std::size_t hash_content(Layout layout) { return static_cast<std::size_t>(layout); }
 std::size_t hash_content(MemoryFormat format) { return static_cast<std::size_t>(format); }
 std::size_t hash_content(ObjectConstant object) { return object.index; }
+std::size_t hash_content(const Dim& dim) { return reinterpret_cast<std::uintptr_t>(dim.expression); }
 std::size_t hash_content(const ArgumentList& list) {
   std::size_t hash = list.size();
   for (const Argument& element : list) hash = hash_combine(hash, hash_value(element));
@@ -47,6 +48,11 @@ bool identical(const Argument& left, const Argument& right) {
   }
   if (const auto* list = left.get<ArgumentList>()) return identical(*list, *right.get<ArgumentList>());
   return left == right;
+}
+
+bool has_symbols(const Argument& argument) {
+  const auto* list = argument.get<ArgumentList>();
+  return argument.is<Dim>() || (list != nullptr && std::ranges::any_of(*list, &has_symbols));
 }
 
 std::size_t hash_value(const Argument& argument) {

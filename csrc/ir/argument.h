@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/dtype.h"
+#include "ir/size.h"
 
 namespace thunder::ir {
 
@@ -35,17 +36,26 @@ using ArgumentList = std::vector<Argument>;
 /// What a bound symbol takes or gives: values, constants, and lists and tuples of them.
 struct Argument {
   using Variant = std::variant<None, ValueId, bool, std::int64_t, double, std::complex<double>, std::string, Dtype,
-                               Device, Layout, MemoryFormat, ObjectConstant, ArgumentList>;
+                               Device, Layout, MemoryFormat, ObjectConstant, Dim, ArgumentList>;
   Variant content;
 
   Argument() = default;
   template <typename T>
-    requires(std::is_constructible_v<Variant, T> && !std::is_integral_v<std::remove_reference_t<T>>)
+    requires(std::is_constructible_v<Variant, T> && !std::is_integral_v<std::remove_reference_t<T>> &&
+             !std::same_as<std::remove_cvref_t<T>, Dim>)
   Argument(T&& value) : content(std::forward<T>(value)) {}  // NOLINT(google-explicit-constructor)
   // An integer of any width is an int64: left to the variant, std::size_t would become a complex number.
   template <std::integral T>
   Argument(T value)  // NOLINT(google-explicit-constructor)
       : content(static_cast<std::conditional_t<std::same_as<T, bool>, bool, std::int64_t>>(value)) {}
+  /// A dimension that is a number is an integer.
+  Argument(const Dim& dim) {  // NOLINT(google-explicit-constructor)
+    if (dim.is_concrete()) {
+      content = dim.hint;
+    } else {
+      content = dim;
+    }
+  }
 
   template <typename T>
   [[nodiscard]] const T* get() const {
@@ -63,6 +73,9 @@ struct Argument {
 [[nodiscard]] bool identical(const ArgumentList& left, const ArgumentList& right);
 /// Agrees with `identical`.
 [[nodiscard]] std::size_t hash_value(const Argument& argument);
+
+/// Whether the argument, or an element of it, is an expression over symbols.
+[[nodiscard]] bool has_symbols(const Argument& argument);
 
 /// Calls `visit(ValueId&)` for every value inside, in order.
 template <typename Visitor>

@@ -122,10 +122,10 @@ TypePtr tensor_type(Dtype dtype, Dims sizes, Device device) {
   type.dtype = dtype;
   type.device = device;
   type.strides.resize(sizes.size());
-  std::int64_t stride = 1;
+  Dim stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     type.strides[i] = stride;
-    stride *= std::max<std::int64_t>(sizes[i].hint, 1);
+    if (sizes[i] != Dim(0)) stride *= sizes[i];
   }
   type.sizes = std::move(sizes);
   return make_type(std::move(type));

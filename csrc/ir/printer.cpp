@@ -6,6 +6,7 @@
 #include "ir/last_uses.h"
 #include "ir/python_text.h"
 #include "ir/statement_writer.h"
+#include "ir/trace_sizes.h"
 
 namespace thunder::ir {
 namespace {
@@ -74,6 +75,11 @@ void ProgramPrinter::write_header() {
     writer_.write_text("  # ");
     writer_.write_type(input);
     writer_.write_text("\n");
+  }
+  for (const SymbolSource& source : symbol_sources(trace_)) {
+    writer_.write_text("  s" + std::to_string(source.symbol) + " = ");
+    writer_.write_value(trace_.inputs[source.input]);
+    writer_.write_text(".shape[" + std::to_string(source.dim) + "]\n");
   }
 }
 

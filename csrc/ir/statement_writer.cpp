@@ -46,6 +46,8 @@ void StatementWriter::write_argument(const Argument& argument) {
       write_argument((*list)[i]);
     }
     text_ += ']';
+  } else if (const auto* dim = argument.get<Dim>()) {
+    text_ += to_string(*dim);
   } else {
     write_constant(text_, argument);
   }

@@ -60,6 +60,11 @@ class TraceArchive::Writer : public ByteWriter {
     write_signed(device.index);
   }
   void write_content(ObjectConstant object) { write_number(object.index); }
+  /// Expressions live as long as the process.
+  void write_content(const Dim& dim) {
+    write_signed(dim.hint);
+    write_number(reinterpret_cast<std::uintptr_t>(dim.expression));
+  }
   void write_content(const ArgumentList& list) { write(list); }
   template <typename Enumeration>
     requires std::is_enum_v<Enumeration>
@@ -133,6 +138,11 @@ class TraceArchive::Reader : public ByteReader {
     return device;
   }
   ObjectConstant read_content(std::in_place_type_t<ObjectConstant> /*type*/) { return {read_small()}; }
+  Dim read_content(std::in_place_type_t<Dim> /*type*/) {
+    Dim dim(read_signed());
+    dim.expression = reinterpret_cast<const SizeExpression*>(read_number());  // NOLINT(performance-no-int-to-ptr)
+    return dim;
+  }
   ArgumentList read_content(std::in_place_type_t<ArgumentList> /*type*/) { return read_list(); }
   template <typename Enumeration>
     requires std::is_enum_v<Enumeration>

@@ -1,5 +1,6 @@
 #include "ir/type.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -22,10 +23,6 @@ std::string_view python_name(ScalarKind kind) {
   return "number";
 }
 
-void append(std::string& text, const Dim& dim) {
-  text += dim.is_concrete() ? std::to_string(dim.hint) : "s" + std::to_string(dim.symbol);
-}
-
 std::string to_string(const TensorType& type) {
   std::string text{torch_name(type.device.type)};
   if (type.device.index >= 0) text += ":" + std::to_string(type.device.index);
@@ -34,16 +31,23 @@ std::string to_string(const TensorType& type) {
   text.append(short_name(type.dtype)) += '[';
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {
     if (i > 0) text += ", ";
-    append(text, type.sizes[i]);
+    text += to_string(type.sizes[i]);
   }
   return text += ']';
 }
 
 std::size_t hash_dim(std::size_t seed, const Dim& dim) {
-  return hash_combine(hash_combine(seed, static_cast<std::size_t>(dim.hint)), static_cast<std::size_t>(dim.symbol));
+  return hash_combine(hash_combine(seed, static_cast<std::size_t>(dim.hint)),
+                      reinterpret_cast<std::uintptr_t>(dim.expression));
 }
 
 }  // namespace
+
+bool has_symbols(const TensorType& type) {
+  const auto is_number = [](const Dim& dim) { return dim.is_concrete(); };
+  return !std::ranges::all_of(type.sizes, is_number) || !std::ranges::all_of(type.strides, is_number) ||
+         !is_number(type.storage_offset);
+}
 
 TypePtr make_type(Type type) { return std::make_shared<const Type>(std::move(type)); }
 

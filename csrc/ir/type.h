@@ -8,23 +8,9 @@
 #include <vector>
 
 #include "ir/dtype.h"
+#include "ir/size.h"
 
 namespace thunder::ir {
-
-/// A dimension, stride or offset: a number, or a symbol of the trace with the value that it had when it was recorded.
-struct Dim {
-  std::int64_t hint = 0;
-  std::int32_t symbol = kConcrete;
-
-  static constexpr std::int32_t kConcrete = -1;
-
-  Dim() = default;
-  Dim(std::int64_t value) : hint(value) {}  // NOLINT(google-explicit-constructor): a number is a dimension
-  [[nodiscard]] bool is_concrete() const { return symbol == kConcrete; }
-  friend bool operator==(const Dim&, const Dim&) = default;
-};
-
-using Dims = std::vector<Dim>;
 
 struct TensorType {
   Dtype dtype = Dtype::kFloat32;
@@ -49,6 +35,9 @@ struct ObjectType {
 using Type = std::variant<TensorType, ScalarKind, ObjectType>;
 /// Types are immutable and shared by the values of all traces that descend from one another.
 using TypePtr = std::shared_ptr<const Type>;
+
+/// Whether sizes, strides or the offset depend on symbols.
+[[nodiscard]] bool has_symbols(const TensorType& type);
 
 [[nodiscard]] TypePtr make_type(Type type);
 /// `cpu f32[2, 16]`, `int`, `object LlamaForCausalLM`.

@@ -1,10 +1,12 @@
 #include "ir/verifier.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "ir/printer.h"
+#include "ir/trace_sizes.h"
 
 namespace thunder::ir {
 namespace {
@@ -16,6 +18,7 @@ class Verifier {
 
   void run() {
     for (const ValueId input : trace_.inputs) define(input, "input", nullptr);
+    check_sizes();
     for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
       const BoundSymbol& symbol = trace_.symbols[i];
       check(symbol);
@@ -56,6 +59,15 @@ class Verifier {
     require_known(id, role, symbol);
     if (defined_[index_of(id)]) fail(describe(role, id) + " is made twice", symbol);
     defined_[index_of(id)] = true;
+  }
+
+  /// Every symbol is the size of an input.
+  void check_sizes() const {
+    const std::vector<SymbolSource> sources = symbol_sources(trace_);
+    for (const std::uint32_t symbol : symbols_of(trace_)) {
+      const bool has_source = std::ranges::find(sources, symbol, &SymbolSource::symbol) != sources.end();
+      if (!has_source) fail("s" + std::to_string(symbol) + " is the size of no input", nullptr);
+    }
   }
 
   void check_counts(const BoundSymbol& symbol) const {

@@ -14,11 +14,11 @@ namespace {
 /// The arguments of `embedding_dense_backward`.
 enum : std::uint8_t { kGradient, kIndices, kRowCount, kPaddingIndex, kScaleByFrequency };
 
-ir::TypePtr contiguous(ir::TensorType type, std::vector<std::int64_t> sizes) {
-  type.sizes.assign(sizes.begin(), sizes.end());
+ir::TypePtr contiguous(ir::TensorType type, ir::Dims sizes) {
   type.strides.resize(sizes.size());
-  std::int64_t step = 1;
+  ir::Dim step = 1;
   for (std::size_t i = sizes.size(); i-- > 0; step *= sizes[i]) type.strides[i] = step;
+  type.sizes = std::move(sizes);
   type.storage_offset = 0;
   return ir::make_type(std::move(type));
 }
@@ -97,8 +97,8 @@ class Rewriter {
         value_argument(sum, 0) == single_result(dense) ? value_argument(sum, 1) : value_argument(sum, 0);
     const ir::TensorType& row_type = *trace_.tensor_type(value_argument(dense, kGradient));
     const ir::TensorType& index_type = *trace_.tensor_type(value_argument(dense, kIndices));
-    const std::int64_t count = element_count(index_type);
-    const std::int64_t width = trace_.tensor_type(table)->sizes.back().hint;
+    const ir::Dim count = product_of(index_type.sizes);
+    const ir::Dim width = trace_.tensor_type(table)->sizes.back();
     location_ = dense.location;
     const ir::ValueId rows = as(value_argument(dense, kGradient), contiguous(row_type, {count, width}));
     const ir::ValueId indices = as(value_argument(dense, kIndices), contiguous(index_type, {count}));
@@ -113,7 +113,7 @@ class Rewriter {
     const ir::Dims& sizes = std::get<ir::TensorType>(*type).sizes;
     if (trace_.tensor_type(value)->sizes == sizes) return value;
     ir::ArgumentList shape;
-    for (const ir::Dim& size : sizes) shape.emplace_back(size.hint);
+    for (const ir::Dim& size : sizes) shape.emplace_back(size);
     return call("aten::reshape", "", {ir::Argument(value), ir::Argument(std::move(shape))}, type);
   }
 
@@ -122,7 +122,7 @@ class Rewriter {
     if (std::get<std::int64_t>(padding.content) < 0) return rows;
     ir::TensorType mask_type = *result_.tensor_type(indices);
     mask_type.dtype = ir::Dtype::kBool;
-    const std::int64_t count = element_count(mask_type);
+    const ir::Dim count = product_of(mask_type.sizes);
     const ir::ValueId mask =
         call("aten::eq", "Scalar", {ir::Argument(indices), padding}, contiguous(mask_type, {count}));
     const ir::ValueId column =

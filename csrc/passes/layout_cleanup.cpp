@@ -162,10 +162,7 @@ ir::ValueId expand(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
   const ir::BoundSymbol* maker = argument == ir::kNoValue ? nullptr : rewriter.maker(argument);
   if (maker == nullptr || maker->op != symbol.op) return ir::kNoValue;
   ir::ArgumentList sizes;
-  for (const ir::Dim& size : rewriter.type(single_result(symbol))->sizes) {
-    if (!size.is_concrete()) return ir::kNoValue;
-    sizes.emplace_back(size.hint);
-  }
+  for (const ir::Dim& size : rewriter.type(single_result(symbol))->sizes) sizes.emplace_back(size);
   symbol.arguments[0] = maker->arguments[0];
   symbol.arguments[1] = std::move(sizes);
   return ir::kNoValue;

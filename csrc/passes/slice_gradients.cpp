@@ -71,6 +71,7 @@ class Rewriter {
     const ir::TensorType* gradient = trace_.tensor_type(value_argument(symbol, kGradient));
     const ir::TensorType& whole = *trace_.tensor_type(single_result(symbol));
     if (gradient == nullptr || !is_in_order(*gradient) || !is_in_order(whole)) return std::nullopt;
+    if (ir::has_symbols(*gradient) || ir::has_symbols(whole)) return std::nullopt;
     const auto wrap = [](std::int64_t i, std::int64_t size) { return i < 0 ? i + size : i; };
     Steps steps;
     steps.dim = static_cast<std::size_t>(wrap(*number(kDim), static_cast<std::int64_t>(whole.sizes.size())));

@@ -24,12 +24,12 @@ std::vector<std::uint32_t> use_counts(const ir::Trace& trace) {
 }
 
 bool is_dense(const ir::TensorType& type) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // (stride, size)
+  std::vector<std::pair<ir::Dim, ir::Dim>> dims;  // (stride, size)
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {
-    if (type.sizes[i].hint != 1) dims.emplace_back(type.strides[i].hint, type.sizes[i].hint);
+    if (type.sizes[i] != ir::Dim(1)) dims.emplace_back(type.strides[i], type.sizes[i]);
   }
-  std::ranges::sort(dims);
-  std::int64_t step = 1;
+  std::ranges::sort(dims, {}, [](const auto& dim) { return std::pair(dim.first.hint, dim.second.hint); });
+  ir::Dim step = 1;
   for (const auto& [stride, size] : dims) {
     if (stride != step) return false;
     step *= size;
@@ -79,10 +79,10 @@ std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
 }
 
 bool is_contiguous(const ir::TensorType& type) {
-  std::int64_t step = 1;
+  ir::Dim step = 1;
   for (std::size_t i = type.sizes.size(); i-- > 0;) {
-    if (type.sizes[i].hint != 1 && type.strides[i].hint != step) return false;
-    step *= type.sizes[i].hint;
+    if (type.sizes[i] != ir::Dim(1) && type.strides[i] != step) return false;
+    step *= type.sizes[i];
   }
   return true;
 }

@@ -48,6 +48,7 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
   return id == nullptr ? ir::kNoValue : *id;
 }
 
+/// Where sizes are expressions, of the sizes that were traced.
 [[nodiscard]] inline std::int64_t element_count(const ir::TensorType& type) {
   std::int64_t count = 1;
   for (const ir::Dim& size : type.sizes) count *= size.hint;
@@ -76,8 +77,8 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
 [[nodiscard]] const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 /// `dim` of a tensor of that rank, counted from the front.
 [[nodiscard]] std::size_t wrap_dim(std::int64_t dim, std::size_t rank);
+// Both hold whatever the symbols are.
 [[nodiscard]] bool is_contiguous(const ir::TensorType& type);
-
 /// Every element has a place of its own, and there are no gaps.
 [[nodiscard]] bool is_dense(const ir::TensorType& type);
 

@@ -25,6 +25,9 @@ c10::IValue load(const ResolvedOperand& operand, Frame& frame) {
     return reg->takes ? std::move(value) : value;
   }
   if (const auto* constant = std::get_if<c10::IValue>(&operand.content)) return *constant;
+  if (const auto* size = std::get_if<SizeOperand>(&operand.content)) {
+    return size->compute(size->state.get(), frame.symbols);
+  }
   const auto& list = std::get<ResolvedList>(operand.content);
   c10::impl::GenericList elements(list.element_type);
   elements.reserve(list.elements.size());

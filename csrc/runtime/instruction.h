@@ -4,16 +4,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 namespace thunder::runtime {
 
+/// An integer that each run computes of the program's symbols, by index.
+struct SizeOperand {
+  std::int64_t (*compute)(const void* state, std::span<const std::int64_t> symbols) = nullptr;
+  std::shared_ptr<const void> state;
+};
+
 /// What a running instruction works on.
 struct Frame {
   c10::IValue* registers = nullptr;
   std::vector<c10::IValue>* stack = nullptr;  ///< empty between instructions; for boxed calls
+  std::span<const std::int64_t> symbols = {};
 };
 
 inline constexpr std::uint32_t kNoRegister = 0xffffffffU;
@@ -30,7 +38,7 @@ struct ResolvedList {
 };
 /// An Operand after register assignment.
 struct ResolvedOperand {
-  std::variant<RegisterOperand, c10::IValue, ResolvedList> content;
+  std::variant<RegisterOperand, c10::IValue, ResolvedList, SizeOperand> content;
 };
 
 using ResultRegisters = std::variant<std::uint32_t, std::vector<std::uint32_t>>;

@@ -88,6 +88,17 @@ void Program::Impl::execute(Frame& frame) const {
   }
 }
 
+std::vector<std::int64_t> Program::Impl::read_symbols(const Frame& frame) const {
+  std::vector<std::int64_t> values(symbol_count, 0);
+  for (const SymbolRegister& symbol : symbols) {
+    const std::int64_t size = frame.registers[symbol.index].toTensor().size(symbol.dim);
+    TORCH_CHECK(size >= 2, "size ", size, " of dimension ", symbol.dim, " of input ", symbol.index,
+                " of a program for sizes from two on");
+    values[symbol.symbol] = size;
+  }
+  return values;
+}
+
 void Program::Impl::rethrow_with_origin(std::size_t instruction) const {
   const Origin& origin = origins[instruction];
   try {
@@ -113,6 +124,8 @@ void Program::Impl::run(std::span<Value> inputs, std::span<Value> results) const
   FrameLease lease(register_count);
   Frame frame = lease.frame();
   for (std::size_t i = 0; i < inputs.size(); ++i) frame.registers[i] = std::move(inputs[i]);
+  const std::vector<std::int64_t> symbol_values = read_symbols(frame);
+  frame.symbols = symbol_values;
   for (const std::uint32_t index : unused_inputs) frame.registers[index] = c10::IValue();
   execute(frame);
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -121,6 +121,7 @@ class CallResolver {
       return {RegisterOperand{registers_.register_of(*slot), registers_.dies(*slot, index_) && uses_.at(*slot) == 1}};
     }
     if (const auto* constant = std::get_if<c10::IValue>(&operand.content)) return {*constant};
+    if (const auto* size = std::get_if<SizeOperand>(&operand.content)) return {*size};
     const auto& list = std::get<ListOperand>(operand.content);
     ResolvedList resolved{list.element_type, {}};
     for (const Operand& element : list.elements) resolved.elements.push_back(resolve(element));
@@ -136,6 +137,10 @@ class CallResolver {
 }  // namespace
 
 void ProgramBuilder::add_input(Slot slot) { inputs_.push_back(slot); }
+
+void ProgramBuilder::add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim) {
+  symbols_.push_back({symbol, input, dim});
+}
 
 void ProgramBuilder::add_constant(Slot slot, c10::IValue value) { constants_.emplace(slot, std::move(value)); }
 
@@ -232,6 +237,11 @@ Program ProgramBuilder::build() {
     if (registers.used(input)) continue;
     impl.unused_inputs.push_back(registers.register_of(input));
     registers.release(registers.register_of(input));
+  }
+
+  for (const Symbol& symbol : symbols_) {
+    impl.symbols.push_back({symbol.symbol, registers.register_of(symbol.input), symbol.dim});
+    impl.symbol_count = std::max(impl.symbol_count, symbol.symbol + 1);
   }
 
   for (std::size_t i = 0; i < calls_.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/instruction.h"
 #include "runtime/program.h"
 
 namespace thunder::runtime {
@@ -28,9 +29,9 @@ struct ListOperand {
   std::vector<Operand> elements;
 };
 
-/// What an instruction takes: a slot, a constant made once, or a list with slots in it.
+/// What an instruction takes: a slot, a constant made once, a size, or a list with slots or sizes in it.
 struct Operand {
-  std::variant<Slot, c10::IValue, ListOperand> content;
+  std::variant<Slot, c10::IValue, ListOperand, SizeOperand> content;
 };
 
 /// Where a result goes: a slot (kNoSlot drops it), or one slot for each element of a list.
@@ -50,6 +51,8 @@ using Kernel = void (*)(const void* state, std::vector<c10::IValue>& stack);
 class ProgramBuilder {
  public:
   void add_input(Slot slot);
+  /// Symbol `symbol` is the size of dimension `dim` of an input, and at least two.
+  void add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim);
   /// A slot that has the same value in every run.
   void add_constant(Slot slot, c10::IValue value);
   /// Calls a dispatcher operator, unboxed where the table in `unboxed_calls.cpp` has its signature; on one thread where
@@ -96,7 +99,14 @@ class ProgramBuilder {
   /// The slot whose memory `slot` may share, as far as the schemas say; itself for a slot with its own.
   [[nodiscard]] Slot root_of(Slot slot) const;
 
+  struct Symbol {
+    std::uint32_t symbol;
+    Slot input;
+    std::uint32_t dim;
+  };
+
   std::vector<Slot> inputs_;
+  std::vector<Symbol> symbols_;
   std::vector<Call> calls_;
   std::vector<Operand> outputs_;
   std::unordered_map<Slot, Slot> roots_;

@@ -26,6 +26,13 @@ struct Origin {
   Location location;
 };
 
+/// Where the value of a symbol comes from.
+struct SymbolRegister {
+  std::uint32_t symbol = 0;
+  std::uint32_t index = 0;  ///< of an input
+  std::uint32_t dim = 0;
+};
+
 /// Inputs arrive in registers 0 to `input_count - 1`.
 struct Program::Impl {
   std::uint32_t input_count = 0;
@@ -34,6 +41,8 @@ struct Program::Impl {
   std::vector<std::uint32_t> releases;  ///< registers that die, instruction after instruction
   std::vector<std::uint32_t> writes;    ///< registers of inputs whose version an instruction bumps
   std::vector<std::uint32_t> unused_inputs;
+  std::vector<SymbolRegister> symbols;
+  std::uint32_t symbol_count = 0;
   std::vector<OutputSource> outputs;
   std::vector<std::shared_ptr<const void>> states;
   std::vector<Origin> origins;
@@ -43,6 +52,8 @@ struct Program::Impl {
   template <typename Value>
   void run(std::span<Value> inputs, std::span<Value> results) const;
   void execute(Frame& frame) const;
+  /// The values of the symbols, by index.
+  [[nodiscard]] std::vector<std::int64_t> read_symbols(const Frame& frame) const;
   [[noreturn]] void rethrow_with_origin(std::size_t instruction) const;
 };
 

@@ -63,6 +63,10 @@ class KeyWriter {
     append_bytes(key_, list.size());
     for (const ir::Argument& element : list) std::visit(*this, element.content);
   }
+  void operator()(const ir::Dim& dim) {
+    tag(4);
+    append_bytes(key_, dim.expression);
+  }
   template <typename Scalar>
   void operator()(const Scalar& scalar) {
     tag(static_cast<char>(4 + sizeof(Scalar)));

@@ -15,9 +15,7 @@ TEST(a_tensor_shows_device_dtype_and_sizes) {
 }
 
 TEST(a_symbolic_dimension_shows_its_symbol) {
-  Dim symbolic = 7;
-  symbolic.symbol = 2;
-  CHECK_EQ(to_string(*tensor_type(Dtype::kInt64, {symbolic, 3})), "cpu i64[s2, 3]");
+  CHECK_EQ(to_string(*tensor_type(Dtype::kInt64, {Dim::symbol(2, 7), 3})), "cpu i64[s2, 3]");
 }
 
 TEST(a_sparse_tensor_shows_its_layout) {

@@ -2,18 +2,21 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "executors/api/primitives.h"
 #include "ir/printer.h"
+#include "ir/trace_sizes.h"
 
 namespace thunder::executors {
 namespace {
 
-bool has_value(const ir::Argument& argument) {
-  bool found = false;
+/// Whether the argument is put together at each call.
+bool varies(const ir::Argument& argument) {
+  bool found = ir::has_symbols(argument);
   ir::for_each_value(argument, [&](ir::ValueId) { found = true; });
   return found;
 }
@@ -23,6 +26,19 @@ bool runs_nothing(const ir::Operator& op) {
 }
 
 }  // namespace
+
+runtime::SizeOperand size_operand(const ir::Dim& dim) {
+  const auto compute = [](const void* state, ir::SymbolValues symbols) {
+    return ir::evaluate(*static_cast<const ir::Dim*>(state), symbols);
+  };
+  return {compute, std::make_shared<const ir::Dim>(dim)};
+}
+
+runtime::Operand symbols_operand(const std::vector<std::uint32_t>& symbols) {
+  runtime::ListOperand list{c10::IntType::get(), {}};
+  for (const std::uint32_t symbol : symbols) list.elements.push_back({size_operand(ir::Dim::symbol(symbol, 2))});
+  return {std::move(list)};
+}
 
 c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object) {
   return *static_cast<const c10::IValue*>(trace.context()->objects.at(object.index).owner.get());
@@ -37,7 +53,8 @@ c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& t
 
 runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& type, const ir::Trace& trace) {
   if (const auto* id = argument.get<ir::ValueId>()) return {slot_of(*id)};
-  if (has_value(argument)) {
+  if (const auto* dim = argument.get<ir::Dim>()) return {size_operand(*dim)};
+  if (varies(argument)) {
     const c10::TypePtr& list_type = type->kind() == c10::TypeKind::OptionalType ? type->containedType(0) : type;
     const c10::TypePtr& element_type = list_type->containedType(0);
     // Boxed lists of symbolic integers are lists of integers.
@@ -115,6 +132,9 @@ template <typename Lower>
 runtime::Program lower_symbols(const ir::Trace& trace, const Lower& lower) {
   runtime::ProgramBuilder builder;
   for (const ir::ValueId input : trace.inputs) builder.add_input(slot_of(input));
+  for (const ir::SymbolSource& source : ir::symbol_sources(trace)) {
+    builder.add_symbol(source.symbol, slot_of(trace.inputs[source.input]), source.dim);
+  }
   for (std::size_t i = 0; i < trace.symbols.size(); ++i) lower(i, builder);
   std::vector<runtime::Operand> outputs;
   for (const ir::Argument& output : trace.outputs) outputs.push_back(operand_of(output, c10::AnyType::get(), trace));

@@ -16,6 +16,10 @@ namespace thunder::executors {
 
 /// An opaque constant of an operator's arguments (a generator, …): the tracer keeps it as an IValue.
 [[nodiscard]] c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object);
+/// A size, as each run computes it.
+[[nodiscard]] runtime::SizeOperand size_operand(const ir::Dim& dim);
+/// The values of these symbols, as a list of integers, for a kernel that depends on them.
+[[nodiscard]] runtime::Operand symbols_operand(const std::vector<std::uint32_t>& symbols);
 /// A constant argument for a parameter of the schema type `type`.
 [[nodiscard]] c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& type,
                                            const ir::Trace& trace);

@@ -103,9 +103,9 @@ bool takes_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const ir::TensorType* value = passes::argument_type(symbol, trace, Place::kValue);
   const ir::TensorType* result = passes::result_type(symbol, trace);
   for (const ir::TensorType* type : {query, key, value, result}) {
-    const bool fits = type != nullptr && type->sizes.size() == 4 && type->dtype == ir::Dtype::kFloat32 &&
-                      type->device.type == ir::DeviceType::kCpu && type->sizes[0] == query->sizes[0] &&
-                      type->sizes[1] == query->sizes[1];
+    const bool fits = type != nullptr && type->sizes.size() == 4 && !ir::has_symbols(*type) &&
+                      type->dtype == ir::Dtype::kFloat32 && type->device.type == ir::DeviceType::kCpu &&
+                      type->sizes[0] == query->sizes[0] && type->sizes[1] == query->sizes[1];
     if (!fits) return false;
   }
   const std::int64_t keys = key->sizes[2].hint;

@@ -104,7 +104,7 @@ bool takes_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const ir::TensorType* filter = type_of(kFilter);
   if (filter == nullptr || !is_float_dtype(filter->dtype)) return false;
   for (const std::size_t i : {kGradient, kInput, kFilter}) {
-    if (!is_of_images(type_of(i), filter->dtype)) return false;
+    if (!is_of_images(type_of(i), filter->dtype) || ir::has_symbols(*type_of(i))) return false;
   }
   for (const std::size_t i : {kStride, kPadding, kDilation}) {
     if (!pair_of(symbol.arguments[i])) return false;

@@ -96,8 +96,10 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
   for (const std::int32_t input : destinations.inputs) {
     if (input >= 0) written.push_back(std::get<runtime::Slot>(operands[static_cast<std::size_t>(input)].content));
   }
-  builder.call("a fusion of " + symbol.comment, &run, Fusion::of(symbol, trace, std::move(destinations)),
-               std::move(operands), std::move(results), location_of(symbol), written);
+  auto fusion = Fusion::of(symbol, trace, std::move(destinations));
+  if (!fusion->symbols().empty()) operands.push_back(symbols_operand(fusion->symbols()));
+  builder.call("a fusion of " + symbol.comment, &run, std::move(fusion), std::move(operands), std::move(results),
+               location_of(symbol), written);
 }
 
 }  // namespace

@@ -1,24 +1,20 @@
 #include "executors/cpu/fusion.h"
 
-#include <ATen/EmptyTensor.h>
-#include <c10/core/CPUAllocator.h>
-
 #include <algorithm>
-#include <span>
+#include <string>
 #include <unordered_map>
-#include <utility>
 
-#include "base/error.h"
-#include "bridge/convert.h"
-#include "executors/api/lowering.h"
-#include "executors/cpu/threads.h"
 #include "fusion/region.h"
 #include "ir/printer.h"
 #include "ir/symbol_values.h"
+#include "ir/trace_sizes.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
+
+/// Sizes that a fusion is kept for.
+constexpr std::size_t kMostSizes = 64;
 
 struct Memo {
   std::mutex mutex;
@@ -29,13 +25,14 @@ Memo& memo() {
   return *kMemo;
 }
 
-void add_numbers(std::string& key, const std::vector<std::int64_t>& numbers) {
-  for (const std::int64_t number : numbers) key += std::to_string(number) + ",";
+void add_dims(std::string& key, const ir::Dims& dims) {
+  for (const ir::Dim& dim : dims) key += ir::to_string(dim) + ",";
 }
 
-bool is_in_memory(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided && tensor.is_cpu() && !tensor.is_neg() &&
-         !tensor._is_zerotensor();
+fusion::Strides strides_of_inputs(const ir::Trace& region) {
+  fusion::Strides strides;
+  for (const ir::ValueId id : region.inputs) strides.push_back(passes::operand_type(region, id)->strides);
+  return strides;
 }
 
 }  // namespace
@@ -46,21 +43,20 @@ std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir:
   // Types with their strides stand in no text; those of inputs and outputs do.
   std::string key = ir::print(region, {.nested = false, .locations = false, .deletions = false});
   for (std::size_t i = 0; i < region.value_count(); ++i) {
-    const ir::TensorType* type = passes::operand_type(region, ir::ValueId{static_cast<std::uint32_t>(i)});
-    for (const ir::Dim& stride : type->strides) key += std::to_string(stride.hint) + ",";
+    add_dims(key, passes::operand_type(region, ir::ValueId{static_cast<std::uint32_t>(i)})->strides);
     key += ';';
   }
   for (const std::int32_t place : destinations.inputs) key += std::to_string(place) + ",";
   for (const Whole& whole : destinations.wholes) {
     for (const Whole::Part& part : whole.parts)
-      key += std::to_string(part.place) + "@" + std::to_string(part.offset) + ",";
-    add_numbers(key, whole.sizes);
-    add_numbers(key, whole.strides);
+      key += std::to_string(part.place) + "@" + ir::to_string(part.offset) + ",";
+    add_dims(key, whole.sizes);
+    add_dims(key, whole.strides);
   }
   for (const Cut& cut : destinations.cuts) {
     key += std::to_string(cut.place) + "<";
-    add_numbers(key, cut.start);
-    add_numbers(key, cut.sizes);
+    add_dims(key, cut.start);
+    add_dims(key, cut.sizes);
   }
   Memo& table = memo();
   {
@@ -74,141 +70,39 @@ std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir:
 }
 
 Fusion::Fusion(ir::Trace region, Destinations destinations)
-    : region_(std::move(region)), destinations_(std::move(destinations)) {
-  const auto describe = [&](ir::ValueId id) {
-    const ir::TensorType& type = *passes::operand_type(region_, id);
-    return Tensor{bridge::hints(type.sizes), bridge::hints(type.strides), bridge::to_torch(type.dtype)};
-  };
-  Strides strides;
-  for (const ir::ValueId id : region_.inputs) {
-    inputs_.push_back(describe(id));
-    strides.push_back(inputs_.back().strides);
+    : region_(std::move(region)), symbols_(ir::symbols_of(region_)) {
+  if (symbols_.empty()) {
+    only_ = std::make_shared<const SizedFusion>(region_, std::move(destinations), nullptr);
+  } else {
+    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, strides_of_inputs(region_), {}, target());
   }
-  for (const ir::ValueId id : ir::flat_results(region_.symbols[0])) outputs_.push_back(describe(id));
-  first_ = make_plan(std::move(strides));
 }
 
-std::optional<TileProgram> Fusion::make_program(const Strides& strides, const Destinations& destinations) const {
-  const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, strides, destinations, target());
-  return kernel ? emit_tiles(*kernel) : std::nullopt;
-}
-
-std::unique_ptr<Fusion::Plan> Fusion::make_plan(Strides strides) const {
-  auto plan = std::make_unique<Plan>();
-  plan->program = make_program(strides, destinations_);
-  plan->joins = plan->program.has_value();
-  if (!plan->joins && (!destinations_.wholes.empty() || !destinations_.cuts.empty()))
-    plan->program = make_program(strides, {destinations_.inputs, {}, {}});
-  plan->strides = std::move(strides);
-  return plan;
-}
-
-bool Fusion::has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const at::Tensor& tensor = inputs[i].toTensor();
-    const auto& expected = plan.strides[i];
-    for (std::size_t d = 0; d < expected.size(); ++d) {
-      const auto dim = static_cast<std::int64_t>(d);
-      if (tensor.stride(dim) != expected[d] && tensor.size(dim) != 1) return false;
-    }
-  }
-  return true;
-}
-
-/// Dimensions follow one another in memory as they were traced to: then results lie as they would in eager. Those that
-/// do not move (of what was expanded) fit anywhere.
-bool keeps_order(const at::Tensor& tensor, const std::vector<std::int64_t>& traced) {
-  for (std::size_t i = 0; i < traced.size(); ++i) {
-    for (std::size_t j = 0; j < traced.size(); ++j) {
-      const auto [a, b] = std::pair(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j));
-      const bool counts = tensor.size(a) != 1 && tensor.size(b) != 1 && tensor.stride(a) != 0 && tensor.stride(b) != 0;
-      if (counts && traced[i] > traced[j] && tensor.stride(a) < tensor.stride(b)) return false;
-    }
-  }
-  return true;
-}
-
-const Fusion::Plan& Fusion::plan_for(const c10::IValue* inputs) const {
-  if (has_strides(*first_, inputs, inputs_.size())) return *first_;
+std::shared_ptr<const SizedFusion> Fusion::at(SymbolValues values) const {
   const std::scoped_lock lock(mutex_);
-  for (const auto& plan : others_) {
-    if (has_strides(*plan, inputs, inputs_.size())) return *plan;
+  const auto known = std::ranges::find(sized_, values, &decltype(sized_)::value_type::first);
+  if (known != sized_.end()) {
+    sized_.splice(sized_.begin(), sized_, known);
+    return known->second;
   }
-  Strides strides;
-  bool in_order = true;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    strides.push_back(inputs[i].toTensor().strides().vec());
-    in_order = in_order && keeps_order(inputs[i].toTensor(), inputs_[i].strides);
-  }
-  others_.push_back(make_plan(std::move(strides)));
-  if (!in_order) others_.back()->program.reset();
-  return *others_.back();
-}
-
-bool Fusion::is_as_traced(const c10::IValue* inputs) const {
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const at::Tensor& tensor = inputs[i].toTensor();
-    if (!is_in_memory(tensor) || tensor.scalar_type() != inputs_[i].dtype || !tensor.sizes().equals(inputs_[i].sizes)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-std::vector<at::Tensor> Fusion::make_results(const Plan& plan, const c10::IValue* inputs) const {
-  const auto make = [](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
-    return at::Tensor(at::detail::empty_strided_generic(sizes, strides, c10::GetCPUAllocator(),
-                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
-  };
-  std::vector<at::Tensor> results(outputs_.size());
-  const Destinations none;
-  const Destinations& pieces = plan.joins ? destinations_ : none;
-  for (const Cut& cut : pieces.cuts) results[cut.place] = make(cut.sizes, cut.strides, outputs_[cut.place].dtype);
-  for (const Whole& whole : pieces.wholes) {
-    const at::Tensor tensor = make(whole.sizes, whole.strides, outputs_[whole.parts[0].place].dtype);
-    for (const Whole::Part& part : whole.parts) {
-      results[part.place] = tensor.as_strided(outputs_[part.place].sizes, part.strides, part.offset);
-    }
-  }
-  for (std::size_t k = 0; k < outputs_.size(); ++k) {
-    if (results[k].defined()) continue;
-    const bool overwrites = plan.program->overwrites_inputs && destinations_.inputs[k] >= 0;
-    results[k] = overwrites ? inputs[destinations_.inputs[k]].toTensor()
-                            : make(outputs_[k].sizes, outputs_[k].strides, outputs_[k].dtype);
-  }
-  return results;
+  std::optional<fusion::SizedKernel> kernel;
+  if (kernel_) kernel = kernel_->at(values);
+  Destinations none;
+  none.inputs.assign(region_.outputs.size(), -1);
+  auto made =
+      std::make_shared<const SizedFusion>(ir::at_sizes(region_, values), std::move(none), kernel ? &*kernel : nullptr);
+  sized_.emplace_front(std::move(values), made);
+  if (sized_.size() > kMostSizes) sized_.pop_back();
+  return made;
 }
 
 void Fusion::run(std::vector<c10::IValue>& stack) const {
-  const c10::IValue* inputs = stack.data() + (stack.size() - inputs_.size());
-  if (!is_as_traced(inputs)) return run_operations(stack);
-  const Plan& plan = plan_for(inputs);
-  if (!plan.program) return run_operations(stack);
-  std::vector<at::Tensor> results = make_results(plan, inputs);
-  std::vector<char*> arrays(inputs_.size() + outputs_.size());
-  for (std::size_t k = 0; k < outputs_.size(); ++k) {
-    arrays[inputs_.size() + k] = static_cast<char*>(results[k].mutable_data_ptr());
-  }
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    arrays[i] = static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr()));
-  }
-  // An index that is out of bounds: PyTorch says so.
-  if (!cpu::run(*plan.program, arrays.data(), &run_tasks)) return run_operations(stack);
-  stack.resize(stack.size() - inputs_.size());
-  for (at::Tensor& result : results) stack.emplace_back(std::move(result));
-}
-
-void Fusion::run_operations(std::vector<c10::IValue>& stack) const {
-  std::call_once(operations_once_, [&] {
-    ir::Trace operations = region_;
-    operations.symbols = region_.symbols[0].nested;
-    operations_ = lower_operators(operations);
-  });
-  std::vector<c10::IValue> inputs(stack.end() - static_cast<std::ptrdiff_t>(inputs_.size()), stack.end());
-  stack.resize(stack.size() - inputs_.size());
-  std::vector<c10::IValue> results(outputs_.size());
-  operations_.run(std::span(inputs), std::span(results));
-  for (c10::IValue& result : results) stack.push_back(std::move(result));
+  if (only_ != nullptr) return only_->run(stack);
+  const std::vector<std::int64_t> given = stack.back().toIntVector();
+  stack.pop_back();
+  SymbolValues values(symbols_.back() + 1, 0);
+  for (std::size_t i = 0; i < given.size(); ++i) values[symbols_[i]] = given[i];
+  at(std::move(values))->run(stack);
 }
 
 std::int64_t Fusion::bytes_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {

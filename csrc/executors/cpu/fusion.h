@@ -1,21 +1,16 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "executors/cpu/destinations.h"
-#include "executors/cpu/tile_emission.h"
-#include "fusion/lowering.h"
-#include "ir/trace.h"
-#include "runtime/program.h"
+#include "executors/cpu/sized_fusion.h"
 
 namespace thunder::executors::cpu {
-
-using fusion::Strides;
 
 /// A fused symbol, ready to run. Equal ones of all programs are one object. Thread-safe.
 class Fusion {
@@ -26,46 +21,26 @@ class Fusion {
 
   Fusion(ir::Trace region, Destinations destinations);
 
-  /// Takes its inputs from the end of the stack and puts its results there. Inputs of other strides than were traced
-  /// have a program of their own; where there is none, PyTorch runs the operations one by one.
+  /// Takes its inputs from the end of the stack and puts its results there. Behind the inputs stand the values of its
+  /// symbols, if it has some.
   void run(std::vector<c10::IValue>& stack) const;
 
-  [[nodiscard]] std::size_t input_count() const { return inputs_.size(); }
-  [[nodiscard]] std::size_t output_count() const { return outputs_.size(); }
-  /// Whether tiles run it as it was traced.
-  [[nodiscard]] bool has_program() const { return first_ != nullptr && first_->program.has_value(); }
+  /// The symbols that sizes depend on, ascending.
+  [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
   /// Bytes that a run reads and writes, each tensor once.
   [[nodiscard]] static std::int64_t bytes_of(const ir::BoundSymbol& fused, const ir::Trace& trace);
 
  private:
-  struct Tensor {
-    std::vector<std::int64_t> sizes;
-    std::vector<std::int64_t> strides;
-    at::ScalarType dtype;
-  };
-  struct Plan {
-    Strides strides;
-    std::optional<TileProgram> program;  ///< none: PyTorch runs it
-    bool joins = false;                  ///< parts of wholes are computed where they stand there, and cuts alone
-  };
+  using SymbolValues = std::vector<std::int64_t>;  ///< by symbol
 
-  [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
-  [[nodiscard]] std::optional<TileProgram> make_program(const Strides& strides, const Destinations& destinations) const;
-  [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
-  [[nodiscard]] static bool has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count);
-  [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
-  [[nodiscard]] std::vector<at::Tensor> make_results(const Plan& plan, const c10::IValue* inputs) const;
-  void run_operations(std::vector<c10::IValue>& stack) const;
+  [[nodiscard]] std::shared_ptr<const SizedFusion> at(SymbolValues values) const;
 
   ir::Trace region_;  ///< one symbol, the fused one; its inputs and outputs are the trace's
-  std::vector<Tensor> inputs_;
-  std::vector<Tensor> outputs_;
-  Destinations destinations_;
-  std::unique_ptr<Plan> first_;
+  std::vector<std::uint32_t> symbols_;
+  std::optional<fusion::KernelGraph> kernel_;  ///< for all sizes
+  std::shared_ptr<const SizedFusion> only_;    ///< without symbols
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Plan>> others_;
-  mutable std::once_flag operations_once_;
-  mutable runtime::Program operations_;
+  mutable std::list<std::pair<SymbolValues, std::shared_ptr<const SizedFusion>>> sized_;  ///< the last used first
 };
 
 }  // namespace thunder::executors::cpu

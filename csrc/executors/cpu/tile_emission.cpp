@@ -9,7 +9,6 @@ namespace thunder::executors::cpu {
 namespace {
 
 using fusion::ComputeType;
-using fusion::KernelGraph;
 using fusion::KernelNode;
 using operators::ElementOp;
 using Value = TileBuilder::Value;
@@ -83,9 +82,11 @@ ReduceOp reduce_op(fusion::Reduction reduction) {
   return ReduceOp::kSum;
 }
 
-Stretch stretch(const fusion::Interval& interval) { return {interval.begin, interval.end, interval.stride}; }
+Stretch stretch(const fusion::BasicInterval<std::int64_t>& interval) {
+  return {interval.begin, interval.end, interval.stride};
+}
 
-Access tile_access(const fusion::Access& from) {
+Access tile_access(const fusion::BasicAccess<std::int64_t>& from) {
   Access access;
   access.array = from.array;
   access.storage = *storage_of(from.dtype);
@@ -96,29 +97,30 @@ Access tile_access(const fusion::Access& from) {
   access.run_stride = from.run_stride;
   access.table_rows = from.table_rows;
   access.table_stride = from.table_stride;
-  for (const fusion::Part& part : from.parts) {
+  for (const fusion::BasicPart<std::int64_t>& part : from.parts) {
     access.parts.push_back({part.array, {}, stretch(part.runs), stretch(part.columns)});
-    for (const fusion::Interval& outer : part.outer) access.parts.back().outer.push_back(stretch(outer));
+    for (const fusion::BasicInterval<std::int64_t>& outer : part.outer)
+      access.parts.back().outer.push_back(stretch(outer));
   }
   return access;
 }
 
-TileDomain tile_domain(const fusion::KernelDomain& domain) {
+TileDomain tile_domain(const fusion::BasicDomain<std::int64_t>& domain) {
   return {domain.outer, domain.columns, domain.splits_columns, domain.run, domain.blocks, domain.side_by_side};
 }
 
 /// Builds the steps of a kernel in their order.
 class Emitter {
  public:
-  explicit Emitter(const KernelGraph& graph) : graph_(graph), builder_(tile_domain(graph.domain())) {}
+  explicit Emitter(const fusion::SizedKernel& kernel) : kernel_(kernel), builder_(tile_domain(kernel.domain)) {}
 
   std::optional<TileProgram> emit() {
-    for (const KernelNode& node : graph_.nodes()) {
+    for (const KernelNode& node : kernel_.nodes) {
       const std::optional<Value> value = emit(node);
       if (!value) return std::nullopt;
       values_.push_back(*value);
     }
-    for (const auto& [input, output] : graph_.overwritten()) builder_.overwrite(input, output);
+    for (const auto& [input, output] : kernel_.overwritten) builder_.overwrite(input, output);
     return builder_.build();
   }
 
@@ -127,7 +129,7 @@ class Emitter {
   static constexpr Value kNothing{0xffffffffU};
 
   [[nodiscard]] Value operand(const KernelNode& node, std::size_t i = 0) const { return values_[node.operands[i]]; }
-  [[nodiscard]] Access access(const KernelNode& node) const { return tile_access(graph_.accesses()[node.index]); }
+  [[nodiscard]] Access access(const KernelNode& node) const { return tile_access(kernel_.accesses[node.index]); }
 
   std::optional<Value> apply(TileOp op, const KernelNode& node) {
     std::vector<Value> operands;
@@ -148,6 +150,8 @@ class Emitter {
       case Kind::kConstant:
         return node.type == ComputeType::kInteger ? builder_.integer(node.integer)
                                                   : builder_.constant(lane_of(node.type), node.number);
+      case Kind::kRatio:
+        return std::nullopt;  // a sized kernel has none
       case Kind::kElement:
         return apply(tile_op(node.op), node);
       case Kind::kRound:
@@ -180,7 +184,7 @@ class Emitter {
   }
 
   void emit_store(const KernelNode& node) {
-    const fusion::Access& to = graph_.accesses()[node.index];
+    const fusion::BasicAccess<std::int64_t>& to = kernel_.accesses[node.index];
     if (to.is_dense) {
       builder_.store(operand(node), to.array, *storage_of(to.dtype));
     } else {
@@ -189,7 +193,7 @@ class Emitter {
   }
 
   void emit_sum(const KernelNode& node) {
-    const fusion::KernelSum& sum = graph_.sums()[node.index];
+    const auto& sum = kernel_.sums[node.index];
     const Storage storage = *storage_of(sum.dtype);
     if (node.kind == Kind::kColumnSum) {
       builder_.column_sum(operand(node), sum.array.value(), storage, sum.scale, sum.blocks);
@@ -197,12 +201,12 @@ class Emitter {
       builder_.column_moments(operand(node), sum.array, sum.variance, storage, sum.scale, sum.blocks);
     } else {
       const auto divisor = sum.divisor ? std::make_optional(totals_.at(*sum.divisor)) : std::nullopt;
-      totals_.resize(graph_.sums().size());
+      totals_.resize(kernel_.sums.size());
       totals_[node.index] = builder_.total(operand(node), sum.array, storage, sum.scale, divisor);
     }
   }
 
-  const KernelGraph& graph_;
+  const fusion::SizedKernel& kernel_;
   TileBuilder builder_;
   std::vector<Value> values_;
   std::vector<std::uint32_t> totals_;  ///< by sum of the graph
@@ -257,6 +261,6 @@ std::optional<Storage> storage_of(ir::Dtype dtype) {
   }
 }
 
-std::optional<TileProgram> emit_tiles(const fusion::KernelGraph& graph) { return Emitter(graph).emit(); }
+std::optional<TileProgram> emit_tiles(const fusion::SizedKernel& kernel) { return Emitter(kernel).emit(); }
 
 }  // namespace thunder::executors::cpu

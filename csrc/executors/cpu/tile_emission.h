@@ -15,6 +15,6 @@ namespace thunder::executors::cpu {
 [[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);
 
 /// The kernel as a tile program; nullopt: no vector kernel has one of its operations.
-[[nodiscard]] std::optional<TileProgram> emit_tiles(const fusion::KernelGraph& graph);
+[[nodiscard]] std::optional<TileProgram> emit_tiles(const fusion::SizedKernel& kernel);
 
 }  // namespace thunder::executors::cpu

@@ -16,6 +16,7 @@
 #include "fusion/placements.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
+#include "ir/trace_sizes.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
@@ -46,16 +47,24 @@ bool is_of_elements(const BoundSymbol& fused, ir::ValueId value, const Trace& tr
 
 bool is_fusion(const BoundSymbol& symbol) { return symbol.op == fusion::fused_operator() && symbol.nested.size() > 1; }
 
+/// Whether no size depends on symbols.
+bool are_numbers(const Placements& placements, const ir::TensorType& whole) {
+  const auto are_numbers = [](const ir::Dims& dims) { return std::ranges::all_of(dims, &ir::Dim::is_concrete); };
+  const auto is_number = [&](const Placement& part) { return are_numbers(part.sizes) && are_numbers(part.start); };
+  return !ir::has_symbols(whole) && std::ranges::all_of(placements.parts, is_number);
+}
+
 /// Where parts stand that hide no other, and do not reach out of the whole.
 std::optional<Placements> side_by_side(const BoundSymbol& symbol, const Trace& trace) {
   auto placements = placements_of(symbol, trace);
   const ir::TensorType* whole = result_type(symbol, trace);
-  if (!placements || !passes::is_dense(*whole)) return std::nullopt;
+  if (!placements || !passes::is_dense(*whole) || !are_numbers(*placements, *whole)) return std::nullopt;
   std::int64_t count = 0;
   for (const Placement& part : placements->parts) {
     count += passes::element_count(*trace.tensor_type(part.value));
     for (std::size_t i = 0; i < part.sizes.size(); ++i) {
-      if (part.start[i] < 0 || part.start[i] + part.sizes[i] > whole->sizes[i].hint) return std::nullopt;
+      const std::int64_t start = part.start[i].hint;
+      if (start < 0 || start + part.sizes[i].hint > whole->sizes[i].hint) return std::nullopt;
     }
   }
   return count <= passes::element_count(*whole) ? placements : std::nullopt;
@@ -80,10 +89,10 @@ std::optional<Whole::Part> part_of(const Placement& part, const Whole& whole, co
   // Elements follow one another there as they would in a tensor of their own.
   const ir::TensorType& type = *trace.tensor_type(part.value);
   ir::TensorType there = type;
-  there.strides = bridge::to_dims(made.strides);
+  there.strides = made.strides;
   const std::vector<std::size_t> order = fusion::memory_order(type);
   const bool fits = passes::is_dense(type) && fusion::memory_order(there) == order && !order.empty() &&
-                    made.strides[order.back()] == 1;
+                    made.strides[order.back()] == ir::Dim(1);
   return fits ? std::make_optional(std::move(made)) : std::nullopt;
 }
 
@@ -97,7 +106,7 @@ std::optional<Found> find_whole(const BoundSymbol& symbol, const Trace& trace) {
   const auto placements = side_by_side(symbol, trace);
   if (!placements) return std::nullopt;
   const ir::TensorType& type = *result_type(symbol, trace);
-  Whole whole{{}, bridge::hints(type.sizes), bridge::hints(type.strides)};
+  Whole whole{{}, type.sizes, type.strides};
   for (const BoundSymbol& fused : trace.symbols) {
     if (!is_fusion(fused)) continue;
     for (const Placement& placement : placements->parts) {
@@ -112,17 +121,19 @@ std::optional<Cut> cut_of(const BoundSymbol& symbol, const BoundSymbol& fused, c
   const auto placements = placements_of(symbol, trace);
   const ir::TensorType* type = result_type(symbol, trace);
   if (!placements || placements->parts.size() != 1 || !is_contiguous(*type)) return std::nullopt;
+  if (!are_numbers(*placements, *type)) return std::nullopt;
   const Placement& part = placements->parts[0];
   const auto place = place_of(part.value, fused, trace);
   if (!place || part.missing_dim || !is_contiguous(*trace.tensor_type(part.value))) return std::nullopt;
-  Cut cut{*place, {}, bridge::hints(type->sizes), bridge::hints(type->strides)};
+  Cut cut{*place, {}, type->sizes, type->strides};
   for (std::size_t i = 0; i < cut.sizes.size(); ++i) {
-    cut.start.push_back(-part.start[i]);
-    if (cut.start[i] < 0 || cut.start[i] + cut.sizes[i] > part.sizes[i]) return std::nullopt;
+    const std::int64_t start = -part.start[i].hint;
+    if (start < 0 || start + cut.sizes[i].hint > part.sizes[i].hint) return std::nullopt;
+    cut.start.emplace_back(start);
   }
   std::int64_t stretch = 1;  // of elements that follow one another in the result, too
   for (std::size_t i = cut.sizes.size(); i-- > 0;) {
-    stretch *= cut.sizes[i];
+    stretch *= cut.sizes[i].hint;
     if (cut.sizes[i] != part.sizes[i]) break;
   }
   return stretch >= target().least_run ? std::make_optional(std::move(cut)) : std::nullopt;
@@ -132,7 +143,9 @@ std::optional<Cut> cut_of(const BoundSymbol& symbol, const BoundSymbol& fused, c
 struct Join {
   c10::OperatorHandle op;
   struct Part {
-    Placement placement;
+    std::vector<std::int64_t> start;
+    std::vector<std::int64_t> sizes;
+    std::optional<std::size_t> missing_dim;
     std::int64_t offset = -1;  ///< where a fusion computed it; -1: none did
     std::vector<std::int64_t> strides;
   };
@@ -167,14 +180,14 @@ at::Tensor whole_around(const std::vector<at::Tensor>& tensors, const Join& join
   return is_whole ? first->as_strided(join.sizes, join.strides, 0) : at::Tensor();
 }
 
-at::Tensor box(at::Tensor whole, const Placement& part) {
+at::Tensor box(at::Tensor whole, const Join::Part& part) {
   for (std::size_t i = 0; i < part.start.size(); ++i) {
     whole = whole.narrow(static_cast<std::int64_t>(i), part.start[i], part.sizes[i]);
   }
   return part.missing_dim ? whole.squeeze(static_cast<std::int64_t>(*part.missing_dim)) : whole;
 }
 
-void fill_around(at::Tensor whole, const Placement& part, const at::Scalar& number) {
+void fill_around(at::Tensor whole, const Join::Part& part, const at::Scalar& number) {
   for (std::size_t i = 0; i < part.start.size(); ++i) {
     const auto dim = static_cast<std::int64_t>(i);
     const std::int64_t end = part.start[i] + part.sizes[i];
@@ -191,9 +204,9 @@ void run_join(const void* state, std::vector<c10::IValue>& stack) {
   const at::Tensor whole = whole_around(tensors, join);
   if (!whole.defined()) return join.op.callBoxed(stack);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (join.parts[i].offset < 0) box(whole, join.parts[i].placement).copy_(tensors[i]);
+    if (join.parts[i].offset < 0) box(whole, join.parts[i]).copy_(tensors[i]);
   }
-  if (join.fill) fill_around(whole, join.parts[0].placement, *join.fill);
+  if (join.fill) fill_around(whole, join.parts[0], *join.fill);
   stack.resize(stack.size() - count);
   stack.emplace_back(whole);
 }
@@ -241,13 +254,15 @@ void lower_whole(const BoundSymbol& symbol, const Trace& trace, runtime::Program
   const Placements placements = side_by_side(symbol, trace).value();
   const auto [fused, whole] = find_whole(symbol, trace).value();
   const std::vector<ir::ValueId> results = ir::flat_results(*fused);
-  auto join = std::make_shared<Join>(Join{op, {}, whole.sizes, whole.strides, placements.fill});
+  auto join =
+      std::make_shared<Join>(Join{op, {}, bridge::hints(whole.sizes), bridge::hints(whole.strides), placements.fill});
   for (const Placement& placement : placements.parts) {
-    join->parts.push_back({placement, -1, {}});
+    join->parts.push_back(
+        {bridge::hints(placement.start), bridge::hints(placement.sizes), placement.missing_dim, -1, {}});
     for (const Whole::Part& part : whole.parts) {
       if (results[part.place] != placement.value) continue;
-      join->parts.back().offset = part.offset;
-      join->parts.back().strides = part.strides;
+      join->parts.back().offset = part.offset.hint;
+      join->parts.back().strides = bridge::hints(part.strides);
     }
   }
   builder.call(op, &run_join, std::move(join), operands_of(symbol, trace), result_slots(symbol), location_of(symbol));

@@ -16,6 +16,7 @@
 #include "fusion/operations.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
+#include "ir/trace_sizes.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::reference {
@@ -60,48 +61,75 @@ void write_back(const KernelArray& array, const at::Tensor& tensor) {
   }
 }
 
-/// A fused symbol of a trace, run by the interpreter.
+fusion::Strides strides_of_inputs(const ir::Trace& region) {
+  fusion::Strides strides;
+  for (const ir::ValueId id : region.inputs) strides.push_back(passes::operand_type(region, id)->strides);
+  return strides;
+}
+
+/// A fused symbol of a trace, run by the interpreter. Behind its inputs it takes the values of its symbols, if it has
+/// some.
 class Kernel {
  public:
-  Kernel(const ir::BoundSymbol& fused, const ir::Trace& trace) : region_(fusion::region_of(fused, trace)) {
-    ir::Trace operations = region_;
-    operations.symbols = region_.symbols[0].nested;
-    operations_ = lower_operators(operations);
+  Kernel(const ir::BoundSymbol& fused, const ir::Trace& trace)
+      : region_(fusion::region_of(fused, trace)), symbols_(ir::symbols_of(region_)) {
+    kernel_ = lower(region_, strides_of_inputs(region_));
   }
 
+  [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
+
   void run(std::vector<c10::IValue>& stack) const {
-    const std::size_t input_count = region_.inputs.size();
+    const std::vector<std::int64_t> values = take_symbols(stack);
+    const ir::Trace region = symbols_.empty() ? region_ : ir::at_sizes(region_, values);
+    const std::size_t input_count = region.inputs.size();
     std::vector<c10::IValue> inputs(stack.end() - static_cast<std::ptrdiff_t>(input_count), stack.end());
     stack.resize(stack.size() - input_count);
-    std::vector<c10::IValue> results = interpreted(inputs).value_or(std::vector<c10::IValue>());
+    std::vector<c10::IValue> results = interpreted(region, values, inputs).value_or(std::vector<c10::IValue>());
     if (results.empty()) {
-      results.resize(region_.outputs.size());
-      operations_.run(std::span(inputs), std::span(results));
+      ir::Trace operations = region;
+      operations.symbols = region.symbols[0].nested;
+      results.resize(region.outputs.size());
+      lower_operators(operations).run(std::span(inputs), std::span(results));
     }
     for (c10::IValue& result : results) stack.push_back(std::move(result));
   }
 
  private:
+  static std::optional<fusion::KernelGraph> lower(const ir::Trace& region, const fusion::Strides& strides) {
+    const fusion::Destinations nowhere{std::vector<std::int32_t>(region.outputs.size(), -1), {}, {}};
+    return fusion::Lowering::lower(region.symbols[0], region, strides, nowhere, kTarget);
+  }
+
+  /// By symbol.
+  [[nodiscard]] std::vector<std::int64_t> take_symbols(std::vector<c10::IValue>& stack) const {
+    if (symbols_.empty()) return {};
+    std::vector<std::int64_t> values(symbols_.back() + 1, 0);
+    const std::vector<std::int64_t> given = stack.back().toIntVector();
+    for (std::size_t i = 0; i < given.size(); ++i) values[symbols_[i]] = given[i];
+    stack.pop_back();
+    return values;
+  }
+
   /// nullopt: it is no kernel for inputs of these strides, or an index is out of bounds, which PyTorch tells.
-  [[nodiscard]] std::optional<std::vector<c10::IValue>> interpreted(const std::vector<c10::IValue>& inputs) const {
+  [[nodiscard]] std::optional<std::vector<c10::IValue>> interpreted(const ir::Trace& region, ir::SymbolValues values,
+                                                                    const std::vector<c10::IValue>& inputs) const {
     fusion::Strides strides;
     std::vector<KernelArray> arrays;
     for (const c10::IValue& input : inputs) {
-      strides.push_back(input.toTensor().strides().vec());
+      strides.push_back(bridge::to_dims(input.toTensor().strides()));
       arrays.push_back(array_of(input.toTensor()));
     }
-    const std::vector<ir::ValueId> ids = ir::flat_results(region_.symbols[0]);
-    const fusion::Destinations nowhere{std::vector<std::int32_t>(ids.size(), -1), {}, {}};
-    const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, strides, nowhere, kTarget);
+    const bool is_as_traced = strides == strides_of_inputs(region);
+    const auto kernel = is_as_traced ? kernel_ : lower(region, strides);
     if (!kernel) return std::nullopt;
     std::vector<at::Tensor> tensors;
-    for (const ir::ValueId id : ids) {
-      const ir::TensorType& type = *region_.tensor_type(id);
+    for (const ir::ValueId id : ir::flat_results(region.symbols[0])) {
+      const ir::TensorType& type = *region.tensor_type(id);
       tensors.push_back(at::empty_strided(bridge::hints(type.sizes), bridge::hints(type.strides),
                                           at::TensorOptions(bridge::to_torch(type.dtype))));
       arrays.push_back(array_of(tensors.back().zero_()));
     }
-    if (!fusion::interpret(*kernel, arrays)) return std::nullopt;
+    if (!fusion::interpret(kernel->at(values), arrays)) return std::nullopt;
     std::vector<c10::IValue> results;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       write_back(arrays[inputs.size() + i], tensors[i]);
@@ -111,7 +139,8 @@ class Kernel {
   }
 
   ir::Trace region_;
-  runtime::Program operations_;
+  std::vector<std::uint32_t> symbols_;
+  std::optional<fusion::KernelGraph> kernel_;  ///< for inputs of the strides that were traced
 };
 
 std::string describe(const ir::BoundSymbol& fused, const ir::Trace& /*trace*/) {
@@ -138,8 +167,10 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  builder.call("a fusion of " + symbol.comment, &run, std::make_shared<const Kernel>(symbol, trace),
-               std::move(operands), std::move(results), location_of(symbol));
+  auto kernel = std::make_shared<const Kernel>(symbol, trace);
+  if (!kernel->symbols().empty()) operands.push_back(symbols_operand(kernel->symbols()));
+  builder.call("a fusion of " + symbol.comment, &run, std::move(kernel), std::move(operands), std::move(results),
+               location_of(symbol));
 }
 
 }  // namespace

@@ -1,0 +1,300 @@
+#include "ir/size.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace thunder::ir {
+
+namespace {
+
+/// A factor times a product of leaves, which are symbols and functions of sizes.
+struct Term {
+  std::int64_t factor = 1;
+  std::vector<const SizeExpression*> leaves;  ///< sorted by their text
+};
+
+}  // namespace
+
+/// Canonical: a leaf, or a sum of terms with different leaves, none of them zero, that is no leaf and no number.
+class SizeExpression {
+ public:
+  enum class Kind : std::uint8_t { kSymbol, kSum, kFloorDivide, kMin, kMax };
+  Kind kind = Kind::kSymbol;
+  std::uint32_t symbol = 0;
+  std::vector<Term> terms;  ///< of kSum, those with more leaves first
+  Dim left;                 ///< of functions
+  Dim right;
+  std::string text;
+};
+
+namespace {
+
+using Kind = SizeExpression::Kind;
+
+/// The one object for an expression with this text. Expressions live as long as the process: there are few.
+const SizeExpression* intern(SizeExpression expression) {
+  struct Table {
+    std::mutex mutex;
+    std::unordered_map<std::string_view, std::unique_ptr<const SizeExpression>> by_text;
+  };
+  static auto* const kTable = new Table;
+  const std::scoped_lock lock(kTable->mutex);
+  const auto known = kTable->by_text.find(expression.text);
+  if (known != kTable->by_text.end()) return known->second.get();
+  auto made = std::make_unique<const SizeExpression>(std::move(expression));
+  const SizeExpression* result = made.get();
+  kTable->by_text.emplace(result->text, std::move(made));
+  return result;
+}
+
+bool is_before(const SizeExpression* left, const SizeExpression* right) {
+  const auto key = [](const SizeExpression* leaf) { return std::pair(leaf->kind != Kind::kSymbol, leaf->symbol); };
+  if (key(left) != key(right)) return key(left) < key(right);
+  return left->text < right->text;
+}
+bool are_before(const std::vector<const SizeExpression*>& left, const std::vector<const SizeExpression*>& right) {
+  if (left.size() != right.size()) return left.size() > right.size();
+  return std::ranges::lexicographical_compare(left, right, &is_before);
+}
+
+std::vector<Term> terms_of(const Dim& dim) {
+  if (dim.is_concrete()) return dim.hint == 0 ? std::vector<Term>() : std::vector<Term>{{dim.hint, {}}};
+  if (dim.expression->kind == Kind::kSum) return dim.expression->terms;
+  return {{1, {dim.expression}}};
+}
+
+std::string text_of(const std::vector<Term>& terms) {
+  std::string text;
+  for (const Term& term : terms) {
+    const bool is_negative = term.factor < 0;
+    if (!text.empty()) {
+      text += is_negative ? " - " : " + ";
+    } else if (is_negative) {
+      text += '-';
+    }
+    const std::int64_t magnitude = is_negative ? -term.factor : term.factor;
+    if (magnitude != 1 || term.leaves.empty()) text += std::to_string(magnitude);
+    for (std::size_t i = 0; i < term.leaves.size(); ++i) {
+      if (i > 0 || magnitude != 1) text += '*';
+      text += term.leaves[i]->text;
+    }
+  }
+  return text;
+}
+
+/// The dimension that a sum of terms is, in any order and with equal leaves.
+Dim sum_of(std::vector<Term> terms, std::int64_t hint) {
+  std::ranges::sort(terms, &are_before, &Term::leaves);
+  std::vector<Term> sum;
+  for (Term& term : terms) {
+    if (!sum.empty() && sum.back().leaves == term.leaves) {
+      sum.back().factor += term.factor;
+    } else {
+      sum.push_back(std::move(term));
+    }
+    if (sum.back().factor == 0) sum.pop_back();
+  }
+  if (sum.empty()) return 0;
+  if (sum.size() == 1 && sum[0].leaves.empty()) return sum[0].factor;
+  Dim result(hint);
+  if (sum.size() == 1 && sum[0].factor == 1 && sum[0].leaves.size() == 1) {
+    result.expression = sum[0].leaves[0];
+    return result;
+  }
+  SizeExpression expression;
+  expression.kind = Kind::kSum;
+  expression.text = text_of(sum);
+  expression.terms = std::move(sum);
+  result.expression = intern(std::move(expression));
+  return result;
+}
+
+Term product_of(const Term& left, const Term& right) {
+  Term product{left.factor * right.factor, {}};
+  std::ranges::merge(left.leaves, right.leaves, std::back_inserter(product.leaves), &is_before);
+  return product;
+}
+
+/// nullopt: the divisor has a leaf that the term has not, or its factor does not divide the term's.
+std::optional<Term> quotient_of(const Term& term, const Term& divisor) {
+  if (term.factor % divisor.factor != 0) return std::nullopt;
+  Term quotient{term.factor / divisor.factor, term.leaves};
+  for (const SizeExpression* leaf : divisor.leaves) {
+    const auto found = std::ranges::find(quotient.leaves, leaf);
+    if (found == quotient.leaves.end()) return std::nullopt;
+    quotient.leaves.erase(found);
+  }
+  return quotient;
+}
+
+std::int64_t floor_quotient(std::int64_t left, std::int64_t right) {
+  THUNDER_CHECK(right != 0, "ir", "a size is divided by zero");
+  const std::int64_t quotient = left / right;
+  return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1 : quotient;
+}
+
+std::int64_t apply(Kind kind, std::int64_t left, std::int64_t right) {
+  if (kind == Kind::kFloorDivide) return floor_quotient(left, right);
+  return kind == Kind::kMin ? std::min(left, right) : std::max(left, right);
+}
+
+Dim function_of(Kind kind, const Dim& left, const Dim& right) {
+  Dim result(apply(kind, left.hint, right.hint));
+  if (left.is_concrete() && right.is_concrete()) return result;
+  SizeExpression expression;
+  expression.kind = kind;
+  expression.left = left;
+  expression.right = right;
+  if (kind == Kind::kFloorDivide) {
+    const auto operand = [](const Dim& dim) {
+      const bool is_leaf = dim.is_concrete() ? dim.hint >= 0 : dim.expression->kind != Kind::kSum;
+      return is_leaf ? to_string(dim) : "(" + to_string(dim) + ")";
+    };
+    expression.text = "(" + operand(left) + "//" + operand(right) + ")";
+  } else {
+    expression.text = (kind == Kind::kMin ? "min(" : "max(") + to_string(left) + ", " + to_string(right) + ")";
+  }
+  result.expression = intern(std::move(expression));
+  return result;
+}
+
+}  // namespace
+
+Dim Dim::symbol(std::uint32_t index, std::int64_t hint) {
+  SizeExpression expression;
+  expression.symbol = index;
+  expression.text = "s" + std::to_string(index);
+  Dim dim(hint);
+  dim.expression = intern(std::move(expression));
+  return dim;
+}
+
+Dim operator+(const Dim& left, const Dim& right) {
+  if (left.is_concrete() && right.is_concrete()) return left.hint + right.hint;
+  std::vector<Term> terms = terms_of(left);
+  std::ranges::move(terms_of(right), std::back_inserter(terms));
+  return sum_of(std::move(terms), left.hint + right.hint);
+}
+
+Dim operator-(const Dim& left, const Dim& right) { return left + Dim(-1) * right; }
+
+Dim operator*(const Dim& left, const Dim& right) {
+  if (left.is_concrete() && right.is_concrete()) return left.hint * right.hint;
+  const std::vector<Term> rights = terms_of(right);
+  std::vector<Term> terms;
+  for (const Term& term : terms_of(left)) {
+    for (const Term& other : rights) terms.push_back(product_of(term, other));
+  }
+  return sum_of(std::move(terms), left.hint * right.hint);
+}
+
+Dim floor_divide(const Dim& left, const Dim& right) {
+  if (const auto quotient = exact_quotient(left, right)) return *quotient;
+  return function_of(Kind::kFloorDivide, left, right);
+}
+Dim smaller(const Dim& left, const Dim& right) { return left == right ? left : function_of(Kind::kMin, left, right); }
+Dim larger(const Dim& left, const Dim& right) { return left == right ? left : function_of(Kind::kMax, left, right); }
+
+std::optional<Dim> exact_quotient(const Dim& dim, const Dim& divisor) {
+  if (divisor == Dim(0)) return std::nullopt;
+  if (dim.is_concrete() && divisor.is_concrete()) {
+    return dim.hint % divisor.hint == 0 ? std::optional<Dim>(dim.hint / divisor.hint) : std::nullopt;
+  }
+  // Long division of polynomials, by the first terms.
+  const Term first = terms_of(divisor).front();
+  Dim rest = dim;
+  Dim quotient = 0;
+  while (rest != Dim(0)) {
+    const auto term = quotient_of(terms_of(rest).front(), first);
+    if (!term) return std::nullopt;
+    const Dim part = sum_of({*term}, 0);
+    quotient = quotient + part;
+    rest = rest - part * divisor;
+  }
+  quotient.hint = quotient.is_concrete() || divisor.hint == 0 ? quotient.hint : dim.hint / divisor.hint;
+  return quotient;
+}
+
+Dim product_of(std::span<const Dim> dims) {
+  Dim product = 1;
+  for (const Dim& dim : dims) product *= dim;
+  return product;
+}
+
+std::int64_t evaluate(const Dim& dim, SymbolValues symbols) {
+  if (dim.is_concrete()) return dim.hint;
+  const SizeExpression& expression = *dim.expression;
+  if (expression.kind == Kind::kSymbol) return symbols[expression.symbol];
+  if (expression.kind != Kind::kSum) {
+    return apply(expression.kind, evaluate(expression.left, symbols), evaluate(expression.right, symbols));
+  }
+  std::int64_t sum = 0;
+  for (const Term& term : expression.terms) {
+    std::int64_t product = term.factor;
+    for (const SizeExpression* leaf : term.leaves) {
+      Dim factor;
+      factor.expression = leaf;
+      product *= evaluate(factor, symbols);
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+std::vector<std::int64_t> evaluate(std::span<const Dim> dims, SymbolValues symbols) {
+  std::vector<std::int64_t> values;
+  values.reserve(dims.size());
+  for (const Dim& dim : dims) values.push_back(evaluate(dim, symbols));
+  return values;
+}
+
+std::string to_string(const Dim& dim) { return dim.is_concrete() ? std::to_string(dim.hint) : dim.expression->text; }
+
+std::optional<std::uint32_t> symbol_of(const Dim& dim) {
+  const bool is_symbol = !dim.is_concrete() && dim.expression->kind == Kind::kSymbol;
+  return is_symbol ? std::make_optional(dim.expression->symbol) : std::nullopt;
+}
+
+void add_symbols(const Dim& dim, std::vector<std::uint32_t>& symbols) {
+  if (dim.is_concrete()) return;
+  const SizeExpression& expression = *dim.expression;
+  if (expression.kind == Kind::kSymbol) {
+    const auto place = std::ranges::lower_bound(symbols, expression.symbol);
+    if (place == symbols.end() || *place != expression.symbol) symbols.insert(place, expression.symbol);
+    return;
+  }
+  for (const Term& term : expression.terms) {
+    for (const SizeExpression* leaf : term.leaves) {
+      Dim factor;
+      factor.expression = leaf;
+      add_symbols(factor, symbols);
+    }
+  }
+  add_symbols(expression.left, symbols);
+  add_symbols(expression.right, symbols);
+}
+
+namespace {
+
+double ratio(const SizeRatio& ratio, std::int64_t numerator, std::int64_t denominator) {
+  return ratio.factor * static_cast<double>(numerator) / std::max(static_cast<double>(denominator) - ratio.less, 0.0);
+}
+
+}  // namespace
+
+std::optional<double> SizeRatio::value() const {
+  if (!numerator.is_concrete() || !denominator.is_concrete()) return std::nullopt;
+  return ratio(*this, numerator.hint, denominator.hint);
+}
+
+double SizeRatio::at(SymbolValues symbols) const {
+  return ratio(*this, evaluate(numerator, symbols), evaluate(denominator, symbols));
+}
+
+}  // namespace thunder::ir

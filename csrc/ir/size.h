@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace thunder::ir {
+
+class SizeExpression;
+
+/// A dimension, stride or offset: a number, or an expression over the symbols of the trace, with the value that it had
+/// when it was recorded. A symbol stands for a size of an input, from two on: what is empty, or broadcasts, is a
+/// number.
+struct Dim {
+  std::int64_t hint = 0;
+  const SizeExpression* expression = nullptr;  ///< null: the number `hint`. Equal expressions are one object.
+
+  Dim() = default;
+  Dim(std::int64_t value) : hint(value) {}  // NOLINT(google-explicit-constructor): a number is a dimension
+  [[nodiscard]] static Dim symbol(std::uint32_t index, std::int64_t hint);
+
+  [[nodiscard]] bool is_concrete() const { return expression == nullptr; }
+  friend bool operator==(const Dim&, const Dim&) = default;
+};
+
+using Dims = std::vector<Dim>;
+
+/// The values of a trace's symbols, by index.
+using SymbolValues = std::span<const std::int64_t>;
+
+[[nodiscard]] Dim operator+(const Dim& left, const Dim& right);
+[[nodiscard]] Dim operator-(const Dim& left, const Dim& right);
+[[nodiscard]] Dim operator*(const Dim& left, const Dim& right);
+inline Dim& operator+=(Dim& left, const Dim& right) { return left = left + right; }
+inline Dim& operator*=(Dim& left, const Dim& right) { return left = left * right; }
+/// Rounded towards minus infinity, as Python's `//`.
+[[nodiscard]] Dim floor_divide(const Dim& left, const Dim& right);
+[[nodiscard]] Dim smaller(const Dim& left, const Dim& right);
+[[nodiscard]] Dim larger(const Dim& left, const Dim& right);
+/// What `divisor` times gives `dim`, whatever the symbols are; nullopt: there is no such expression.
+[[nodiscard]] std::optional<Dim> exact_quotient(const Dim& dim, const Dim& divisor);
+[[nodiscard]] Dim product_of(std::span<const Dim> dims);
+
+[[nodiscard]] std::int64_t evaluate(const Dim& dim, SymbolValues symbols);
+[[nodiscard]] std::vector<std::int64_t> evaluate(std::span<const Dim> dims, SymbolValues symbols);
+/// As Python: `64*s0 + s1`.
+[[nodiscard]] std::string to_string(const Dim& dim);
+/// The symbol that a dimension is by itself; nullopt: it is something else.
+[[nodiscard]] std::optional<std::uint32_t> symbol_of(const Dim& dim);
+/// Adds the symbols that a dimension depends on to a sorted list.
+void add_symbols(const Dim& dim, std::vector<std::uint32_t>& symbols);
+
+/// A quotient of sizes as a floating-point number: `factor * numerator / max(denominator - less, 0)`.
+struct SizeRatio {
+  double factor = 1;
+  Dim numerator = 1;
+  Dim denominator = 1;
+  double less = 0;
+
+  /// nullopt: it depends on symbols.
+  [[nodiscard]] std::optional<double> value() const;
+  [[nodiscard]] double at(SymbolValues symbols) const;
+};
+
+}  // namespace thunder::ir
