@@ -13,6 +13,7 @@
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
+#include "fusion/buffer_assignment.h"
 #include "fusion/partition.h"
 #include "passes/algebraic_simplification.h"
 #include "passes/alias_analysis.h"
@@ -149,6 +150,14 @@ void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& run
   if (fused) runner.keep(fusion::kFusionPartition, *std::move(fused), line.history);
 }
 
+void assign_buffers(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  for (const executors::Executor* executor : compilation.executors) {
+    if (executor->assign_buffers == nullptr) continue;
+    auto trace = executor->assign_buffers(*executor, line.history.last(), &find_operator);
+    if (trace) runner.keep(fusion::kBufferAssignment, *std::move(trace), line.history);
+  }
+}
+
 void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   const SavedRange saved = saved_range(compilation);
   ir::Trace trace = drop_unread_inputs(line.history.last(), saved.end - saved.begin, line.reads);
@@ -251,6 +260,9 @@ constexpr std::array kExecutionSteps{
     // elimination moves operations across writes.
     Step(TraceStep{Part::kForward, kInPlace}),
     Step(TraceStep{Part::kBackward, kInPlace}),
+    // after in_place: because it reckons with each value's memory of its own.
+    Step(LineStep{Part::kForward, fusion::kBufferAssignment, &assign_buffers, true}),
+    Step(LineStep{Part::kBackward, fusion::kBufferAssignment, &assign_buffers, true}),
     // after every rewrite: because claims are by position in the final traces.
     Step(LineStep{Part::kForward, "claim", &claim}),
     Step(LineStep{Part::kBackward, "claim", &claim}),

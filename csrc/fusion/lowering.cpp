@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fusion/buffer_assignment.h"
 #include "fusion/operations.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
@@ -27,20 +28,62 @@ Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& 
     : fused_(fused), trace_(trace), input_strides_(strides), target_(target) {
   std::uint32_t array = 0;
   for (const ir::ValueId id : ir::distinct_values(fused.arguments)) inputs_.emplace(index_of(id), array++);
-  for (const ir::ValueId id : ir::flat_results(fused)) outputs_.emplace(index_of(id), array++);
-  for (const BoundSymbol& symbol : fused.nested) roles_.push_back(role_of(symbol, trace, target));
+  for (const ir::ValueId id : ir::flat_results(fused)) {
+    stored_.push_back(id);
+    outputs_.emplace(index_of(id), array++);
+  }
+  find_destinations();
+  for (const BoundSymbol& symbol : fused.nested) {
+    const bool is_destination = is_copy(symbol) || slices_.contains(index_of(passes::value_argument(symbol, 0)));
+    if (!is_destination) roles_.push_back(role_of(symbol, trace, target));
+  }
+}
+
+/// Where what is copied, or sliced, goes to.
+void Lowering::find_destinations() {
+  auto array = static_cast<std::uint32_t>(inputs_.size() + outputs_.size());
+  for (const CopyTarget& target : copy_targets(fused_)) {
+    const ir::TensorType& type = *trace_.tensor_type(target.value);
+    outputs_.emplace(index_of(target.value), array++);
+    stored_.push_back(target.value);
+    const Dims& strides = input_strides_[target.input];
+    if (strides != type.strides) copy_strides_.emplace(index_of(target.value), strides);
+  }
+  for (const BoundSymbol& symbol : fused_.nested) {
+    const ir::ValueId sliced = passes::value_argument(symbol, 0);
+    const auto result = outputs_.find(index_of(passes::single_result(symbol)));
+    const bool is_kept =
+        sliced == ir::kNoValue || inputs_.contains(index_of(sliced)) || outputs_.contains(index_of(sliced));
+    if (is_kept || result == outputs_.end()) continue;
+    if (auto start = slice_start(symbol, trace_)) {
+      slices_.emplace(index_of(sliced), Slice{*std::move(start), &result_type(symbol)});
+      outputs_.emplace(index_of(sliced), result->second);
+      std::ranges::replace(stored_, passes::single_result(symbol), sliced);
+    }
+  }
+}
+
+std::vector<CopyTarget> copy_targets(const BoundSymbol& fused) {
+  const std::vector<ir::ValueId> inputs = ir::distinct_values(fused.arguments);
+  std::vector<CopyTarget> targets;
+  for (const BoundSymbol& symbol : fused.nested) {
+    if (!is_copy(symbol)) continue;
+    const ir::ValueId target = passes::value_argument(symbol, 0);
+    const auto place = std::ranges::find(inputs, target);
+    const auto reads_it = [&](const BoundSymbol& other) {
+      bool reads = false;
+      if (!is_copy(other)) passes::for_each_argument(other, [&](ir::ValueId id) { reads = reads || id == target; });
+      return reads;
+    };
+    targets.push_back({static_cast<std::size_t>(place - inputs.begin()), passes::value_argument(symbol, 1),
+                       std::ranges::any_of(fused.nested, reads_it)});
+  }
+  return targets;
 }
 
 std::optional<KernelGraph> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides,
-                                           const Destinations& destinations, const Target& target) {
+                                           const Target& target) {
   Lowering lowering(fused, trace, strides, target);
-  const std::vector<ir::ValueId> results = ir::flat_results(fused);
-  for (const Whole& whole : destinations.wholes) {
-    for (const Whole::Part& part : whole.parts) {
-      lowering.part_strides_.emplace(index_of(results[part.place]), part.strides);
-    }
-  }
-  for (const Cut& cut : destinations.cuts) lowering.cuts_.emplace(index_of(results[cut.place]), &cut);
   try {
     if (!lowering.find_space() || !lowering.find_domain()) return std::nullopt;
     lowering.lower_symbols();
@@ -48,10 +91,9 @@ std::optional<KernelGraph> Lowering::lower(const BoundSymbol& fused, const Trace
   } catch (const Failure&) {
     return std::nullopt;
   }
-  for (std::size_t k = 0; k < destinations.inputs.size(); ++k) {
-    if (destinations.inputs[k] < 0) continue;
-    const auto output = static_cast<std::uint32_t>(lowering.inputs_.size() + k);
-    lowering.graph_->overwrite(static_cast<std::uint32_t>(destinations.inputs[k]), output);
+  for (const CopyTarget& copy : copy_targets(fused)) {
+    if (!copy.is_read) continue;
+    lowering.graph_->overwrite(static_cast<std::uint32_t>(copy.input), lowering.outputs_.at(index_of(copy.value)));
   }
   return std::move(*lowering.graph_);
 }
@@ -173,10 +215,11 @@ std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Placem
   return stretches_over_space(by_dim, over);
 }
 
-std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Cut& cut, const ir::TensorType& over) const {
+std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Slice& slice,
+                                                                    const ir::TensorType& over) const {
   std::vector<Interval> by_dim;
-  for (std::size_t i = 0; i < cut.sizes.size(); ++i) {
-    by_dim.push_back({cut.start[i], cut.start[i] + cut.sizes[i], cut.strides[i]});
+  for (std::size_t i = 0; i < slice.start.size(); ++i) {
+    by_dim.push_back({slice.start[i], slice.start[i] + slice.type->sizes[i], slice.type->strides[i]});
   }
   return stretches_over_space(by_dim, over);
 }
@@ -188,14 +231,14 @@ std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
     if (part) parts.push_back(*std::move(part));
     return part.has_value();
   };
-  for (const BoundSymbol& symbol : fused_.nested) {
+  for (const BoundSymbol& symbol : computing()) {
     const auto placements = placements_of(symbol, trace_);
     for (std::size_t i = 0; placements && i < placements->parts.size(); ++i) {
       if (!add(stretches_over_space(placements->parts[i], result_type(symbol)))) return std::nullopt;
     }
   }
-  for (const auto& [value, cut] : cuts_) {
-    if (!add(stretches_over_space(*cut, *trace_.tensor_type(ir::ValueId{value})))) return std::nullopt;
+  for (const auto& [value, slice] : slices_) {
+    if (!add(stretches_over_space(slice, *trace_.tensor_type(ir::ValueId{value})))) return std::nullopt;
   }
   return parts;
 }
@@ -204,7 +247,7 @@ std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
 bool Lowering::find_domain() {
   const Dim one = 1;
   std::vector<Dims> accesses;
-  for (const BoundSymbol& symbol : fused_.nested) {
+  for (const BoundSymbol& symbol : computing()) {
     for (std::size_t a = 0; a < symbol.arguments.size(); ++a) {
       if ((role(symbol).gathered >> a & 1U) != 0) continue;
       ir::for_each_value(symbol.arguments[a], [&](ir::ValueId id) {
@@ -223,7 +266,7 @@ bool Lowering::find_domain() {
       is_cut[i] = is_cut[i] || part[i].begin != Dim(0) || part[i].end != parts[i];
     }
   }
-  for (const auto& [value, strides] : part_strides_) {
+  for (const auto& [value, strides] : copy_strides_) {
     const ir::TensorType& type = *trace_.tensor_type(ir::ValueId{value});
     if (space_.before != one || space_.side_by_side != one || product_of(type.sizes) != space_.count()) return false;
     accesses.push_back(strides_over_space(type, strides, type, dims_from(0, type.sizes.size())));
@@ -488,7 +531,7 @@ std::uint32_t Lowering::set_total(const BoundSymbol& symbol, std::size_t result,
 }
 
 void Lowering::lower_symbols() {
-  for (const BoundSymbol& symbol : fused_.nested) {
+  for (const BoundSymbol& symbol : computing()) {
     const Operation* operation = find_operation(*symbol.op);
     THUNDER_CHECK(operation != nullptr, "fusion", symbol.op->name + " was fused, but has no lowering");
     operation->lower(*this, symbol);
@@ -496,7 +539,7 @@ void Lowering::lower_symbols() {
 }
 
 void Lowering::store_results() {
-  for (const ir::ValueId id : ir::flat_results(fused_)) {
+  for (const ir::ValueId id : stored_) {
     const auto made = made_.find(index_of(id));
     if (made == made_.end()) continue;  // a sum
     const ir::TensorType& type = *trace_.tensor_type(id);
@@ -507,21 +550,21 @@ void Lowering::store_results() {
     if (is_rows && graph_->extent(value) == Extent::kConstant) value = graph_->expand_rows(value);
     const std::uint32_t array = outputs_.at(index_of(id));
     const ir::Dtype dtype = type.dtype;
-    if (const auto cut = cuts_.find(index_of(id)); cut != cuts_.end()) {
+    if (const auto slice = slices_.find(index_of(id)); slice != slices_.end()) {
       Access access;
       access.dtype = dtype;
       access.run = run_;
-      access.parts = {part_of(array, stretches_over_space(*cut->second, type).value())};
+      access.parts = {part_of(array, stretches_over_space(slice->second, type).value())};
       graph_->store(value, std::move(access));
       continue;
     }
-    const auto part = part_strides_.find(index_of(id));
-    if (part == part_strides_.end()) {
+    const auto copied = copy_strides_.find(index_of(id));
+    if (copied == copy_strides_.end()) {
       graph_->store(value, array, dtype);
       continue;
     }
     Access access =
-        access_of(array, dtype, strides_over_space(type, part->second, type, dims_from(0, type.sizes.size())));
+        access_of(array, dtype, strides_over_space(type, copied->second, type, dims_from(0, type.sizes.size())));
     if (access.inner_stride != Dim(1) || access.run != Dim(0)) throw Failure{};
     graph_->store(value, std::move(access));
   }

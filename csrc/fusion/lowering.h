@@ -10,7 +10,6 @@
 
 #include "fusion/iteration_space.h"
 #include "fusion/kernel_graph.h"
-#include "fusion/output_placement.h"
 #include "fusion/placements.h"
 #include "fusion/roles.h"
 #include "ir/trace.h"
@@ -24,10 +23,10 @@ using Value = KernelGraph::Value;
 /// What an operation's lowering sees: its arguments as values of the kernel, and where its results go.
 class Lowering {
  public:
-  /// The kernel of a fused symbol, for inputs of the given strides. nullopt: there is none.
+  /// The kernel of a fused symbol, for inputs of the given strides. Its arrays are the inputs, the results, and the
+  /// tensors that results are copied to (see `copy_targets`). nullopt: there is none.
   [[nodiscard]] static std::optional<KernelGraph> lower(const BoundSymbol& fused, const Trace& trace,
-                                                        const Strides& strides, const Destinations& destinations,
-                                                        const Target& target);
+                                                        const Strides& strides, const Target& target);
 
   [[nodiscard]] KernelGraph& graph() { return *graph_; }
   [[nodiscard]] const FusionRole& role(const BoundSymbol& symbol) const {
@@ -82,10 +81,18 @@ class Lowering {
     Value value;
     std::optional<ir::Dtype> rounding;
   };
+  /// What is stored of a result, if that is not all.
+  struct Slice {
+    ir::Dims start;  ///< by dimension
+    const ir::TensorType* type;
+  };
   struct Failure {};  ///< thrown by an operation that no kernel has, caught by `lower`
 
   Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides, const Target& target);
 
+  void find_destinations();
+  /// The operations that compute something: others, at the end, say where results go to.
+  [[nodiscard]] std::span<const BoundSymbol> computing() const { return std::span(fused_.nested).first(roles_.size()); }
   [[nodiscard]] Value rounded(Value value, ir::Dtype dtype);
   bool find_space();
   bool find_domain();
@@ -99,7 +106,7 @@ class Lowering {
   void for_each_dim(const ir::TensorType& over, Visitor visit) const;
   [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Placement& part,
                                                                           const ir::TensorType& over) const;
-  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Cut& cut,
+  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Slice& slice,
                                                                           const ir::TensorType& over) const;
   [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const std::vector<Interval>& by_dim,
                                                                           const ir::TensorType& over) const;
@@ -119,8 +126,9 @@ class Lowering {
   IterationSpace space_;                                      ///< what all of them go over together
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
-  std::unordered_map<std::uint32_t, Dims> part_strides_;      ///< of results that are parts of a whole
-  std::unordered_map<std::uint32_t, const Cut*> cuts_;        ///< of results that are stored in part
+  std::vector<ir::ValueId> stored_;                           ///< the values of `outputs_`
+  std::unordered_map<std::uint32_t, Dims> copy_strides_;      ///< of tensors that results are copied to, by result
+  std::unordered_map<std::uint32_t, Slice> slices_;           ///< by result
   std::unordered_map<std::uint32_t, Made> made_;
   std::vector<std::size_t> rows_;    ///< places of the space's sizes that are rows
   std::vector<std::size_t> places_;  ///< of all of them, the rows' first
@@ -129,5 +137,13 @@ class Lowering {
   Dim run_ = 0;                      ///< columns of a run, where some inputs step through rows in two ways; 0: none do
   std::unique_ptr<KernelGraph> graph_;
 };
+
+/// A tensor that a fusion copies a result to.
+struct CopyTarget {
+  std::size_t input = 0;  ///< its place among the inputs
+  ir::ValueId value = ir::kNoValue;
+  bool is_read = false;  ///< by what the fusion computes
+};
+[[nodiscard]] std::vector<CopyTarget> copy_targets(const BoundSymbol& fused);
 
 }  // namespace thunder::fusion

@@ -187,6 +187,17 @@ TEST(concatenation_of_symbolic_sizes) {
   check(p, {p.call("aten::mul", "Tensor", {active, joined}, both)});
 }
 
+TEST(results_that_are_parts_of_a_symbolic_tensor) {
+  Program p;
+  const ValueId x = p.input({p.rows, 32});
+  const ValueId y = p.input({p.columns, 32});
+  const ValueId left = p.call("aten::mul", "Tensor", {p.call("aten::exp", "", {x}, {p.rows, 32}), x}, {p.rows, 32});
+  const ValueId right =
+      p.call("aten::mul", "Tensor", {p.call("aten::sin", "", {y}, {p.columns, 32}), y}, {p.columns, 32});
+  const ArgumentList parts{left, right};
+  check(p, {p.call("aten::cat", "", {Argument(parts), 0}, {p.rows + p.columns, 32})});
+}
+
 TEST(slices_of_symbolic_sizes) {
   Program p;
   const ValueId x = p.input({p.rows, p.columns});

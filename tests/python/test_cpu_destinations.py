@@ -188,6 +188,50 @@ def test_gated_unit() -> None:
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
 
 
+def test_the_trace_says_where_results_lie() -> None:
+    x, y = torch.randn(60, 80), torch.randn(60, 80)
+    compiled = thunder.jit(lambda x, y: torch.cat([*both(x, y), y], 1))
+    compiled(x, y)
+    text = str(thunder.last_traces(compiled)[-1])
+    assert "aten.cat" not in text
+    assert text.count("aten.empty_strided") == 1
+    assert text.count("aten.copy_") == 3
+    program: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {}
+    exec(text, program)
+    torch.testing.assert_close(program["computation"](x, y)[0], torch.cat([*both(x, y), y], 1))
+
+
+@pytest.mark.parametrize("executor", ["cpu", "reference"])
+def test_executors_agree_on_where_results_lie(executor: str) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        joined = torch.cat([*both(x, y), y], 1), torch.stack([torch.exp(x) * y, torch.sin(x) * x])
+        padded = F.pad(torch.cos(x) * y, (1, 2, 3, 4), value=1.5), F.pad(torch.tan(x) * y, (-1, -2))
+        x.copy_(torch.tanh(x) * 2 + y)
+        return (*joined, *padded)
+
+    compiled = thunder.jit(function, executors=[executor, "aten"])
+    x, y = torch.rand(60, 80), torch.randn(60, 80)
+    other = x.clone()
+    for got, expected in zip(compiled(x, y), function(other, y), strict=True):
+        torch.testing.assert_close(got, expected)
+        assert got.stride() == expected.stride()
+    torch.testing.assert_close(x, other)
+    assert x._version == other._version
+
+
+def test_copies_of_an_input_that_is_written_again() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.copy_(torch.tanh(x) * 2)
+        x.copy_(torch.sin(x) + y)
+        return x * 2 + y
+
+    check_writes = thunder.jit(function)
+    x, y = torch.randn(60, 80), torch.randn(60, 80)
+    other = x.clone()
+    torch.testing.assert_close(check_writes(x, y), function(other, y))
+    torch.testing.assert_close(x, other)
+
+
 # --- copies to inputs
 
 

@@ -58,7 +58,9 @@ std::string printed_name(const ir::Operator& op) {
 }
 
 CallbackExecutor::CallbackExecutor(std::string name, Call call)
-    : name_(std::move(name)), call_(call), row_{name_.c_str(), &claim, &lower, &serves, &expand, &fuse, this} {}
+    : name_(std::move(name)),
+      call_(call),
+      row_{name_.c_str(), &claim, &lower, &serves, &expand, &fuse, nullptr, this} {}
 
 CallbackExecutor& CallbackExecutor::make(std::string name, Call call) {
   return *new CallbackExecutor(std::move(name), call);

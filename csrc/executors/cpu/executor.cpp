@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
-#include "executors/cpu/destinations.h"
 #include "executors/cpu/epilogues.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"
 #include "executors/cpu/single_operations.h"
 #include "executors/cpu/tile_emission.h"
 #include "fusion/assembly.h"
+#include "fusion/buffer_assignment.h"
 #include "fusion/operations.h"
 #include "fusion/placements.h"
 #include "fusion/region.h"
@@ -65,6 +65,10 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   return fused;
 }
 
+std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, FindOperator find_operator) {
+  return fusion::assign_buffers(trace, self.name, target(), find_operator);
+}
+
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return fusion::is_fused_by(symbol, self.name) || find_native_operation(symbol, trace) != nullptr;
 }
@@ -89,14 +93,11 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  static constexpr char kMemoryUse = 0;
-  const MemoryUse& memory = builder.once(&kMemoryUse, [&] { return MemoryUse(trace); });
-  Destinations destinations = destinations_of(symbol, trace, memory);
   std::vector<runtime::Slot> written;
-  for (const std::int32_t input : destinations.inputs) {
-    if (input >= 0) written.push_back(std::get<runtime::Slot>(operands[static_cast<std::size_t>(input)].content));
+  for (const fusion::CopyTarget& copy : fusion::copy_targets(symbol)) {
+    written.push_back(std::get<runtime::Slot>(operands[copy.input].content));
   }
-  auto fusion = Fusion::of(symbol, trace, std::move(destinations));
+  auto fusion = Fusion::of(symbol, trace);
   if (!fusion->symbols().empty()) operands.push_back(symbols_operand(fusion->symbols()));
   builder.call("a fusion of " + symbol.comment, &run, std::move(fusion), std::move(operands), std::move(results),
                location_of(symbol), written);
@@ -104,7 +105,9 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
 
 }  // namespace
 
-const Executor kExecutor{.name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse};
-const Executor kPrepackingExecutor{.name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse};
+const Executor kExecutor{
+    .name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse, .assign_buffers = &assign_buffers};
+const Executor kPrepackingExecutor{
+    .name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse, .assign_buffers = &assign_buffers};
 
 }  // namespace thunder::executors::cpu

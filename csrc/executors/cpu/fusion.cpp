@@ -37,8 +37,7 @@ fusion::Strides strides_of_inputs(const ir::Trace& region) {
 
 }  // namespace
 
-std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
-                                         const Destinations& destinations) {
+std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
   ir::Trace region = fusion::region_of(fused, trace);
   // Types with their strides stand in no text; those of inputs and outputs do.
   std::string key = ir::print(region, {.nested = false, .locations = false, .deletions = false});
@@ -46,35 +45,22 @@ std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir:
     add_dims(key, passes::operand_type(region, ir::ValueId{static_cast<std::uint32_t>(i)})->strides);
     key += ';';
   }
-  for (const std::int32_t place : destinations.inputs) key += std::to_string(place) + ",";
-  for (const Whole& whole : destinations.wholes) {
-    for (const Whole::Part& part : whole.parts)
-      key += std::to_string(part.place) + "@" + ir::to_string(part.offset) + ",";
-    add_dims(key, whole.sizes);
-    add_dims(key, whole.strides);
-  }
-  for (const Cut& cut : destinations.cuts) {
-    key += std::to_string(cut.place) + "<";
-    add_dims(key, cut.start);
-    add_dims(key, cut.sizes);
-  }
   Memo& table = memo();
   {
     const std::scoped_lock lock(table.mutex);
     if (auto known = table.known[key].lock()) return known;
   }
-  auto made = std::make_shared<const Fusion>(std::move(region), destinations);
+  auto made = std::make_shared<const Fusion>(std::move(region));
   const std::scoped_lock lock(table.mutex);
   table.known[key] = made;
   return made;
 }
 
-Fusion::Fusion(ir::Trace region, Destinations destinations)
-    : region_(std::move(region)), symbols_(ir::symbols_of(region_)) {
+Fusion::Fusion(ir::Trace region) : region_(std::move(region)), symbols_(ir::symbols_of(region_)) {
   if (symbols_.empty()) {
-    only_ = std::make_shared<const SizedFusion>(region_, std::move(destinations), nullptr);
+    only_ = std::make_shared<const SizedFusion>(region_, nullptr);
   } else {
-    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, strides_of_inputs(region_), {}, target());
+    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, strides_of_inputs(region_), target());
   }
 }
 
@@ -87,10 +73,7 @@ std::shared_ptr<const SizedFusion> Fusion::at(SymbolValues values) const {
   }
   std::optional<fusion::SizedKernel> kernel;
   if (kernel_) kernel = kernel_->at(values);
-  Destinations none;
-  none.inputs.assign(region_.outputs.size(), -1);
-  auto made =
-      std::make_shared<const SizedFusion>(ir::at_sizes(region_, values), std::move(none), kernel ? &*kernel : nullptr);
+  auto made = std::make_shared<const SizedFusion>(ir::at_sizes(region_, values), kernel ? &*kernel : nullptr);
   sized_.emplace_front(std::move(values), made);
   if (sized_.size() > kMostSizes) sized_.pop_back();
   return made;

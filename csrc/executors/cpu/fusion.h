@@ -16,10 +16,9 @@ namespace thunder::executors::cpu {
 class Fusion {
  public:
   /// The fusion for a symbol of `fused_operator()`.
-  [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace,
-                                                        const Destinations& destinations);
+  [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace);
 
-  Fusion(ir::Trace region, Destinations destinations);
+  explicit Fusion(ir::Trace region);
 
   /// Takes its inputs from the end of the stack and puts its results there. Behind the inputs stand the values of its
   /// symbols, if it has some.

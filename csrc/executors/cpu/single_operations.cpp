@@ -10,7 +10,6 @@
 #include "executors/cpu/depthwise_operation.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/products.h"
-#include "executors/cpu/wholes.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
@@ -19,8 +18,6 @@ namespace thunder::executors::cpu {
 namespace {
 
 constexpr SingleOperation kSingleOperations[] = {
-    {"parts that are computed where they stand", &takes_whole, &lower_whole},
-    {"a piece that is computed alone", &takes_cut, &lower_cut},
     {"a convolution that keeps oneDNN's layout of its filters", &takes_convolution, &lower_convolution},
     {"attention of products by oneDNN", &takes_attention, &lower_attention},
     {"filter gradient of a depthwise convolution", &takes_depthwise, &lower_depthwise},

@@ -12,6 +12,7 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/threads.h"
+#include "fusion/lowering.h"
 #include "fusion/region.h"
 #include "ir/printer.h"
 #include "ir/symbol_values.h"
@@ -27,8 +28,8 @@ bool is_in_memory(const at::Tensor& tensor) {
 
 }  // namespace
 
-SizedFusion::SizedFusion(ir::Trace region, Destinations destinations, const fusion::SizedKernel* kernel)
-    : region_(std::move(region)), destinations_(std::move(destinations)) {
+SizedFusion::SizedFusion(ir::Trace region, const fusion::SizedKernel* kernel)
+    : region_(std::move(region)), copies_(fusion::copy_targets(region_.symbols[0])) {
   const auto describe = [&](ir::ValueId id) {
     const ir::TensorType& type = *passes::operand_type(region_, id);
     return Tensor{bridge::hints(type.sizes), bridge::hints(type.strides), bridge::to_torch(type.dtype)};
@@ -42,25 +43,20 @@ SizedFusion::SizedFusion(ir::Trace region, Destinations destinations, const fusi
   if (kernel == nullptr) {
     first_ = make_plan(std::move(strides));
   } else {
-    first_ = std::make_unique<Plan>(Plan{std::move(strides), emit_tiles(*kernel), false});
+    first_ = std::make_unique<Plan>(Plan{std::move(strides), emit_tiles(*kernel)});
   }
 }
 
-std::optional<TileProgram> SizedFusion::make_program(const Strides& strides, const Destinations& destinations) const {
+std::optional<TileProgram> SizedFusion::make_program(const Strides& strides) const {
   fusion::Strides dims;
   for (const std::vector<std::int64_t>& of_input : strides) dims.push_back(bridge::to_dims(of_input));
-  const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, dims, destinations, target());
+  const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, dims, target());
   return kernel ? emit_tiles(kernel->at()) : std::nullopt;
 }
 
 std::unique_ptr<SizedFusion::Plan> SizedFusion::make_plan(Strides strides) const {
-  auto plan = std::make_unique<Plan>();
-  plan->program = make_program(strides, destinations_);
-  plan->joins = plan->program.has_value();
-  if (!plan->joins && (!destinations_.wholes.empty() || !destinations_.cuts.empty()))
-    plan->program = make_program(strides, {destinations_.inputs, {}, {}});
-  plan->strides = std::move(strides);
-  return plan;
+  auto program = make_program(strides);
+  return std::make_unique<Plan>(Plan{std::move(strides), std::move(program)});
 }
 
 bool SizedFusion::has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count) {
@@ -115,32 +111,9 @@ bool SizedFusion::is_as_traced(const c10::IValue* inputs) const {
   return true;
 }
 
-std::vector<at::Tensor> SizedFusion::make_results(const Plan& plan, const c10::IValue* inputs) const {
-  const auto make = [](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
-    return at::Tensor(at::detail::empty_strided_generic(sizes, strides, c10::GetCPUAllocator(),
-                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
-  };
-  std::vector<at::Tensor> results(outputs_.size());
-  const Destinations none;
-  const Destinations& pieces = plan.joins ? destinations_ : none;
-  for (const Cut& cut : pieces.cuts) {
-    results[cut.place] = make(bridge::hints(cut.sizes), bridge::hints(cut.strides), outputs_[cut.place].dtype);
-  }
-  for (const Whole& whole : pieces.wholes) {
-    const at::Tensor tensor =
-        make(bridge::hints(whole.sizes), bridge::hints(whole.strides), outputs_[whole.parts[0].place].dtype);
-    for (const Whole::Part& part : whole.parts) {
-      results[part.place] =
-          tensor.as_strided(outputs_[part.place].sizes, bridge::hints(part.strides), part.offset.hint);
-    }
-  }
-  for (std::size_t k = 0; k < outputs_.size(); ++k) {
-    if (results[k].defined()) continue;
-    const bool overwrites = plan.program->overwrites_inputs && destinations_.inputs[k] >= 0;
-    results[k] = overwrites ? inputs[destinations_.inputs[k]].toTensor()
-                            : make(outputs_[k].sizes, outputs_[k].strides, outputs_[k].dtype);
-  }
-  return results;
+at::Tensor SizedFusion::make(const Tensor& like) {
+  return at::Tensor(at::detail::empty_strided_generic(like.sizes, like.strides, c10::GetCPUAllocator(),
+                                                      c10::DispatchKeySet(c10::DispatchKey::CPU), like.dtype));
 }
 
 void SizedFusion::run(std::vector<c10::IValue>& stack) const {
@@ -148,16 +121,28 @@ void SizedFusion::run(std::vector<c10::IValue>& stack) const {
   if (!is_as_traced(inputs)) return run_operations(stack);
   const Plan& plan = plan_for(inputs);
   if (!plan.program) return run_operations(stack);
-  std::vector<at::Tensor> results = make_results(plan, inputs);
-  std::vector<char*> arrays(inputs_.size() + outputs_.size());
-  for (std::size_t k = 0; k < outputs_.size(); ++k) {
-    arrays[inputs_.size() + k] = static_cast<char*>(results[k].mutable_data_ptr());
-  }
+  std::vector<char*> arrays;
+  arrays.reserve(inputs_.size() + outputs_.size() + copies_.size());
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    arrays[i] = static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr()));
+    arrays.push_back(static_cast<char*>(const_cast<void*>(inputs[i].toTensor().const_data_ptr())));
+  }
+  std::vector<at::Tensor> results;
+  for (const Tensor& output : outputs_) {
+    results.push_back(make(output));
+    arrays.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
+  }
+  std::vector<at::Tensor> copied;  // what cannot be written before all is read; others are undefined
+  for (const fusion::CopyTarget& copy : copies_) {
+    const bool waits = copy.is_read && !plan.program->overwrites_inputs;
+    copied.push_back(waits ? make(inputs_[copy.input]) : at::Tensor());
+    const at::Tensor& to = waits ? copied.back() : inputs[copy.input].toTensor();
+    arrays.push_back(static_cast<char*>(to.mutable_data_ptr()));
   }
   // An index that is out of bounds: PyTorch says so.
   if (!cpu::run(*plan.program, arrays.data(), &run_tasks)) return run_operations(stack);
+  for (std::size_t k = 0; k < copies_.size(); ++k) {
+    if (copied[k].defined()) inputs[copies_[k].input].toTensor().copy_(copied[k]);
+  }
   stack.resize(stack.size() - inputs_.size());
   for (at::Tensor& result : results) stack.emplace_back(std::move(result));
 }

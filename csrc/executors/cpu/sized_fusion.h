@@ -7,7 +7,6 @@
 #include <mutex>
 #include <vector>
 
-#include "executors/cpu/destinations.h"
 #include "executors/cpu/tile_emission.h"
 #include "fusion/lowering.h"
 #include "ir/trace.h"
@@ -19,7 +18,7 @@ namespace thunder::executors::cpu {
 class SizedFusion {
  public:
   /// `region` has no symbols. The kernel for the strides that it has, if that is known; null: it is made.
-  SizedFusion(ir::Trace region, Destinations destinations, const fusion::SizedKernel* kernel);
+  SizedFusion(ir::Trace region, const fusion::SizedKernel* kernel);
 
   /// Takes its inputs from the end of the stack and puts its results there. Inputs of other strides than were traced
   /// have a program of their own; where there is none, PyTorch runs the operations one by one.
@@ -35,21 +34,20 @@ class SizedFusion {
   struct Plan {
     Strides strides;
     std::optional<TileProgram> program;  ///< none: PyTorch runs it
-    bool joins = false;                  ///< parts of wholes are computed where they stand there, and cuts alone
   };
 
   [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
-  [[nodiscard]] std::optional<TileProgram> make_program(const Strides& strides, const Destinations& destinations) const;
+  [[nodiscard]] std::optional<TileProgram> make_program(const Strides& strides) const;
   [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
   [[nodiscard]] static bool has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count);
   [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
-  [[nodiscard]] std::vector<at::Tensor> make_results(const Plan& plan, const c10::IValue* inputs) const;
+  [[nodiscard]] static at::Tensor make(const Tensor& like);
   void run_operations(std::vector<c10::IValue>& stack) const;
 
   ir::Trace region_;  ///< one symbol, the fused one; its inputs and outputs are the trace's
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
-  Destinations destinations_;
+  std::vector<fusion::CopyTarget> copies_;
   std::unique_ptr<Plan> first_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Plan>> others_;

@@ -11,6 +11,7 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "fusion/assembly.h"
+#include "fusion/buffer_assignment.h"
 #include "fusion/interpreter.h"
 #include "fusion/lowering.h"
 #include "fusion/operations.h"
@@ -96,8 +97,7 @@ class Kernel {
 
  private:
   static std::optional<fusion::KernelGraph> lower(const ir::Trace& region, const fusion::Strides& strides) {
-    const fusion::Destinations nowhere{std::vector<std::int32_t>(region.outputs.size(), -1), {}, {}};
-    return fusion::Lowering::lower(region.symbols[0], region, strides, nowhere, kTarget);
+    return fusion::Lowering::lower(region.symbols[0], region, strides, kTarget);
   }
 
   /// By symbol.
@@ -129,7 +129,12 @@ class Kernel {
                                           at::TensorOptions(bridge::to_torch(type.dtype))));
       arrays.push_back(array_of(tensors.back().zero_()));
     }
+    const std::vector<fusion::CopyTarget> copies = fusion::copy_targets(region.symbols[0]);
+    for (const fusion::CopyTarget& copy : copies) arrays.push_back(arrays[copy.input]);
     if (!fusion::interpret(kernel->at(values), arrays)) return std::nullopt;
+    for (std::size_t k = 0; k < copies.size(); ++k) {
+      write_back(arrays[inputs.size() + tensors.size() + k], inputs[copies[k].input].toTensor());
+    }
     std::vector<c10::IValue> results;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       write_back(arrays[inputs.size() + i], tensors[i]);
@@ -155,6 +160,10 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
                       &describe);
 }
 
+std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, FindOperator find_operator) {
+  return fusion::assign_buffers(trace, self.name, kTarget, find_operator);
+}
+
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
   return fusion::is_fused_by(symbol, self.name);
 }
@@ -167,14 +176,19 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
   for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
+  std::vector<runtime::Slot> written;
+  for (const fusion::CopyTarget& copy : fusion::copy_targets(symbol)) {
+    written.push_back(std::get<runtime::Slot>(operands[copy.input].content));
+  }
   auto kernel = std::make_shared<const Kernel>(symbol, trace);
   if (!kernel->symbols().empty()) operands.push_back(symbols_operand(kernel->symbols()));
   builder.call("a fusion of " + symbol.comment, &run, std::move(kernel), std::move(operands), std::move(results),
-               location_of(symbol));
+               location_of(symbol), written);
 }
 
 }  // namespace
 
-const Executor kExecutor{.name = "reference", .claim = &claim, .lower = &lower, .fuse = &fuse};
+const Executor kExecutor{
+    .name = "reference", .claim = &claim, .lower = &lower, .fuse = &fuse, .assign_buffers = &assign_buffers};
 
 }  // namespace thunder::executors::reference
