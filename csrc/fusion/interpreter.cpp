@@ -292,7 +292,7 @@ class Interpreter {
     const std::int64_t row = row_of(extent, i);
     const std::int64_t column = column_of(extent, i);
     if (extent != Extent::kElements) return row;
-    if (domain_.side_by_side) {
+    if (domain_.interleaved) {
       const std::int64_t height = domain_.outer.back();
       return (row / height * columns_ + column) * height + row % height;
     }

@@ -26,11 +26,11 @@ bool have_same_order(const ir::TensorType& left, const ir::TensorType& right) {
 }
 
 IterationSpace space_of(const ir::TensorType& type, const ir::Dim& rows, const ir::Dim& before, const ir::Dim& blocks,
-                        const ir::Dim& side_by_side) {
-  IterationSpace space{{}, rows, before, blocks, side_by_side};
-  const auto cuts = side_by_side == ir::Dim(1) ? std::array{before, before * rows}
-                                               : std::array{floor_divide(rows, side_by_side),
-                                                            floor_divide(product_of(type.sizes), side_by_side)};
+                        const ir::Dim& interleaved) {
+  IterationSpace space{{}, rows, before, blocks, interleaved};
+  const auto cuts = interleaved == ir::Dim(1) ? std::array{before, before * rows}
+                                              : std::array{floor_divide(rows, interleaved),
+                                                           floor_divide(product_of(type.sizes), interleaved)};
   ir::Dim product = 1;
   for (const std::size_t i : memory_order(type)) {
     ir::Dim rest = type.sizes[i];
@@ -59,10 +59,10 @@ bool is_multiple(const ir::Dim& elements, const ir::Dim& of) {
 
 }  // namespace
 
-std::vector<std::size_t> column_dims(const ir::TensorType& type, const ir::Dim& rows, const ir::Dim& side_by_side) {
+std::vector<std::size_t> column_dims(const ir::TensorType& type, const ir::Dim& rows, const ir::Dim& interleaved) {
   std::vector<std::size_t> dims;
-  const ir::Dim begin = floor_divide(rows, side_by_side);
-  const ir::Dim end = floor_divide(product_of(type.sizes), side_by_side);
+  const ir::Dim begin = floor_divide(rows, interleaved);
+  const ir::Dim end = floor_divide(product_of(type.sizes), interleaved);
   ir::Dim before = 1;
   for (const std::size_t dim : memory_order(type)) {
     if (is_multiple(before, begin) && !is_multiple(before, end)) dims.push_back(dim);
@@ -110,8 +110,8 @@ std::optional<std::size_t> leading_sizes(const ir::Dims& sizes, const ir::Dim& c
 std::optional<ir::Dims> with_rows(const IterationSpace& space, const std::vector<std::size_t>& places,
                                   const ir::Dims& rows) {
   const auto at = [](const auto& sizes, std::size_t i) { return sizes.begin() + static_cast<std::ptrdiff_t>(i); };
-  const bool is_split = space.side_by_side != ir::Dim(1);
-  const ir::Dim blocks = floor_divide(space.rows, space.side_by_side);
+  const bool is_split = space.interleaved != ir::Dim(1);
+  const ir::Dim blocks = floor_divide(space.rows, space.interleaved);
   const auto split = leading_sizes(rows, is_split ? blocks : ir::Dim(1));
   const auto begin = leading_sizes(space.sizes, is_split ? blocks : space.before);
   if (!split || !begin) return std::nullopt;
@@ -132,10 +132,10 @@ std::optional<ir::Dims> with_rows(const IterationSpace& space, const std::vector
 }  // namespace
 
 std::optional<std::vector<std::size_t>> row_places(const IterationSpace& space) {
-  const bool is_split = space.side_by_side != ir::Dim(1);
-  const auto first = leading_sizes(space.sizes, is_split ? floor_divide(space.rows, space.side_by_side) : space.before);
-  const auto second = leading_sizes(
-      space.sizes, is_split ? floor_divide(space.count(), space.side_by_side) : space.before * space.rows);
+  const bool is_split = space.interleaved != ir::Dim(1);
+  const auto first = leading_sizes(space.sizes, is_split ? floor_divide(space.rows, space.interleaved) : space.before);
+  const auto second =
+      leading_sizes(space.sizes, is_split ? floor_divide(space.count(), space.interleaved) : space.before * space.rows);
   if (!first || !second) return std::nullopt;
   std::vector<std::size_t> places(space.sizes.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
@@ -152,10 +152,10 @@ std::optional<IterationSpace> join(const IterationSpace& left, const IterationSp
   const IterationSpace& cut = is_cut(left) ? left : right;
   if (has_blocks(left) && has_blocks(right) && left.blocks != right.blocks) return std::nullopt;
   const ir::Dim& blocks = has_blocks(left) ? left.blocks : right.blocks;
-  IterationSpace joined{{}, cut.rows, cut.before, blocks, cut.side_by_side};
+  IterationSpace joined{{}, cut.rows, cut.before, blocks, cut.interleaved};
   if (left_count == right_count) {
     const auto is_cut_so = [&](const IterationSpace& space) {
-      return space.rows == joined.rows && space.before == joined.before && space.side_by_side == joined.side_by_side;
+      return space.rows == joined.rows && space.before == joined.before && space.interleaved == joined.interleaved;
     };
     if (is_cut(right) && !is_cut_so(right)) return std::nullopt;
     auto sizes = common_refinement(left.sizes, right.sizes);

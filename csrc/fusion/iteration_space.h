@@ -10,15 +10,15 @@ namespace thunder::fusion {
 
 /// What a fusion's loops go over: the dimensions of a dense tensor in the order of its memory, without those of size
 /// one. With `rows`, it is cut in three: `before` x `rows` x what is behind. A row, which reductions reduce, or reduce
-/// to, is what has the same place in the middle: as many stretches as stand before.
+/// to, is what has the same place in the middle: as many runs as stand before.
 struct IterationSpace {
   ir::Dims sizes;
   ir::Dim rows = 0;  ///< 0: not cut
   ir::Dim before = 1;
   ir::Dim blocks = 1;  ///< of rows, each with column sums of its own
   /// Rows whose first elements are neighbours in memory, then the second ones: the space is cut into so many rows,
-  /// columns, these. 1: a row's elements are neighbours, or stretches of them.
-  ir::Dim side_by_side = 1;
+  /// columns, these. 1: a row's elements are neighbours, or runs of them.
+  ir::Dim interleaved = 1;
 
   [[nodiscard]] ir::Dim count() const { return ir::product_of(sizes); }
   /// Elements of a row.
@@ -32,10 +32,10 @@ struct IterationSpace {
 [[nodiscard]] bool have_same_order(const ir::TensorType& left, const ir::TensorType& right);
 /// With sizes that are partly rows cut where rows begin and end.
 [[nodiscard]] IterationSpace space_of(const ir::TensorType& type, const ir::Dim& rows = 0, const ir::Dim& before = 1,
-                                      const ir::Dim& blocks = 1, const ir::Dim& side_by_side = 1);
+                                      const ir::Dim& blocks = 1, const ir::Dim& interleaved = 1);
 /// The dimensions of a tensor that rows of such a space have elements in, in the order of memory.
 [[nodiscard]] std::vector<std::size_t> column_dims(const ir::TensorType& type, const ir::Dim& rows,
-                                                   const ir::Dim& side_by_side);
+                                                   const ir::Dim& interleaved);
 
 /// The finest sizes that both are made of by joining neighbours, whatever their symbols are; nullopt: there are none.
 [[nodiscard]] std::optional<ir::Dims> common_refinement(const ir::Dims& left, const ir::Dims& right);

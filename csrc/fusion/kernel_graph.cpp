@@ -73,7 +73,7 @@ void set_number(KernelNode& node, double value) {
 SizedKernel KernelGraph::at(ir::SymbolValues symbols) const {
   SizedKernel sized;
   sized.domain = {evaluate(domain_.outer, symbols), evaluate(domain_.columns, symbols), domain_.splits_columns,
-                  evaluate(domain_.run, symbols),   evaluate(domain_.blocks, symbols),  domain_.side_by_side};
+                  evaluate(domain_.run, symbols),   evaluate(domain_.blocks, symbols),  domain_.interleaved};
   sized.nodes = nodes_;
   for (KernelNode& node : sized.nodes) {
     if (node.kind == Kind::kRatio) set_number(node, ratios_[node.index].at(symbols));

@@ -41,7 +41,7 @@ struct BasicDomain {
   Size run = 0;
   Size blocks = 1;  ///< that the rows are cut into, for sums over the rows of each
   /// Rows of a block lie side by side: in memory come their first elements, then the second ones.
-  bool side_by_side = false;
+  bool interleaved = false;
 };
 
 /// The interval of one of the domain's sizes over which an array lies: index `begin` of the domain is its first

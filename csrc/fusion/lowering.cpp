@@ -103,7 +103,7 @@ bool Lowering::find_space() {
   std::vector<IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
     if (role.kind == FusionRole::Kind::kNone) return false;
-    spaces.push_back(space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks, role.side_by_side));
+    spaces.push_back(space_of(*trace_.tensor_type(role.over), role.rows, role.before, role.blocks, role.interleaved));
   }
   std::ranges::stable_sort(spaces, [](const auto& a, const auto& b) { return a.count().hint > b.count().hint; });
   std::optional<IterationSpace> joined = spaces.front();
@@ -134,7 +134,7 @@ Dims Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader, std
   const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();
   std::vector<std::size_t> dims = dims_from(missing, type.sizes.size());
   if (by_rows) {  // they are those of `over` that are not columns
-    const std::vector<std::size_t> columns = column_dims(over, role.rows, role.side_by_side);
+    const std::vector<std::size_t> columns = column_dims(over, role.rows, role.interleaved);
     dims = dims_from(0, over.sizes.size());
     std::erase_if(dims, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
   }
@@ -176,10 +176,10 @@ void Lowering::for_each_dim(const ir::TensorType& over, Visitor visit) const {
 
 /// Where a part of `over` stands along each size of the space, the rows' first. nullopt: a piece of a dimension that is
 /// several sizes there is no piece of each.
-std::optional<std::vector<Interval>> Lowering::stretches_over_space(const std::vector<Interval>& by_dim,
+std::optional<std::vector<Interval>> Lowering::intervals_over_space(const std::vector<Interval>& by_dim,
                                                                     const ir::TensorType& over) const {
   std::vector<Interval> result(space_.sizes.size());
-  bool fits = product_of(over.sizes) == space_.count() && space_.side_by_side == Dim(1);
+  bool fits = product_of(over.sizes) == space_.count() && space_.interleaved == Dim(1);
   for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
     Interval rest = by_dim[dim];
     if (rest.end - rest.begin == Dim(1)) rest.stride = 0;
@@ -205,23 +205,23 @@ std::optional<std::vector<Interval>> Lowering::stretches_over_space(const std::v
   return fits ? std::make_optional(rows_first(result)) : std::nullopt;
 }
 
-std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Placement& part,
+std::optional<std::vector<Interval>> Lowering::intervals_over_space(const Placement& part,
                                                                     const ir::TensorType& over) const {
   const Dims strides = part.in_whole(input_strides_[inputs_.at(index_of(part.value))], 0);
   std::vector<Interval> by_dim;
   for (std::size_t i = 0; i < strides.size(); ++i) {
     by_dim.push_back({part.start[i], part.start[i] + part.sizes[i], strides[i]});
   }
-  return stretches_over_space(by_dim, over);
+  return intervals_over_space(by_dim, over);
 }
 
-std::optional<std::vector<Interval>> Lowering::stretches_over_space(const Slice& slice,
+std::optional<std::vector<Interval>> Lowering::intervals_over_space(const Slice& slice,
                                                                     const ir::TensorType& over) const {
   std::vector<Interval> by_dim;
   for (std::size_t i = 0; i < slice.start.size(); ++i) {
     by_dim.push_back({slice.start[i], slice.start[i] + slice.type->sizes[i], slice.type->strides[i]});
   }
-  return stretches_over_space(by_dim, over);
+  return intervals_over_space(by_dim, over);
 }
 
 /// Of all that is put together, or stored in part. nullopt: one cannot be read, or stored, so.
@@ -234,11 +234,11 @@ std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
   for (const BoundSymbol& symbol : computing()) {
     const auto placements = placements_of(symbol, trace_);
     for (std::size_t i = 0; placements && i < placements->parts.size(); ++i) {
-      if (!add(stretches_over_space(placements->parts[i], result_type(symbol)))) return std::nullopt;
+      if (!add(intervals_over_space(placements->parts[i], result_type(symbol)))) return std::nullopt;
     }
   }
   for (const auto& [value, slice] : slices_) {
-    if (!add(stretches_over_space(slice, *trace_.tensor_type(ir::ValueId{value})))) return std::nullopt;
+    if (!add(intervals_over_space(slice, *trace_.tensor_type(ir::ValueId{value})))) return std::nullopt;
   }
   return parts;
 }
@@ -268,7 +268,7 @@ bool Lowering::find_domain() {
   }
   for (const auto& [value, strides] : copy_strides_) {
     const ir::TensorType& type = *trace_.tensor_type(ir::ValueId{value});
-    if (space_.before != one || space_.side_by_side != one || product_of(type.sizes) != space_.count()) return false;
+    if (space_.before != one || space_.interleaved != one || product_of(type.sizes) != space_.count()) return false;
     accesses.push_back(strides_over_space(type, strides, type, dims_from(0, type.sizes.size())));
   }
   const std::size_t count = parts.size();
@@ -290,8 +290,8 @@ bool Lowering::find_domain() {
     if (i < split) outer_sizes = sizes.size();
   }
   if (space_.rows == Dim(0)) outer_sizes = sizes.empty() ? 0 : sizes.size() - 1;
-  if (sizes.size() > outer_sizes + (space_.side_by_side == one ? 2 : 1)) return false;
-  if (space_.side_by_side != one && sizes[outer_sizes - 1] != space_.side_by_side) return false;
+  if (sizes.size() > outer_sizes + (space_.interleaved == one ? 2 : 1)) return false;
+  if (space_.interleaved != one && sizes[outer_sizes - 1] != space_.interleaved) return false;
   outer_count_ = outer_sizes;
   KernelDomain domain;
   domain.outer.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(outer_sizes));
@@ -299,8 +299,8 @@ bool Lowering::find_domain() {
   if (sizes.size() > outer_sizes + 1) run_ = sizes.back();
   domain.splits_columns = space_.rows == Dim(0);
   if (space_.before != one) domain.run = run_;
-  domain.side_by_side = space_.side_by_side != one;
-  domain.blocks = domain.side_by_side    ? floor_divide(space_.rows, space_.side_by_side)
+  domain.interleaved = space_.interleaved != one;
+  domain.blocks = domain.interleaved     ? floor_divide(space_.rows, space_.interleaved)
                   : space_.blocks != one ? space_.blocks
                                          : repeated_blocks(sizes, accesses);
   graph_ = std::make_unique<KernelGraph>(std::move(domain));
@@ -348,8 +348,8 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
   access.dtype = (whole.dtype);
   access.run = run_;
   for (const Placement& part : placements.parts) {
-    const auto stretches = stretches_over_space(part, whole);
-    access.parts.push_back(part_of(inputs_.at(index_of(part.value)), stretches.value()));
+    const auto intervals = intervals_over_space(part, whole);
+    access.parts.push_back(part_of(inputs_.at(index_of(part.value)), intervals.value()));
   }
   const auto covers = [&](const Placement& part) {
     for (std::size_t i = 0; i < part.start.size(); ++i) {
@@ -366,15 +366,15 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
 }
 
 /// Of sizes that are joined all but the first are whole.
-Part Lowering::part_of(std::uint32_t array, const std::vector<Interval>& stretches) const {
+Part Lowering::part_of(std::uint32_t array, const std::vector<Interval>& intervals) const {
   Part part{array, std::vector<Interval>(outer_count_), {0, 1, 0}, {0, 1, 0}};
-  for (std::size_t i = 0; i < stretches.size(); ++i) {
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
     Interval& joined = joined_[i] < outer_count_                      ? part.outer[joined_[i]]
                        : run_ != Dim(0) && joined_[i] == outer_count_ ? part.runs
                                                                       : part.columns;
     const bool is_first = i == 0 || joined_[i] != joined_[i - 1];
-    joined = is_first ? stretches[i]
-                      : Interval{joined.begin * stretches[i].end, joined.end * stretches[i].end, stretches[i].stride};
+    joined = is_first ? intervals[i]
+                      : Interval{joined.begin * intervals[i].end, joined.end * intervals[i].end, intervals[i].stride};
   }
   return part;
 }
@@ -554,7 +554,7 @@ void Lowering::store_results() {
       Access access;
       access.dtype = dtype;
       access.run = run_;
-      access.parts = {part_of(array, stretches_over_space(slice->second, type).value())};
+      access.parts = {part_of(array, intervals_over_space(slice->second, type).value())};
       graph_->store(value, std::move(access));
       continue;
     }

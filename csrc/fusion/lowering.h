@@ -104,14 +104,14 @@ class Lowering {
   [[nodiscard]] Access access_of(std::uint32_t array, ir::Dtype dtype, const Dims& strides) const;
   template <typename Visitor>
   void for_each_dim(const ir::TensorType& over, Visitor visit) const;
-  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Placement& part,
+  [[nodiscard]] std::optional<std::vector<Interval>> intervals_over_space(const Placement& part,
                                                                           const ir::TensorType& over) const;
-  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const Slice& slice,
+  [[nodiscard]] std::optional<std::vector<Interval>> intervals_over_space(const Slice& slice,
                                                                           const ir::TensorType& over) const;
-  [[nodiscard]] std::optional<std::vector<Interval>> stretches_over_space(const std::vector<Interval>& by_dim,
+  [[nodiscard]] std::optional<std::vector<Interval>> intervals_over_space(const std::vector<Interval>& by_dim,
                                                                           const ir::TensorType& over) const;
   [[nodiscard]] std::optional<std::vector<std::vector<Interval>>> find_parts() const;
-  [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Interval>& stretches) const;
+  [[nodiscard]] Part part_of(std::uint32_t array, const std::vector<Interval>& intervals) const;
   [[nodiscard]] Dim repeated_blocks(const Dims& sizes, const std::vector<Dims>& accesses) const;
   template <typename T>
   [[nodiscard]] std::vector<T> rows_first(const std::vector<T>& by_size) const;

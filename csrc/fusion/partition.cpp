@@ -73,7 +73,7 @@ class Partitioner {
       FusionRole role = model_.role(symbol, trace_);
       if (role.kind == FusionRole::Kind::kNone) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
-      IterationSpace space = space_of(over, role.rows, role.before, role.blocks, role.side_by_side);
+      IterationSpace space = space_of(over, role.rows, role.before, role.blocks, role.interleaved);
       if (space.count().hint == 0 || space.columns().hint > model_.largest_row) continue;
       std::size_t k = 0;
       passes::for_each_result(symbol, [&](ir::ValueId id) { result_kinds_[ir::index_of(id)] = role.results.at(k++); });
@@ -121,9 +121,9 @@ class Partitioner {
       if (size_at(value, own.back(), over.sizes.size()) != over.sizes[own.back()]) return false;
     }
     if (own == order) return true;
-    if (space.side_by_side != ir::Dim(1)) {
+    if (space.interleaved != ir::Dim(1)) {
       std::vector<std::size_t> of_rows = order;
-      const std::vector<std::size_t> columns = column_dims(over, space.rows, space.side_by_side);
+      const std::vector<std::size_t> columns = column_dims(over, space.rows, space.interleaved);
       std::erase_if(of_rows, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
       return has_rows && own == of_rows;
     }

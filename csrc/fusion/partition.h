@@ -30,7 +30,7 @@ struct FusionRole {
   std::uint32_t gathered = 0;       ///< a bit for each argument of which it chooses elements by what another one holds
   ir::Dim before = 1;               ///< elements of that value that stand before the rows
   ir::Dim blocks = 1;               ///< of the rows: it reduces each to a row, known at the end
-  ir::Dim side_by_side = 1;         ///< see IterationSpace
+  ir::Dim interleaved = 1;          ///< see IterationSpace
 };
 
 /// What fusing is about: which symbols can be fused, and when it pays.

@@ -44,8 +44,8 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
   return order;
 }
 
-bool can_lie_side_by_side(const ir::Dim& elements, const ir::Dim& rows, const Target& target) {
-  return rows.hint >= target.least_side_by_side && elements.hint <= target.longest_side_by_side;
+bool can_lie_interleaved(const ir::Dim& elements, const ir::Dim& rows, const Target& target) {
+  return rows.hint >= target.least_interleaved && elements.hint <= target.longest_interleaved;
 }
 
 }  // namespace
@@ -125,8 +125,8 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
   // What keeps its dimensions is meant to meet the elements again, if it is not the gradient of what was broadcast.
   const ir::Dim reduced = before * behind;
   const bool keeps_dims = result_type.sizes.size() == rank && !is_reduced[0];
-  if ((rows_only || keeps_dims) && can_lie_side_by_side(reduced, has_columns_behind ? columns : rows, target)) {
-    role.side_by_side = has_columns_behind ? columns : rows;
+  if ((rows_only || keeps_dims) && can_lie_interleaved(reduced, has_columns_behind ? columns : rows, target)) {
+    role.interleaved = has_columns_behind ? columns : rows;
     role.rows = has_columns_behind ? rows * columns : rows;
     return role;
   }
@@ -161,10 +161,10 @@ FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId o
   const ir::Dim elements = type.sizes[wrapped];
   ir::Dim behind = 1;
   for (auto next = place + 1; next != order.end(); ++next) behind *= type.sizes[*next];
-  if (elements.hint < target.least_of_functions || !can_lie_side_by_side(elements, behind, target)) return {};
+  if (elements.hint < target.least_of_functions || !can_lie_interleaved(elements, behind, target)) return {};
   const ir::Dim rows = floor_divide(product_of(type.sizes), elements);
   FusionRole role{FusionRole::Kind::kWork, over, rows, {}, 0, work};
-  role.side_by_side = behind;
+  role.interleaved = behind;
   bool fits = true;
   passes::for_each_result(symbol, [&](ir::ValueId id) {
     const ir::TensorType& result = *trace.tensor_type(id);

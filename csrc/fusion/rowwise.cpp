@@ -221,8 +221,8 @@ FusionRole batch_norm_role(const BoundSymbol& symbol, const Trace& trace, std::s
   FusionRole role = rows_role(symbol, trace, passes::value_argument(symbol, input), channels, work);
   role.before = x->sizes[0];
   role.by_channels = per_channel;
-  const bool has_stretches = passes::element_count(*x) / (role.before.hint * channels.hint) >= target.least_run;
-  return has_stretches ? role : FusionRole{};
+  const bool has_long_runs = passes::element_count(*x) / (role.before.hint * channels.hint) >= target.least_run;
+  return has_long_runs ? role : FusionRole{};
 }
 FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   return symbol.arguments[3] == ir::Argument(true) ? batch_norm_role(symbol, trace, 0, 0b110, kRowWork, target)
@@ -482,7 +482,7 @@ void lower_index(Lowering& lowering, const BoundSymbol& symbol) {
 /// One element for each row, added at a column.
 FusionRole scatter_add_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const FusionRole role = rows_along_role(symbol, trace, 1, target);
-  if (role.side_by_side != ir::Dim(1)) return {};
+  if (role.interleaved != ir::Dim(1)) return {};
   const ir::TensorType* index = argument_type(symbol, trace, 2);
   const ir::TensorType* source = argument_type(symbol, trace, 3);
   if (role.kind == FusionRole::Kind::kNone || index == nullptr || source == nullptr || index->sizes.empty()) return {};

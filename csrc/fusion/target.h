@@ -19,9 +19,9 @@ struct Target {
   std::int64_t least_moved_run = 1;    ///< in two orders of memory
   std::int64_t least_reduced_run = 1;  ///< of a row that is only reduced
   // Rows that lie side by side in memory:
-  std::int64_t least_side_by_side = 1;                    ///< so many of them
-  std::int64_t longest_side_by_side = INT64_C(1) << 62U;  ///< elements of each
-  std::int64_t least_of_functions = 1;                    ///< elements of each, of a softmax
+  std::int64_t least_interleaved = 1;                    ///< so many of them
+  std::int64_t longest_interleaved = INT64_C(1) << 62U;  ///< elements of each
+  std::int64_t least_of_functions = 1;                   ///< elements of each, of a softmax
   /// Rows that are added to one.
   std::int64_t least_block = 1;
   /// Elements of blocks of rows that read the same row each.

@@ -54,8 +54,8 @@ void check_functions(const Kernels& kernels) {
   const std::vector<float> x = places();
   std::vector<float> y(x.size());
   for (const Function& function : kFunctions) {
-    kernels.element(function.op, Lane::kFloat, 0)(y.data(), x.data(), nullptr, nullptr,
-                                                  static_cast<std::int64_t>(x.size()));
+    kernels.element(function.op, ComputeType::kFloat, 0)(y.data(), x.data(), nullptr, nullptr,
+                                                         static_cast<std::int64_t>(x.size()));
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double exact = function.exact(x[i]);
@@ -76,7 +76,7 @@ TEST(functions_of_floats_are_as_exact_as_they_say) {
 TEST(a_function_does_not_depend_on_where_an_element_stands) {
   const std::vector<float> x = places();
   for (const Function& function : kFunctions) {
-    const ElementKernel kernel = kernels().element(function.op, Lane::kFloat, 0);
+    const ElementKernel kernel = kernels().element(function.op, ComputeType::kFloat, 0);
     std::vector<float> all(x.size());
     kernel(all.data(), x.data(), nullptr, nullptr, static_cast<std::int64_t>(x.size()));
     for (std::size_t i = 0; i < x.size(); i += 997) {
@@ -91,7 +91,7 @@ TEST(functions_of_infinities_and_of_what_is_no_number) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float x[] = {infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), -0.0F};
   float y[4];
-  const auto apply = [&](TileOp op) { kernels().element(op, Lane::kFloat, 0)(y, x, nullptr, nullptr, 4); };
+  const auto apply = [&](TileOp op) { kernels().element(op, ComputeType::kFloat, 0)(y, x, nullptr, nullptr, 4); };
   for (const Function& function : kFunctions) {
     apply(function.op);
     CHECK(std::isnan(y[2]));

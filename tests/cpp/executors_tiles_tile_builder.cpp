@@ -105,8 +105,8 @@ TEST(parts_that_are_put_together) {
     Access whole;
     whole.parts = {{0, {{1, 5, width}}, {0, 1, 0}, {2, 2 + width, 1}}, {1, {{4, 9, 0}}, {0, 1, 0}, {-1, width, 1}}};
     TileBuilder builder({{rows}, columns, true});
-    builder.store(apply(builder, TileOp::kNegate, {builder.assemble(whole, builder.constant(Lane::kFloat, 7))}), 2,
-                  Storage::kFloat);
+    builder.store(apply(builder, TileOp::kNegate, {builder.assemble(whole, builder.constant(ComputeType::kFloat, 7))}),
+                  2, Storage::kFloat);
     const TileProgram program = builder.build();
     std::vector<float> first = numbers(static_cast<std::size_t>(4 * width));
     std::vector<float> second = numbers(static_cast<std::size_t>(width + 1));
@@ -125,13 +125,13 @@ TEST(parts_that_are_put_together) {
 }
 
 /// Softmax over the middle one of three dimensions.
-TEST(rows_side_by_side) {
+TEST(rows_interleaved) {
   for (const std::int64_t columns : {3, 40, 700}) {
     for (const std::int64_t side : {70, 1000}) {
       const std::int64_t blocks = 2;
       TileDomain domain{{blocks, side}, columns, false};
       domain.blocks = blocks;
-      domain.side_by_side = true;
+      domain.interleaved = true;
       TileBuilder builder(domain);
       const auto x = builder.load({0, Storage::kFloat, {columns * side, 1}, side, Extent::kTile});
       const auto shifted = apply(builder, TileOp::kSubtract, {x, builder.reduce(ReduceOp::kMax, x)});
@@ -356,9 +356,9 @@ TEST(equal_operations_are_one_and_constants_are_folded) {
   TileBuilder builder({{4}, 10, true});
   const auto x = builder.load(dense(0, 10));
   CHECK(apply(builder, TileOp::kExp, {x}) == apply(builder, TileOp::kExp, {x}));
-  const auto two = builder.constant(Lane::kFloat, 2);
+  const auto two = builder.constant(ComputeType::kFloat, 2);
   const auto four = apply(builder, TileOp::kMultiply, {two, two});
-  CHECK(four == builder.constant(Lane::kFloat, 4));
+  CHECK(four == builder.constant(ComputeType::kFloat, 4));
 }
 
 /// (x - a row's) * a column's + a column's, its sums, and those of its squares.

@@ -44,7 +44,7 @@ FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
   if (symbol.op == &kSumMiddle) {
     const std::int64_t rows = type.sizes[0].hint * type.sizes[2].hint;
     FusionRole middle{FusionRole::Kind::kWork, source, rows, {Result::kRows}, 0, 1};
-    middle.side_by_side = type.sizes[2].hint;
+    middle.interleaved = type.sizes[2].hint;
     return middle;
   }
   const bool is_last = symbol.arguments[1] == Argument(static_cast<int>(type.sizes.size()) - 1);
@@ -146,7 +146,7 @@ TEST(rows_without_the_dimension_that_was_reduced_are_no_columns) {
   for (const auto& group : e.groups()) CHECK(!(std::ranges::find(group, 1) != group.end() && group.back() == 3));
 }
 
-TEST(rows_side_by_side_meet_the_elements_again) {
+TEST(rows_interleaved_meet_the_elements_again) {
   Example e;
   const TypePtr whole = tensor_type(Dtype::kFloat32, {4, 8, 16});
   const ValueId x = e.trace.add_input(whole, "whole");

@@ -37,14 +37,14 @@ class DepthwiseBackward {
                     bool with_bias)
       : of_(convolution),
         storage_(storage_of_images(input.scalar_type())),
-        lane_(lane_of(storage_)),
+        compute_type_(compute_type_of(storage_)),
         images_(input.size(0)),
         channels_(input.size(1)),
         input_sizes_{input.size(2), input.size(3)},
         sizes_{gradient.size(2), gradient.size(3)},
         input_(static_cast<const char*>(input.const_data_ptr())),
         gradient_(static_cast<const char*>(gradient.const_data_ptr())),
-        width_(kernels().block_width(lane_)),
+        width_(kernels().block_width(compute_type_)),
         taps_(of_.filter[0] * of_.filter[1]),
         block_sums_((taps_ + (with_bias ? 1 : 0)) * width_) {
     constexpr std::int64_t kUnit = 4096;  // columns, in the second-level cache once packed
@@ -65,10 +65,10 @@ class DepthwiseBackward {
     const bool parallel = images_ * channels_ * sizes_[0] * sizes_[1] * taps_ > (1 << 18);
     const auto add = [](void* self, std::int64_t i) { static_cast<DepthwiseBackward*>(self)->run_task(i); };
     run_tasks(groups_ * chunks_, parallel, add, this);
-    const at::TensorOptions options(lane_ == Lane::kDouble ? at::kDouble : at::kFloat);
+    const at::TensorOptions options(compute_type_ == ComputeType::kDouble ? at::kDouble : at::kFloat);
     DepthwiseGradients gradients{at::empty({channels_, 1, of_.filter[0], of_.filter[1]}, options), {}};
     if (with_bias()) gradients.bias = at::empty({channels_}, options);
-    if (lane_ == Lane::kDouble) {
+    if (compute_type_ == ComputeType::kDouble) {
       join_groups<double>(gradients);
     } else {
       join_groups<float>(gradients);
@@ -86,7 +86,7 @@ class DepthwiseBackward {
   };
 
   [[nodiscard]] std::int64_t reach() const { return (of_.filter[0] - 1) * of_.dilation[0]; }
-  [[nodiscard]] std::int64_t row_bytes(std::int64_t columns) const { return columns * width_ * size_of(lane_); }
+  [[nodiscard]] std::int64_t row_bytes(std::int64_t columns) const { return columns * width_ * size_of(compute_type_); }
   [[nodiscard]] std::int64_t chunk_sums() const { return chunk_blocks_ * block_sums_; }
   [[nodiscard]] bool with_bias() const { return block_sums_ > taps_ * width_; }
 
@@ -95,7 +95,7 @@ class DepthwiseBackward {
     const std::int64_t first_channel = task % chunks_ * chunk_blocks_ * width_;
     const Scratch scratch(packed_input_bytes_ + (unit_rows_ + 1) * row_bytes(sizes_[1]));
     char* ones = scratch.data() + packed_input_bytes_ + unit_rows_ * row_bytes(sizes_[1]);
-    if (lane_ == Lane::kDouble) {
+    if (compute_type_ == ComputeType::kDouble) {
       std::fill_n(reinterpret_cast<double*>(ones), sizes_[1] * width_, 1.0);
     } else {
       std::fill_n(reinterpret_cast<float*>(ones), sizes_[1] * width_, 1.0F);
@@ -133,16 +133,16 @@ class DepthwiseBackward {
   /// A filter of one tap that meets ones; in double from row to row.
   void add_bias(const char* gradient, std::int64_t rows, const char* ones, double* sums) const {
     for (std::int64_t row = 0; row < rows; ++row) {
-      kernels().taps(lane_, 1)(sums, TapRows{.gradient = gradient + row * row_bytes(sizes_[1]),
-                                             .input = ones,
-                                             .gradient_row = 0,
-                                             .input_row = 0,
-                                             .rows = 1,
-                                             .columns = sizes_[1],
-                                             .input_columns = sizes_[1],
-                                             .first = 0,
-                                             .stride = 1,
-                                             .dilation = 1});
+      kernels().taps(compute_type_, 1)(sums, TapRows{.gradient = gradient + row * row_bytes(sizes_[1]),
+                                                     .input = ones,
+                                                     .gradient_row = 0,
+                                                     .input_row = 0,
+                                                     .rows = 1,
+                                                     .columns = sizes_[1],
+                                                     .input_columns = sizes_[1],
+                                                     .first = 0,
+                                                     .stride = 1,
+                                                     .dilation = 1});
     }
   }
 
@@ -175,7 +175,7 @@ class DepthwiseBackward {
       for (std::int64_t tap = 0; tap < of_.filter[1];) {
         const std::int64_t left = of_.filter[1] - tap;
         const std::int64_t count = ceil_div(left, ceil_div(left, kMostTaps));
-        kernels().taps(lane_, static_cast<int>(count))(row_sums + tap * width_, rows);
+        kernels().taps(compute_type_, static_cast<int>(count))(row_sums + tap * width_, rows);
         rows.first += count * of_.dilation[1];
         tap += count;
       }
@@ -200,7 +200,7 @@ class DepthwiseBackward {
 
   const DepthwiseConvolution of_;
   const Storage storage_;
-  const Lane lane_;
+  const ComputeType compute_type_;
   const std::int64_t images_;
   const std::int64_t channels_;
   const std::array<std::int64_t, 2> input_sizes_;

@@ -23,7 +23,7 @@ constexpr std::int64_t kParallelWork = 1 << 15;
 class IndexedSums {
  public:
   IndexedSums(const at::Tensor& sums, const at::Tensor& index, const at::Tensor& values)
-      : lane_(sums.scalar_type() == at::kDouble ? Lane::kDouble : Lane::kFloat),
+      : compute_type_(sums.scalar_type() == at::kDouble ? ComputeType::kDouble : ComputeType::kFloat),
         rows_(sums.size(0)),
         row_(sums.numel() / rows_),
         sums_(static_cast<char*>(sums.data_ptr())),
@@ -44,14 +44,15 @@ class IndexedSums {
     const std::int64_t begin = rows_ * part / parts_;
     const std::int64_t end = rows_ * (part + 1) / parts_;
     const auto add_to = kernels().add_to;
-    const std::int64_t size = size_of(lane_);
+    const std::int64_t size = size_of(compute_type_);
     for (std::int64_t i = 0; i < count_; ++i) {
       const std::int64_t row = index_[i] < 0 ? index_[i] + rows_ : index_[i];
-      if (row >= begin && row < end) add_to(lane_, sums_ + row * row_ * size, values_ + i * stride_ * size, row_);
+      if (row >= begin && row < end)
+        add_to(compute_type_, sums_ + row * row_ * size, values_ + i * stride_ * size, row_);
     }
   }
 
-  Lane lane_;
+  ComputeType compute_type_;
   std::int64_t rows_;
   std::int64_t row_;  ///< elements
   char* sums_;

@@ -8,7 +8,6 @@
 namespace thunder::executors::cpu {
 namespace {
 
-using fusion::ComputeType;
 using fusion::KernelNode;
 using operators::ElementOp;
 using Value = TileBuilder::Value;
@@ -24,18 +23,18 @@ TileOp tile_op(ElementOp op) {
   return TileOp::kCopy;
 }
 
-Lane lane_of(ComputeType type) {
+ComputeType compute_type_of(fusion::ComputeType type) {
   switch (type) {
-    case ComputeType::kFloat:
-      return Lane::kFloat;
-    case ComputeType::kDouble:
-      return Lane::kDouble;
-    case ComputeType::kInteger:
-      return Lane::kInt;
-    case ComputeType::kBool:
-      return Lane::kBool;
+    case fusion::ComputeType::kFloat:
+      return ComputeType::kFloat;
+    case fusion::ComputeType::kDouble:
+      return ComputeType::kDouble;
+    case fusion::ComputeType::kInteger:
+      return ComputeType::kInt;
+    case fusion::ComputeType::kBool:
+      return ComputeType::kBool;
   }
-  return Lane::kFloat;
+  return ComputeType::kFloat;
 }
 
 /// The operation that rounds to a narrower dtype.
@@ -82,7 +81,7 @@ ReduceOp reduce_op(fusion::Reduction reduction) {
   return ReduceOp::kSum;
 }
 
-Stretch stretch(const fusion::BasicInterval<std::int64_t>& interval) {
+Interval interval_of(const fusion::BasicInterval<std::int64_t>& interval) {
   return {interval.begin, interval.end, interval.stride};
 }
 
@@ -98,15 +97,15 @@ Access tile_access(const fusion::BasicAccess<std::int64_t>& from) {
   access.table_rows = from.table_rows;
   access.table_stride = from.table_stride;
   for (const fusion::BasicPart<std::int64_t>& part : from.parts) {
-    access.parts.push_back({part.array, {}, stretch(part.runs), stretch(part.columns)});
+    access.parts.push_back({part.array, {}, interval_of(part.runs), interval_of(part.columns)});
     for (const fusion::BasicInterval<std::int64_t>& outer : part.outer)
-      access.parts.back().outer.push_back(stretch(outer));
+      access.parts.back().outer.push_back(interval_of(outer));
   }
   return access;
 }
 
 TileDomain tile_domain(const fusion::BasicDomain<std::int64_t>& domain) {
-  return {domain.outer, domain.columns, domain.splits_columns, domain.run, domain.blocks, domain.side_by_side};
+  return {domain.outer, domain.columns, domain.splits_columns, domain.run, domain.blocks, domain.interleaved};
 }
 
 /// Builds the steps of a kernel in their order.
@@ -148,8 +147,8 @@ class Emitter {
         return builder_.assemble(access(node),
                                  node.operand_count == 0 ? std::nullopt : std::make_optional(operand(node)));
       case Kind::kConstant:
-        return node.type == ComputeType::kInteger ? builder_.integer(node.integer)
-                                                  : builder_.constant(lane_of(node.type), node.number);
+        return node.type == fusion::ComputeType::kInteger ? builder_.integer(node.integer)
+                                                          : builder_.constant(compute_type_of(node.type), node.number);
       case Kind::kRatio:
         return std::nullopt;  // a sized kernel has none
       case Kind::kElement:
@@ -157,7 +156,7 @@ class Emitter {
       case Kind::kRound:
         return apply(rounding_to(node.dtype), node);
       case Kind::kConvert:
-        return builder_.convert(operand(node), lane_of(node.type));
+        return builder_.convert(operand(node), compute_type_of(node.type));
       case Kind::kExpand:
         return node.extent == fusion::Extent::kRows ? builder_.expand_rows(operand(node))
                                                     : builder_.expand(operand(node));
@@ -214,7 +213,9 @@ class Emitter {
 
 bool accepts(const ir::TensorType& type) { return type.device.type == ir::DeviceType::kCpu; }
 
-bool has(ElementOp op, ComputeType type) { return kernels().element(tile_op(op), lane_of(type), 0) != nullptr; }
+bool has(ElementOp op, fusion::ComputeType type) {
+  return kernels().element(tile_op(op), compute_type_of(type), 0) != nullptr;
+}
 
 }  // namespace
 
@@ -225,9 +226,9 @@ const fusion::Target& target() {
       .least_run = 16,
       .least_moved_run = 64,  // with fewer, PyTorch is as fast
       .least_reduced_run = 64,
-      .least_side_by_side = 64,      // worth being moved by itself
-      .longest_side_by_side = 1024,  // worked on together, they stay in the second-level cache
-      .least_of_functions = 8,       // below it PyTorch's softmax is as fast
+      .least_interleaved = 64,      // worth being moved by itself
+      .longest_interleaved = 1024,  // worked on together, they stay in the second-level cache
+      .least_of_functions = 8,      // below it PyTorch's softmax is as fast
       .least_block = 4,
       .least_repeated_block = 2048,  // a tile is not put together of several
   };

@@ -6,7 +6,7 @@
 namespace thunder::executors::cpu {
 namespace {
 
-/// Rows that are added in the lane itself before the sum goes to double.
+/// Rows that are added in the compute type itself before the sum goes to double.
 constexpr std::int64_t kRowsBetweenFlushes = 64;
 
 /// How Chan's formula joins moments of so many elements each.
@@ -43,10 +43,10 @@ void ColumnSums::clear() {
 void ColumnSums::add(const Instruction& instruction, const char* values, const char* factors, std::int64_t column,
                      std::int64_t height, std::int64_t width) {
   const Sum& sum = program_.column_sums[instruction.index];
-  const std::int64_t size = size_of(instruction.lane);
+  const std::int64_t size = size_of(instruction.compute_type);
   if (sum.is_moments) {
     double* moments = reinterpret_cast<double*>(array(sum)) + column;
-    kernels().add_moments(instruction.lane, moments, values, {height, width, program_.columns}, rows_ == 0);
+    kernels().add_moments(instruction.compute_type, moments, values, {height, width, program_.columns}, rows_ == 0);
     return;
   }
   char* sums = array(sum) + column * size;
@@ -55,7 +55,7 @@ void ColumnSums::add(const Instruction& instruction, const char* values, const c
     if (instruction.of_products) {
       kernels().add_products_to(sums, values + step, factors + step, width);
     } else {
-      kernels().add_to(instruction.lane, sums, values + step, width);
+      kernels().add_to(instruction.compute_type, sums, values + step, width);
     }
   }
 }
@@ -81,7 +81,7 @@ void ColumnSums::flush(std::int64_t block) {
 
 void ColumnSums::flush_sum(const Sum& sum, double* partial) const {
   const char* sums = array(sum);
-  const bool is_float = sum.lane == Lane::kFloat;
+  const bool is_float = sum.compute_type == ComputeType::kFloat;
   for (std::int64_t column = 0; column < program_.columns; ++column) {
     partial[column] += is_float ? static_cast<double>(reinterpret_cast<const float*>(sums)[column])
                                 : reinterpret_cast<const double*>(sums)[column];
@@ -108,7 +108,7 @@ void ColumnSums::flush_moments(const Sum& sum, double* partial) const {
 void write_number(const Sum& sum, char* const* arrays, std::int32_t array, std::int64_t element, double value) {
   if (array < 0) return;
   char* target = arrays[array] + element * size_of(sum.storage);
-  if (sum.lane == Lane::kFloat) {
+  if (sum.compute_type == ComputeType::kFloat) {
     const auto narrow = static_cast<float>(value);
     kernels().store(sum.storage, false)(target, &narrow, {});
   } else {

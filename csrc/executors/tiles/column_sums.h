@@ -6,7 +6,8 @@
 
 namespace thunder::executors::cpu {
 
-/// What one task adds up for each column: some rows in the lane itself, then in doubles, the partial sums of the task.
+/// What one task adds up for each column: some rows in the compute type itself, then in doubles, the partial sums of
+/// the task.
 class ColumnSums {
  public:
   [[nodiscard]] static std::int64_t bytes_of(const TileProgram& program) {

@@ -5,7 +5,9 @@ namespace {
 template <typename T>
 constexpr std::int64_t kBlockWidth = at::vec::Vectorized<T>::size();
 
-std::int64_t block_width(Lane lane) { return lane == Lane::kDouble ? kBlockWidth<double> : kBlockWidth<float>; }
+std::int64_t block_width(ComputeType compute_type) {
+  return compute_type == ComputeType::kDouble ? kBlockWidth<double> : kBlockWidth<float>;
+}
 
 template <typename From, typename To>
 void pack_loop(void* to, const void* from, std::int64_t stride, std::int64_t channels, std::int64_t count) {
@@ -131,7 +133,7 @@ void run_taps(double* sums, const TapRows& rows) {
   Taps<T, taps>(rows).add_to(sums);
 }
 
-TapKernel taps(Lane lane, int count) {
+TapKernel taps(ComputeType compute_type, int count) {
   static constexpr TapKernel kFloat[] = {&run_taps<float, 1>, &run_taps<float, 2>, &run_taps<float, 3>,
                                          &run_taps<float, 4>, &run_taps<float, 5>, &run_taps<float, 6>,
                                          &run_taps<float, 7>, &run_taps<float, 8>};
@@ -139,7 +141,7 @@ TapKernel taps(Lane lane, int count) {
                                           &run_taps<double, 4>, &run_taps<double, 5>, &run_taps<double, 6>,
                                           &run_taps<double, 7>, &run_taps<double, 8>};
   static_assert(std::size(kFloat) == kMostTaps && std::size(kDouble) == kMostTaps);
-  return lane == Lane::kDouble ? kDouble[count - 1] : kFloat[count - 1];
+  return compute_type == ComputeType::kDouble ? kDouble[count - 1] : kFloat[count - 1];
 }
 
 }  // namespace

@@ -67,31 +67,32 @@ using TapKernel = void (*)(double* sums, const TapRows& rows);
 struct Kernels {
   const char* name;
   /// `scalars`: a bit for each argument that is one element for all. Null: there is none.
-  ElementKernel (*element)(TileOp op, Lane lane, unsigned scalars);
+  ElementKernel (*element)(TileOp op, ComputeType compute_type, unsigned scalars);
   TransferKernel (*load)(Storage from, bool strided);
   /// `streams`: past the caches, for what is not read soon.
   TransferKernel (*store)(Storage to, bool streams);
-  ReduceKernel (*reduce)(ReduceOp op, Lane lane);
-  MomentsKernel (*moments)(Lane lane);
+  ReduceKernel (*reduce)(ReduceOp op, ComputeType compute_type);
+  MomentsKernel (*moments)(ComputeType compute_type);
   /// Null: there is none, as for integers.
-  ColumnsKernel (*reduce_columns)(ReduceOp op, Lane lane);
-  ColumnsKernel (*join_moments)(Lane lane);
-  /// Adds `count` elements to as many sums of the same lane.
-  void (*add_to)(Lane lane, void* sums, const void* values, std::int64_t count);
+  ColumnsKernel (*reduce_columns)(ReduceOp op, ComputeType compute_type);
+  ColumnsKernel (*join_moments)(ComputeType compute_type);
+  /// Adds `count` elements to as many sums of the same compute type.
+  void (*add_to)(ComputeType compute_type, void* sums, const void* values, std::int64_t count);
   /// The same for products of two arrays of floats: into one accumulator, and to as many sums.
   void (*sum_products)(void* accumulator, const void* a, const void* b, std::int64_t count);
   void (*add_products_to)(void* sums, const void* a, const void* b, std::int64_t count);
   /// Adds distances of the elements from the first of their column, and the squares of these, to arrays of so many
   /// columns: first elements, sums, sums of squares. `begins`: the first row of the tile is what they are distant from.
-  void (*add_moments)(Lane lane, double* moments, const void* values, const ColumnTile& tile, bool begins);
+  void (*add_moments)(ComputeType compute_type, double* moments, const void* values, const ColumnTile& tile,
+                      bool begins);
   /// The block of a Mersenne twister's state that follows `block`.
   void (*twist)(std::uint32_t* next, const std::uint32_t* block);
   /// For results of so many bytes each: 1, 2, 4 or 8.
   BernoulliKernel (*bernoulli)(std::size_t element_size);
   /// Channels of a packed block: as many as a vector has lanes.
-  std::int64_t (*block_width)(Lane lane);
+  std::int64_t (*block_width)(ComputeType compute_type);
   PackKernel (*pack)(Storage from);
-  TapKernel (*taps)(Lane lane, int count);
+  TapKernel (*taps)(ComputeType compute_type, int count);
 };
 
 /// The fastest kernels that this processor, and ATEN_CPU_CAPABILITY, allow.

@@ -124,25 +124,25 @@ void power_loop(void* out, const void* a, const void* b, const void*, std::int64
   });
 }
 
-/// Calls `function` with a value of the lane's type.
+/// Calls `function` with a value of the compute type's C++ type.
 template <typename Function>
-ElementKernel for_lane(Lane lane, const Function& function) {
-  switch (lane) {
-    case Lane::kFloat:
+ElementKernel for_compute_type(ComputeType compute_type, const Function& function) {
+  switch (compute_type) {
+    case ComputeType::kFloat:
       return function(float{});
-    case Lane::kDouble:
+    case ComputeType::kDouble:
       return function(double{});
-    case Lane::kInt:
+    case ComputeType::kInt:
       return function(Integer{});
-    case Lane::kBool:
+    case ComputeType::kBool:
       return function(Bool{});
   }
   return nullptr;
 }
 
 template <TileOp op>
-ElementKernel find_unary(Lane lane) {
-  return for_lane(lane, []<typename T>(T) -> ElementKernel {
+ElementKernel find_unary(ComputeType compute_type) {
+  return for_compute_type(compute_type, []<typename T>(T) -> ElementKernel {
 #ifdef __AVX512F__
     if constexpr (std::is_same_v<T, float> && kIsFunction<op>) return &function_loop<Unary<op>>;
 #endif
@@ -152,8 +152,8 @@ ElementKernel find_unary(Lane lane) {
 }
 
 template <TileOp op>
-ElementKernel find_binary(Lane lane, unsigned scalars) {
-  return for_lane(lane, [&]<typename T>(T) -> ElementKernel {
+ElementKernel find_binary(ComputeType compute_type, unsigned scalars) {
+  return for_compute_type(compute_type, [&]<typename T>(T) -> ElementKernel {
     if constexpr (Binary<op>::template kDefined<T>) {
       if (scalars == 0) return &binary_loop<Binary<op>, T, false, false>;
       if (scalars == 1) return &binary_loop<Binary<op>, T, true, false>;
@@ -164,8 +164,8 @@ ElementKernel find_binary(Lane lane, unsigned scalars) {
 }
 
 template <TileOp op>
-ElementKernel find_ternary(Lane lane, unsigned scalars) {
-  if (lane != Lane::kFloat) return nullptr;
+ElementKernel find_ternary(ComputeType compute_type, unsigned scalars) {
+  if (compute_type != ComputeType::kFloat) return nullptr;
   constexpr ElementKernel kLoops[] = {&ternary_loop<Ternary<op>, 0>, &ternary_loop<Ternary<op>, 1>,
                                       &ternary_loop<Ternary<op>, 2>, &ternary_loop<Ternary<op>, 3>,
                                       &ternary_loop<Ternary<op>, 4>, &ternary_loop<Ternary<op>, 5>,
@@ -174,16 +174,18 @@ ElementKernel find_ternary(Lane lane, unsigned scalars) {
 }
 
 template <typename To>
-ElementKernel find_conversion(Lane from) {
-  return for_lane(from, []<typename From>(From) -> ElementKernel { return &convert_loop<To, From>; });
+ElementKernel find_conversion(ComputeType from) {
+  return for_compute_type(from, []<typename From>(From) -> ElementKernel { return &convert_loop<To, From>; });
 }
 
-#define THUNDER_FIND_VECTOR_FUNCTION(function) \
-  (lane == Lane::kFloat ? &function##_loop<float> : lane == Lane::kDouble ? &function##_loop<double> : nullptr)
+#define THUNDER_FIND_VECTOR_FUNCTION(function)                       \
+  (compute_type == ComputeType::kFloat    ? &function##_loop<float>  \
+   : compute_type == ComputeType::kDouble ? &function##_loop<double> \
+                                          : nullptr)
 
 /// Operations that PyTorch's vectors compute; null: another one.
-ElementKernel find_vector_function(TileOp op, Lane lane) {
-  const bool is_double = lane == Lane::kDouble;
+ElementKernel find_vector_function(TileOp op, ComputeType compute_type) {
+  const bool is_double = compute_type == ComputeType::kDouble;
   switch (op) {
     case TileOp::kExpm1:
       return THUNDER_FIND_VECTOR_FUNCTION(expm1);
@@ -215,20 +217,21 @@ ElementKernel find_vector_function(TileOp op, Lane lane) {
 }
 
 template <TileOp op>
-ElementKernel find_element(Lane lane, unsigned scalars) {
+ElementKernel find_element(ComputeType compute_type, unsigned scalars) {
   if constexpr (requires { sizeof(Unary<op>); }) {
-    if (scalars == 0) return find_unary<op>(lane);
-    if (op == TileOp::kCopy) return for_lane(lane, []<typename T>(T) -> ElementKernel { return &fill_loop<T>; });
+    if (scalars == 0) return find_unary<op>(compute_type);
+    if (op == TileOp::kCopy)
+      return for_compute_type(compute_type, []<typename T>(T) -> ElementKernel { return &fill_loop<T>; });
   } else if constexpr (requires { sizeof(Binary<op>); }) {
-    return find_binary<op>(lane, scalars);
+    return find_binary<op>(compute_type, scalars);
   } else if constexpr (requires { sizeof(Ternary<op>); }) {
-    return find_ternary<op>(lane, scalars);
+    return find_ternary<op>(compute_type, scalars);
   }
   return nullptr;
 }
 
-ElementKernel find_where(Lane lane, unsigned scalars) {
-  return for_lane(lane, [&]<typename T>(T) -> ElementKernel {
+ElementKernel find_where(ComputeType compute_type, unsigned scalars) {
+  return for_compute_type(compute_type, [&]<typename T>(T) -> ElementKernel {
     if (scalars == 0) return &where_loop<T, false, false>;
     if (scalars == 2) return &where_loop<T, true, false>;
     if (scalars == 4) return &where_loop<T, false, true>;
@@ -236,8 +239,8 @@ ElementKernel find_where(Lane lane, unsigned scalars) {
   });
 }
 
-ElementKernel find_power(Lane lane, unsigned scalars) {
-  return for_lane(lane, [&]<typename T>(T) -> ElementKernel {
+ElementKernel find_power(ComputeType compute_type, unsigned scalars) {
+  return for_compute_type(compute_type, [&]<typename T>(T) -> ElementKernel {
     if constexpr (kIsReal<T>) {
       if (scalars == 0) return &power_loop<T, false>;
       if (scalars == 2) return &power_loop<T, true>;
@@ -246,29 +249,29 @@ ElementKernel find_power(Lane lane, unsigned scalars) {
   });
 }
 
-ElementKernel element(TileOp op, Lane lane, unsigned scalars) {
-  if (op == TileOp::kPower) return find_power(lane, scalars);
+ElementKernel element(TileOp op, ComputeType compute_type, unsigned scalars) {
+  if (op == TileOp::kPower) return find_power(compute_type, scalars);
   if (scalars == 0) {
-    if (const ElementKernel kernel = find_vector_function(op, lane)) return kernel;
+    if (const ElementKernel kernel = find_vector_function(op, compute_type)) return kernel;
   }
   switch (op) {
 #define THUNDER_CASE(name) \
   case TileOp::name:       \
-    return find_element<TileOp::name>(lane, scalars);
+    return find_element<TileOp::name>(compute_type, scalars);
     THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_CASE)
     THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_CASE)
     THUNDER_FORALL_TERNARY_TILE_OPS(THUNDER_CASE)
 #undef THUNDER_CASE
     case TileOp::kWhere:
-      return find_where(lane, scalars);
+      return find_where(compute_type, scalars);
     case TileOp::kConvertToFloat:
-      return scalars == 0 ? find_conversion<float>(lane) : nullptr;
+      return scalars == 0 ? find_conversion<float>(compute_type) : nullptr;
     case TileOp::kConvertToDouble:
-      return scalars == 0 ? find_conversion<double>(lane) : nullptr;
+      return scalars == 0 ? find_conversion<double>(compute_type) : nullptr;
     case TileOp::kConvertToInt:
-      return scalars == 0 ? find_conversion<Integer>(lane) : nullptr;
+      return scalars == 0 ? find_conversion<Integer>(compute_type) : nullptr;
     case TileOp::kConvertToBool:
-      return scalars == 0 ? find_conversion<Bool>(lane) : nullptr;
+      return scalars == 0 ? find_conversion<Bool>(compute_type) : nullptr;
   }
   return nullptr;
 }

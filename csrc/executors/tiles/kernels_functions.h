@@ -1,7 +1,7 @@
 // Included by kernels_impl.h, inside of its namespace: what operations do to one element.
 
 // clang-format off
-/// Element functions by operation; `kDefined` says for which lanes.
+/// Element functions by operation; `kDefined` says for which compute types.
 template <TileOp op> struct Unary;
 template <TileOp op> struct Binary;
 template <TileOp op> struct Ternary;

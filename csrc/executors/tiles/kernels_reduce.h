@@ -61,21 +61,21 @@ void sum_bools(void* accumulator, const void* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) total += x[i];
 }
 
-ReduceKernel reduce(ReduceOp op, Lane lane) {
-  switch (lane) {
-    case Lane::kFloat:
+ReduceKernel reduce(ReduceOp op, ComputeType compute_type) {
+  switch (compute_type) {
+    case ComputeType::kFloat:
       return op == ReduceOp::kSum   ? &sum_loop<float>
              : op == ReduceOp::kMax ? &extreme_loop<float, true>
                                     : &extreme_loop<float, false>;
-    case Lane::kDouble:
+    case ComputeType::kDouble:
       return op == ReduceOp::kSum   ? &sum_loop<double>
              : op == ReduceOp::kMax ? &extreme_loop<double, true>
                                     : &extreme_loop<double, false>;
-    case Lane::kInt:
+    case ComputeType::kInt:
       return op == ReduceOp::kSum   ? &sum_integers
              : op == ReduceOp::kMax ? &extreme_loop<Integer, true>
                                     : &extreme_loop<Integer, false>;
-    case Lane::kBool:
+    case ComputeType::kBool:
       return op == ReduceOp::kSum ? &sum_bools : nullptr;
   }
   return nullptr;
@@ -100,8 +100,10 @@ void moments_loop(double* moments, const void* values, std::int64_t count) {
   moments[2] = total;
 }
 
-MomentsKernel moments(Lane lane) {
-  return lane == Lane::kFloat ? &moments_loop<float> : lane == Lane::kDouble ? &moments_loop<double> : nullptr;
+MomentsKernel moments(ComputeType compute_type) {
+  return compute_type == ComputeType::kFloat    ? &moments_loop<float>
+         : compute_type == ComputeType::kDouble ? &moments_loop<double>
+                                                : nullptr;
 }
 
 template <typename T>
@@ -112,10 +114,10 @@ void add_loop(void* sums, const void* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) total[i] = wrapped_add(total[i], x[i]);
 }
 
-void add_to(Lane lane, void* sums, const void* values, std::int64_t count) {
-  if (lane == Lane::kFloat) add_loop<float>(sums, values, count);
-  if (lane == Lane::kDouble) add_loop<double>(sums, values, count);
-  if (lane == Lane::kInt) add_loop<Integer>(sums, values, count);
+void add_to(ComputeType compute_type, void* sums, const void* values, std::int64_t count) {
+  if (compute_type == ComputeType::kFloat) add_loop<float>(sums, values, count);
+  if (compute_type == ComputeType::kDouble) add_loop<double>(sums, values, count);
+  if (compute_type == ComputeType::kInt) add_loop<Integer>(sums, values, count);
 }
 
 void add_products_to(void* sums, const void* a, const void* b, std::int64_t count) {
@@ -154,9 +156,9 @@ void add_moments_loop(double* first, const T* x, const ColumnTile& tile, bool be
   }
 }
 
-void add_moments(Lane lane, double* moments, const void* values, const ColumnTile& tile, bool begins) {
-  if (lane == Lane::kFloat) add_moments_loop(moments, static_cast<const float*>(values), tile, begins);
-  if (lane == Lane::kDouble) add_moments_loop(moments, static_cast<const double*>(values), tile, begins);
+void add_moments(ComputeType compute_type, double* moments, const void* values, const ColumnTile& tile, bool begins) {
+  if (compute_type == ComputeType::kFloat) add_moments_loop(moments, static_cast<const float*>(values), tile, begins);
+  if (compute_type == ComputeType::kDouble) add_moments_loop(moments, static_cast<const double*>(values), tile, begins);
 }
 
 // --- rows side by side
@@ -199,13 +201,15 @@ void extreme_of_columns(double* extremes, const void* values, const ColumnTile& 
   }
 }
 
-ColumnsKernel reduce_columns(ReduceOp op, Lane lane) {
+ColumnsKernel reduce_columns(ReduceOp op, ComputeType compute_type) {
   const auto of = [op]<typename T>(T) {
     return op == ReduceOp::kSum   ? &sum_columns<T>
            : op == ReduceOp::kMax ? &extreme_of_columns<T, true>
                                   : &extreme_of_columns<T, false>;
   };
-  return lane == Lane::kFloat ? of(float{}) : lane == Lane::kDouble ? of(double{}) : nullptr;
+  return compute_type == ComputeType::kFloat    ? of(float{})
+         : compute_type == ComputeType::kDouble ? of(double{})
+                                                : nullptr;
 }
 
 /// Distances from the first column in double, then Chan's formula.
@@ -238,8 +242,8 @@ void join_moments_loop(double* moments, const void* values, const ColumnTile& ti
   }
 }
 
-ColumnsKernel join_moments(Lane lane) {
-  return lane == Lane::kFloat    ? &join_moments_loop<float>
-         : lane == Lane::kDouble ? &join_moments_loop<double>
-                                 : nullptr;
+ColumnsKernel join_moments(ComputeType compute_type) {
+  return compute_type == ComputeType::kFloat    ? &join_moments_loop<float>
+         : compute_type == ComputeType::kDouble ? &join_moments_loop<double>
+                                                : nullptr;
 }

@@ -8,17 +8,18 @@ namespace thunder::executors::cpu {
 
 /// A constant as it lies in memory.
 double TileBuilder::slot_of(const Node& node) {
-  if (node.lane == Lane::kFloat) {
+  if (node.compute_type == ComputeType::kFloat) {
     return std::bit_cast<double>(std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(node.number))});
   }
-  if (node.lane == Lane::kBool) return std::bit_cast<double>(std::uint64_t{node.number != 0});
+  if (node.compute_type == ComputeType::kBool) return std::bit_cast<double>(std::uint64_t{node.number != 0});
   return node.number;
 }
 
-TileBuilder::Node TileBuilder::make_node(Kind kind, Lane lane, Extent extent, std::span<const Value> arguments) const {
+TileBuilder::Node TileBuilder::make_node(Kind kind, ComputeType compute_type, Extent extent,
+                                         std::span<const Value> arguments) const {
   Node made;
   made.kind = kind;
-  made.lane = lane;
+  made.compute_type = compute_type;
   made.extent = extent;
   made.phase = made.works_on_tiles() ? 0 : -1;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -48,32 +49,32 @@ std::uint32_t TileBuilder::place_of(Access access) {
 }
 
 TileBuilder::Value TileBuilder::load(Access access) {
-  Node node = make_node(Kind::kLoad, lane_of(access.storage), access.extent, {});
+  Node node = make_node(Kind::kLoad, compute_type_of(access.storage), access.extent, {});
   node.index = place_of(std::move(access));
   return add(node);
 }
 
 TileBuilder::Value TileBuilder::gather(Access table, Value rows) {
-  Node node = make_node(Kind::kGather, lane_of(table.storage), Extent::kTile, {&rows, 1});
+  Node node = make_node(Kind::kGather, compute_type_of(table.storage), Extent::kTile, {&rows, 1});
   node.index = place_of(std::move(table));
   return add(node);
 }
 
 TileBuilder::Value TileBuilder::assemble(Access access, std::optional<Value> fill) {
-  Node node = make_node(Kind::kAssemble, lane_of(access.storage), Extent::kTile,
+  Node node = make_node(Kind::kAssemble, compute_type_of(access.storage), Extent::kTile,
                         fill ? std::span<const Value>(&*fill, 1) : std::span<const Value>());
-  if (fill) node.kernel = kernels().element(TileOp::kCopy, node.lane, 1);
+  if (fill) node.kernel = kernels().element(TileOp::kCopy, node.compute_type, 1);
   node.index = place_of(std::move(access));
   return add(node);
 }
 
-TileBuilder::Value TileBuilder::constant(Lane lane, double value) {
-  Node node = make_node(Kind::kElement, lane, Extent::kConstant, {});
+TileBuilder::Value TileBuilder::constant(ComputeType compute_type, double value) {
+  Node node = make_node(Kind::kElement, compute_type, Extent::kConstant, {});
   node.is_constant = true;
   node.number = value;
   for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
     const Node& other = nodes_[i];
-    if (other.is_constant && other.lane == lane &&
+    if (other.is_constant && other.compute_type == compute_type &&
         std::bit_cast<std::uint64_t>(other.number) == std::bit_cast<std::uint64_t>(value)) {
       return Value{i};
     }
@@ -83,17 +84,17 @@ TileBuilder::Value TileBuilder::constant(Lane lane, double value) {
 }
 
 TileBuilder::Value TileBuilder::integer(std::int64_t value) {
-  return constant(Lane::kInt, std::bit_cast<double>(value));
+  return constant(ComputeType::kInt, std::bit_cast<double>(value));
 }
 
 std::optional<TileBuilder::Value> TileBuilder::element(TileOp op, std::span<const Value> arguments) {
-  const Lane lane = this->lane(arguments.back());
+  const ComputeType compute_type = this->compute_type(arguments.back());
   Extent extent = Extent::kConstant;
   for (const Value argument : arguments) extent = std::min(extent, this->extent(argument));
   std::vector<Extent> extents;
   for (const Value argument : arguments) extents.push_back(this->extent(argument));
   const unsigned scalars = scalars_of(extents, extent);
-  const ElementKernel kernel = kernels().element(op, lane, scalars);
+  const ElementKernel kernel = kernels().element(op, compute_type, scalars);
   if (kernel == nullptr && scalars != 0 && extent == Extent::kTile) {
     std::vector<Value> tiles;
     for (const Value argument : arguments) tiles.push_back(expand(argument));
@@ -101,11 +102,11 @@ std::optional<TileBuilder::Value> TileBuilder::element(TileOp op, std::span<cons
   }
   if (kernel == nullptr) return std::nullopt;
   const bool compares = (op >= TileOp::kEqual && op <= TileOp::kGreaterEqual) || op == TileOp::kIsNan;
-  const Lane result_lane = compares || op == TileOp::kConvertToBool ? Lane::kBool
-                           : op == TileOp::kConvertToFloat          ? Lane::kFloat
-                           : op == TileOp::kConvertToDouble         ? Lane::kDouble
-                           : op == TileOp::kConvertToInt            ? Lane::kInt
-                                                                    : lane;
+  const ComputeType result_lane = compares || op == TileOp::kConvertToBool ? ComputeType::kBool
+                                  : op == TileOp::kConvertToFloat          ? ComputeType::kFloat
+                                  : op == TileOp::kConvertToDouble         ? ComputeType::kDouble
+                                  : op == TileOp::kConvertToInt            ? ComputeType::kInt
+                                                                           : compute_type;
   Node result = make_node(Kind::kElement, result_lane, extent, arguments);
   result.op = op;
   result.kernel = kernel;
@@ -118,18 +119,18 @@ TileBuilder::Value TileBuilder::fold(const Node& made, std::span<const Value> ar
   for (std::size_t i = 0; i < arguments.size(); ++i) slots[i] = slot_of(node(arguments[i]));
   double out = 0;
   made.kernel(&out, &slots[0], &slots[1], &slots[2], 1);
-  if (made.lane == Lane::kFloat) {
+  if (made.compute_type == ComputeType::kFloat) {
     out = std::bit_cast<float>(static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(out)));
-  } else if (made.lane == Lane::kBool) {
+  } else if (made.compute_type == ComputeType::kBool) {
     out = static_cast<double>(std::bit_cast<std::uint64_t>(out) & 1U);
   }
-  return constant(made.lane, out);
+  return constant(made.compute_type, out);
 }
 
 unsigned TileBuilder::scalars_of(std::span<const Extent> arguments, Extent result) const {
   unsigned scalars = 0;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool is_column = domain_.side_by_side && arguments[i] == Extent::kRow;  // of a tile
+    const bool is_column = domain_.interleaved && arguments[i] == Extent::kRow;  // of a tile
     if (arguments[i] != result && !is_column) scalars |= 1U << i;
   }
   return scalars;
@@ -137,9 +138,9 @@ unsigned TileBuilder::scalars_of(std::span<const Extent> arguments, Extent resul
 
 TileBuilder::Value TileBuilder::copy(Value value, Extent extent) {
   const Extent given = this->extent(value);
-  Node result = make_node(Kind::kElement, lane(value), extent, {&value, 1});
+  Node result = make_node(Kind::kElement, compute_type(value), extent, {&value, 1});
   result.op = TileOp::kCopy;
-  result.kernel = kernels().element(TileOp::kCopy, result.lane, scalars_of({&given, 1}, extent));
+  result.kernel = kernels().element(TileOp::kCopy, result.compute_type, scalars_of({&given, 1}, extent));
   return add(result);
 }
 
@@ -151,24 +152,24 @@ TileBuilder::Value TileBuilder::expand_rows(Value value) {
   return extent(value) == Extent::kConstant ? copy(value, Extent::kRow) : value;
 }
 
-TileBuilder::Value TileBuilder::convert(Value value, Lane lane) {
-  if (this->lane(value) == lane) return value;
-  const TileOp op = lane == Lane::kFloat    ? TileOp::kConvertToFloat
-                    : lane == Lane::kDouble ? TileOp::kConvertToDouble
-                    : lane == Lane::kInt    ? TileOp::kConvertToInt
-                                            : TileOp::kConvertToBool;
+TileBuilder::Value TileBuilder::convert(Value value, ComputeType compute_type) {
+  if (this->compute_type(value) == compute_type) return value;
+  const TileOp op = compute_type == ComputeType::kFloat    ? TileOp::kConvertToFloat
+                    : compute_type == ComputeType::kDouble ? TileOp::kConvertToDouble
+                    : compute_type == ComputeType::kInt    ? TileOp::kConvertToInt
+                                                           : TileOp::kConvertToBool;
   return *element(op, std::span(&value, 1));
 }
 
 TileBuilder::Value TileBuilder::reduce(ReduceOp op, Value value) {
-  const Lane result_lane = lane(value) == Lane::kBool ? Lane::kInt : lane(value);
+  const ComputeType result_lane = compute_type(value) == ComputeType::kBool ? ComputeType::kInt : compute_type(value);
   Node result = make_node(Kind::kReduce, result_lane, Extent::kRow, {&value, 1});
   result.reduce_op = op;
   return add(result);
 }
 
 std::pair<TileBuilder::Value, TileBuilder::Value> TileBuilder::moments(Value value, double correction) {
-  Node mean = make_node(Kind::kMoments, lane(value), Extent::kRow, {&value, 1});
+  Node mean = make_node(Kind::kMoments, compute_type(value), Extent::kRow, {&value, 1});
   mean.number = correction;
   const Value first = add(mean);
   Node variance = mean;  // a name for what the mean's instruction gives besides
@@ -178,12 +179,12 @@ std::pair<TileBuilder::Value, TileBuilder::Value> TileBuilder::moments(Value val
 
 TileBuilder::Value TileBuilder::pick(Value value, Value columns) {
   const Value arguments[] = {value, columns};
-  return add(make_node(Kind::kPick, lane(value), Extent::kRow, arguments));
+  return add(make_node(Kind::kPick, compute_type(value), Extent::kRow, arguments));
 }
 
 TileBuilder::Value TileBuilder::scatter_add(Value value, Value columns, Value added) {
   const Value arguments[] = {value, columns, added};
-  return add(make_node(Kind::kScatterAdd, lane(value), Extent::kTile, arguments));
+  return add(make_node(Kind::kScatterAdd, compute_type(value), Extent::kTile, arguments));
 }
 
 void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
@@ -191,16 +192,16 @@ void TileBuilder::store(Value value, std::uint32_t array, Storage storage) {
 }
 
 void TileBuilder::store(Value value, Access access) {
-  Node result = make_node(Kind::kStore, lane(value), extent(value), {&value, 1});
+  Node result = make_node(Kind::kStore, compute_type(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(accesses_.size());
   accesses_.push_back(std::move(access));
   add(result);
 }
 
 void TileBuilder::column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks) {
-  Node result = make_node(Kind::kColumnSum, lane(value), Extent::kTile, {&value, 1});
+  Node result = make_node(Kind::kColumnSum, compute_type(value), Extent::kTile, {&value, 1});
   result.index = static_cast<std::uint32_t>(column_sums_.size());
-  column_sums_.push_back({lane(value), storage, static_cast<std::int32_t>(array), -1, scale, blocks});
+  column_sums_.push_back({compute_type(value), storage, static_cast<std::int32_t>(array), -1, scale, blocks});
   add(result);
 }
 
@@ -218,9 +219,9 @@ void TileBuilder::column_moments(Value value, std::optional<std::uint32_t> mean,
 
 std::uint32_t TileBuilder::total(Value value, std::optional<std::uint32_t> array, Storage storage, double scale,
                                  std::optional<std::uint32_t> divisor) {
-  Node result = make_node(Kind::kTotal, lane(value), extent(value), {&value, 1});
+  Node result = make_node(Kind::kTotal, compute_type(value), extent(value), {&value, 1});
   result.index = static_cast<std::uint32_t>(totals_.size());
-  totals_.push_back({lane(value), storage, array ? static_cast<std::int32_t>(*array) : -1,
+  totals_.push_back({compute_type(value), storage, array ? static_cast<std::int32_t>(*array) : -1,
                      divisor ? static_cast<std::int32_t>(*divisor) : -1, scale});
   add(result);
   return result.index;

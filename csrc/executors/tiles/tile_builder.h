@@ -20,7 +20,7 @@ struct TileDomain {
   std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
   /// Rows of a block lie side by side: what lies as the domain does has their first elements, then the second ones. So
   /// does a tile.
-  bool side_by_side = false;
+  bool interleaved = false;
 
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t count = 1;
@@ -42,11 +42,11 @@ class TileBuilder {
   Value gather(Access table, Value rows);
   /// What the access's parts are put together to, and elsewhere a constant; nullopt: there is no elsewhere.
   Value assemble(Access access, std::optional<Value> fill);
-  Value constant(Lane lane, double value);
+  Value constant(ComputeType compute_type, double value);
   Value integer(std::int64_t value);
-  /// One operation; nullopt: no kernel has it for these lanes.
+  /// One operation; nullopt: no kernel has it for these compute types.
   std::optional<Value> element(TileOp op, std::span<const Value> arguments);
-  Value convert(Value value, Lane lane);
+  Value convert(Value value, ComputeType compute_type);
   /// A value of rows, or a constant, as a tile.
   Value expand(Value value);
   /// A constant as a value of rows.
@@ -74,7 +74,7 @@ class TileBuilder {
   /// Arrays `input` and `output` may be the same memory, if the program turns out so that it `overwrites_inputs`.
   void overwrite(std::uint32_t input, std::uint32_t output) { overwritten_.push_back({input, output}); }
 
-  [[nodiscard]] Lane lane(Value value) const { return node(value).lane; }
+  [[nodiscard]] ComputeType compute_type(Value value) const { return node(value).compute_type; }
   [[nodiscard]] Extent extent(Value value) const { return node(value).extent; }
 
   [[nodiscard]] TileProgram build();
@@ -88,7 +88,7 @@ class TileBuilder {
     bool is_constant = false;
     TileOp op = TileOp::kCopy;
     ReduceOp reduce_op = ReduceOp::kSum;
-    Lane lane = Lane::kFloat;
+    ComputeType compute_type = ComputeType::kFloat;
     Extent extent = Extent::kTile;
     std::uint32_t arguments[3] = {kNone, kNone, kNone};
     std::uint32_t index = kNone;  ///< of an access or a sum
@@ -111,7 +111,8 @@ class TileBuilder {
 
   [[nodiscard]] const Node& node(Value value) const { return nodes_[static_cast<std::uint32_t>(value)]; }
   /// In the first phase that knows the arguments.
-  [[nodiscard]] Node make_node(Kind kind, Lane lane, Extent extent, std::span<const Value> arguments) const;
+  [[nodiscard]] Node make_node(Kind kind, ComputeType compute_type, Extent extent,
+                               std::span<const Value> arguments) const;
   Value add(Node node);
   Value copy(Value value, Extent extent);
   /// A bit for each argument that is one element for all that a kernel is called for.

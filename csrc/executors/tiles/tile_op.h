@@ -5,10 +5,10 @@
 namespace thunder::executors::cpu {
 
 /// What the elements of a register are computed in: bfloat16 and float16 in float, integers exactly.
-enum class Lane : std::uint8_t { kFloat, kDouble, kInt, kBool };
+enum class ComputeType : std::uint8_t { kFloat, kDouble, kInt, kBool };
 inline constexpr int kLaneCount = 4;
-[[nodiscard]] constexpr std::int64_t size_of(Lane lane) {
-  return lane == Lane::kFloat ? 4 : lane == Lane::kBool ? 1 : 8;
+[[nodiscard]] constexpr std::int64_t size_of(ComputeType compute_type) {
+  return compute_type == ComputeType::kFloat ? 4 : compute_type == ComputeType::kBool ? 1 : 8;
 }
 
 /// What elements are in memory.
@@ -18,10 +18,10 @@ inline constexpr int kStorageCount = 10;
   constexpr std::int64_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
   return kSizes[static_cast<int>(storage)];
 }
-[[nodiscard]] constexpr Lane lane_of(Storage storage) {
-  if (storage == Storage::kBool) return Lane::kBool;
-  if (storage < Storage::kHalf) return Lane::kInt;
-  return storage == Storage::kDouble ? Lane::kDouble : Lane::kFloat;
+[[nodiscard]] constexpr ComputeType compute_type_of(Storage storage) {
+  if (storage == Storage::kBool) return ComputeType::kBool;
+  if (storage < Storage::kHalf) return ComputeType::kInt;
+  return storage == Storage::kDouble ? ComputeType::kDouble : ComputeType::kFloat;
 }
 
 // clang-format off
@@ -49,7 +49,8 @@ inline constexpr int kStorageCount = 10;
   _(kSubtractMultiply)
 // clang-format on
 
-/// Arithmetic of tiles, element by element. kConvertTo<lane> reads any lane. kWhere: a bool, then two of the lane.
+/// Arithmetic of tiles, element by element. Conversions read any compute type. kWhere takes a bool, then two of the
+/// compute type.
 enum class TileOp : std::uint8_t {
 #define THUNDER_ENUMERATOR(name) name,
   THUNDER_FORALL_UNARY_TILE_OPS(THUNDER_ENUMERATOR) THUNDER_FORALL_BINARY_TILE_OPS(THUNDER_ENUMERATOR)

@@ -80,7 +80,7 @@ struct TileBuilder::Pairs {
     if (argument == kNone || readers[argument].size() != 1) return nullptr;
     const Node& first = nodes[argument];
     const bool fits = first.kind == Kind::kElement && !first.is_constant && first.extent == Extent::kTile &&
-                      first.lane == Lane::kFloat && first.phase == node.phase;
+                      first.compute_type == ComputeType::kFloat && first.phase == node.phase;
     return fits ? &first : nullptr;
   }
 
@@ -89,7 +89,7 @@ struct TileBuilder::Pairs {
     const Node* first = made == kNone ? nullptr : only_read_by(node, made == node.arguments[0] ? 0 : 1);
     const auto op = first == nullptr ? std::nullopt : composition_of(first->op, node.op);
     if (!op || std::min(node.arguments[0], node.arguments[1]) != first->arguments[0]) return false;
-    const ElementKernel kernel = kernels().element(*op, Lane::kFloat, 0);
+    const ElementKernel kernel = kernels().element(*op, ComputeType::kFloat, 0);
     if (kernel == nullptr) return false;
     is_gone[made] = true;
     node.op = *op;
@@ -105,7 +105,7 @@ struct TileBuilder::Pairs {
     const std::uint32_t arguments[] = {first->arguments[0], first->arguments[1], node.arguments[1 - position]};
     const Extent extents[] = {nodes[arguments[0]].extent, nodes[arguments[1]].extent, nodes[arguments[2]].extent};
     const unsigned scalars = builder.scalars_of(extents, Extent::kTile);
-    const ElementKernel kernel = kernels().element(*op, Lane::kFloat, scalars);
+    const ElementKernel kernel = kernels().element(*op, ComputeType::kFloat, scalars);
     if (kernel == nullptr) return false;
     is_gone[node.arguments[position]] = true;
     node.op = *op;
@@ -117,7 +117,7 @@ struct TileBuilder::Pairs {
   /// The sum of a product.
   void join_sum(Node& node) {
     const Node* first = only_read_by(node, 0);
-    if (first == nullptr || builder.domain_.side_by_side) return;
+    if (first == nullptr || builder.domain_.interleaved) return;
     const bool is_square = first->op == TileOp::kSquare;
     if (!is_square && first->op != TileOp::kMultiply) return;
     const std::uint32_t arguments[] = {first->arguments[0], first->arguments[is_square ? 0 : 1]};

@@ -44,7 +44,7 @@ Access TileBuilder::dense_access(std::uint32_t array, Storage storage) const {
   Access access{array, storage, std::vector<std::int64_t>(domain_.outer.size()), 1, Extent::kTile, domain_.run};
   std::int64_t step = domain_.run != 0 ? domain_.run : domain_.columns;
   std::size_t behind = domain_.outer.size();
-  if (domain_.side_by_side) {
+  if (domain_.interleaved) {
     access.outer_strides[--behind] = 1;
     access.inner_stride = domain_.outer[behind];
     step *= access.inner_stride;
@@ -67,7 +67,7 @@ bool TileBuilder::is_dense(const Access& access) const {
 
 std::optional<std::int64_t> TileBuilder::block_stride(const Access& access) const {
   const std::vector<std::int64_t>& strides = access.outer_strides;
-  if (domain_.side_by_side) return std::nullopt;
+  if (domain_.interleaved) return std::nullopt;
   const bool has_blocks = domain_.blocks != 1 && strides.size() == 2 && domain_.outer[0] == domain_.blocks;
   const auto first = strides.begin() + (has_blocks ? 1 : 0);
   if (std::any_of(first, strides.end(), [](std::int64_t stride) { return stride != 0; })) return std::nullopt;
@@ -170,12 +170,12 @@ struct TileBuilder::Plan {
     program.run = domain.run;
     program.stays_in_runs = domain.run >= kLeastRun;
     if (program.stays_in_runs) shape_runs();
-    program.side_by_side = domain.side_by_side;
-    if (program.side_by_side) shape_side_by_side();
+    program.interleaved = domain.interleaved;
+    if (program.interleaved) shape_interleaved();
     const std::int64_t row_units = domain.blocks * units_of_block(program);
-    const std::int64_t stretches =
+    const std::int64_t column_tiles =
         domain.splits_columns ? (columns + program.tile_columns - 1) / program.tile_columns : 1;
-    program.unit_count = row_units * stretches;
+    program.unit_count = row_units * column_tiles;
     const std::int64_t elements = program.rows * columns;
     if (builder.column_sums_.empty()) {
       program.task_count = std::clamp<std::int64_t>(elements / kTaskElements, 1, program.unit_count);
@@ -205,7 +205,7 @@ struct TileBuilder::Plan {
   }
 
   /// So many rows that what is done for a column pays.
-  void shape_side_by_side() {
+  void shape_interleaved() {
     std::int64_t rows = std::max(kTileElements / program.columns, kAbreast);
     if (program.rows * program.columns >= 2 * kTaskElements) {
       rows = std::min(rows, std::max(program.rows / kLeastUnits, kLeastAbreast));
@@ -216,7 +216,7 @@ struct TileBuilder::Plan {
 
   /// Whether a tile of an array that lies as the domain does is one piece.
   [[nodiscard]] bool lies_as_tiles() const {
-    return !program.side_by_side && (program.run == 0 || program.stays_in_runs);
+    return !program.interleaved && (program.run == 0 || program.stays_in_runs);
   }
 
   /// Rows lie side by side, and nobody but a store, or elementwise work, looks at the value.
@@ -226,7 +226,7 @@ struct TileBuilder::Plan {
                            const Kind kind = nodes[reader].kind;
                            return kind == Kind::kElement || kind == Kind::kReduce || kind == Kind::kMoments;
                          });
-    return program.side_by_side && (is_result || is_read);
+    return program.interleaved && (is_result || is_read);
   }
 
   /// A value that is stored once, as it is, is computed where it is stored.
@@ -236,8 +236,8 @@ struct TileBuilder::Plan {
       if (node.kind != Kind::kStore || node.is_constant || node.extent != Extent::kTile) continue;
       const Access& access = builder.accesses_[node.index];
       const Node& stored = nodes[node.arguments[0]];
-      const bool as_it_is = lane_of(access.storage) == stored.lane && size_of(access.storage) == size_of(stored.lane) &&
-                            builder.is_dense(access);
+      const bool as_it_is = compute_type_of(access.storage) == stored.compute_type &&
+                            size_of(access.storage) == size_of(stored.compute_type) && builder.is_dense(access);
       const bool streams = program.rows * program.columns * size_of(access.storage) >= kStreamBytes;
       const bool is_computed = gives_tile(stored) && !is_load(stored);
       const bool is_read = std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) {
@@ -274,8 +274,8 @@ struct TileBuilder::Plan {
   [[nodiscard]] std::optional<Binding> binding_of(std::uint32_t i) const {
     const Node& node = nodes[i];
     Binding binding;
-    binding.element_size = size_of(node.lane);
-    const Binding::Kind in_place = program.side_by_side ? Binding::Kind::kAcross : Binding::Kind::kDense;
+    binding.element_size = size_of(node.compute_type);
+    const Binding::Kind in_place = program.interleaved ? Binding::Kind::kAcross : Binding::Kind::kDense;
     if (output_array[i] >= 0) {
       binding.kind = in_place;
       binding.array = static_cast<std::uint32_t>(output_array[i]);
@@ -283,7 +283,7 @@ struct TileBuilder::Plan {
     }
     if (is_load(node)) {
       const Access& access = builder.accesses_[node.index];
-      if (node.kind == Kind::kAssemble || size_of(access.storage) != size_of(node.lane)) return std::nullopt;
+      if (node.kind == Kind::kAssemble || size_of(access.storage) != size_of(node.compute_type)) return std::nullopt;
       binding.array = access.array;
       if (builder.is_dense(access) && (lies_as_tiles() || is_across(node, readers[i]))) {
         binding.kind = in_place;
@@ -311,8 +311,8 @@ struct TileBuilder::Plan {
     }
   }
 
-  std::uint16_t add_register(Lane lane, Extent extent, std::int64_t offset) {
-    program.registers.push_back({lane, extent, offset});
+  std::uint16_t add_register(ComputeType compute_type, Extent extent, std::int64_t offset) {
+    program.registers.push_back({compute_type, extent, offset});
     return static_cast<std::uint16_t>(program.registers.size() - 1);
   }
 
@@ -325,21 +325,21 @@ struct TileBuilder::Plan {
   /// Constants, rows, and what more than one phase sees keep their registers.
   void give_lasting_registers() {
     register_of.assign(nodes.size(), 0xffff);
-    add_register(Lane::kFloat, Extent::kConstant, 0);  // stands for an argument that is not there
+    add_register(ComputeType::kFloat, Extent::kConstant, 0);  // stands for an argument that is not there
     program.constants.push_back(0);
     const std::int64_t tile = program.tile_rows * program.tile_columns;
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const Node& node = nodes[i];
       if (node.is_constant) {
-        register_of[i] = add_register(node.lane, Extent::kConstant, put_constant(node));
+        register_of[i] = add_register(node.compute_type, Extent::kConstant, put_constant(node));
       } else if (node.kind == Kind::kStore || node.kind == Kind::kColumnSum || node.kind == Kind::kTotal) {
         continue;
       } else if (node.extent == Extent::kRow) {
-        register_of[i] = add_register(node.lane, Extent::kRow, take_scratch(8 * program.tile_rows));
+        register_of[i] = add_register(node.compute_type, Extent::kRow, take_scratch(8 * program.tile_rows));
       } else if (bindings[i]) {
         const bool in_scratch = bindings[i]->kind == Binding::Kind::kWholeRow;
-        const std::int64_t bytes = std::max(tile, program.tile_rows * program.columns) * size_of(node.lane);
-        register_of[i] = add_register(node.lane, Extent::kTile, in_scratch ? take_scratch(bytes) : 0);
+        const std::int64_t bytes = std::max(tile, program.tile_rows * program.columns) * size_of(node.compute_type);
+        register_of[i] = add_register(node.compute_type, Extent::kTile, in_scratch ? take_scratch(bytes) : 0);
       }
     }
   }
@@ -357,7 +357,7 @@ struct TileBuilder::Plan {
     const Node& node = nodes[i];
     Instruction instruction;
     instruction.kind = node.kind;
-    instruction.lane = node.arguments[0] == kNone ? node.lane : nodes[node.arguments[0]].lane;
+    instruction.compute_type = node.arguments[0] == kNone ? node.compute_type : nodes[node.arguments[0]].compute_type;
     instruction.index = node.index;
     instruction.reduce_op = node.reduce_op;
     instruction.element = node.kernel;
@@ -382,16 +382,16 @@ struct TileBuilder::Plan {
         instruction.of_products = node.arguments[1] != kNone;
         [[fallthrough]];
       case Kind::kTotal:
-        instruction.reduce = kernels().reduce(node.reduce_op, instruction.lane);
-        instruction.reduce_columns = kernels().reduce_columns(node.reduce_op, instruction.lane);
+        instruction.reduce = kernels().reduce(node.reduce_op, instruction.compute_type);
+        instruction.reduce_columns = kernels().reduce_columns(node.reduce_op, instruction.compute_type);
         break;
       case Kind::kMoments:
-        instruction.moments = kernels().moments(instruction.lane);
-        instruction.reduce_columns = kernels().join_moments(instruction.lane);
+        instruction.moments = kernels().moments(instruction.compute_type);
+        instruction.reduce_columns = kernels().join_moments(instruction.compute_type);
         break;
       case Kind::kLoad: {
         const Access& access = builder.accesses_[node.index];
-        const bool by_rows = node.extent == Extent::kRow || program.side_by_side;
+        const bool by_rows = node.extent == Extent::kRow || program.interleaved;
         const std::int64_t stride = by_rows ? access.row_stride() : access.inner_stride;
         instruction.transfer = kernels().load(access.storage, stride != 1);
         break;
@@ -463,7 +463,7 @@ struct TileBuilder::Plan {
       // Elementwise work may overwrite an argument that dies with it, if elements are as wide.
       release(temporary, last_use, k, nodes[i]);
       if (is_temporary) {
-        register_of[i] = take_register(nodes[i].lane);
+        register_of[i] = take_register(nodes[i].compute_type);
         temporary.push_back(i);
       }
       if (is_variance(nodes[i])) continue;
@@ -527,8 +527,8 @@ struct TileBuilder::Plan {
     return order;
   }
 
-  std::uint16_t take_register(Lane lane) {
-    const std::int64_t size = program.tile_rows * program.tile_columns * size_of(lane);
+  std::uint16_t take_register(ComputeType compute_type) {
+    const std::int64_t size = program.tile_rows * program.tile_columns * size_of(compute_type);
     const auto fits = std::ranges::find_if(free_slots, [&](const FreeSlot& slot) { return slot.size == size; });
     std::int64_t offset = 0;
     if (fits != free_slots.end()) {
@@ -537,7 +537,7 @@ struct TileBuilder::Plan {
     } else {
       offset = take_scratch(size);
     }
-    return add_register(lane, Extent::kTile, offset);
+    return add_register(compute_type, Extent::kTile, offset);
   }
 
   /// Gives back the memory of values whose last reader is instruction `k`.
@@ -545,10 +545,10 @@ struct TileBuilder::Plan {
                const Node& reader) {
     std::erase_if(temporary, [&](std::uint32_t i) {
       const bool dies_here = last_use[i] == k && reader.kind == Kind::kElement && reader.extent == Extent::kTile &&
-                             size_of(reader.lane) == size_of(nodes[i].lane);
+                             size_of(reader.compute_type) == size_of(nodes[i].compute_type);
       if (last_use[i] >= k && !dies_here) return false;
       const Register& reg = program.registers[register_of[i]];
-      free_slots.push_back({reg.offset, program.tile_rows * program.tile_columns * size_of(reg.lane)});
+      free_slots.push_back({reg.offset, program.tile_rows * program.tile_columns * size_of(reg.compute_type)});
       return true;
     });
   }

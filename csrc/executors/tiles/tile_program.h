@@ -11,13 +11,14 @@ namespace thunder::executors::cpu {
 /// What a register holds of a tile: all elements, one for each row, or one for everything.
 enum class Extent : std::uint8_t { kTile, kRow, kConstant };
 
-/// The stretch of one of the domain's sizes over which an array lies: index `begin` of the domain is its first element.
-struct Stretch {
+/// The interval of one of the domain's sizes over which an array lies: index `begin` of the domain is its first
+/// element.
+struct Interval {
   std::int64_t begin = 0;
   std::int64_t end = 0;  ///< may be outside of the domain, as `begin` may
   std::int64_t stride = 0;
 
-  friend bool operator==(const Stretch&, const Stretch&) = default;
+  friend bool operator==(const Interval&, const Interval&) = default;
   [[nodiscard]] bool has(std::int64_t i) const { return i >= begin && i < end; }
   /// How far into the array an index of the domain is, in elements.
   [[nodiscard]] std::int64_t offset(std::int64_t i) const { return (i - begin) * stride; }
@@ -26,9 +27,9 @@ struct Stretch {
 /// An array that stands somewhere in the domain.
 struct Part {
   std::uint32_t array = 0;
-  std::vector<Stretch> outer;  ///< one for each of the program's `outer_sizes`
-  Stretch runs;
-  Stretch columns;  ///< of a run
+  std::vector<Interval> outer;  ///< one for each of the program's `outer_sizes`
+  Interval runs;
+  Interval columns;  ///< of a run
 
   friend bool operator==(const Part&, const Part&) = default;
 };
@@ -81,7 +82,7 @@ struct Instruction {
     kTotal,       ///< adds all elements to totals[index]
   };
   Kind kind = Kind::kElement;
-  Lane lane = Lane::kFloat;           ///< of the arguments
+  ComputeType compute_type = ComputeType::kFloat;  ///< of the arguments
   std::uint8_t row_arguments = 0;     ///< a bit for each argument that is one element for each row, of a kTile result
   std::uint8_t column_arguments = 0;  ///< a bit for each argument that is one row for all of a tile
   std::uint8_t across = 0;            ///< a bit for each argument, and bit 3 for the result, that is bound so (kAcross)
@@ -110,20 +111,20 @@ struct Stream {
 /// Passes over a tile's rows between which reductions of whole rows become known.
 struct Phase {
   std::vector<Binding> bindings;
-  std::vector<Instruction> tile;  ///< for each stretch of columns
+  std::vector<Instruction> tile;  ///< for each tile of columns
   std::vector<Instruction> row;   ///< at the end, on what there is one of for each row
   std::vector<Stream> streams;    ///< what is fetched ahead
 };
 
 struct Register {
-  Lane lane = Lane::kFloat;
+  ComputeType compute_type = ComputeType::kFloat;
   Extent extent = Extent::kTile;
   std::int64_t offset = 0;  ///< in scratch memory; in `constants` for kConstant
 };
 
 /// Sums over rows, one for each column, or over everything, times `scale`.
 struct Sum {
-  Lane lane = Lane::kFloat;
+  ComputeType compute_type = ComputeType::kFloat;
   Storage storage = Storage::kFloat;
   std::int32_t array = -1;    ///< -1: only a divisor
   std::int32_t divisor = -1;  ///< of a total: another one
@@ -146,10 +147,10 @@ struct TileProgram {
   std::int64_t columns = 1;
   std::int64_t tile_rows = 1;
   std::int64_t tile_columns = 1;
-  bool splits_columns = false;  ///< stretches of columns have nothing to do with one another
+  bool splits_columns = false;  ///< tiles of columns have nothing to do with one another
   std::int64_t run = 0;         ///< see TileDomain
   bool stays_in_runs = false;   ///< each tile is of one run
-  bool side_by_side = false;    ///< see TileDomain
+  bool interleaved = false;     ///< see TileDomain
   std::vector<Register> registers;
   std::vector<double> constants;
   std::vector<Access> accesses;

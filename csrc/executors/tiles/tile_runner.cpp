@@ -46,14 +46,14 @@ class Task {
   void execute() {
     const std::int64_t begin = program_.unit_count * index_ / program_.task_count;
     const std::int64_t end = program_.unit_count * (index_ + 1) / program_.task_count;
-    const std::int64_t stretches =
+    const std::int64_t column_tiles =
         program_.splits_columns ? (program_.columns + program_.tile_columns - 1) / program_.tile_columns : 1;
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      block_ = unit / stretches / units_of_block(program_);
-      const std::int64_t row = unit / stretches % units_of_block(program_) * program_.tile_rows;  // of the block
+      block_ = unit / column_tiles / units_of_block(program_);
+      const std::int64_t row = unit / column_tiles % units_of_block(program_) * program_.tile_rows;  // of the block
       first_row_ = block_ * program_.block_rows + row;
       height_ = std::min(program_.tile_rows, program_.block_rows - row);
-      const std::int64_t first = program_.splits_columns ? unit % stretches * program_.tile_columns : 0;
+      const std::int64_t first = program_.splits_columns ? unit % column_tiles * program_.tile_columns : 0;
       const std::int64_t last =
           program_.splits_columns ? std::min(first + program_.tile_columns, program_.columns) : program_.columns;
       run_rows(first, last);
@@ -153,7 +153,7 @@ class Task {
     } else if (instruction.kind == Instruction::Kind::kReduce) {
       std::fill_n(accumulator(instruction, 0), height_, first_of(instruction));
     } else if (instruction.kind == Instruction::Kind::kPick) {
-      std::memset(at_[instruction.out], 0, static_cast<std::size_t>(height_ * size_of(instruction.lane)));
+      std::memset(at_[instruction.out], 0, static_cast<std::size_t>(height_ * size_of(instruction.compute_type)));
     }
   }
 
@@ -161,7 +161,7 @@ class Task {
   static double first_of(const Instruction& instruction) {
     const double sign = instruction.reduce_op == ReduceOp::kMax ? -1 : 1;
     const bool is_sum = instruction.reduce_op == ReduceOp::kSum;
-    if (instruction.lane == Lane::kFloat || instruction.lane == Lane::kDouble) {
+    if (instruction.compute_type == ComputeType::kFloat || instruction.compute_type == ComputeType::kDouble) {
       return is_sum ? 0.0 : sign * std::numeric_limits<double>::infinity();
     }
     using Limits = std::numeric_limits<std::int64_t>;
@@ -179,8 +179,8 @@ class Task {
     } else if (instruction.kind == Instruction::Kind::kReduce) {
       const double* totals = accumulator(instruction, 0);
       char* out = at_[instruction.out];
-      if (program_.registers[instruction.out].lane == Lane::kFloat) {
-        kernels().element(TileOp::kConvertToFloat, Lane::kDouble, 0)(out, totals, totals, totals, height_);
+      if (program_.registers[instruction.out].compute_type == ComputeType::kFloat) {
+        kernels().element(TileOp::kConvertToFloat, ComputeType::kDouble, 0)(out, totals, totals, totals, height_);
       } else {
         std::memcpy(out, totals, static_cast<std::size_t>(8 * height_));
       }
@@ -188,7 +188,7 @@ class Task {
   }
 
   void put(std::uint16_t target, std::int64_t row, double value) {
-    if (program_.registers[target].lane == Lane::kFloat) {
+    if (program_.registers[target].compute_type == ComputeType::kFloat) {
       reinterpret_cast<float*>(at_[target])[row] = static_cast<float>(value);
     } else {
       reinterpret_cast<double*>(at_[target])[row] = value;
@@ -220,7 +220,7 @@ class Task {
 
   void execute_tile(const Instruction& instruction) {
     const auto& in = instruction.arguments;
-    const std::int64_t size = size_of(instruction.lane);
+    const std::int64_t size = size_of(instruction.compute_type);
     switch (instruction.kind) {
       case Instruction::Kind::kElement:
         execute_element(instruction);
@@ -238,7 +238,7 @@ class Task {
         store_tile(instruction);
         return;
       case Instruction::Kind::kReduce:
-        if (program_.side_by_side) {
+        if (program_.interleaved) {
           instruction.reduce_columns(accumulator(instruction, 0), at_[in[0]],
                                      {height_, width_, piece_step(instruction, 0)});
           return;
@@ -254,7 +254,7 @@ class Task {
         }
         return;
       case Instruction::Kind::kMoments:
-        if (program_.side_by_side) {
+        if (program_.interleaved) {
           instruction.reduce_columns(accumulator(instruction, 0), at_[in[0]],
                                      {height_, width_, piece_step(instruction, 0)});
           return;
@@ -296,10 +296,10 @@ class Task {
       pointers[i] = at_[in[i]];
       const bool is_row = ((instruction.row_arguments >> i) & 1) != 0;
       const bool is_same = reg.extent == Extent::kConstant || ((instruction.column_arguments >> i) & 1) != 0;
-      const std::int64_t row_step = program_.side_by_side ? 0 : 1;
-      steps[i] = is_same ? 0 : size_of(reg.lane) * (is_row ? row_step : piece_step(instruction, i));
+      const std::int64_t row_step = program_.interleaved ? 0 : 1;
+      steps[i] = is_same ? 0 : size_of(reg.compute_type) * (is_row ? row_step : piece_step(instruction, i));
     }
-    const std::int64_t step = size_of(program_.registers[instruction.out].lane) * piece_step(instruction, 3);
+    const std::int64_t step = size_of(program_.registers[instruction.out].compute_type) * piece_step(instruction, 3);
     const std::int64_t pieces = height_ * width_ / piece();
     for (std::int64_t i = 0; i < pieces; ++i) {
       instruction.element(at_[instruction.out] + i * step, pointers[0] + i * steps[0], pointers[1] + i * steps[1],
@@ -308,14 +308,14 @@ class Task {
   }
 
   /// Elements of a tile that follow one another in memory: of a row, or of a column where rows lie side by side.
-  [[nodiscard]] std::int64_t piece() const { return program_.side_by_side ? height_ : width_; }
+  [[nodiscard]] std::int64_t piece() const { return program_.interleaved ? height_ : width_; }
   /// From one to the next, of an argument, or of the result (3).
   [[nodiscard]] std::int64_t piece_step(const Instruction& instruction, int i) const {
     return ((instruction.across >> i) & 1) != 0 ? program_.block_rows : piece();
   }
   /// Where an element of a tile is.
   [[nodiscard]] std::int64_t place(std::int64_t row, std::int64_t column) const {
-    return program_.side_by_side ? column * height_ + row : row * width_ + column;
+    return program_.interleaved ? column * height_ + row : row * width_ + column;
   }
 
   [[nodiscard]] std::int64_t column_in_tile(std::uint16_t source, std::int64_t row) {
@@ -326,7 +326,7 @@ class Task {
 
   void scatter_add(const Instruction& instruction) {
     const auto& in = instruction.arguments;
-    const std::int64_t size = size_of(instruction.lane);
+    const std::int64_t size = size_of(instruction.compute_type);
     if (at_[instruction.out] != at_[in[0]]) {
       std::memcpy(at_[instruction.out], at_[in[0]], static_cast<std::size_t>(height_ * width_ * size));
     }
@@ -334,7 +334,7 @@ class Task {
       const std::int64_t column = column_in_tile(in[1], row);
       if (column < 0 || column >= width_) continue;
       const std::int64_t element = place(row, column);
-      if (instruction.lane == Lane::kFloat) {
+      if (instruction.compute_type == ComputeType::kFloat) {
         reinterpret_cast<float*>(at_[instruction.out])[element] += reinterpret_cast<const float*>(at_[in[2]])[row];
       } else {
         reinterpret_cast<double*>(at_[instruction.out])[element] += reinterpret_cast<const double*>(at_[in[2]])[row];
@@ -363,7 +363,7 @@ class Task {
     const Access& access = program_.accesses[instruction.index];
     const std::int64_t size = size_of(access.storage);
     const char* array = run_.arrays[access.array];
-    const std::int64_t step = size_of(lane_of(access.storage));
+    const std::int64_t step = size_of(compute_type_of(access.storage));
     for_each_block([&](std::int64_t row, std::int64_t count) {
       instruction.transfer(at_[instruction.out] + row * step, array + row_offset(access, first_row_ + row) * size,
                            {.count = count, .stride = access.row_stride()});
@@ -378,14 +378,14 @@ class Task {
       });
       return;
     }
-    if (program_.side_by_side) {
+    if (program_.interleaved) {
       move_columns(access, at_[instruction.out], [&](char* memory, char* tile) {
         instruction.transfer(tile, memory, {.count = height_, .stride = access.row_stride()});
       });
       return;
     }
     const std::int64_t size = size_of(access.storage);
-    const std::int64_t step = size_of(lane_of(access.storage)) * width_;
+    const std::int64_t step = size_of(compute_type_of(access.storage)) * width_;
     const char* array = run_.arrays[access.array] + column_offset(access, column_) * size;
     const std::int64_t row_stride = access.row_stride();
     for_each_block([&](std::int64_t row, std::int64_t count) {
@@ -398,7 +398,7 @@ class Task {
   void gather(const Instruction& instruction) {
     const Access& table = program_.accesses[instruction.index];
     const std::int64_t size = size_of(table.storage);
-    const std::int64_t step = size_of(lane_of(table.storage)) * width_;
+    const std::int64_t step = size_of(compute_type_of(table.storage)) * width_;
     const char* array = run_.arrays[table.array] + column_ * table.inner_stride * size;
     const auto* rows = reinterpret_cast<const std::int64_t*>(at_[instruction.arguments[0]]);
     for (std::int64_t row = 0; row < height_; ++row) {
@@ -431,7 +431,7 @@ class Task {
     }
     for (const Part& part : access.parts) {
       for_each_piece(access, part, [&](const Piece& piece) {
-        instruction.transfer(tile + piece.place * size_of(lane_of(access.storage)), at(access, part, piece),
+        instruction.transfer(tile + piece.place * size_of(compute_type_of(access.storage)), at(access, part, piece),
                              {.count = piece.count,
                               .stride = part.columns.stride,
                               .rows = piece.rows,
@@ -445,7 +445,7 @@ class Task {
     const Access& access = program_.accesses[instruction.index];
     const char* tile = at_[instruction.arguments[0]];
     for_each_piece(access, access.parts[0], [&](const Piece& piece) {
-      instruction.transfer(at(access, access.parts[0], piece), tile + piece.place * size_of(instruction.lane),
+      instruction.transfer(at(access, access.parts[0], piece), tile + piece.place * size_of(instruction.compute_type),
                            {.count = piece.count, .rows = piece.rows, .to_row = piece.row_stride, .from_row = width_});
     });
   }
@@ -474,18 +474,18 @@ class Task {
     Piece piece{.place = row * width_, .rows = count};
     std::int64_t rest = first_row_ + row;
     for (std::size_t i = program_.outer_sizes.size(); i-- > 0;) {
-      const Stretch& stretch = part.outer[i];
+      const Interval& interval = part.outer[i];
       std::int64_t index = rest % program_.outer_sizes[i];
       rest /= program_.outer_sizes[i];
       if (i + 1 == program_.outer_sizes.size()) {
-        const std::int64_t first = std::max(index, stretch.begin);
-        piece.rows = std::min(index + count, stretch.end) - first;
-        piece.row_stride = stretch.stride;
+        const std::int64_t first = std::max(index, interval.begin);
+        piece.rows = std::min(index + count, interval.end) - first;
+        piece.row_stride = interval.stride;
         piece.place += (first - index) * width_;
         index = first;
       }
-      if (!stretch.has(index)) return std::nullopt;
-      piece.offset += stretch.offset(index);
+      if (!interval.has(index)) return std::nullopt;
+      piece.offset += interval.offset(index);
     }
     return piece.rows > 0 ? std::make_optional(piece) : std::nullopt;
   }
@@ -493,7 +493,7 @@ class Task {
   template <typename Visit>
   void visit_columns(const Access& access, const Part& part, const Piece& rows, const Visit& visit) const {
     const std::int64_t run = access.run != 0 ? access.run : program_.columns;
-    for (std::int64_t first = column_; first < column_ + width_;) {  // of a stretch that lies in one run
+    for (std::int64_t first = column_; first < column_ + width_;) {  // those that lie in one run
       const std::int64_t start = first / run * run;
       const std::int64_t last = std::min(start + run, column_ + width_);
       const std::int64_t begin = std::max(first, start + part.columns.begin);
@@ -509,11 +509,11 @@ class Task {
     }
   }
 
-  /// Calls `move` with the places, in memory and in the tile, of each stretch of columns that lies in one run.
+  /// Calls `move` with the places, in memory and in the tile, of the columns that lie in one run.
   template <typename Move>
   void move_runs(const Access& access, char* tile, const Move& move) {
     const std::int64_t size = size_of(access.storage);
-    const std::int64_t step = size_of(lane_of(access.storage));
+    const std::int64_t step = size_of(compute_type_of(access.storage));
     const std::int64_t first_place = column_ % access.run;
     for (std::int64_t row = 0; row < height_; ++row) {
       std::int64_t offset = row_offset(access, first_row_ + row) + column_ / access.run * access.run_stride;
@@ -535,7 +535,7 @@ class Task {
     for (std::int64_t column = 0; column < width_; ++column) {
       move(memory, tile);
       memory += access.inner_stride * size_of(access.storage);
-      tile += height_ * size_of(lane_of(access.storage));
+      tile += height_ * size_of(compute_type_of(access.storage));
     }
   }
 
@@ -549,7 +549,7 @@ class Task {
       });
       return;
     }
-    if (program_.side_by_side) {
+    if (program_.interleaved) {
       move_columns(access, from,
                    [&](char* memory, char* tile) { instruction.transfer(memory, tile, {.count = height_}); });
       return;
@@ -560,7 +560,7 @@ class Task {
       instruction.transfer(array + dense_offset() * size, from, {.count = height_ * width_});
       return;
     }
-    const std::int64_t step = size_of(instruction.lane) * width_;
+    const std::int64_t step = size_of(instruction.compute_type) * width_;
     const std::int64_t row_stride = access.row_stride();
     for_each_block([&](std::int64_t row, std::int64_t count) {
       instruction.transfer(array + (row_offset(access, first_row_ + row) + column_) * size, from + row * step,
