@@ -365,8 +365,13 @@ def set_apart(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     return values
 
 
-def fused(executor: str, tensors: Sequence[torch.Tensor]) -> contextlib.AbstractContextManager[None]:
-    """Stand above operations that `executor` runs as one, reading `tensors` from outside."""
+def fused(
+    executor: str, tensors: Sequence[torch.Tensor], *, kind: str = "kernel"
+) -> contextlib.AbstractContextManager[None]:
+    """Stand above operations that `executor` runs as one, reading `tensors` from outside.
+
+    `kind` says how: one kernel made for them, or something that the executor has for just these.
+    """
     return contextlib.nullcontext()
 
 

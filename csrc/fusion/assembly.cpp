@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "fusion/region.h"
 #include "ir/substitution.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
@@ -15,10 +16,9 @@ namespace {
 /// Puts groups in their places.
 class Assembler {
  public:
-  Assembler(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
+  Assembler(const ir::Trace& trace, const FusionModel& model, const std::string& executor,
             const DescribeFusion& describe)
       : trace_(trace),
-        fused_(fused),
         executor_(executor),
         describe_(describe),
         order_(trace),
@@ -216,11 +216,8 @@ class Assembler {
   }
 
   void add_fused(Parts parts) {
-    ir::BoundSymbol symbol;
-    symbol.op = fused_;
-    symbol.arguments = {ir::Argument(executor_), ir::Argument(std::move(parts.reads))};
-    symbol.results = {ir::Argument(std::move(parts.gives))};
-    symbol.nested = std::move(parts.nested);
+    ir::BoundSymbol symbol =
+        make_block(executor_, kKernel, std::move(parts.reads), std::move(parts.gives), std::move(parts.nested));
     symbol.location = trace_.symbols[groups_[parts.group].symbols.front()].location;
     symbol.comment = describe_(symbol, result_);
     result_.add(std::move(symbol));
@@ -242,7 +239,6 @@ class Assembler {
   }
 
   const ir::Trace& trace_;
-  const ir::Operator* fused_;
   const std::string& executor_;
   const DescribeFusion& describe_;
   passes::SymbolOrder order_;
@@ -259,9 +255,9 @@ class Assembler {
 
 }  // namespace
 
-ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const ir::Operator* fused, const std::string& executor,
+ir::Trace fuse(const ir::Trace& trace, const FusionModel& model, const std::string& executor,
                const DescribeFusion& describe) {
-  return Assembler(trace, model, fused, executor, describe).run();
+  return Assembler(trace, model, executor, describe).run();
 }
 
 }  // namespace thunder::fusion

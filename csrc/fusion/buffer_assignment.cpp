@@ -90,12 +90,7 @@ class BufferAssignment {
   [[nodiscard]] std::uint32_t fusion_of(ir::ValueId value) const {
     const std::uint32_t maker = makers_[index_of(value)];
     if (maker == passes::kNoPlace || uses_[index_of(value)] != 1) return passes::kNoPlace;
-    const BoundSymbol& fused = trace_.symbols[maker];
-    if (!is_fused_by(fused, executor_)) return passes::kNoPlace;
-    const auto has_role = [&](const BoundSymbol& symbol) {
-      return role_of(symbol, trace_, target_).kind != FusionRole::Kind::kNone;
-    };
-    return std::ranges::all_of(fused.nested, has_role) ? maker : passes::kNoPlace;
+    return is_kernel_of(trace_.symbols[maker], executor_) ? maker : passes::kNoPlace;
   }
 
   /// Whether a value that a fusion gives is known element by element, not when all is done.

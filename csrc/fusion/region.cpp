@@ -11,14 +11,32 @@
 namespace thunder::fusion {
 
 const ir::Operator* fused_operator() {
-  static const ir::Operator* const kRow = new ir::Operator(
-      ir::parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", ir::CallStyle::kBlock));
+  static const ir::Operator* const kRow = new ir::Operator(ir::parse_operator(
+      "prims::fused(str executor, Tensor[] tensors, *, str kind=\"kernel\") -> Tensor[]", ir::CallStyle::kBlock));
   return kRow;
 }
 
 bool is_fused_by(const ir::BoundSymbol& symbol, std::string_view executor) {
   const auto* name = symbol.op == fused_operator() ? symbol.arguments.at(0).get<std::string>() : nullptr;
   return name != nullptr && *name == executor;
+}
+
+std::string_view kind_of(const ir::BoundSymbol& block) { return std::get<std::string>(block.arguments.at(2).content); }
+
+bool is_kernel_of(const ir::BoundSymbol& symbol, std::string_view executor) {
+  return is_fused_by(symbol, executor) && kind_of(symbol) == kKernel;
+}
+
+ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
+                           ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations) {
+  ir::BoundSymbol block;
+  block.op = fused_operator();
+  block.arguments = {ir::Argument(std::string(executor)), ir::Argument(std::move(reads)),
+                     ir::Argument(std::string(kind))};
+  block.results = {ir::Argument(std::move(gives))};
+  block.location = operations.front().location;
+  block.nested = std::move(operations);
+  return block;
 }
 
 ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {

@@ -1,15 +1,26 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "ir/trace.h"
 
 namespace thunder::fusion {
 
-/// `prims.fused("cpu", [tensors])`, a block: operations that an executor runs as one.
+/// `prims.fused("cpu", [tensors], kind="kernel")`, a block: operations that an executor runs as one.
 [[nodiscard]] const ir::Operator* fused_operator();
 /// Whether the symbol is a block of that executor.
 [[nodiscard]] bool is_fused_by(const ir::BoundSymbol& symbol, std::string_view executor);
+
+/// The kind of block that a kernel graph is made of. Executors have kinds of their own besides.
+inline constexpr std::string_view kKernel = "kernel";
+/// Of a block.
+[[nodiscard]] std::string_view kind_of(const ir::BoundSymbol& block);
+/// Whether the symbol is a block of that kind and executor.
+[[nodiscard]] bool is_kernel_of(const ir::BoundSymbol& symbol, std::string_view executor);
+/// A block of operations, which reads and gives those values.
+[[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
+                                         ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations);
 
 /// The fused symbol alone, in a trace of its own with values numbered from zero.
 [[nodiscard]] ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace);

@@ -11,7 +11,7 @@ namespace thunder::passes {
 enum class Recompute : std::uint8_t {
   kNothing,
   kFree,  ///< views and constants: what costs no pass over data
-  /// Also pointwise operations, casts, norms, softmax, gathers and random masks; never products, convolutions,
+  /// Also pointwise operations, casts, norms, softmax, gathers and random masks; never matmuls, convolutions,
   /// attention.
   kMemory,
 };

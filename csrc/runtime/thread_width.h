@@ -10,7 +10,7 @@ __attribute__((weak)) int MKL_Set_Num_Threads_Local(int count);
 namespace thunder::runtime {
 
 /// How many threads the kernels that this thread calls may use: one, or all. MKL and oneDNN wake the others for the
-/// smallest matrices, which takes longer than the product. All again when it dies.
+/// smallest matrices, which takes longer than the matmul. All again when it dies.
 class ThreadWidth {
  public:
   ThreadWidth() = default;

@@ -24,7 +24,6 @@ const Operator& kSumAround = add_row("aten::sum.around(Tensor self) -> Tensor");
 const Operator& kSumMiddle = add_row("aten::sum.middle(Tensor self) -> Tensor");  // of three
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
 const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
-const Operator kFused = parse_operator("prims::fused(str executor, Tensor[] tensors) -> Tensor[]", CallStyle::kBlock);
 
 FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
   using Result = FusionRole::Result;
@@ -82,7 +81,7 @@ TEST(what_follows_from_one_another_becomes_one) {
   const ValueId b = e.exp(a);
   e.trace.outputs = {e.add(b, e.x), a};
   const FusionModel model{.role = &role};
-  const Trace fused = fuse(e.trace, model, &kFused, "cpu", [](const BoundSymbol& symbol, const Trace&) {
+  const Trace fused = fuse(e.trace, model, "cpu", [](const BoundSymbol& symbol, const Trace&) {
     return std::to_string(symbol.nested.size()) + " operations";
   });
   verify(fused, "test");
@@ -187,8 +186,8 @@ TEST(random_operations_keep_their_order) {
   const ValueId a = e.exp(first);
   const ValueId second = add_call(e.trace, kBernoulli, {e.x}, e.matrix);
   e.trace.outputs = {e.mul(e.exp(a), second)};
-  const Trace fused = fuse(e.trace, FusionModel{.role = &role}, &kFused, "cpu",
-                           [](const BoundSymbol&, const Trace&) { return std::string(); });
+  const Trace fused =
+      fuse(e.trace, FusionModel{.role = &role}, "cpu", [](const BoundSymbol&, const Trace&) { return std::string(); });
   verify(fused, "test");
   CHECK_EQ(fused.symbols.size(), std::size_t{3});
   CHECK(fused.symbols[0].results == ArgumentList{first});
@@ -212,8 +211,8 @@ TEST(a_view_that_others_read_is_made_again_outside) {
   const ValueId view = add_call(e.trace, kView, {a, ArgumentList{64}}, flat);
   const ValueId b = add_call(e.trace, kExp, {view}, flat);
   e.trace.outputs = {b, view};
-  const Trace fused = fuse(e.trace, FusionModel{.role = &role}, &kFused, "cpu",
-                           [](const BoundSymbol&, const Trace&) { return std::string(); });
+  const Trace fused =
+      fuse(e.trace, FusionModel{.role = &role}, "cpu", [](const BoundSymbol&, const Trace&) { return std::string(); });
   verify(fused, "test");
   CHECK_EQ(fused.symbols.size(), std::size_t{2});
   CHECK(fused.symbols[1].op == &kView);
@@ -226,8 +225,8 @@ TEST(what_is_cheap_is_made_again_where_it_is_read) {
   const ValueId first = e.mul(cheap, e.x);
   const ValueId between = e.mm(first, e.y);
   e.trace.outputs = {e.exp(e.mul(between, cheap))};
-  const Trace fused = fuse(e.trace, FusionModel{.role = &role}, &kFused, "cpu",
-                           [](const BoundSymbol&, const Trace&) { return std::string(); });
+  const Trace fused =
+      fuse(e.trace, FusionModel{.role = &role}, "cpu", [](const BoundSymbol&, const Trace&) { return std::string(); });
   verify(fused, "test");
   CHECK_EQ(fused.symbols.size(), std::size_t{3});
   CHECK(fused.symbols[0].results[0] == Argument(ArgumentList{first}));

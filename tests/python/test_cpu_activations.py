@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from profiled import operators_of
+from test_cpu_matmuls import error_of
 from test_cpu_prepacked import ERRORS, needs_onednn_for
-from test_cpu_products import error_of
 
 import thunder
 

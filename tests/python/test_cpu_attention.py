@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from profiled import operators_of
-from test_cpu_products import error_of, needs_onednn
+from test_cpu_matmuls import error_of, needs_onednn
 
 import thunder
 

@@ -10,7 +10,7 @@ namespace thunder::executors::aten {
 namespace {
 
 /// A thread does this many multiplications in the microseconds that it takes to wake another one.
-constexpr std::int64_t kSmallProduct = std::int64_t{1} << 17U;
+constexpr std::int64_t kSmallMatmul = std::int64_t{1} << 17U;
 /// Of operations whose work we do not know: their tensors have at most this many elements.
 constexpr std::int64_t kSmallTensors = 4096;
 
@@ -25,7 +25,7 @@ bool is_small(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   if (const auto operand = operators::matmul_operand(*symbol.op)) {
     const ir::ValueId id = passes::value_argument(symbol, *operand);
     const ir::TensorType* left = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
-    return left != nullptr && !left->sizes.empty() && most * left->sizes.back().hint <= kSmallProduct;
+    return left != nullptr && !left->sizes.empty() && most * left->sizes.back().hint <= kSmallMatmul;
   }
   passes::for_each_argument(symbol, look);
   return most <= kSmallTensors;

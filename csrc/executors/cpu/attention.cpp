@@ -13,7 +13,7 @@
 
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
-#include "executors/cpu/products.h"
+#include "executors/cpu/matmuls.h"
 #include "executors/cpu/single_operations.h"
 #include "executors/cpu/threads.h"
 #include "passes/symbol_facts.h"
@@ -21,7 +21,7 @@
 namespace thunder::executors::cpu {
 namespace {
 
-/// Multiplications of a product of one head that calls are small beside.
+/// Multiplications of a matmul of one head that calls are small beside.
 constexpr std::int64_t kLeastHead = std::int64_t{1} << 21U;
 /// Of all examples: enough for the threads of a processor.
 constexpr std::int64_t kLeastHeads = 12;
@@ -110,7 +110,7 @@ bool takes_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   }
   const std::int64_t keys = key->sizes[2].hint;
   const std::int64_t scores = query->sizes[2].hint * keys;
-  return products_are_onednns(ir::Dtype::kFloat32) && query->sizes[0].hint * query->sizes[1].hint >= kLeastHeads &&
+  return matmuls_are_onednns(ir::Dtype::kFloat32) && query->sizes[0].hint * query->sizes[1].hint >= kLeastHeads &&
          scores * query->sizes[3].hint >= kLeastHead && scores <= kMostScores && keys <= kMostKeys;
 }
 

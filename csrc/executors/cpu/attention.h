@@ -5,7 +5,7 @@
 
 namespace thunder::executors::cpu {
 
-// A `SingleOperation`: attention of float32 without a mask and without gradients, where products are oneDNN's.
+// A `SingleOperation`: attention of float32 without a mask and without gradients, where matmuls are oneDNN's.
 // PyTorch's kernel asks MKL.
 [[nodiscard]] bool takes_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_attention(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);

@@ -9,7 +9,7 @@
 #include "executors/cpu/activations.h"
 #include "executors/cpu/convolution.h"
 #include "executors/cpu/fusion.h"
-#include "executors/cpu/products.h"
+#include "executors/cpu/matmuls.h"
 #include "executors/cpu/single_operations.h"
 #include "fusion/region.h"
 #include "passes/symbol_facts.h"
@@ -18,8 +18,10 @@ namespace thunder::executors::cpu {
 namespace {
 
 constexpr OperationWithActivation kOperations[] = {
-    {"a product and its activation, by oneDNN", &product_takes_activation, &lower_product_with_activation},
-    {"a convolution and its activation, by oneDNN", &convolution_takes_activation, &lower_convolution_with_activation},
+    {"onednn_matmul_activation", "a matmul and its activation, by oneDNN", &matmul_takes_activation,
+     &lower_matmul_with_activation},
+    {"onednn_convolution_activation", "a convolution and its activation, by oneDNN", &convolution_takes_activation,
+     &lower_convolution_with_activation},
 };
 
 const OperationWithActivation* find_operation_with_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
@@ -30,7 +32,8 @@ const OperationWithActivation* find_operation_with_activation(const ir::BoundSym
 
 /// The activation that a symbol is, by itself or as the only one of a fusion; null where it is none.
 const ir::BoundSymbol* activation_in(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const bool is_alone = symbol.op == fusion::fused_operator() && symbol.nested.size() == 1;
+  const bool is_alone =
+      symbol.op == fusion::fused_operator() && fusion::kind_of(symbol) == fusion::kKernel && symbol.nested.size() == 1;
   const ir::BoundSymbol& inner = is_alone ? symbol.nested[0] : symbol;
   return activation_of(inner, trace) ? &inner : nullptr;
 }
@@ -50,15 +53,16 @@ void take_activations(ir::Trace& trace, const char* executor) {
     const OperationWithActivation* operation = find_operation_with_activation(made, trace);
     if (operation == nullptr) continue;
     ir::BoundSymbol copy = *activation;
-    made = block_of({std::move(made), std::move(copy)}, operation->comment, executor);
+    made = block_of({std::move(made), std::move(copy)}, operation->kind, operation->comment, executor);
     symbol.op = nullptr;
   }
   std::erase_if(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op == nullptr; });
 }
 
-const OperationWithActivation* find_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace) {
-  const bool is_one = block.op == fusion::fused_operator() && block.nested.size() == 2;
-  return is_one ? find_operation_with_activation(block.nested[0], trace) : nullptr;
+const OperationWithActivation* find_with_activation(const ir::BoundSymbol& block) {
+  const auto is_of_kind = [&](const OperationWithActivation& row) { return row.kind == fusion::kind_of(block); };
+  const auto* found = std::ranges::find_if(kOperations, is_of_kind);
+  return found == std::end(kOperations) ? nullptr : found;
 }
 
 }  // namespace thunder::executors::cpu

@@ -8,6 +8,7 @@ namespace thunder::executors::cpu {
 /// An operation of oneDNN's that computes an activation of its result before it stores it. In a trace the two are a
 /// block, as a fusion is.
 struct OperationWithActivation {
+  const char* kind;     ///< of its block
   const char* comment;  ///< of its block
   bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   void (*lower)(const ir::BoundSymbol& symbol, const ir::BoundSymbol& activation, const ir::Trace& trace, bool prepacks,
@@ -16,7 +17,7 @@ struct OperationWithActivation {
 
 /// Makes blocks of such operations and the activations that alone read their results and are fused with nothing else.
 void take_activations(ir::Trace& trace, const char* executor);
-/// Null: the block is none of theirs.
-[[nodiscard]] const OperationWithActivation* find_with_activation(const ir::BoundSymbol& block, const ir::Trace& trace);
+/// By the block's kind; null: it is none of theirs.
+[[nodiscard]] const OperationWithActivation* find_with_activation(const ir::BoundSymbol& block);
 
 }  // namespace thunder::executors::cpu

@@ -59,7 +59,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
         role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && fusion::placements_of(symbol, of);
     return stays ? FusionRole{} : role;
   };
-  ir::Trace fused = fusion::fuse(trace, {.role = role}, fusion::fused_operator(), self.name, &describe);
+  ir::Trace fused = fusion::fuse(trace, {.role = role}, self.name, &describe);
   take_activations(fused, self.name);
   take_single_operations(fused, self.name, prepacks(self));
   return fused;
@@ -81,11 +81,11 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
     lower_native(*native, symbol, trace, builder);
     return;
   }
-  if (const SingleOperation* single = find_single_operation(symbol, trace, prepacks(self))) {
+  if (const SingleOperation* single = find_single_operation(symbol)) {
     single->lower(symbol.nested[0], trace, builder);
     return;
   }
-  if (const OperationWithActivation* operation = find_with_activation(symbol, trace)) {
+  if (const OperationWithActivation* operation = find_with_activation(symbol)) {
     operation->lower(symbol.nested[0], symbol.nested[1], trace, prepacks(self), builder);
     return;
   }

@@ -9,7 +9,7 @@
 #include "executors/cpu/convolution.h"
 #include "executors/cpu/depthwise_operation.h"
 #include "executors/cpu/fusion.h"
-#include "executors/cpu/products.h"
+#include "executors/cpu/matmuls.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
@@ -18,16 +18,17 @@ namespace thunder::executors::cpu {
 namespace {
 
 constexpr SingleOperation kSingleOperations[] = {
-    {"a convolution that keeps oneDNN's layout of its filters", &takes_convolution, &lower_convolution},
-    {"attention of products by oneDNN", &takes_attention, &lower_attention},
-    {"filter gradient of a depthwise convolution", &takes_depthwise, &lower_depthwise},
-    {"a product by oneDNN", &takes_product, &lower_product},
+    {"onednn_convolution", "a convolution that keeps oneDNN's layout of its filters", &takes_convolution,
+     &lower_convolution},
+    {"onednn_attention", "attention of matmuls by oneDNN", &takes_attention, &lower_attention},
+    {"depthwise_filter_gradient", "filter gradient of a depthwise convolution", &takes_depthwise, &lower_depthwise},
+    {"onednn_matmul", "a matmul by oneDNN", &takes_matmul, &lower_matmul},
 };
 
 /// These first, where the user promises that weights move their versions when they change.
 constexpr SingleOperation kPrepackedOperations[] = {
-    {"a convolution of prepacked filters", &takes_convolution, &lower_prepacked_convolution},
-    {"a product of a prepacked weight", &takes_prepacked_product, &lower_prepacked_product},
+    {"prepacked_convolution", "a convolution of prepacked filters", &takes_convolution, &lower_prepacked_convolution},
+    {"prepacked_matmul", "a matmul of a prepacked weight", &takes_prepacked_matmul, &lower_prepacked_matmul},
 };
 
 const SingleOperation* find(const ir::BoundSymbol& symbol, const ir::Trace& trace, bool prepacks) {
@@ -48,11 +49,8 @@ bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims)
          tensor.numel() > 0 && !tensor.is_neg() && !tensor._is_zerotensor();
 }
 
-ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* comment, const char* executor) {
-  ir::BoundSymbol block;
-  block.op = fusion::fused_operator();
-  block.location = symbols.front().location;
-  block.comment = comment;
+ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* kind, const char* comment,
+                         const char* executor) {
   std::vector<ir::ValueId> inside;
   ir::ArgumentList reads;
   for (ir::BoundSymbol& symbol : symbols) {
@@ -64,22 +62,25 @@ ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* comme
   }
   ir::ArgumentList gives;
   passes::for_each_result(symbols.back(), [&](ir::ValueId id) { gives.emplace_back(id); });
-  block.arguments = {ir::Argument(std::string(executor)), ir::Argument(std::move(reads))};
-  block.results = {ir::Argument(std::move(gives))};
-  block.nested = std::move(symbols);
+  ir::BoundSymbol block = fusion::make_block(executor, kind, std::move(reads), std::move(gives), std::move(symbols));
+  block.comment = comment;
   return block;
 }
 
 void take_single_operations(ir::Trace& trace, const char* executor, bool prepacks) {
   for (ir::BoundSymbol& symbol : trace.symbols) {
     const SingleOperation* operation = find(symbol, trace, prepacks);
-    if (operation != nullptr) symbol = block_of({std::move(symbol)}, operation->comment, executor);
+    if (operation == nullptr) continue;
+    symbol = block_of({std::move(symbol)}, operation->kind, operation->comment, executor);
   }
 }
 
-const SingleOperation* find_single_operation(const ir::BoundSymbol& block, const ir::Trace& trace, bool prepacks) {
-  const bool is_single = block.op == fusion::fused_operator() && block.nested.size() == 1;
-  return is_single ? find(block.nested[0], trace, prepacks) : nullptr;
+const SingleOperation* find_single_operation(const ir::BoundSymbol& block) {
+  const auto is_of_kind = [&](const SingleOperation& row) { return row.kind == fusion::kind_of(block); };
+  const auto* found = std::ranges::find_if(kSingleOperations, is_of_kind);
+  if (found != std::end(kSingleOperations)) return found;
+  found = std::ranges::find_if(kPrepackedOperations, is_of_kind);
+  return found == std::end(kPrepackedOperations) ? nullptr : found;
 }
 
 }  // namespace thunder::executors::cpu

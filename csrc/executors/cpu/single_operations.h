@@ -13,6 +13,7 @@ namespace thunder::executors::cpu {
 /// An operation for which there is something better than PyTorch's way to run it, by itself: a kernel of ours, another
 /// library. Its results may differ from PyTorch's in their last bits. In a trace it is a block, as a fusion is.
 struct SingleOperation {
+  const char* kind;     ///< of its block
   const char* comment;  ///< of its block
   bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   void (*lower)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
@@ -22,12 +23,12 @@ struct SingleOperation {
 [[nodiscard]] bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims);
 
 /// A block of symbols of which each reads what the one before it gives, and the last one's results are read outside.
-[[nodiscard]] ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* comment, const char* executor);
+[[nodiscard]] ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* kind, const char* comment,
+                                       const char* executor);
 
 /// Makes blocks of their symbols.
 void take_single_operations(ir::Trace& trace, const char* executor, bool prepacks);
-/// Null: the block is a fusion.
-[[nodiscard]] const SingleOperation* find_single_operation(const ir::BoundSymbol& block, const ir::Trace& trace,
-                                                           bool prepacks);
+/// By the block's kind; null: it is no single operation.
+[[nodiscard]] const SingleOperation* find_single_operation(const ir::BoundSymbol& block);
 
 }  // namespace thunder::executors::cpu

@@ -156,8 +156,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const auto role = [](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     return fusion::role_of(symbol, of, kTarget);
   };
-  return fusion::fuse(trace, {.role = role, .least_work = 0, .least_alone = 1}, fusion::fused_operator(), self.name,
-                      &describe);
+  return fusion::fuse(trace, {.role = role, .least_work = 0, .least_alone = 1}, self.name, &describe);
 }
 
 std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, FindOperator find_operator) {

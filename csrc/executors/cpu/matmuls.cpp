@@ -1,4 +1,4 @@
-#include "executors/cpu/products.h"
+#include "executors/cpu/matmuls.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -29,7 +29,7 @@ namespace {
 using Stack = std::vector<c10::IValue>;
 
 /// Multiplications in the ten microseconds that oneDNN's entry takes longer than MKL's.
-constexpr std::int64_t kLeastProduct = std::int64_t{1} << 21U;
+constexpr std::int64_t kLeastMatmul = std::int64_t{1} << 21U;
 /// Elements of a weight for which its layout matters more than those.
 constexpr std::int64_t kLeastWeight = std::int64_t{1} << 18U;
 
@@ -57,30 +57,29 @@ bool has_avx512_but_not_for_mkl() {
 }
 
 /// An operator that multiplies matrices: the places of its arguments.
-struct Product {
+struct Matmul {
   std::string_view name;
   std::size_t arguments = 2;
   std::size_t left = 0;  ///< its last dimension is summed over
   std::size_t right = 1;
   std::optional<std::size_t> bias{};
   bool takes_transposed = false;  ///< `right` has a row for each column of the result
-  std::size_t factors = 0;        ///< from here on: of the bias and of the product
+  std::size_t factors = 0;        ///< from here on: of the bias and of the matmul
 };
-constexpr Product kProducts[] = {
-    {.name = "aten::addmm", .arguments = 5, .left = 1, .right = 2, .bias = 0, .factors = 3},
-    {.name = "aten::linear", .arguments = 3, .bias = 2, .takes_transposed = true},
-    {.name = "aten::matmul"},
-    {.name = "aten::mm"}};
+constexpr Matmul kMatmuls[] = {{.name = "aten::addmm", .arguments = 5, .left = 1, .right = 2, .bias = 0, .factors = 3},
+                               {.name = "aten::linear", .arguments = 3, .bias = 2, .takes_transposed = true},
+                               {.name = "aten::matmul"},
+                               {.name = "aten::mm"}};
 
-const Product* find_product(const ir::BoundSymbol& symbol) {
-  const auto* found = std::ranges::find(kProducts, symbol.op->name, &Product::name);
-  const bool is_one = found != std::end(kProducts) && symbol.op->overload.empty() && symbol.op->handle != nullptr;
+const Matmul* find_matmul(const ir::BoundSymbol& symbol) {
+  const auto* found = std::ranges::find(kMatmuls, symbol.op->name, &Matmul::name);
+  const bool is_one = found != std::end(kMatmuls) && symbol.op->overload.empty() && symbol.op->handle != nullptr;
   return is_one && symbol.arguments.size() == found->arguments ? found : nullptr;
 }
 
 /// What an instruction knows.
-struct ProductCall {
-  const Product& product;
+struct MatmulCall {
+  const Matmul& matmul;
   at::ScalarType dtype;
   c10::OperatorHandle op;
   std::optional<Activation> activation{};
@@ -114,8 +113,8 @@ at::Tensor by_rows(const at::Tensor& matrix) {
 }
 
 /// As oneDNN takes it: in its own layout, or with a row for each column of the result.
-at::Tensor weight_of(const ProductCall& call, const at::Tensor& right) {
-  const auto rows_of = [&](const at::Tensor& matrix) { return call.product.takes_transposed ? matrix : matrix.t(); };
+at::Tensor weight_of(const MatmulCall& call, const at::Tensor& right) {
+  const auto rows_of = [&](const at::Tensor& matrix) { return call.matmul.takes_transposed ? matrix : matrix.t(); };
   const auto pack = [&](const at::Tensor& weight) {
     constexpr std::int64_t kRows = 16;  // the layout is the same for all but one
     return reorder_weight()->call(rows_of(weight.detach()), kRows);
@@ -128,17 +127,17 @@ bool is_one(const c10::IValue& value) { return value.isScalar() && value.toScala
 
 /// The result for the operator's arguments; nullopt where PyTorch shall run it. The rows of `left` are its leading
 /// dimensions.
-std::optional<at::Tensor> multiply(const ProductCall& call, const c10::IValue* arguments) {
-  const Product& product = call.product;
-  const at::Tensor& left = arguments[product.left].toTensor();
-  const at::Tensor& right = arguments[product.right].toTensor();
+std::optional<at::Tensor> multiply(const MatmulCall& call, const c10::IValue* arguments) {
+  const Matmul& matmul = call.matmul;
+  const at::Tensor& left = arguments[matmul.left].toTensor();
+  const at::Tensor& right = arguments[matmul.right].toTensor();
   if (!at::globalContext().userEnabledMkldnn() || !is_whole_matrix(right, call.dtype)) return std::nullopt;
-  if (left.dim() < 2 || left.size(-1) != right.size(product.takes_transposed ? 1 : 0)) return std::nullopt;
+  if (left.dim() < 2 || left.size(-1) != right.size(matmul.takes_transposed ? 1 : 0)) return std::nullopt;
   const at::Tensor rows = left.dim() == 2 ? left : left.reshape({-1, left.size(-1)});
   if (!is_matrix(rows, call.dtype)) return std::nullopt;
-  const auto bias = product.bias ? arguments[*product.bias].toOptional<at::Tensor>() : std::nullopt;
+  const auto bias = matmul.bias ? arguments[*matmul.bias].toOptional<at::Tensor>() : std::nullopt;
   if (bias && (!is_plain(*bias, call.dtype, 1) || !bias->is_contiguous())) return std::nullopt;
-  if (product.factors != 0 && !std::all_of(arguments + product.factors, arguments + product.arguments, &is_one)) {
+  if (matmul.factors != 0 && !std::all_of(arguments + matmul.factors, arguments + matmul.arguments, &is_one)) {
     return std::nullopt;
   }
   const Epilogue epilogue = epilogue_of(call.activation);
@@ -150,9 +149,9 @@ std::optional<at::Tensor> multiply(const ProductCall& call, const c10::IValue* a
   return result.view(sizes);
 }
 
-void run_product(const void* state, Stack& stack) {
-  const auto& call = *static_cast<const ProductCall*>(state);
-  const std::size_t first = stack.size() - call.product.arguments;
+void run_matmul(const void* state, Stack& stack) {
+  const auto& call = *static_cast<const MatmulCall*>(state);
+  const std::size_t first = stack.size() - call.matmul.arguments;
   std::optional<at::Tensor> result = multiply(call, stack.data() + first);
   if (!result) return run_apart(call.op, call.activation, stack);
   stack.resize(first);
@@ -160,40 +159,40 @@ void run_product(const void* state, Stack& stack) {
 }
 
 /// The operator where its tensors are of a dtype and of sizes for oneDNN; null where not.
-const Product* find_for_onednn(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const Product* product = find_product(symbol);
-  if (product == nullptr) return nullptr;
-  const ir::TensorType* left = passes::argument_type(symbol, trace, product->left);
-  const ir::TensorType* right = passes::argument_type(symbol, trace, product->right);
+const Matmul* find_for_onednn(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const Matmul* matmul = find_matmul(symbol);
+  if (matmul == nullptr) return nullptr;
+  const ir::TensorType* left = passes::argument_type(symbol, trace, matmul->left);
+  const ir::TensorType* right = passes::argument_type(symbol, trace, matmul->right);
   const ir::TensorType* result = passes::result_type(symbol, trace);
   if (left == nullptr || right == nullptr || result == nullptr) return nullptr;
   const bool fits = left->sizes.size() >= 2 && right->sizes.size() == 2 && left->device.type == ir::DeviceType::kCpu &&
-                    left->dtype == right->dtype && left->dtype == result->dtype && products_are_onednns(left->dtype);
-  return fits ? product : nullptr;
+                    left->dtype == right->dtype && left->dtype == result->dtype && matmuls_are_onednns(left->dtype);
+  return fits ? matmul : nullptr;
 }
 
 bool is_large(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const ir::Dim& common = passes::argument_type(symbol, trace, find_product(symbol)->left)->sizes.back();
-  return passes::element_count(*passes::result_type(symbol, trace)) * common.hint >= kLeastProduct;
+  const ir::Dim& common = passes::argument_type(symbol, trace, find_matmul(symbol)->left)->sizes.back();
+  return passes::element_count(*passes::result_type(symbol, trace)) * common.hint >= kLeastMatmul;
 }
 
 void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::BoundSymbol* activation, bool prepacks,
            runtime::ProgramBuilder& builder) {
-  const Product& product = *find_product(symbol);
+  const Matmul& matmul = *find_matmul(symbol);
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  auto call = std::make_shared<ProductCall>(
-      ProductCall{product, bridge::to_torch(passes::result_type(symbol, trace)->dtype), op});
+  auto call =
+      std::make_shared<MatmulCall>(MatmulCall{matmul, bridge::to_torch(passes::result_type(symbol, trace)->dtype), op});
   if (activation != nullptr) call->activation = activation_of(*activation, trace);
-  if (prepacks && takes_prepacked_product(symbol, trace)) {
-    call->weight = std::make_unique<PackedWeight>(WeightGuard::kVersion, product.takes_transposed ? "rows" : "columns");
+  if (prepacks && takes_prepacked_matmul(symbol, trace)) {
+    call->weight = std::make_unique<PackedWeight>(WeightGuard::kVersion, matmul.takes_transposed ? "rows" : "columns");
   }
   const ir::BoundSymbol& last = activation != nullptr ? *activation : symbol;
-  builder.call(op, &run_product, std::move(call), operands_of(symbol, trace), result_slots(last), location_of(symbol));
+  builder.call(op, &run_matmul, std::move(call), operands_of(symbol, trace), result_slots(last), location_of(symbol));
 }
 
 }  // namespace
 
-bool products_are_onednns(ir::Dtype dtype) {
+bool matmuls_are_onednns(ir::Dtype dtype) {
   static const bool kFloat = has_avx512_but_not_for_mkl() && at::Context::hasMKL();
   return linear() && onednn_has(dtype) && (dtype != ir::Dtype::kFloat32 || kFloat);  // of bfloat16 PyTorch's are
 }
@@ -202,34 +201,34 @@ at::Tensor multiply_by_transposed(const at::Tensor& left, const at::Tensor& righ
   return linear()->call(left, right, std::nullopt, "none", c10::List<std::optional<at::Scalar>>(), "");
 }
 
-bool takes_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+bool takes_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return find_for_onednn(symbol, trace) != nullptr && is_large(symbol, trace) &&
          passes::result_type(symbol, trace)->dtype == ir::Dtype::kFloat32;
 }
 
-void lower_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+void lower_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   lower(symbol, trace, nullptr, false, builder);
 }
 
-bool takes_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const Product* product = find_for_onednn(symbol, trace);
-  if (product == nullptr || !reorder_weight()) return false;
-  const ir::ValueId weight = passes::value_argument(symbol, product->right);
+bool takes_prepacked_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  const Matmul* matmul = find_for_onednn(symbol, trace);
+  if (matmul == nullptr || !reorder_weight()) return false;
+  const ir::ValueId weight = passes::value_argument(symbol, matmul->right);
   return passes::element_count(*trace.tensor_type(weight)) >= kLeastWeight &&
          std::ranges::find(trace.inputs, weight) != trace.inputs.end();
 }
 
-void lower_prepacked_product(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+void lower_prepacked_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   lower(symbol, trace, nullptr, true, builder);
 }
 
-bool product_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+bool matmul_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return find_for_onednn(symbol, trace) != nullptr && is_large(symbol, trace);
 }
 
-void lower_product_with_activation(const ir::BoundSymbol& product, const ir::BoundSymbol& activation,
-                                   const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder) {
-  lower(product, trace, &activation, prepacks, builder);
+void lower_matmul_with_activation(const ir::BoundSymbol& matmul, const ir::BoundSymbol& activation,
+                                  const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder) {
+  lower(matmul, trace, &activation, prepacks, builder);
 }
 
 }  // namespace thunder::executors::cpu
