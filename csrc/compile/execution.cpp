@@ -9,6 +9,7 @@
 
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
+#include "ir/extraction.h"
 #include "ir/splice.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
@@ -131,30 +132,6 @@ const transforms::GradRule* find_rule(const Executor* executor, const ir::Operat
 
 }  // namespace
 
-ir::Trace symbol_trace(const ir::BoundSymbol& symbol, const ir::Trace& source) {
-  ir::Trace trace("symbol", source.context());
-  ir::Substitution values(source.value_count());
-  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) {
-    values.set(id, trace.add_input(source.value(id).type));
-  }
-  const auto add_results = [&](const ir::BoundSymbol& from, const auto& self) -> void {
-    for (const ir::ValueId id : ir::flat_results(from)) {
-      if (id != ir::kNoValue && values.find(id) == nullptr) values.set(id, trace.add_value(source.value(id).type));
-    }
-    for (const ir::BoundSymbol& nested : from.nested) self(nested, self);
-  };
-  add_results(symbol, add_results);
-  for (const ir::ValueId id : ir::flat_results(symbol)) {
-    if (id == ir::kNoValue) {
-      trace.outputs.emplace_back(ir::None{});
-    } else {
-      trace.outputs.emplace_back(*values.find(id));
-    }
-  }
-  values.apply(trace.add(symbol));
-  return trace;
-}
-
 ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors) {
   return Expansion(trace, executors).take();
 }
@@ -199,7 +176,7 @@ ExecutorScope::ExecutorScope(const Executors& executors) {
       [executors](const ir::BoundSymbol& symbol, const ir::Trace& trace,
                   const std::function<at::Tensor(ir::ValueId)>& value) -> std::optional<std::vector<at::Tensor>> {
         if (serving_executor(symbol, trace, executors) == nullptr) return std::nullopt;
-        const runtime::Program program = lower_directly(symbol_trace(symbol, trace), executors);
+        const runtime::Program program = lower_directly(ir::extract(symbol, trace, "symbol"), executors);
         std::vector<at::Tensor> inputs;
         for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) inputs.push_back(value(id));
         std::vector<at::Tensor> outputs(program.output_count());

@@ -25,9 +25,6 @@ namespace thunder::compile {
 /// All of it: the program of a trace that no pass has seen.
 [[nodiscard]] runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors);
 
-/// A trace of one symbol, whose inputs are its distinct values and whose outputs its results.
-[[nodiscard]] ir::Trace symbol_trace(const ir::BoundSymbol& symbol, const ir::Trace& source);
-
 /// The executor that serves a symbol, before any that claims it; null: none.
 [[nodiscard]] const executors::Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                                           const Executors& executors);

@@ -16,6 +16,7 @@
 #include "bridge/convert.h"
 #include "compile/execution.h"
 #include "executors/api/lowering.h"
+#include "ir/extraction.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 
@@ -54,7 +55,7 @@ double seconds_of(std::int64_t count, const Function& function) {
 
 std::optional<FusionTiming> time_fusion(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                         const Executors& executors, int rounds) {
-  const ir::Trace alone = symbol_trace(symbol, trace);
+  const ir::Trace alone = ir::extract(symbol, trace, "symbol");
   const auto claims = [&](const executors::Executor* executor) {
     return executor->claim(*executor, alone.symbols[0], alone);
   };

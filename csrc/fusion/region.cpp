@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "ir/builder.h"
-#include "ir/substitution.h"
-#include "ir/symbol_values.h"
-#include "passes/symbol_facts.h"
+#include "ir/extraction.h"
 
 namespace thunder::fusion {
 
@@ -40,23 +38,11 @@ ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir:
 }
 
 ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
-  ir::Trace region("fusion", trace.context());
-  ir::Substitution values(trace.value_count());
-  const auto name = [&](ir::ValueId id, bool is_input) {
-    if (values.find(id) != nullptr) return;
-    values.set(id, is_input ? region.add_input(trace.value(id).type) : region.add_value(trace.value(id).type));
-  };
-  for (const ir::ValueId id : ir::distinct_values(fused.arguments)) name(id, true);
-  for (const ir::BoundSymbol& symbol : fused.nested) {
-    passes::for_each_result(symbol, [&](ir::ValueId id) { name(id, false); });
-  }
-  ir::BoundSymbol copy = fused;
-  values.apply(copy);
-  copy.location = {};
-  copy.comment.clear();
-  for (ir::BoundSymbol& symbol : copy.nested) symbol.comment.clear();
-  for (const ir::ValueId id : ir::flat_results(copy)) region.outputs.emplace_back(id);
-  region.add(std::move(copy));
+  ir::Trace region = ir::extract(fused, trace, "fusion");
+  ir::BoundSymbol& symbol = region.symbols[0];
+  symbol.location = {};
+  symbol.comment.clear();
+  for (ir::BoundSymbol& nested : symbol.nested) nested.comment.clear();
   return region;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/layout.h"
 
 namespace thunder::ir {
 namespace {
@@ -121,12 +122,7 @@ TypePtr tensor_type(Dtype dtype, Dims sizes, Device device) {
   TensorType type;
   type.dtype = dtype;
   type.device = device;
-  type.strides.resize(sizes.size());
-  Dim stride = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    type.strides[i] = stride;
-    if (sizes[i] != Dim(0)) stride *= sizes[i];
-  }
+  type.strides = contiguous_strides(sizes);
   type.sizes = std::move(sizes);
   return make_type(std::move(type));
 }

@@ -15,9 +15,7 @@ namespace {
 enum : std::uint8_t { kGradient, kIndices, kRowCount, kPaddingIndex, kScaleByFrequency };
 
 ir::TypePtr contiguous(ir::TensorType type, ir::Dims sizes) {
-  type.strides.resize(sizes.size());
-  ir::Dim step = 1;
-  for (std::size_t i = sizes.size(); i-- > 0; step *= sizes[i]) type.strides[i] = step;
+  type.strides = ir::contiguous_strides(sizes);
   type.sizes = std::move(sizes);
   type.storage_offset = 0;
   return ir::make_type(std::move(type));

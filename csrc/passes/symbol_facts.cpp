@@ -23,20 +23,6 @@ std::vector<std::uint32_t> use_counts(const ir::Trace& trace) {
   return uses;
 }
 
-bool is_dense(const ir::TensorType& type) {
-  std::vector<std::pair<ir::Dim, ir::Dim>> dims;  // (stride, size)
-  for (std::size_t i = 0; i < type.sizes.size(); ++i) {
-    if (type.sizes[i] != ir::Dim(1)) dims.emplace_back(type.strides[i], type.sizes[i]);
-  }
-  std::ranges::sort(dims, {}, [](const auto& dim) { return std::pair(dim.first.hint, dim.second.hint); });
-  ir::Dim step = 1;
-  for (const auto& [stride, size] : dims) {
-    if (stride != step) return false;
-    step *= size;
-  }
-  return true;
-}
-
 const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {
   if (const ir::TensorType* type = trace.tensor_type(id)) return type;
   const auto* kind = std::get_if<ir::ScalarKind>(&*trace.value(id).type);
@@ -76,15 +62,6 @@ const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace
 
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
-}
-
-bool is_contiguous(const ir::TensorType& type) {
-  ir::Dim step = 1;
-  for (std::size_t i = type.sizes.size(); i-- > 0;) {
-    if (type.sizes[i] != ir::Dim(1) && type.strides[i] != step) return false;
-    step *= type.sizes[i];
-  }
-  return true;
 }
 
 }  // namespace thunder::passes

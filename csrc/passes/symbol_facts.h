@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "ir/layout.h"
 #include "ir/trace.h"
 
 namespace thunder::passes {
@@ -13,6 +14,12 @@ namespace thunder::passes {
   const ir::Operator& op = *symbol.op;
   return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
 }
+
+using ir::element_count;
+using ir::is_contiguous;
+using ir::is_dense;
+using ir::same_layout;
+using ir::size_in_bytes;
 
 inline constexpr const char* kConstantName = "prims::tensor_constant";
 [[nodiscard]] inline bool is_constant(const ir::BoundSymbol& symbol) {
@@ -48,25 +55,8 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
   return id == nullptr ? ir::kNoValue : *id;
 }
 
-/// Where sizes are expressions, of the sizes that were traced.
-[[nodiscard]] inline std::int64_t element_count(const ir::TensorType& type) {
-  std::int64_t count = 1;
-  for (const ir::Dim& size : type.sizes) count *= size.hint;
-  return count;
-}
 /// Of a tensor; a number is one without dimensions. Null for all else.
 [[nodiscard]] const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id);
-/// Bytes of the elements; zero for what is no tensor.
-[[nodiscard]] inline std::int64_t size_in_bytes(const ir::TensorType* type) {
-  return type == nullptr ? 0 : element_count(*type) * ir::size_of(type->dtype);
-}
-
-/// Equal as memory: everything but who wants a gradient and where in its storage it begins.
-[[nodiscard]] inline bool same_layout(const ir::TensorType& left, const ir::TensorType& right) {
-  return left.dtype == right.dtype && left.device == right.device && left.layout == right.layout &&
-         left.sizes == right.sizes && left.strides == right.strides;
-}
-
 /// Of a floating-point dtype from 16 to 64 bits; false for null, which is no tensor.
 [[nodiscard]] bool is_float(const ir::TensorType* type);
 /// What stands in a list by itself; any other argument as it is.
@@ -77,9 +67,5 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
 [[nodiscard]] const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 /// `dim` of a tensor of that rank, counted from the front.
 [[nodiscard]] std::size_t wrap_dim(std::int64_t dim, std::size_t rank);
-// Both hold whatever the symbols are.
-[[nodiscard]] bool is_contiguous(const ir::TensorType& type);
-/// Every element has a place of its own, and there are no gaps.
-[[nodiscard]] bool is_dense(const ir::TensorType& type);
 
 }  // namespace thunder::passes

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/layout.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "tracer/custom_gradient.h"
@@ -26,34 +27,9 @@ bool requires_grad(const ir::Trace& trace, ir::ValueId value) {
   return type != nullptr && type->requires_grad;
 }
 
-ir::Dims contiguous_strides(const ir::Dims& sizes) {
-  ir::Dims strides(sizes.size());
-  std::int64_t step = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= std::max<std::int64_t>(sizes[i].hint, 1);
-  }
-  return strides;
-}
-
-/// Every element has a place of its own and there are no gaps: the strides are those of some order of the dimensions.
-bool is_dense(const ir::TensorType& type) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // (stride, size)
-  for (std::size_t i = 0; i < type.sizes.size(); ++i) {
-    if (type.sizes[i].hint > 1) dims.emplace_back(type.strides[i].hint, type.sizes[i].hint);
-  }
-  std::sort(dims.begin(), dims.end());
-  std::int64_t step = 1;
-  for (const auto& [stride, size] : dims) {
-    if (stride != step) return false;
-    step *= size;
-  }
-  return true;
-}
-
 /// Of the sum of two tensors of the same sizes.
 ir::Dims strides_of_sum(const ir::TensorType& left, const ir::TensorType& right) {
-  if (left.strides == right.strides && is_dense(left)) return left.strides;
+  if (left.strides == right.strides && ir::is_dense(left)) return left.strides;
   const auto on_meta = [](const ir::TensorType& type) {
     return at::Tensor(at::detail::empty_strided_meta(bridge::hints(type.sizes), bridge::hints(type.strides), at::kFloat,
                                                      std::nullopt, std::nullopt, std::nullopt));
@@ -346,7 +322,7 @@ class GradTransform {
     ir::TensorType type = *computation_.tensor_type(like);
     type.requires_grad = false;
     type.storage_offset = 0;
-    type.strides = contiguous_strides(type.sizes);
+    type.strides = ir::contiguous_strides(type.sizes);
     ir::BoundSymbol zeros;
     zeros.op = zeros_operator_;
     ir::ArgumentList sizes;
@@ -401,7 +377,7 @@ class GradTransform {
     ir::TensorType type = *computation_.tensor_type(value);
     type.requires_grad = false;
     type.storage_offset = 0;
-    if (!is_dense(type)) type.strides = contiguous_strides(type.sizes);
+    if (!ir::is_dense(type)) type.strides = ir::contiguous_strides(type.sizes);
     return ir::make_type(std::move(type));
   }
 

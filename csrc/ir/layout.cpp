@@ -1,0 +1,62 @@
+#include "ir/layout.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace thunder::ir {
+namespace {
+
+/// Its stride means nothing.
+bool has_one_index(const Dim& size) { return size == Dim(0) || size == Dim(1); }
+
+}  // namespace
+
+std::int64_t element_count(const TensorType& type) {
+  std::int64_t count = 1;
+  for (const Dim& size : type.sizes) count *= size.hint;
+  return count;
+}
+
+std::int64_t size_in_bytes(const TensorType* type) {
+  return type == nullptr ? 0 : element_count(*type) * size_of(type->dtype);
+}
+
+Dims contiguous_strides(const Dims& sizes) {
+  Dims strides(sizes.size());
+  Dim step = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    if (sizes[i] != Dim(0)) step *= sizes[i];
+  }
+  return strides;
+}
+
+bool is_contiguous(const TensorType& type) {
+  const Dims strides = contiguous_strides(type.sizes);
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    if (!has_one_index(type.sizes[i]) && type.strides[i] != strides[i]) return false;
+  }
+  return true;
+}
+
+bool is_dense(const TensorType& type) {
+  std::vector<std::pair<Dim, Dim>> dims;  // (stride, size)
+  for (std::size_t i = 0; i < type.sizes.size(); ++i) {
+    if (!has_one_index(type.sizes[i])) dims.emplace_back(type.strides[i], type.sizes[i]);
+  }
+  std::ranges::sort(dims, {}, [](const auto& dim) { return std::pair(dim.first.hint, dim.second.hint); });
+  Dim step = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != step) return false;
+    step *= size;
+  }
+  return true;
+}
+
+bool same_layout(const TensorType& left, const TensorType& right) {
+  return left.dtype == right.dtype && left.device == right.device && left.layout == right.layout &&
+         left.sizes == right.sizes && left.strides == right.strides;
+}
+
+}  // namespace thunder::ir

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ir/type.h"
+
+namespace thunder::ir {
+
+/// Where sizes are expressions, of the sizes that were traced.
+[[nodiscard]] std::int64_t element_count(const TensorType& type);
+/// Bytes of the elements; zero for null, which is no tensor.
+[[nodiscard]] std::int64_t size_in_bytes(const TensorType* type);
+
+/// The strides of a contiguous tensor; dimensions without elements count as one.
+[[nodiscard]] Dims contiguous_strides(const Dims& sizes);
+
+// Both hold whatever the symbols are.
+[[nodiscard]] bool is_contiguous(const TensorType& type);
+/// Every element has a place of its own, and there are no gaps: the strides are those of some order of the dimensions.
+[[nodiscard]] bool is_dense(const TensorType& type);
+
+/// Equal as memory: everything but who wants a gradient and where in its storage it begins.
+[[nodiscard]] bool same_layout(const TensorType& left, const TensorType& right);
+
+}  // namespace thunder::ir
