@@ -218,7 +218,26 @@ void OutputPlanner::plan_views() {
   }
 }
 
-compile::Feeds OutputPlanner::find_feeds(const ir::Trace& trace) const {
+compile::Feeds OutputPlanner::find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const {
+  if (sources.empty()) return {};
+  std::vector<ir::ValueId> values;
+  for (std::size_t i = 0; i < computed_.size(); ++i) {
+    const auto* id = trace.outputs[i].get<ir::ValueId>();
+    values.push_back(id == nullptr ? ir::kNoValue : *id);
+  }
+  return compile::find_feeds(trace, sources, values);
+}
+
+compile::Feeds OutputPlanner::find_written_feeds(const ir::Trace& trace) const {
+  std::vector<compile::FeedSource> sources;
+  for (std::size_t i = computed_.size(); i < trace.outputs.size(); ++i) {
+    const auto* id = trace.outputs[i].get<ir::ValueId>();
+    sources.push_back({id == nullptr ? ir::kNoValue : *id});
+  }
+  return find_feeds(trace, sources);
+}
+
+compile::Feeds OutputPlanner::find_view_feeds(const ir::Trace& trace) const {
   std::vector<compile::FeedSource> sources;
   std::vector<std::uint32_t> views;
   for (std::uint32_t i = 0; i < viewed_.size(); ++i) {
@@ -227,13 +246,7 @@ compile::Feeds OutputPlanner::find_feeds(const ir::Trace& trace) const {
     sources.push_back(found->second);
     views.push_back(i);
   }
-  if (sources.empty()) return {};
-  std::vector<ir::ValueId> values;
-  for (std::size_t i = 0; i < computed_.size(); ++i) {
-    const auto* id = trace.outputs[i].get<ir::ValueId>();
-    values.push_back(id == nullptr ? ir::kNoValue : *id);
-  }
-  compile::Feeds feeds = compile::find_feeds(trace, sources, values);
+  compile::Feeds feeds = find_feeds(trace, sources);
   for (auto& feed : feeds) feed.first = views[feed.first];
   return feeds;
 }
@@ -314,7 +327,8 @@ void OutputPlanner::note_versions() {
 }
 
 OutputPlan OutputPlanner::finish(const ir::Trace& trace) {
-  plan_.feeds = find_feeds(trace);
+  plan_.feeds = find_view_feeds(trace);
+  plan_.written_feeds = find_written_feeds(trace);
   const auto is_usual = [](OutputHistory history) { return history == OutputHistory::kComputed; };
   if (std::ranges::all_of(plan_.histories, is_usual)) plan_.histories.clear();
   bool is_plain = plan_.sources.size() == computed_.size();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct OutputPlan {
   std::vector<Source> sources;  ///< of the tensors of the structure; empty: the computation's, one by one
   std::vector<View> views;
   compile::Feeds feeds;                  ///< views that results of the computation are computed from
+  compile::Feeds written_feeds;          ///< the same of inputs that are written to, by their new histories
   std::vector<OutputHistory> histories;  ///< of what the computation gives; empty: all kComputed
   runtime::Versions versions;
 };
@@ -100,7 +102,9 @@ class OutputPlanner {
   };
   Root find_root(const at::Tensor& tensor);
   void plan_views();
-  [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace) const;
+  [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const;
+  [[nodiscard]] compile::Feeds find_view_feeds(const ir::Trace& trace) const;
+  [[nodiscard]] compile::Feeds find_written_feeds(const ir::Trace& trace) const;
   std::uint32_t computed(const at::Tensor& tensor);
   void require_as_outside(const Root& root) const;
   void require_separate() const;

@@ -89,6 +89,10 @@ bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, Referen
 
 PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
   set_history(with_new_history_, computed);
+  for (const auto& [input, output] : specialization_.plan.written_feeds) {
+    const at::Tensor& written = with_new_history_[input].tensor;
+    if (written.is_view()) runtime::refuse_partial_gradient(written, computed[output]);
+  }
   const auto& histories = specialization_.plan.histories;
   for (std::size_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i]);
   References owned;

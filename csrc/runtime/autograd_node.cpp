@@ -279,24 +279,24 @@ class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
   Node* node_;  ///< owns this
 };
 
-/// The same, for a view that was made of an output or an input: its gradient goes by a node of its own.
-class PartialViewCheck final : public torch::autograd::FunctionPreHook {
+/// Stands between a result and its backward, with an edge to a view that the result is computed from inside: a backward
+/// that looks at the gradient of the view comes by here.
+class PartialViewCheck final : public Node {
  public:
-  PartialViewCheck(const at::Tensor& view, std::uint32_t output)
-      : view_(view.grad_fn()), index_(view.output_nr()), output_(output) {}
+  explicit PartialViewCheck(torch::autograd::edge_list&& edges) : Node(std::move(edges)) {}
 
-  variable_list operator()(const variable_list& cotangents) override {
-    if (!cotangents[output_].defined()) return cotangents;
-    const NodePointer view = view_.lock();
-    const bool has_hooks = view && !(view->pre_hooks().empty() && view->post_hooks().empty());
-    TORCH_CHECK(!view || !(has_hooks || is_looked_at(view.get(), index_)), kPartialGradient);
-    return cotangents;
+  [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
+
+  variable_list apply(variable_list&& cotangents) override {
+    variable_list gradients(num_outputs());
+    for (std::size_t i = 1; cotangents[0].defined() && i < gradients.size(); ++i) {
+      const Edge& view = next_edge(i);
+      const bool has_hooks = !(view.function->pre_hooks().empty() && view.function->post_hooks().empty());
+      TORCH_CHECK(!(has_hooks || is_looked_at(view.function.get(), view.input_nr)), kPartialGradient);
+    }
+    gradients[0] = std::move(cotangents[0]);
+    return gradients;
   }
-
- private:
-  WeakNode view_;  ///< which leads to the node that this hangs on
-  std::uint32_t index_;
-  std::uint32_t output_;
 };
 
 /// One call of a differentiable program, in the order of its methods.
@@ -422,9 +422,14 @@ std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const Differenti
 }
 
 void refuse_partial_gradient(const at::Tensor& view, const at::Tensor& output) {
-  const auto& node = output.grad_fn();
-  if (!view.grad_fn() || dynamic_cast<CompiledBackward*>(node.get()) == nullptr) return;
-  node->add_tensor_pre_hook(std::make_unique<PartialViewCheck>(view, static_cast<std::uint32_t>(output.output_nr())));
+  if (!view.grad_fn() || !output.grad_fn()) return;
+  torch::autograd::edge_list edges{torch::autograd::impl::gradient_edge(output),
+                                   torch::autograd::impl::gradient_edge(view)};
+  const at::Tensor base = view.is_view() ? at::Tensor(view._base()) : at::Tensor();
+  if (base.defined() && base.grad_fn()) edges.push_back(torch::autograd::impl::gradient_edge(base));
+  const auto check = make_node<PartialViewCheck>(std::move(edges));
+  check->add_input_metadata(output);
+  torch::autograd::impl::set_gradient_edge(output, {check, 0});
 }
 
 }  // namespace thunder::runtime

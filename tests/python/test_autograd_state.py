@@ -683,6 +683,47 @@ def test_gradient_of_a_result_by_way_of_another_is_refused(ask: Program) -> None
         ask(*thunder.jit(program)(x()))
 
 
+def view_of_a_result(a: torch.Tensor) -> Any:
+    b = (a * 2).view(4, 3)
+    return b, (b * b).sum()
+
+
+def view_of_an_input(a: torch.Tensor) -> Any:
+    b = a.view(4, 3)
+    return b, (b * b).sum()
+
+
+@pytest.mark.parametrize("program", [view_of_a_result, view_of_an_input])
+def test_gradient_of_a_view_that_is_returned_by_way_of_another_result_is_refused(program: Program) -> None:
+    a = x()
+    view, loss = thunder.jit(program)(a)
+    with pytest.raises(RuntimeError, match="another result"):
+        torch.autograd.grad(loss, view, allow_unused=True)
+    view, loss = thunder.jit(program)(a)
+    assert torch.autograd.grad(view.sum(), loss, allow_unused=True) == (None,)
+    view, loss = thunder.jit(program)(a)
+    expected = torch.autograd.grad(sum(part.sum() for part in program(a)), a)
+    torch.testing.assert_close(torch.autograd.grad(loss + view.sum(), a), expected)
+
+
+@pytest.mark.parametrize("asked", ["view", "base", "leaf"])
+def test_gradient_of_a_view_that_was_written_to_is_no_silent_none(asked: str) -> None:
+    def program(view: torch.Tensor) -> torch.Tensor:
+        view.mul_(2)
+        return view.sum()
+
+    leaf = x()
+    tensors = {"leaf": leaf, "base": leaf * 1}
+    tensors["view"] = tensors["base"][:2]
+    loss = thunder.jit(program)(tensors["view"])
+    if asked == "leaf":
+        expected = torch.tensor([2.0, 2.0, 0.0])[:, None].expand(3, 4)
+        torch.testing.assert_close(torch.autograd.grad(loss, leaf)[0], expected)
+        return
+    with pytest.raises(RuntimeError, match="another result"):
+        torch.autograd.grad(loss, tensors[asked], allow_unused=True)
+
+
 def test_hooks_on_results_that_no_other_is_computed_from() -> None:
     a, seen = x(), []
     logits, loss = thunder.jit(lambda a: ((a * 2), (a * a).sum()))(a)
