@@ -6,6 +6,7 @@
 
 #include "dispatch/substitutes.h"
 #include "interpreter/interpret.h"
+#include "interpreter/provenance_constant.h"
 #include "interpreter/slots.h"
 #include "ir/location.h"
 
@@ -38,7 +39,7 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"posix", nullptr, "open read stat lstat listdir scandir access getpid getcwd urandom times", kValueKept},
     {"posix", nullptr, "fork forkpty posix_spawn posix_spawnp execv execve", kNotRepeated},
     {"posix", nullptr, "chdir fchdir umask putenv unsetenv nice", kNotRepeated},
-    {"gc", nullptr, "enable disable set_threshold set_debug freeze unfreeze", kNotRepeated},
+    {"gc", nullptr, "collect enable disable set_threshold set_debug freeze unfreeze", kNotRepeated},
     {"sys", nullptr, "setrecursionlimit setswitchinterval set_int_max_str_digits settrace setprofile", kNotRepeated},
     {"_signal", nullptr, "signal alarm setitimer siginterrupt set_wakeup_fd", kNotRepeated},
     {"_signal", nullptr, "getsignal getitimer", kValueKept},
@@ -93,9 +94,25 @@ bool is_container(PyObject* object) {
          PyRange_Check(object) || name.starts_with("collections.");
 }
 
+/// Whether an object has a part in C that is neither guarded nor a container: `io.StringIO`, and what is derived of it.
+bool has_unknown_part(PyObject* object, PyTypeObject* native) {
+  if (PyExceptionInstance_Check(object)) return true;
+  if (native == &PyBaseObject_Type || PyFunction_Check(object) || PyModule_Check(object) || PyGen_CheckExact(object) ||
+      PyCoro_CheckExact(object) || PyWeakref_Check(object)) {
+    return false;
+  }
+  const interpreter::StateKind kind = interpreter::state_kind(object);
+  if (kind != interpreter::StateKind::kNone) return kind == interpreter::StateKind::kIdentity;
+  return interpreter::is_python_class(Py_TYPE(object)) || interpreter::instance_dict(object);
+}
+
 /// Whether an object in C may remember what its methods do.
 bool keeps_hidden_state(PyObject* object) {
   constexpr const char* kHarmless[] = {"_thread.",
+                                       "datetime.",
+                                       "decimal.",
+                                       "functools.",
+                                       "types.",
                                        "re.",
                                        "_struct.",
                                        "numpy.dtype",
@@ -116,10 +133,11 @@ bool keeps_hidden_state(PyObject* object) {
                                        "torch._C.DispatchKey",
                                        "torch._C.Tag"};
   if (PyType_Check(object)) return false;
-  const std::string_view name = native_type(object)->tp_name;
+  PyTypeObject* native = native_type(object);
+  const std::string_view name = native->tp_name;
   if (name.starts_with("torch._C._distributed") || name.starts_with("torch.distributed")) return true;
   if (is_container(object)) return false;
-  if (!is_of_cpp(object) && interpreter::state_kind(object) != interpreter::StateKind::kIdentity) return false;
+  if (!is_of_cpp(object) && !has_unknown_part(object, native)) return false;
   return std::ranges::none_of(kHarmless, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 

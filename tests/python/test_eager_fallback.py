@@ -6,9 +6,12 @@ import asyncio
 import collections
 import contextlib
 import copy
+import ctypes
 import datetime
+import io
 import operator
 import random
+import sqlite3
 import threading
 import time
 import warnings
@@ -503,3 +506,47 @@ def test_transform_that_cannot_be_traced_where_the_program_catches_all_errors() 
             return type(error).__name__
 
     assert thunder.jit(program)(X) == program(X) == "none"
+
+
+class Text(io.StringIO):
+    """A class of the user that is derived from one in C."""
+
+    def add(self, text: str) -> None:
+        self.count = getattr(self, "count", 0) + self.write(text)
+
+
+class Fields(ctypes.Structure):
+    """Memory of C behind attributes."""
+
+    _fields_ = (("first", ctypes.c_int), ("second", ctypes.c_int))
+
+
+def add_to_fields(fields: Fields) -> None:
+    fields.first += 1
+    fields.second = fields.first * 2
+
+
+HIDDEN_STATE = {
+    "bytes": (io.BytesIO, lambda file: file.write(b"ab"), lambda file: (file.getvalue(), file.tell())),
+    "text": (io.StringIO, lambda file: file.write("ab"), lambda file: (file.getvalue(), file.tell())),
+    "derived": (Text, lambda file: file.add("ab"), lambda file: (file.getvalue(), file.count)),
+    "note": (ValueError, lambda error: error.add_note("note"), lambda error: error.__notes__),
+    "cursor": (
+        lambda: sqlite3.connect(":memory:").cursor(),
+        lambda cursor: cursor.execute("create table if not exists t (a)").execute("insert into t values (1)"),
+        lambda cursor: cursor.execute("select count(*) from t").fetchall(),
+    ),
+    "fields": (Fields, add_to_fields, lambda fields: (fields.first, fields.second)),
+    "number": (ctypes.c_int, lambda number: setattr(number, "value", number.value + 1), lambda number: number.value),
+}
+
+
+@FALLBACK
+@pytest.mark.parametrize("name", HIDDEN_STATE)
+def test_what_an_object_in_c_keeps_is_changed_at_every_call(name: str) -> None:
+    make, change, read = HIDDEN_STATE[name]
+    objects = make(), make()
+    for changed in (thunder.jit(lambda x: (x + 1, change(objects[0]))[0]), lambda x: change(objects[1])):
+        for _ in range(3):
+            changed(X)
+    assert read(objects[0]) == read(objects[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import io
 import logging
 import queue
@@ -185,3 +186,25 @@ def test_refused_trace_changes_nothing() -> None:
     with pytest.raises(thunder.SharpEdgeError):
         thunder.jit(f, sharp_edges="error")(X)
     assert seen == []
+
+
+def test_garbage_collection_inside_happens_at_every_call() -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.own = self
+
+        def __del__(self) -> None:
+            deleted.append(1)
+
+    deleted: list[int] = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        gc.collect()
+        return x + len(deleted)
+
+    compiled = thunder.jit(f)
+    for calls in range(1, 4):
+        Ring()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+            assert torch.equal(compiled(X), X + calls)
