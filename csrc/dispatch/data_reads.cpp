@@ -34,6 +34,14 @@ bool works_by_operators(PyObject* callable) {
   return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
 }
 
+/// Whether the class of a tensor, or `torch.Tensor` itself, was given a conversion in Python.
+bool has_own_conversion(PyObject* tensor, PyTypeObject* type) {
+  static PyObject* const to_float = PyUnicode_InternFromString("__float__");
+  static PyObject* const to_int = PyUnicode_InternFromString("__int__");
+  PyObject* method = _PyType_Lookup(Py_TYPE(tensor), type == &PyFloat_Type ? to_float : to_int);
+  return method != nullptr && PyFunction_Check(method);
+}
+
 /// A function mode is told of `float(tensor)`, and would have to give a number of Python's own.
 void refuse_conversion() {
   constexpr const char* kMessage =
@@ -96,6 +104,11 @@ PyObject* DataReads::to_list(PyObject* object) {
 }
 
 PyObject* DataReads::convert(PyObject* tensor, PyTypeObject* type) {
+  if (unpack_tensor(tensor).numel() != 1) {
+    PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
+    return nullptr;
+  }
+  if (unpack_tensor(tensor).is_complex()) return refuse_fact("Tensor.__float__ of a complex number"), nullptr;
   const py::Ref number = py::Ref::steal(item(tensor));
   if (!number) return nullptr;
   if (is_traced_number(number.get())) return convert_number(number.get(), type);
@@ -134,7 +147,7 @@ std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argu
   }
   if (type != &PyFloat_Type && type != &PyLong_Type) return std::nullopt;
   if (is_traced_number(argument)) return convert_number(argument, type);
-  if (!is_traced_tensor(argument) || !is_of_trace(argument)) return std::nullopt;
+  if (!is_traced_tensor(argument) || !is_of_trace(argument) || has_own_conversion(argument, type)) return std::nullopt;
   if (has_function_mode()) return refuse_conversion(), nullptr;
   return convert(argument, type);
 }

@@ -73,6 +73,15 @@ void refuse_facts(const c10::OperatorHandle& op) {
                   "thunder.jit: " + op.operator_name().name + " of a tensor is not known inside; call it outside");
 }
 
+/// Operators that are recorded follow the settings of the time when they run, which are those around the call.
+void refuse_changed_settings(const c10::OperatorHandle& op, const Recorder& recorder) {
+  if (recorder.settings() == NumberSettings::now()) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: " + op.operator_name().name +
+                      " is called while torch.get_default_dtype() or torch.are_deterministic_algorithms_enabled() is "
+                      "changed inside; change it around the call");
+}
+
 /// How many examples of batches, of all levels, a tensor stands for.
 std::int64_t count_examples(const at::Tensor& tensor) {
   const auto* batched = tensor.defined() ? at::functorch::maybeGetBatchedImpl(tensor) : nullptr;
@@ -125,6 +134,7 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   } else {
     refuse_special_tensors(op);
     refuse_facts(op);
+    refuse_changed_settings(op, *top_recorder);
     require_no_casts_inside(op);
     top_recorder->call(op, *stack, Level::kTop);
   }

@@ -170,8 +170,14 @@ bool call_on_known_contents(const c10::OperatorHandle& op, torch::jit::Stack& st
 
 }  // namespace
 
+NumberSettings NumberSettings::now() {
+  return {c10::get_default_dtype(), at::globalContext().deterministicAlgorithms()};
+}
+
 Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)
-    : trace_(std::move(trace_name), std::move(context)), level_(level) {}
+    : settings_(current_recorder() == nullptr ? NumberSettings::now() : current_recorder()->settings_),
+      trace_(std::move(trace_name), std::move(context)),
+      level_(level) {}
 Recorder::~Recorder() = default;
 
 at::Tensor Recorder::add_tensor(ir::TypePtr type, std::string name, bool is_input) {

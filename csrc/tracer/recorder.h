@@ -38,6 +38,14 @@ enum class Level : std::uint8_t {
   kBottom,  ///< below autograd: what backends execute
 };
 
+/// Settings of the process that operators follow when they run.
+struct NumberSettings {
+  caffe2::TypeMeta default_dtype;
+  bool deterministic = false;
+  [[nodiscard]] static NumberSettings now();
+  bool operator==(const NumberSettings&) const = default;
+};
+
 /// Builds a trace from the dispatcher calls made on a thread while a `RecordTop` or `RecordBottom` scope is active.
 ///
 /// Program tensors are trace tensors (`trace_tensor.h`): real `at::Tensor`s without data. The trace is functional: a
@@ -45,11 +53,13 @@ enum class Level : std::uint8_t {
 /// A real tensor that is not an input becomes a constant of the trace.
 class Recorder {
  public:
+  /// Records under the settings of the trace that is recorded on this thread, or those of now.
   Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level = Level::kTop);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  [[nodiscard]] const NumberSettings& settings() const { return settings_; }
   [[nodiscard]] LiveTensors& live_tensors() { return live_; }
   /// Adds the trace tensors that somebody keeps, those of parts of the program too.
   void add_kept_tensors(std::vector<WeakTensor>& tensors) const {
@@ -315,6 +325,7 @@ class Recorder {
   at::Tensor with_tangent_of(const at::Tensor& value, const at::Tensor& before);
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
 
+  NumberSettings settings_;
   LiveTensors live_;
   bool has_writes_ = false;
   bool has_inference_inputs_ = false;

@@ -106,3 +106,18 @@ def test_error_that_a_program_catches_before_it_writes(name: str) -> None:
     x = torch.ones(2)
     assert torch.equal(thunder.jit(program)(x), torch.full((2,), 3.0))
     assert torch.equal(x, torch.ones(2))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("convert", [float, int, bool, complex, round, hex])
+@pytest.mark.parametrize("x", [torch.ones(2), torch.ones(0), torch.tensor(1j), torch.tensor([[2]])], ids=str)
+def test_conversion_that_a_tensor_does_not_allow(convert: Any, x: torch.Tensor) -> None:
+    def program(x: torch.Tensor) -> Any:
+        try:
+            return convert(x)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return type(error), str(error)
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        assert compiled(x) == program(x)
