@@ -221,7 +221,7 @@ interpreter::TrackerOptions Capture::make_options() {
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
     if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
-    if (const int status = settings_.intercept(call, result); status != 0) return status;
+    if (const int status = settings_.intercept(callable, call, result); status != 0) return status;
     if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
   };

@@ -116,11 +116,12 @@ constexpr std::pair<const char*, const char*> kOthers[] = {{"gc", "isenabled"},
                                                            {"torch._C._autograd", "_profiler_enabled"}};
 
 enum class Role : std::uint8_t {
-  kGetter,   ///< of a setting in the table
-  kSetter,   ///< of a setting in the table
-  kReads,    ///< gives something that nobody here sets
-  kDecimal,  ///< gives the context of `decimal`
-  kChanges,  ///< sets something that nobody can put back
+  kGetter,    ///< of a setting in the table
+  kSetter,    ///< of a setting in the table
+  kReads,     ///< gives something that nobody here sets
+  kDecimal,   ///< gives the context of `decimal`
+  kAbstract,  ///< tells whether something is an instance or a subclass of an abstract class
+  kChanges,   ///< sets something that nobody can put back
 };
 
 struct Function {
@@ -148,7 +149,7 @@ void add(Functions& functions, Role role, std::size_t setting, const char* modul
 
 /// Those of modules that were imported since the last time.
 void add_others(Functions& functions) {
-  static std::array<bool, std::size(kOthers) + 1> is_added{};
+  static std::array<bool, std::size(kOthers) + 3> is_added{};
   const auto add_once = [&](bool& done, Role role, const char* module, const char* name) {
     if (done || PyDict_GetItemString(PyImport_GetModuleDict(), module) == nullptr) return;
     done = true;
@@ -157,7 +158,10 @@ void add_others(Functions& functions) {
   for (std::size_t i = 0; i < std::size(kOthers); ++i) {
     add_once(is_added[i], Role::kReads, kOthers[i].first, kOthers[i].second);
   }
-  add_once(is_added.back(), Role::kDecimal, "_decimal", "getcontext");
+  auto* done = &is_added[std::size(kOthers)];
+  add_once(*done++, Role::kDecimal, "_decimal", "getcontext");
+  add_once(*done++, Role::kAbstract, "_abc", "_abc_instancecheck");
+  add_once(*done, Role::kAbstract, "_abc", "_abc_subclasscheck");
 }
 
 Functions& known_functions() {
@@ -178,6 +182,16 @@ Functions& known_functions() {
     return functions;
   }();
   return kFunctions;
+}
+
+/// A function or class in C of NumPy.
+bool is_of_numpy(PyObject* callable) {
+  if (PyType_Check(callable))
+    return std::string_view(reinterpret_cast<PyTypeObject*>(callable)->tp_name).starts_with("numpy.");
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  const char* name = module != nullptr && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  return name != nullptr && std::string_view(name).starts_with("numpy");
 }
 
 bool is_constant(PyObject* value) {
@@ -262,6 +276,11 @@ std::optional<std::string> TorchSettings::restore_modules() {
 std::optional<std::string> TorchSettings::restore() {
   const interpreter::NativeScope native;
   const py::SavedError pending;
+  if (const py::Ref token = loaded_function("_abc", "get_cache_token"); token && asks_abstract_) {
+    // Now: what is imported while the function is traced registers classes, too.
+    const py::Ref value = py::Ref::steal(PyObject_CallNoArgs(token.get()));
+    if (value) tracker_.record_result(token.get(), "abc.get_cache_token()", value.get());
+  }
   std::optional<std::string> changed = restore_modules();
   if (!std::exchange(has_set_, false)) return changed;
   for (const Before& before : before_) {
@@ -309,7 +328,28 @@ void TorchSettings::record_text(const std::vector<PyObject*>& call, const std::s
   if (function) tracker_.record_result(function.get(), name, text);
 }
 
+void TorchSettings::record_numpy_errors() {
+  if (std::exchange(reads_numpy_, true)) return;
+  const interpreter::NativeScope native;
+  constexpr std::pair<const char*, const char*> kGetters[] = {{"numpy._core._multiarray_umath", "_get_extobj_dict"},
+                                                              {"numpy.core.umath", "geterrobj"}};
+  for (const auto& [module, name] : kGetters) {
+    const py::Ref getter = loaded_function(module, name);
+    const py::Ref value = py::Ref::steal(getter ? PyObject_CallNoArgs(getter.get()) : nullptr);
+    const py::Ref text = py::Ref::steal(value ? PyObject_Repr(value.get()) : nullptr);
+    if (text) return record_text({getter.get()}, "numpy.geterr()", text.get());
+  }
+  PyErr_Clear();
+}
+
+int TorchSettings::ask_abstract_class(PyObject* callable, const NativeCall& call, PyObject** result) {
+  *result = PyObject_Vectorcall(callable, call.arguments, call.count, nullptr);
+  asks_abstract_ |= *result == Py_False;
+  return *result == nullptr ? -1 : 1;
+}
+
 void TorchSettings::note_type(const PyTypeObject* type) {
+  if (std::string_view(type->tp_name).starts_with("numpy.")) record_numpy_errors();
   if (std::string_view(type->tp_name).starts_with("decimal.")) record_decimal_context();
 }
 
@@ -331,7 +371,10 @@ bool TorchSettings::is_own(std::size_t setting, const NativeCall& call) const {
   });
 }
 
-int TorchSettings::intercept(const NativeCall& call, PyObject** result) {
+int TorchSettings::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (std::string_view(Py_TYPE(callable)->tp_name).starts_with("numpy.") || is_of_numpy(callable)) {
+    record_numpy_errors();
+  }
   const auto found = known_functions().find(call.function);
   if (found == known_functions().end()) return 0;
   const Function& function = found->second;
@@ -345,6 +388,7 @@ int TorchSettings::intercept(const NativeCall& call, PyObject** result) {
     has_set_ = true;
     return 0;
   }
+  if (function.role == Role::kAbstract) return ask_abstract_class(callable, call, result);
   if (function.role == Role::kDecimal) {
     record_decimal_context();
     return 0;

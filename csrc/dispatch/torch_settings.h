@@ -19,7 +19,7 @@ class TorchSettings {
   TorchSettings(const TorchSettings&) = delete;
   TorchSettings& operator=(const TorchSettings&) = delete;
   /// By the convention of `Observer::before_native_call`.
-  int intercept(const interpreter::NativeCall& call, PyObject** result);
+  int intercept(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
   /// Puts back what the program has changed, and returns how it is read; nullopt when it left all as it was.
   std::optional<std::string> restore();
   /// The program reads or makes a value of this class in C.
@@ -35,6 +35,10 @@ class TorchSettings {
   };
   void record_text(const std::vector<PyObject*>& call, const std::string& name, PyObject* text);
   void record_decimal_context();
+  /// What NumPy does about errors of numbers, on which its functions depend.
+  void record_numpy_errors();
+  /// `isinstance(object, abstract_class)` and the like: whether it is False may change with `register`.
+  int ask_abstract_class(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
   std::optional<std::string> restore_modules();
   int read(const interpreter::NativeCall& call, PyObject* getter, const std::string& name, PyObject** result);
   [[nodiscard]] bool is_changed(const Before& before) const;
@@ -47,6 +51,8 @@ class TorchSettings {
   bool has_set_ = false;        ///< the program
   bool sets_warnings_ = false;  ///< the program
   bool reads_decimal_ = false;  ///< its results depend on the context of `decimal`
+  bool reads_numpy_ = false;    ///< its results depend on `numpy.geterr()`
+  bool asks_abstract_ = false;  ///< its results depend on what is registered with abstract classes
 };
 
 }  // namespace thunder::dispatch

@@ -157,7 +157,8 @@ void GuardCompiler::emit_read(const Node& owner, const Read& read) {
     return;
   }
   const bool is_object = read.expectation == Expectation::kObject;
-  const std::uint32_t loaded = is_object ? register_of(*read.part) : ++scratch_register_;
+  const bool has_register = is_object || (read.expectation == Expectation::kEquality && read.part != nullptr);
+  const std::uint32_t loaded = has_register ? register_of(*read.part) : ++scratch_register_;
   GuardInstruction& load = emit(operation_of(read.accessor), loaded, register_of(owner), guard);
   load.object = keep(read.key.get());
   load.number = read.index;

@@ -198,7 +198,7 @@ THUNDER_HANDLER(compare_op_bool) {
 THUNDER_HANDLER(is_op) {
   const bool same = m.peek(2) == m.top();
   if constexpr (kObserved)
-    if (!same && !is_scalar(m.top()) && !m.observer->examine_identity(m.peek(2), m.top())) return Step::kError;
+    if (!is_scalar(m.top()) && !m.observer->examine_identity(m.peek(2), m.top())) return Step::kError;
   return replace_two(m, Py_NewRef(same != (argument != 0) ? Py_True : Py_False));
 }
 

@@ -44,8 +44,7 @@ THUNDER_HANDLER(setup_annotations) { return prepare_annotations(m.frame->f_local
 THUNDER_HANDLER(import_name) {
   PyObject* module =
       import_name(m.frame->f_builtins, m.frame->f_globals, m.frame->f_locals, m.name(argument), m.top(), m.peek(2));
-  if constexpr (kObserved)
-    if (module != nullptr) module = m.observer->read_module(module);
+  if constexpr (kObserved) module = m.observer->read_import(m.frame->f_builtins, m.name(argument), m.peek(2), module);
   Py_DECREF(m.pop());
   return m.replace_top(module);
 }

@@ -143,6 +143,7 @@ bool observed_examine(Observer& observer, PyObject* object, Aspect aspect) {
     case Aspect::kType:
       return is_scalar(object) || observer.examine(object, aspect);
     case Aspect::kLength:
+      look_up(observer, object, "__len__");
       return is_scalar(object) || has_method(object, "__len__") || observer.examine(object, aspect);
     case Aspect::kTruth:
       look_up(observer, object, "__bool__ __len__");
@@ -171,6 +172,7 @@ PyObject* observed_given(Observer& observer, PyObject* value) {
 }
 
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
+  look_up(observer, owner, "__getitem__");
   if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
   const py::Ref index = py::Ref::steal(observer.operand(key, owner, true));
   if (!index) return nullptr;
@@ -195,6 +197,7 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
 }
 
 int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObject* value) {
+  look_up(observer, owner, "__setitem__ __delitem__");
   const bool by_python = has_method(owner, value != nullptr ? "__setitem__" : "__delitem__");
   const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
   if (!index) return -1;
@@ -276,7 +279,7 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 }
 
 bool observed_get_iterator(Observer& observer, PyObject* iterable) {
-  look_up(observer, iterable, "__iter__");
+  look_up(observer, iterable, "__iter__ __getitem__");
   if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
   if (has_method(iterable, "__iter__")) return true;
   if (PyObject* dict = dict_behind(iterable)) {

@@ -64,8 +64,10 @@ class Observer {
   virtual PyObject* read_cell(PyObject* cell, PyObject* value) = 0;
   /// The closure variable is not bound: NameError follows.
   virtual bool read_empty_cell(PyObject* /*cell*/) { return true; }
-  /// An import statement gave `module`.
-  virtual PyObject* read_module(PyObject* module) { return receive(module); }
+  /// An import statement of `name` gave `module`; null with an exception: it failed.
+  virtual PyObject* read_import(PyObject* /*builtins*/, PyObject* /*name*/, PyObject* /*level*/, PyObject* module) {
+    return module == nullptr ? nullptr : receive(module);
+  }
   /// `owner[key]` on any object whose `__getitem__` is C code (list, tuple, dict, …).
   virtual PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) = 0;
   /// A value that an iterator made in C gave (`next`, FOR_ITER, unpacking, a C function's result).

@@ -126,7 +126,8 @@ std::uint32_t StructureBuilder::add(py::Borrowed value) {
   } else if (node != nullptr) {
     index = add_external(*node);
   } else if (is_shareable(value)) {
-    index = add_leaf(PartKind::kConstant, 0, value);
+    const Node* given = tracker_.given_constant(value);
+    index = given != nullptr ? add_external(*given) : add_leaf(PartKind::kConstant, 0, value);
   } else {
     return add_composite(value);
   }

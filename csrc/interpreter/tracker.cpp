@@ -22,6 +22,25 @@ bool holds(py::Borrowed items, py::Borrowed value) {
   return false;
 }
 
+/// Whether equal objects of its type are one object.
+bool is_one_of_its_kind(py::Borrowed value) {
+  constexpr long kLeast = -5;  // of the integers that CPython makes once
+  constexpr long kGreatest = 256;
+  if (PyLong_CheckExact(value)) {
+    int overflow = 0;
+    const long number = PyLong_AsLongAndOverflow(value, &overflow);
+    return overflow == 0 && number >= kLeast && number <= kGreatest;
+  }
+  if (PyUnicode_CheckExact(value)) return PyUnicode_CHECK_INTERNED(static_cast<PyObject*>(value)) != 0;
+  return PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 0;
+}
+
+/// `read` shall give the object of `node`, which it gave while the function was traced.
+void expect_same(Read& read, Node& node) {
+  read.expectation = Expectation::kSame;
+  read.part = &node;
+}
+
 bool is_slot(py::Borrowed name, const char* spelling) { return PyUnicode_CompareWithASCIIString(name, spelling) == 0; }
 
 constexpr unsigned long kNeverTensor =
@@ -149,7 +168,42 @@ void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_
   if (read.expectation == Expectation::kEquality && PyTuple_Check(value)) tuples_.push_back(read.value);
   const bool is_argument = &owner == &provenance_.call();
   if (options_.locate && !is_argument) read.location = options_.locate();
-  provenance_.add_read(owner, std::move(read));
+  const bool is_equality = read.expectation == Expectation::kEquality;
+  Read& added = provenance_.add_read(owner, std::move(read));
+  if (is_equality && !is_one_of_its_kind(value) && accessor != Accessor::kCall) {
+    equal_reads_[value].push_back({&owner, &added});
+    if (Node* node = provenance_.find(value)) expect_same(added, *node);
+  }
+}
+
+Node* Tracker::given_constant(py::Borrowed value) {
+  if (Node* known = provenance_.find(value)) return known;
+  if (is_one_of_its_kind(value) || is_code_constant(value)) return nullptr;
+  const auto found = equal_reads_.find(value);
+  if (found != equal_reads_.end()) {
+    const auto& [owner, read] = found->second.front();
+    read->part = &provenance_.add(value, owner, read->accessor, read->key.get(), read->index);
+    for (std::size_t i = 1; i < found->second.size(); ++i) expect_same(*found->second[i].read, *read->part);
+    return read->part;
+  }
+  for (const py::Ref& tuple : tuples_) {
+    if (!holds(tuple.get(), value)) continue;
+    if (Node* whole = given_constant(tuple.get())) return given_part(whole->object.get(), value);
+  }
+  return nullptr;
+}
+
+// A part of a tuple of constants, which is guarded as a whole.
+Node* Tracker::given_part(py::Borrowed tuple, py::Borrowed value) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    const bool is_inside = PyTuple_CheckExact(item) && holds(item, value);
+    if (item != value && !is_inside) continue;
+    if (provenance_.find(item) == nullptr) record(*provenance_.find(tuple), Accessor::kItem, nullptr, i, item);
+    if (given_constant(item) == nullptr) return nullptr;
+    return item == value ? provenance_.find(item) : given_part(item, value);
+  }
+  return nullptr;
 }
 
 void Tracker::record_fact(Node& owner, Accessor accessor, py::Ref value) {
@@ -607,7 +661,7 @@ void Tracker::enter_hidden_parts(Node& node) {
     }
     return;
   }
-  if (options_.note_type && is_plain_value(object)) options_.note_type(Py_TYPE(object));
+  if (options_.note_type && !is_python_class(Py_TYPE(object))) options_.note_type(Py_TYPE(object));
   if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);
   if (Py_TYPE(object) == &PyProperty_Type) return enter({getter_name, setter_name});
   if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({function_name});

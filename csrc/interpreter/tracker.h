@@ -82,6 +82,10 @@ class Tracker final : public Observer {
   [[nodiscard]] bool is_code_constant(py::Borrowed value) const;
   /// Whether a tuple of constants was read from outside, or is a constant of code: the program did not make it.
   [[nodiscard]] bool is_given_tuple(py::Borrowed tuple) const;
+  /// The node of a number, string or tuple of constants that was read from outside, from which each call takes its own:
+  /// another equal object is another one. Guards that what held one object goes on holding one. Null: it was not read,
+  /// or all equal objects are one.
+  Node* given_constant(py::Borrowed value);
   /// The node of the `__dict__` of an external object, or null when it has none.
   Node* instance_dict_node(Node& owner);
 
@@ -91,7 +95,7 @@ class Tracker final : public Observer {
   bool read_missing_global(PyObject* globals, PyObject* name) override;
   PyObject* read_cell(PyObject* cell, PyObject* value) override;
   bool read_empty_cell(PyObject* cell) override;
-  PyObject* read_module(PyObject* module) override;
+  PyObject* read_import(PyObject* builtins, PyObject* name, PyObject* level, PyObject* module) override;
   PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) override;
   PyObject* receive(PyObject* value) override;
   bool examine_presence(PyObject* owner, PyObject* key) override;
@@ -132,6 +136,7 @@ class Tracker final : public Observer {
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
   void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
+  Node* given_part(py::Borrowed tuple, py::Borrowed value);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
@@ -191,6 +196,8 @@ class Tracker final : public Observer {
   int call_memoized(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                     PyObject** result);
   [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;
+  void look_up_for(NativeEffect effect, PyObject* argument);
+  bool read_names(py::Borrowed object);
   bool apply_effect(const NativeCall& call, NativeEffect effect);
   /// Calls code in C that must not write to memory from outside.
   PyObject* call_beside_memory(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names);
@@ -200,6 +207,7 @@ class Tracker final : public Observer {
   bool consume_pairs(const NativeCall& call);
   bool update_dict(Node& dict, const NativeCall& call);
   bool read_state(py::Borrowed owner);
+  void record_loaded_module(py::Borrowed name);
   /// What a weak reference or context variable from outside gives now.
   void read_referent(py::Borrowed reference);
   bool write_attribute(py::Borrowed owner, py::Borrowed name, bool removes);
@@ -224,6 +232,11 @@ class Tracker final : public Observer {
   Journal journal_;
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
   std::vector<py::Ref> codes_;   ///< those of `treatments_`, kept alive
+  struct EqualRead {
+    Node* owner;
+    Read* read;
+  };
+  std::unordered_map<const PyObject*, std::vector<EqualRead>> equal_reads_;  ///< by the object that was read
   std::vector<py::Ref> tuples_;  ///< of constants, and defaults of functions, read from outside
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods

@@ -72,7 +72,9 @@ bool Tracker::write_attribute(py::Borrowed owner, py::Borrowed name, bool remove
       PyErr_Clear();
       record_descriptor(owner, name, value.get());
     }
-    return !is_slot || journal_.before_slot(owner, name);
+    if (is_slot) return journal_.before_slot(owner, name);
+    // Others in C (fields of `ctypes`) keep what is set where nobody sees it.
+    return is_python_class(Py_TYPE(descriptor)) || Py_TYPE(descriptor) == &PyProperty_Type || write_contents(owner);
   }
   Node* dict = instance_dict_node(*node);
   return dict == nullptr ? write_contents(owner) : write_dict_item(*dict, name, removes);
@@ -124,10 +126,37 @@ bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   return true;
 }
 
+/// What functions that look at no more than they are known for ask the class of their first argument for.
+void Tracker::look_up_for(NativeEffect effect, PyObject* argument) {
+  if (effect == NativeEffect::kLength) return look_up(argument, "__len__");
+  if (effect == NativeEffect::kNames) return look_up(argument, "__dir__");
+  if (effect == NativeEffect::kContents || effect == NativeEffect::kPairs) {
+    look_up(argument, "__iter__ __getitem__ __len__ __reversed__ __length_hint__");
+  }
+}
+
+/// What `dir` gives: the names in an object, in its class and in the bases of that.
+bool Tracker::read_names(py::Borrowed object) {
+  Node* node = PyModule_Check(object) ? &provenance_.constant(object) : provenance_.find(object);
+  Node* dict = node == nullptr || PyType_Check(object) ? nullptr : instance_dict_node(*node);
+  if (dict != nullptr && !examine(dict->object.get(), Aspect::kKeys)) return false;
+  PyObject* type = PyType_Check(object) ? static_cast<PyObject*>(object) : reinterpret_cast<PyObject*>(Py_TYPE(object));
+  PyObject* bases = reinterpret_cast<PyTypeObject*>(type)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bases); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases, i));
+    if (is_read_only_type(reinterpret_cast<PyObject*>(base)) || !is_python_class(base)) continue;
+    PyObject* names = dict_of_type(base);  // which lives as long as the class
+    provenance_.constant(names, std::string(base->tp_name) + ".__dict__");
+    if (!examine(names, Aspect::kKeys)) return false;
+  }
+  return true;
+}
+
 bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
   PyObject* self = call.self;
   PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
   Node* node = self == nullptr ? nullptr : provenance_.find(self);
+  if (key != nullptr) look_up_for(effect, key);
   if (self != nullptr && key != nullptr && (PyDict_Check(self) || PyAnySet_Check(self))) record_key(key);
   switch (effect) {
     case NativeEffect::kOpaque:
@@ -157,11 +186,7 @@ bool Tracker::apply_effect(const NativeCall& call, NativeEffect effect) {
       if (key != nullptr && !PyType_Check(key)) record_type_attribute(Py_TYPE(key), call_name());
       return true;
     case NativeEffect::kNames:
-      if (Node* owner = key == nullptr || PyType_Check(key) ? nullptr : provenance_.find(key)) {
-        Node* dict = instance_dict_node(*owner);
-        return dict == nullptr || examine(dict->object.get(), Aspect::kKeys);
-      }
-      return true;
+      return key == nullptr || read_names(key);
     case NativeEffect::kDictOf:
       if (key != nullptr && hooks_.is_traced(key)) return read_all_attributes_behind(key);
       if (Node* owner = key == nullptr ? nullptr : provenance_.find(key)) instance_dict_node(*owner);

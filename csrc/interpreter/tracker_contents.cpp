@@ -202,7 +202,8 @@ namespace {
 constexpr const char* kSpecialMethods =
     "__bool__ __len__ __iter__ __next__ __getitem__ __contains__ __reversed__ __eq__ __ne__ __lt__ __le__ __gt__ "
     "__ge__ __hash__ __index__ __int__ __float__ __complex__ __abs__ __round__ __trunc__ __floor__ __ceil__ __str__ "
-    "__repr__ __format__ __bytes__ __add__ __radd__ __mul__ __rmul__ __iadd__ __imul__";
+    "__repr__ __format__ __bytes__ __add__ __radd__ __mul__ __rmul__ __iadd__ __imul__ __sub__ __rsub__ __truediv__ "
+    "__rtruediv__ __neg__ __call__ __dir__ __length_hint__ __sizeof__ __fspath__ __array__";
 
 }  // namespace
 

@@ -55,6 +55,7 @@ void Tracker::record_key(py::Borrowed key) {
 
 bool Tracker::examine_identity(PyObject* left, PyObject* right) {
   const auto find = [this](PyObject* object) {
+    if (PyTuple_CheckExact(object) && classify(object, hooks_) == ConstantKind::kEquality) return given_constant(object);
     if (!hooks_.is_traced(object)) return provenance_.find(object);
     const py::Ref real = py::Ref::steal(hooks_.original(object));
     return real ? provenance_.find(real.get()) : nullptr;
@@ -90,17 +91,33 @@ bool Tracker::read_empty_cell(PyObject* cell) {
   return true;
 }
 
-PyObject* Tracker::read_module(PyObject* module) {
-  static PyObject* const name_key = PyUnicode_InternFromString("__name__");
+/// What `sys.modules` has under a name, if anything.
+void Tracker::record_loaded_module(py::Borrowed name) {
+  if (name == nullptr || !PyUnicode_CheckExact(static_cast<PyObject*>(name))) return;
+  PyObject* key = Py_NewRef(name);
+  PyUnicode_InternInPlace(&key);
+  const py::Ref owned = py::Ref::steal(key);
   PyObject* loaded = PyImport_GetModuleDict();
-  PyObject* name = PyModule_Check(module) ? PyDict_GetItemWithError(PyModule_GetDict(module), name_key) : nullptr;
-  if (name != nullptr && PyUnicode_CheckExact(name) && PyDict_GetItemWithError(loaded, name) == module) {
-    PyUnicode_InternInPlace(&(name = Py_NewRef(name)));
-    const py::Ref key = py::Ref::steal(name);
-    record(provenance_.constant(loaded, "sys.modules"), Accessor::kDictItem, key.get(), 0, module);
+  record_dict_item(provenance_.constant(loaded, "sys.modules"), key, PyDict_GetItemWithError(loaded, key));
+}
+
+PyObject* Tracker::read_import(PyObject* builtins, PyObject* name, PyObject* level, PyObject* module) {
+  static PyObject* const import_key = PyUnicode_InternFromString("__import__");
+  static PyObject* const name_key = PyUnicode_InternFromString("__name__");
+  {
+    const py::SavedError pending;
+    record_dict_item(provenance_.constant(builtins), import_key, PyDict_GetItemWithError(builtins, import_key));
+    if (PyLong_Check(level) && PyLong_AsLong(level) == 0) {
+      const Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
+      const py::Ref package = py::Ref::steal(dot < 0 ? nullptr : PyUnicode_Substring(name, 0, dot));
+      record_loaded_module(package.get());
+      record_loaded_module(name);
+    } else if (module != nullptr && PyModule_Check(module)) {
+      record_loaded_module(PyDict_GetItemWithError(PyModule_GetDict(module), name_key));
+    }
+    PyErr_Clear();
   }
-  PyErr_Clear();
-  return receive(module);
+  return module == nullptr ? nullptr : receive(module);
 }
 
 /// Reads of an attribute that code in C computed.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import abc
+import builtins
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -385,3 +388,105 @@ def test_whether_the_profiler_runs_is_guarded() -> None:
     with torch.autograd.profiler.profile():
         assert torch.equal(compiled(X), X + 1)
     assert torch.equal(compiled(X), X - 1)
+
+
+def imported(x: torch.Tensor) -> torch.Tensor:
+    import math
+
+    return x + math.pi
+
+
+def imported_from(x: torch.Tensor) -> torch.Tensor:
+    from math import pi
+
+    return x + pi
+
+
+def imported_if_there(x: torch.Tensor) -> torch.Tensor:
+    try:
+        import not_there_yet as module
+    except ImportError:
+        return x
+    return x + module.pi
+
+
+@pytest.mark.parametrize("function", [imported, imported_from])
+def test_import_function_that_is_replaced_is_followed(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compiled_once(function, X)
+    plain = builtins.__import__
+    other = types.SimpleNamespace(pi=1.0)
+    monkeypatch.setattr(builtins, "__import__", lambda name, *rest: other if name == "math" else plain(name, *rest))
+    assert retraces(compiled, X)
+    monkeypatch.undo()
+    assert not retraces(compiled, X)
+
+
+@pytest.mark.parametrize("function", [imported, imported_from, imported_if_there])
+def test_modules_that_are_loaded_are_followed(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compiled_once(function, X)
+    for name in ("math", "not_there_yet"):
+        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(pi=1.0))
+    assert retraces(compiled, X)
+    monkeypatch.undo()
+    assert not retraces(compiled, X)
+
+
+def test_classes_that_are_registered_later_are_followed() -> None:
+    class Shape(abc.ABC):
+        pass
+
+    class Circle:
+        pass
+
+    circle = Circle()
+    compiled = compiled_once(lambda x: x * (2 if isinstance(circle, Shape) else 3), X)
+    other = compiled_once(lambda x: x * (2 if issubclass(Circle, (int, Shape)) else 3), X)
+    Shape.register(Circle)
+    assert retraces(compiled, X)
+    assert retraces(other, X)
+    assert not retraces(compiled, X)
+
+
+class Kept:
+    """Something that a program reads and stores to."""
+
+    value: Any = None
+
+
+@pytest.mark.parametrize("make", [lambda: tuple([1, 2]), lambda: "a b".upper(), lambda: float("1.5"), lambda: int("9999")])
+def test_equal_constants_of_each_call_are_returned_and_stored(make: Callable[[], Any]) -> None:
+    kept = Kept()
+
+    def f(x: torch.Tensor, given: Any) -> Any:
+        read, kept.value = kept.value, given
+        return x + 1, given, [read], {given: given}
+
+    compiled = thunder.jit(f)
+    for _ in range(3):
+        given = make()
+        before = kept.value = make()
+        _, first, (read,), pairs = compiled(X, given)
+        assert first is given
+        assert read is before
+        assert kept.value is given
+        assert next(iter(pairs)) is given
+    assert thunder.cache_misses(compiled) == 1
+
+
+def test_parts_of_equal_tuples_of_each_call_are_returned() -> None:
+    compiled = thunder.jit(lambda x, given: (x, given[1], given[1][0], given[0]))
+    for _ in range(3):
+        given = (float("2.5"), (float("3.5"), "a b".upper()))
+        _, inner, number, first = compiled(X, given)
+        assert inner is given[1]
+        assert number is given[1][0]
+        assert first is given[0]
+    assert thunder.cache_misses(compiled) == 1
+
+
+def test_whether_two_tuples_are_one_is_guarded() -> None:
+    compiled = thunder.jit(lambda x, a, b: x + 1 if a is b else x - 1)
+    first, second = tuple([1, 2]), tuple([1, 2])
+    for a, b in ((first, first), (first, second), (second, second), (second, first)):
+        assert torch.equal(compiled(X, a, b), X + 1 if a is b else X - 1)
+    assert thunder.cache_misses(compiled) == 2

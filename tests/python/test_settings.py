@@ -217,3 +217,48 @@ def test_setters_that_are_not_known_are_refused():
 def test_what_cannot_be_read_is_not_set_inside(text):
     with pytest.raises(NotImplementedError, match="cannot be repeated"):
         thunder.jit(define(f"    {text}\n    return x"), fullgraph=True)(torch.ones(2))
+
+
+CHANGED_INSIDE = {
+    "default dtype": (lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
+    "deterministic": (
+        lambda: torch.use_deterministic_algorithms(True),
+        lambda: torch.use_deterministic_algorithms(False),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_INSIDE)
+@pytest.mark.filterwarnings("ignore")
+def test_settings_that_hold_for_a_part_of_a_function_hold_for_that_part(name):
+    begin, end = CHANGED_INSIDE[name]
+
+    def function(x):
+        begin()
+        try:
+            inside = torch.zeros(2), torch.ones(2, dtype=torch.int64) / 3, torch.empty(2).isnan()
+        finally:
+            end()
+        return *inside, torch.zeros(2), x + 1
+
+    compiled = thunder.jit(function)
+    for _ in range(2):
+        got, expected = compiled(torch.ones(2)), function(torch.ones(2))
+        assert [tensor.dtype for tensor in got] == [tensor.dtype for tensor in expected]
+        assert all(map(torch.equal, got, expected))
+
+
+def test_errors_of_numpy_that_are_set_around_a_call_are_followed():
+    zeros = np.zeros(2)
+    for function in (
+        lambda x: x + torch.from_numpy(np.log(np.array([1.0, 0.0]))),
+        lambda x: x + torch.from_numpy(1 / zeros),
+        lambda x: x + torch.from_numpy(zeros / zeros),
+    ):
+        compiled = thunder.jit(function)
+        with np.errstate(all="ignore"):
+            expected = compiled(torch.ones(2))
+        with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+            compiled(torch.ones(2))
+        with np.errstate(all="ignore"):
+            assert torch.equal(compiled(torch.ones(2)).nan_to_num(7.0), expected.nan_to_num(7.0))

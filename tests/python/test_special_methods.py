@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import os
+import sys
 import types
 from typing import Any
 
@@ -186,6 +188,14 @@ def test_methods_of_tensors_that_are_replaced_are_followed(monkeypatch, name, fu
 
 
 # A use of an object, what its class has, and what it gets after the first call.
+def measured(function, thing):
+    """Return what a function gives, or 1 where it does not know the thing."""
+    try:
+        return function(thing)
+    except TypeError:
+        return 1
+
+
 ADDED = {
     "bool_of_nothing": (lambda b: 1 if b else 2, {}, {"__bool__": lambda self: False}),
     "bool_of_len": (lambda b: 1 if b else 2, {"__len__": lambda self: 0}, {"__bool__": lambda self: True}),
@@ -215,6 +225,20 @@ ADDED = {
     "str": (lambda b: len(str(b)), {"__repr__": lambda self: "ab"}, {"__str__": lambda self: "abc"}),
     "format": (lambda b: len(f"{b}"), {"__str__": lambda self: "ab"}, {"__format__": lambda self, s: "abc"}),
     "floor": (lambda b: math.floor(b), {"__float__": lambda self: 3.0}, {"__floor__": lambda self: 5}),
+    "len": (lambda b: measured(len, b), {}, {"__len__": lambda self: 5}),
+    "list": (lambda b: measured(lambda b: sum(list(b)), b), {}, {"__iter__": lambda self: iter([5])}),
+    "item": (lambda b: measured(lambda b: b[1], b), {}, {"__getitem__": lambda self, index: 5}),
+    "length_hint": (lambda b: operator.length_hint(b, 2), {}, {"__length_hint__": lambda self: 5}),
+    "fspath": (lambda b: measured(lambda b: len(os.fspath(b)), b), {}, {"__fspath__": lambda self: "/path"}),
+    "sizeof": (lambda b: sys.getsizeof(b) // 5000 + 1, {}, {"__sizeof__": lambda self: 9999}),
+    "dir": (lambda b: dir(b).count("added") + 1, {}, {"added": 1}),
+    "dir of a class": (lambda b: dir(type(b)).count("added") + 1, {}, {"added": 1}),
+    "own dir": (lambda b: len(dir(b)), {}, {"__dir__": lambda self: ["a", "b"]}),
+    "reversed": (
+        lambda b: next(reversed(b)),
+        {"__getitem__": lambda self, index: index + 1, "__len__": lambda self: 3},
+        {"__reversed__": lambda self: iter([7])},
+    ),
     "getattribute": (lambda b: b.value, {"value": 3}, {"__getattribute__": lambda self, name: 5}),
 }
 
@@ -238,3 +262,14 @@ def test_methods_that_a_class_gets_later_are_followed(name):
     for key in added:
         delattr(kind, key)
     assert torch.equal(compiled(X), before)
+
+
+def test_conversion_that_torch_tensor_gets_later_is_followed(monkeypatch):
+    compiled = thunder.jit(lambda x: (float(x) + 1, int(x) + 1))
+    x = torch.tensor(2.0)
+    assert compiled(x) == (3.0, 3)
+    monkeypatch.setattr(torch.Tensor, "__float__", lambda self: 40.0)
+    monkeypatch.setattr(torch.Tensor, "__int__", lambda self: 50)
+    assert compiled(x) == (41.0, 51)
+    monkeypatch.undo()
+    assert compiled(x) == (3.0, 3)
