@@ -144,9 +144,20 @@ def _without_torch_compile(fn: Any) -> Any:
             return fn
 
 
+def _has_forward(module: torch.nn.Module) -> bool:
+    """Whether a module has a forward that does something; that of `LightningModule` hands on to `nn.Module`'s."""
+    if "forward" in vars(module):
+        return True
+    for cls in type(module).__mro__:
+        forward = vars(cls).get("forward")
+        hands_on = isinstance(forward, types.FunctionType) and set(forward.__code__.co_names) == {"super", "forward"}
+        if forward is not None and not hands_on:
+            return forward is not torch.nn.Module.forward
+    return True
+
+
 def _warn_without_forward(module: torch.nn.Module) -> None:
-    has_forward = getattr(module.forward, "__func__", None) is not torch.nn.Module.forward
-    if has_forward or type(module).__call__ is not torch.nn.Module.__call__:
+    if _has_forward(module) or type(module).__call__ is not torch.nn.Module.__call__:
         return
     warnings.warn(
         f"thunder.jit: {type(module).__name__} has no forward, so that nothing of it is compiled. Jit the modules that "

@@ -47,6 +47,8 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"_locale", nullptr, "setlocale", kNotRepeated},
     {"_contextvars", "ContextVar", "set reset", kNotRepeated},
     {"_locale", nullptr, "localeconv", kValueKept},
+    {"_codecs", nullptr, "register unregister register_error", kNotRepeated},
+    {"sys", nullptr, "addaudithook set_asyncgen_hooks set_coroutine_origin_tracking_depth setdlopenflags", kNotRepeated},
     {"_thread", nullptr, "start_new_thread start_joinable_thread start_new", kNotRepeated},
     {"_posixsubprocess", nullptr, "fork_exec", kNotRepeated},
     {"_socket", "socket", "", kValueKept},
@@ -62,6 +64,16 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"numpy.random", "RandomState", "", kValueKept},
     {"numpy.random", "Generator", "", kValueKept},
 };
+
+/// Modules in C whose functions do nothing but compute, but for those above.
+constexpr std::string_view kPlainModules[] = {
+    "_abc",        "_ast",      "_bisect",   "_blake2",     "_codecs", "_collections", "_contextvars", "_datetime",
+    "_decimal",    "_functools", "_hashlib", "_heapq",      "_imp",    "_io",          "_json",        "_locale",
+    "_md5",        "_opcode",   "_operator", "_pickle",     "_random", "_sha1",        "_sha2",        "_sha256",
+    "_sha3",       "_sha512",   "_sre",      "_stat",       "_statistics", "_string",  "_struct",      "_thread",
+    "_typing",     "_tokenize", "_warnings", "_weakref",    "array",   "binascii",     "builtins",     "cmath",
+    "collections", "datetime",  "decimal",   "errno",       "functools", "gc",         "itertools",    "marshal",
+    "math",        "operator",  "posix",     "sys",         "time",    "types",        "unicodedata",  "zlib"};
 
 constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "critical", "exception", "log", "_log"};
 
@@ -147,6 +159,25 @@ bool is_function_of_torch(PyObject* callable) {
   PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
   const char* name = module != nullptr && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
   return name != nullptr && std::string_view(name).starts_with("torch.");
+}
+
+std::string name_of_function(PyObject* function) {
+  const auto* object = reinterpret_cast<PyCFunctionObject*>(function);
+  return std::string(PyUnicode_AsUTF8(object->m_module)) + "." + object->m_ml->ml_name;
+}
+
+/// Whether a function in C, of a module that is neither listed nor of PyTorch or NumPy, may do anything.
+bool is_unknown_function(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  if (self != nullptr && !PyModule_Check(self)) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  const char* text = module != nullptr && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  if (text == nullptr) return PyErr_Clear(), false;
+  const std::string_view name = text;
+  const auto is_of = [&](std::string_view package) { return name.starts_with(package); };
+  return !is_of("torch") && !is_of("numpy") && !is_of("thunder") &&
+         std::ranges::find(kPlainModules, name) == std::end(kPlainModules);
 }
 
 py::Ref error_type(const char* name) {
@@ -239,6 +270,7 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
   const auto found = edges_.find(call.function);
   if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.in_memoized_call()) return true;
   if (found != edges_.end()) return report(found->second);
+  if (is_unknown_function(callable)) return report({name_of_function(callable), kStateKept});
   PyObject* self = is_of_cpp(callable) ? callable : object_of_method(call);
   if (self == nullptr) return true;
   // Methods of scripted modules are objects that are made anew when they are looked up.

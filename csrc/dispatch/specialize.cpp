@@ -289,6 +289,7 @@ py::Ref Capture::interpret() {
   const tracer::RecordTop record(recorder_);
   static_cast<void>(tracer::take_refusal());
   py::Ref result = call();
+  tracker_.leave_objects();
   // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
   if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
   if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
@@ -499,6 +500,8 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
     set_python_error();
   }
   if (outcome.made != nullptr) return outcome;
+  tracker_.leave_objects();
+  tracker_.forget_memoized();
   // Code in C that the program calls may fail without saying how.
   if (PyErr_Occurred() == nullptr)
     PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");

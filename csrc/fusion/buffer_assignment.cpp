@@ -43,6 +43,13 @@ bool are_apart(const Placements& placements, const BoundSymbol& symbol, const Tr
   return count == product_of(whole.sizes) || (placements.fill && placements.parts.size() == 1);
 }
 
+/// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.
+bool may_raise(const Trace& trace, const BoundSymbol& symbol) {
+  const bool is_call = symbol.op->style == ir::CallStyle::kTorchOperator;
+  return (is_call && !symbol.op->name.starts_with("aten::")) || operators::may_raise_for_data(trace, symbol) ||
+         std::ranges::any_of(symbol.nested, [&](const BoundSymbol& part) { return may_raise(trace, part); });
+}
+
 class BufferAssignment {
  public:
   BufferAssignment(const Trace& trace, std::string_view executor, const Target& target,
@@ -128,12 +135,12 @@ class BufferAssignment {
   /// Whether nobody looks at the target's memory between a fusion and the copy.
   [[nodiscard]] bool is_free(ir::ValueId target, std::size_t fused, std::size_t copy) {
     if (!aliases_) aliases_.emplace(trace_);
-    bool is_free = true;
+    bool is_free = !may_raise(trace_, trace_.symbols[fused]);
     for (const BoundSymbol& symbol : std::span(trace_.symbols).subspan(fused + 1, copy - fused - 1)) {
       // A number that is not as it was has the program run again, from its start.
       is_free = is_free && symbol.op->style != ir::CallStyle::kPrimitive;
       // A program that raises an error runs again in eager, from what the inputs held.
-      is_free = is_free && !operators::may_raise_for_data(trace_, symbol);
+      is_free = is_free && !may_raise(trace_, symbol);
       passes::for_each_argument(symbol, [&](ir::ValueId id) { is_free = is_free && !aliases_->may_alias(id, target); });
     }
     for (const ir::ValueId id : ir::distinct_values(trace_.symbols[fused].arguments)) {

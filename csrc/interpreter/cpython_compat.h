@@ -13,6 +13,7 @@ extern "C" {
 #include <frameobject.h>
 #include <internal/pycore_ceval.h>
 #include <internal/pycore_code.h>
+#include <internal/pycore_gc.h>
 #include <internal/pycore_interp.h>
 #include <internal/pycore_object.h>
 #include <internal/pycore_pystate.h>
@@ -38,6 +39,10 @@ extern "C" {
 #define THUNDER_INLINE inline __attribute__((always_inline))
 
 namespace thunder::interpreter {
+
+/// Lets an object that the garbage collector knows die without a call of its `__del__`.
+inline void skip_finalizer(PyObject* object) { _PyGC_SET_FINALIZED(object); }
+
 
 #if PY_VERSION_HEX >= 0x030b0000
 using Frame = _PyInterpreterFrame;

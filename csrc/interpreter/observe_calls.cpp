@@ -92,10 +92,11 @@ PyObject* call_observed(Context& context, const Call& call) {
   }
   if (PyType_Check(callable)) {
     context.observer->construct(reinterpret_cast<PyTypeObject*>(callable));
-    if (callable == reinterpret_cast<PyObject*>(&PySuper_Type) ||
-        constructs_by_python(reinterpret_cast<PyTypeObject*>(callable), call))
-      return call.run();
-    return call_native(context, call);
+    const bool is_seen = callable == reinterpret_cast<PyObject*>(&PySuper_Type) ||
+                         constructs_by_python(reinterpret_cast<PyTypeObject*>(callable), call);
+    PyObject* object = is_seen ? call.run() : call_native(context, call);
+    if (object != nullptr) context.observer->made(object);
+    return object;
   }
   PyObject* method = _PyType_Lookup(Py_TYPE(callable), call_name);
   if (method != nullptr && PyFunction_Check(method)) {

@@ -112,6 +112,8 @@ class Observer {
   virtual void look_up(PyObject* /*object*/, const char* /*names*/) {}
   /// A class is about to be called.
   virtual void construct(PyTypeObject* /*type*/) {}
+  /// A call of a class made `object`.
+  virtual void made(PyObject* /*object*/) {}
   virtual Treatment treatment(PyCodeObject* code) = 0;
   /// A handler of the program, or a cleanup that raises again, gets `exception`.
   virtual void notice_handler(PyObject* /*exception*/) {}

@@ -1,3 +1,7 @@
+// clang-format off: first, because it configures Python.h.
+#include "interpreter/cpython_compat.h"
+// clang-format on
+
 #include "interpreter/tracker.h"
 
 #include <algorithm>
@@ -53,7 +57,19 @@ bool is_immutable_type(PyTypeObject* type) {
 
 }  // namespace
 
-Tracker::Tracker(TensorHooks& hooks, TrackerOptions options) : hooks_(hooks), options_(std::move(options)) {}
+Tracker::Tracker(TensorHooks& hooks, TrackerOptions options)
+    : hooks_(hooks),
+      options_(std::move(options)),
+      caller_(py::Ref::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())))) {}
+
+bool Tracker::is_frame_of_caller(py::Borrowed value) const {
+  py::Ref frame = caller_;
+  while (frame && frame.get() != value) {
+    frame = py::Ref::steal(
+        reinterpret_cast<PyObject*>(PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(frame.get()))));
+  }
+  return static_cast<bool>(frame);
+}
 
 bool Tracker::is_real_tensor(py::Borrowed value) const {
   PyTypeObject* type = Py_TYPE(value);
@@ -69,6 +85,12 @@ PyObject* Tracker::lift(Node& node) {
 }
 
 PyObject* Tracker::present(PyObject* value) {
+  if (Py_TYPE(value) == &PyFrame_Type && is_frame_of_caller(value)) {
+    Py_DECREF(value);
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: the frame that calls the function is looked at, which is another one at each call");
+    return nullptr;
+  }
   if (!is_real_tensor(value)) return value;
   const py::Ref real = py::Ref::steal(value);
   return lift(provenance_.constant(value, "<constant tensor>"));
@@ -172,38 +194,37 @@ void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_
   Read& added = provenance_.add_read(owner, std::move(read));
   if (is_equality && !is_one_of_its_kind(value) && accessor != Accessor::kCall) {
     equal_reads_[value].push_back({&owner, &added});
-    if (Node* node = provenance_.find(value)) expect_same(added, *node);
+    Node* node = provenance_.find(value);
+    if (node != nullptr && !node->is_constant()) expect_same(added, *node);
   }
 }
 
 Node* Tracker::given_constant(py::Borrowed value) {
   if (Node* known = provenance_.find(value)) return known;
   if (is_one_of_its_kind(value) || is_code_constant(value)) return nullptr;
+  // By position: what is read of a tuple may be another one.
+  for (std::size_t i = 0; i < tuples_.size(); ++i) {
+    const py::Ref tuple = tuples_[i];
+    Node* whole = tuple.get() != value && holds(tuple.get(), value) ? given_constant(tuple.get()) : nullptr;
+    if (whole != nullptr) read_places(*whole, value);
+  }
   const auto found = equal_reads_.find(value);
-  if (found != equal_reads_.end()) {
-    const auto& [owner, read] = found->second.front();
-    read->part = &provenance_.add(value, owner, read->accessor, read->key.get(), read->index);
-    for (std::size_t i = 1; i < found->second.size(); ++i) expect_same(*found->second[i].read, *read->part);
-    return read->part;
-  }
-  for (const py::Ref& tuple : tuples_) {
-    if (!holds(tuple.get(), value)) continue;
-    if (Node* whole = given_constant(tuple.get())) return given_part(whole->object.get(), value);
-  }
-  return nullptr;
+  if (found == equal_reads_.end()) return nullptr;
+  const auto& [owner, read] = found->second.front();
+  read->part = &provenance_.add(value, owner, read->accessor, read->key.get(), read->index);
+  for (std::size_t i = 1; i < found->second.size(); ++i) expect_same(*found->second[i].read, *read->part);
+  return read->part;
 }
 
-// A part of a tuple of constants, which is guarded as a whole.
-Node* Tracker::given_part(py::Borrowed tuple, py::Borrowed value) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    const bool is_inside = PyTuple_CheckExact(item) && holds(item, value);
-    if (item != value && !is_inside) continue;
-    if (provenance_.find(item) == nullptr) record(*provenance_.find(tuple), Accessor::kItem, nullptr, i, item);
-    if (given_constant(item) == nullptr) return nullptr;
-    return item == value ? provenance_.find(item) : given_part(item, value);
+// Where in a tuple of constants, which is guarded as a whole, a part lies.
+void Tracker::read_places(Node& tuple, py::Borrowed value) {
+  PyObject* items = tuple.object.get();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items, i);
+    if (item == value || (PyTuple_CheckExact(item) && holds(item, value))) {
+      record(tuple, Accessor::kItem, nullptr, i, item);
+    }
   }
-  return nullptr;
 }
 
 void Tracker::record_fact(Node& owner, Accessor accessor, py::Ref value) {
@@ -321,6 +342,24 @@ void Tracker::construct(PyTypeObject* type) {
   record_type_attribute(type, make);
   record_type_attribute(type, init);
   record_type_attribute(Py_TYPE(type), call);
+}
+
+void Tracker::made(PyObject* object) {
+  static PyObject* const finalizer = PyUnicode_InternFromString("__del__");
+  PyTypeObject* type = Py_TYPE(object);
+  if (!is_python_class(type) || type->tp_finalize == nullptr || PyObject_IS_GC(object) == 0) return;
+  PyObject* method = _PyType_Lookup(type, finalizer);
+  py::Ref reference;
+  if (method != nullptr && PyFunction_Check(method)) reference = py::Ref::steal(PyWeakref_NewRef(object, nullptr));
+  PyErr_Clear();
+  if (reference) made_.push_back(std::move(reference));
+}
+
+void Tracker::leave_objects() {
+  for (const py::Ref& reference : made_) {
+    if (const py::Ref object = referent_of(reference.get())) skip_finalizer(object.get());
+  }
+  made_.clear();
 }
 
 bool Tracker::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {

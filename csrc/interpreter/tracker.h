@@ -57,6 +57,11 @@ class Tracker final : public Observer {
   [[nodiscard]] const Provenance& provenance() const { return provenance_; }
   [[nodiscard]] Journal& journal() { return journal_; }
   [[nodiscard]] TensorHooks& hooks() { return hooks_; }
+  /// The program has ended. The objects that it made and that live on stand for others, which each call makes: their
+  /// `__del__` is not called.
+  void leave_objects();
+  /// The trace is dropped: what functions under functools.lru_cache computed, and wrote elsewhere, is forgotten.
+  void forget_memoized();
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
   [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
 
@@ -114,6 +119,7 @@ class Tracker final : public Observer {
   void enter_method(PyCodeObject* code, PyObject* self) override;
   void look_up(PyObject* object, const char* names) override;
   void construct(PyTypeObject* type) override;
+  void made(PyObject* object) override;
   Treatment treatment(PyCodeObject* code) override;
   void notice_handler(PyObject* exception) override { options_.notice_handler(exception); }
 
@@ -136,7 +142,7 @@ class Tracker final : public Observer {
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
   void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
-  Node* given_part(py::Borrowed tuple, py::Borrowed value);
+  void read_places(Node& tuple, py::Borrowed value);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
@@ -145,6 +151,7 @@ class Tracker final : public Observer {
   PyObject* present(PyObject* value);
   PyObject* lift(Node& node);
   [[nodiscard]] bool is_real_tensor(py::Borrowed value) const;
+  [[nodiscard]] bool is_frame_of_caller(py::Borrowed value) const;
 
   // --- tracker_state.cpp: what code in C sees
   void record_state_as(Node& node, StateKind kind);
@@ -242,6 +249,9 @@ class Tracker final : public Observer {
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
   int memoized_depth_ = 0;
+  std::vector<py::Ref> writing_memoized_;  ///< functions under functools.lru_cache whose first call wrote something
+  std::vector<py::Ref> made_;              ///< weak references to objects of the program that have a `__del__`
+  py::Ref caller_;                         ///< the frame that the traced function is called from, or null
   std::vector<py::Ref> memoized_;  ///< what functions under functools.lru_cache computed in this trace
 };
 

@@ -338,11 +338,13 @@ int Tracker::call_memoized(PyObject* callable, PyObject* const* arguments, std::
     return info ? PyLong_AsLong(PyTuple_GET_ITEM(info.get(), 1)) : -1;
   };
   const long before = misses();
+  const std::uint64_t writes = journal_.write_count();
   ++memoized_depth_;
   *result = PyObject_Vectorcall(callable, arguments, count, names);
   --memoized_depth_;
   if (*result == nullptr) return -1;
   if (misses() != before) {
+    if (journal_.write_count() != writes) writing_memoized_.push_back(py::Ref::share(callable));
     memoized_.push_back(py::Ref::share(*result));
     if (holds_traced(*result, 0)) {
       journal_.call_at_end(py::Ref::steal(PyObject_GetAttrString(callable, "cache_clear")));
@@ -355,6 +357,14 @@ int Tracker::call_memoized(PyObject* callable, PyObject* const* arguments, std::
   }
   *result = present(*result);
   return *result == nullptr || PyErr_Occurred() != nullptr ? -1 : 1;
+}
+
+void Tracker::forget_memoized() {
+  const py::SavedError pending;
+  for (const py::Ref& function : std::exchange(writing_memoized_, {})) {
+    static_cast<void>(py::Ref::steal(PyObject_CallMethod(function.get(), "cache_clear", nullptr)));
+    PyErr_Clear();
+  }
 }
 
 int Tracker::call_with_stand_ins(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,

@@ -8,12 +8,16 @@ import contextlib
 import copy
 import ctypes
 import datetime
+import functools
+import inspect
 import io
 import operator
 import random
 import sqlite3
+import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -550,3 +554,100 @@ def test_what_an_object_in_c_keeps_is_changed_at_every_call(name: str) -> None:
         for _ in range(3):
             changed(X)
     assert read(objects[0]) == read(objects[1])
+
+
+def name_of_the_caller(x: torch.Tensor) -> Any:
+    return x + 1, sys._getframe(1).f_code.co_name
+
+
+def names_of_the_callers(x: torch.Tensor) -> Any:
+    return x + 1, [frame.function for frame in inspect.stack()[1:2]]
+
+
+def variable_of_the_caller(x: torch.Tensor) -> Any:
+    frame = sys._getframe()
+    return x + 1, frame.f_back.f_locals["own"]
+
+
+def lines_of_the_stack(x: torch.Tensor) -> Any:
+    return x + 1, [entry.name for entry in traceback.extract_stack()[-2:-1]]
+
+
+@FALLBACK
+@pytest.mark.parametrize(
+    "function", [name_of_the_caller, names_of_the_callers, variable_of_the_caller, lines_of_the_stack]
+)
+def test_frame_of_the_caller_is_that_of_each_call(function: Callable[..., Any]) -> None:
+    compiled = thunder.jit(function)
+
+    def first(called: Any) -> Any:
+        own = 1
+        return called(X)[own]
+
+    def second(called: Any) -> Any:
+        own = 2
+        return called(X)[own - 1]
+
+    for caller in (first, second, first):
+        assert caller(compiled) == caller(function)
+
+
+def test_frames_of_the_function_stay_compiled() -> None:
+    def name() -> str:
+        return sys._getframe(1).f_code.co_name
+
+    def outer(x: torch.Tensor) -> Any:
+        return x + 1, name()
+
+    assert thunder.jit(outer, fullgraph=True)(X)[1] == "outer"
+
+
+@FALLBACK
+def test_effects_of_memoized_functions_are_not_lost_in_a_refused_trace() -> None:
+    calls: list[int] = []
+
+    @functools.lru_cache
+    def double(n: int) -> int:
+        calls.append(n)
+        return n * 2
+
+    compiled = thunder.jit(lambda x, n: x + double(n) + 0 * time.time())
+    for n in (1, 1, 2, 1):
+        compiled(X, n)
+    assert calls == [1, 2]
+
+
+class Counted:
+    """Something that counts its deaths."""
+
+    def __init__(self, deaths: list[int], number: int) -> None:
+        self.deaths, self.number = deaths, number
+
+    def __del__(self) -> None:
+        self.deaths.append(self.number)
+
+
+@FALLBACK
+@pytest.mark.parametrize("refused", [False, True])
+def test_objects_with_a_finalizer_die_once(refused: bool) -> None:
+    deaths: list[int] = []
+    held: dict[str, Any] = {}
+
+    def function(x: torch.Tensor, number: int) -> Any:
+        Counted(deaths, number)
+        local = Counted(deaths, number + 1)
+        held["kept"] = Counted(deaths, number + 2)
+        if refused:
+            time.time()
+        return x * local.number, Counted(deaths, number + 3)
+
+    expected: list[int] = []
+    compiled = thunder.jit(function)
+    for number in (10, 10, 20):
+        result = compiled(X, number)
+        expected += [number, *([held["before"]] if "before" in held else []), number + 1]
+        held["before"] = number + 2
+        assert sorted(deaths) == sorted(expected)
+        del result
+        expected.append(number + 3)
+        assert sorted(deaths) == sorted(expected)

@@ -490,3 +490,35 @@ def test_whether_two_tuples_are_one_is_guarded() -> None:
     for a, b in ((first, first), (first, second), (second, second), (second, first)):
         assert torch.equal(compiled(X, a, b), X + 1 if a is b else X - 1)
     assert thunder.cache_misses(compiled) == 2
+
+
+def test_equal_tuples_that_lie_at_two_places_are_told_apart() -> None:
+    kept: list[Any] = []
+
+    def f(x: torch.Tensor, given: Any) -> torch.Tensor:
+        kept[:] = [given[1]]
+        return x + 1
+
+    compiled = thunder.jit(f)
+    for make in (True, False, True, True):
+        given = (float("1.5"), (int("300"), 2)) if make else given
+        compiled(X, given)
+        assert kept[0] is given[1]
+
+
+class WithDefault:
+    """Has an attribute whose value is that of its class."""
+
+    limit = 1000
+
+    def __init__(self) -> None:
+        self.limit = WithDefault.limit
+
+
+def test_number_that_an_object_and_its_class_hold_is_followed() -> None:
+    holder = WithDefault()
+    compiled = compiled_once(lambda x: x * WithDefault.limit + holder.limit, X)
+    holder.limit = int("1000")
+    assert not retraces(compiled, X)
+    holder.limit = 1001
+    assert retraces(compiled, X)

@@ -121,3 +121,42 @@ def test_conversion_that_a_tensor_does_not_allow(convert: Any, x: torch.Tensor) 
     compiled = thunder.jit(program)
     for _ in range(2):
         assert compiled(x) == program(x)
+
+
+def fails_beside(x: torch.Tensor, weight: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    result = F.embedding(index, weight).sum() * 2
+    x.mul_(2).add_(1)
+    return result
+
+
+def fails_in_the_same_rows(x: torch.Tensor, weight: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    x.add_(F.embedding(index, weight))
+    return x * 2
+
+
+def fails_after_a_sum(x: torch.Tensor, weight: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    rows = weight[index].exp() * total
+    x.sub_(total)
+    return rows.sum()
+
+
+@pytest.mark.parametrize("program", [fails_beside, fails_in_the_same_rows, fails_after_a_sum])
+@pytest.mark.parametrize("rows", [4, 64])
+def test_inputs_after_an_error_of_a_fusion_are_those_of_eager(program: Callable[..., Any], rows: int) -> None:
+    compiled = thunder.jit(program)
+    weight = torch.rand(rows, 8)
+    good = torch.arange(rows)
+    for index in (good, good, torch.where(good == rows - 1, rows, good), good):
+        left, right = torch.ones(rows, 8), torch.ones(rows, 8)
+        outcomes: list[Any] = []
+        for function, x in ((compiled, left), (program, right)):
+            try:
+                outcomes.append(function(x, weight, index))
+            except IndexError:
+                outcomes.append(IndexError)
+        torch.testing.assert_close(left, right)
+        if index is good:
+            torch.testing.assert_close(*outcomes)
+        else:
+            assert outcomes == [IndexError, IndexError]

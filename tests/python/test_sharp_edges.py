@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import binascii
+import bisect
+import cmath
+import csv
 import datetime
+import faulthandler
 import gc
+import hashlib
+import heapq
 import io
+import json
 import logging
+import pickle
 import queue
 import random
 import re
+import resource
+import struct
 import threading
 import time
+import tracemalloc
+import unicodedata
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,3 +223,39 @@ def test_garbage_collection_inside_happens_at_every_call() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
             assert torch.equal(compiled(X), X + calls)
+
+
+PLAIN_IN_C = {
+    "base64": lambda: binascii.b2a_base64(b"ab"),
+    "bisect": lambda: bisect.bisect([1, 2, 3], 2),
+    "cmath": lambda: cmath.phase(1j),
+    "crc32": lambda: zlib.crc32(b"ab"),
+    "heapq": lambda: heapq.nsmallest(2, [3, 1, 2]),
+    "json": lambda: json.dumps({"a": [1, 2.5, None]}),
+    "md5": lambda: hashlib.md5(b"ab").hexdigest(),
+    "pickle": lambda: pickle.loads(pickle.dumps([1, 2])),
+    "struct": lambda: struct.unpack("i", struct.pack("i", 3)),
+    "unicode": lambda: unicodedata.name("a"),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN_IN_C)
+def test_functions_in_c_that_only_compute_are_no_sharp_edges(name: str) -> None:
+    compiled = thunder.jit(lambda x: (x + 1, PLAIN_IN_C[name]()), fullgraph=True)
+    for _ in range(2):
+        assert compiled(X)[1] == PLAIN_IN_C[name]()
+
+
+UNKNOWN_IN_C = {
+    "atexit": lambda: atexit.register(len, ()),
+    "csv": lambda: csv.field_size_limit(1000),
+    "faulthandler": faulthandler.is_enabled,
+    "resource": lambda: resource.getrusage(resource.RUSAGE_SELF),
+    "tracemalloc": tracemalloc.is_tracing,
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_IN_C)
+def test_functions_in_c_of_unknown_modules_are_not_traced(name: str) -> None:
+    with pytest.raises(NotImplementedError, match="cannot be repeated"):
+        thunder.jit(lambda x: (x + 1, UNKNOWN_IN_C[name]()), fullgraph=True)(X)

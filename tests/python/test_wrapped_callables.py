@@ -102,9 +102,21 @@ class OnlySteps(nn.Module):
         return self.model(x).sum()
 
 
-def test_module_without_forward_says_that_nothing_is_compiled() -> None:
-    with pytest.warns(UserWarning, match="OnlySteps has no forward.*nothing of it is compiled") as caught:
-        jitted = thunder.jit(OnlySteps())
+class HandsOn(nn.Module):
+    """Has a `forward` that does nothing itself, as `LightningModule` has."""
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        return super().forward(*arguments, **keywords)
+
+
+class OnlyStepsBehind(OnlySteps, HandsOn):
+    pass
+
+
+@pytest.mark.parametrize("module", [OnlySteps, OnlyStepsBehind])
+def test_module_without_forward_says_that_nothing_is_compiled(module: Any) -> None:
+    with pytest.warns(UserWarning, match=f"{module.__name__} has no forward.*nothing of it is compiled") as caught:
+        jitted = thunder.jit(module())
     assert caught[0].filename == __file__
     assert jitted.training_step(torch.ones(2, 3)).requires_grad
 

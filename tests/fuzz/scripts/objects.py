@@ -168,6 +168,55 @@ numbers[1] = 1.0
 numbers[:] = []
 """,
     ),
+    "given": Object(
+        'given = tuple([float("1.5"), "a b".upper(), (int("300"), 2)])',
+        """
+f | {new} = {f} * given[0]
+f | {new} = {f} * given[2][0]
+f | {new} = {f} * len(given)
+f | {new} = {f} * (y is given)
+f | {new} = {f} * (given[2] is given[-1])
+n | {new} = given
+n | {new} = given[2]
+n | {new} = [given, given[2]]
+n | {new} = {{"given": given}}
+n | {new} = given[1].lower()
+n | {new} = given + (1,)
+- | outside.append(given)
+- | outside[:] = [given[2]]
+""",
+        """
+given = tuple([float("1.5"), "a b".upper(), (int("300"), 2)])
+given = (1.5, "A B", given[2])
+given = (2.5, "c", (1, 2))
+y = given
+""",
+    ),
+    "file": Object(
+        """
+class Log(io.StringIO):
+    def add(self, text):
+        self.write(text)
+        self.lines = getattr(self, "lines", 0) + 1
+
+file = Log()
+""",
+        """
+f | {new} = {f} * len(file.getvalue())
+f | {new} = {f} + file.tell()
+f | {new} = {f} * getattr(file, "lines", 2)
+- | file.write("ab")
+- | file.add("c")
+- | file.seek(0)
+- | file.truncate(1)
+n | {new} = file.getvalue()
+""",
+        """
+file.write("x")
+file.add("y")
+file = Log()
+""",
+    ),
     "stack": Object(
         "stack = [torch.tensor([1.0, -2.0, 0.5]), torch.ones(3)]",
         """
@@ -760,7 +809,9 @@ f | {new} = {f} * math.sqrt(2)
 f | {new} = torch.randperm(3) + {f}
 - | torch.manual_seed({k})
 - | torch.set_default_dtype(torch.float64)
+- | torch.set_default_dtype(torch.float32)
 - | torch.use_deterministic_algorithms(True)
+- | torch.use_deterministic_algorithms(False)
 - | torch.set_grad_enabled(False)
 - | torch.set_grad_enabled(True)
 - | torch.set_autocast_enabled("cpu", True)

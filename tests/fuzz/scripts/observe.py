@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import inspect
+import io
 import random
 import types
 from collections.abc import Iterator, Mapping
@@ -136,6 +137,9 @@ class _Walk:
             self.seen.facts[f"{path} state"] = inspect.getgeneratorstate(value)
         elif hasattr(type(value), "__length_hint__"):
             self.seen.facts[f"{path} left"] = value.__length_hint__()
+        elif isinstance(value, io.StringIO):
+            self.seen.facts[f"{path} text"] = (value.getvalue(), value.tell())
+            yield ".__dict__", value.__dict__
         elif isinstance(value, bytearray):
             self.seen.facts[f"{path} bytes"] = bytes(value)
         elif isinstance(value, types.MethodType):
