@@ -48,7 +48,8 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"_contextvars", "ContextVar", "set reset", kNotRepeated},
     {"_locale", nullptr, "localeconv", kValueKept},
     {"_codecs", nullptr, "register unregister register_error", kNotRepeated},
-    {"sys", nullptr, "addaudithook set_asyncgen_hooks set_coroutine_origin_tracking_depth setdlopenflags", kNotRepeated},
+    {"sys", nullptr, "addaudithook set_asyncgen_hooks set_coroutine_origin_tracking_depth setdlopenflags",
+     kNotRepeated},
     {"_thread", nullptr, "start_new_thread start_joinable_thread start_new", kNotRepeated},
     {"_posixsubprocess", nullptr, "fork_exec", kNotRepeated},
     {"_socket", "socket", "", kValueKept},
@@ -67,13 +68,13 @@ constexpr SharpFunctions kSharpFunctions[] = {
 
 /// Modules in C whose functions do nothing but compute, but for those above.
 constexpr std::string_view kPlainModules[] = {
-    "_abc",        "_ast",      "_bisect",   "_blake2",     "_codecs", "_collections", "_contextvars", "_datetime",
-    "_decimal",    "_functools", "_hashlib", "_heapq",      "_imp",    "_io",          "_json",        "_locale",
-    "_md5",        "_opcode",   "_operator", "_pickle",     "_random", "_sha1",        "_sha2",        "_sha256",
-    "_sha3",       "_sha512",   "_sre",      "_stat",       "_statistics", "_string",  "_struct",      "_thread",
-    "_typing",     "_tokenize", "_warnings", "_weakref",    "array",   "binascii",     "builtins",     "cmath",
-    "collections", "datetime",  "decimal",   "errno",       "functools", "gc",         "itertools",    "marshal",
-    "math",        "operator",  "posix",     "sys",         "time",    "types",        "unicodedata",  "zlib"};
+    "_abc",        "_ast",       "_bisect",   "_blake2",  "_codecs",     "_collections", "_contextvars", "_datetime",
+    "_decimal",    "_functools", "_hashlib",  "_heapq",   "_imp",        "_io",          "_json",        "_locale",
+    "_md5",        "_opcode",    "_operator", "_pickle",  "_random",     "_sha1",        "_sha2",        "_sha256",
+    "_sha3",       "_sha512",    "_sre",      "_stat",    "_statistics", "_string",      "_struct",      "_thread",
+    "_typing",     "_tokenize",  "_warnings", "_weakref", "array",       "binascii",     "builtins",     "cmath",
+    "collections", "datetime",   "decimal",   "errno",    "functools",   "gc",           "itertools",    "marshal",
+    "math",        "operator",   "posix",     "sys",      "time",        "types",        "unicodedata",  "zlib"};
 
 constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "critical", "exception", "log", "_log"};
 

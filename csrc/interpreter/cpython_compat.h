@@ -43,7 +43,6 @@ namespace thunder::interpreter {
 /// Lets an object that the garbage collector knows die without a call of its `__del__`.
 inline void skip_finalizer(PyObject* object) { _PyGC_SET_FINALIZED(object); }
 
-
 #if PY_VERSION_HEX >= 0x030b0000
 using Frame = _PyInterpreterFrame;
 #else

@@ -65,8 +65,7 @@ Tracker::Tracker(TensorHooks& hooks, TrackerOptions options)
 bool Tracker::is_frame_of_caller(py::Borrowed value) const {
   py::Ref frame = caller_;
   while (frame && frame.get() != value) {
-    frame = py::Ref::steal(
-        reinterpret_cast<PyObject*>(PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(frame.get()))));
+    frame = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(frame.get()))));
   }
   return static_cast<bool>(frame);
 }

@@ -238,7 +238,7 @@ class Tracker final : public Observer {
   Provenance provenance_;
   Journal journal_;
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
-  std::vector<py::Ref> codes_;   ///< those of `treatments_`, kept alive
+  std::vector<py::Ref> codes_;  ///< those of `treatments_`, kept alive
   struct EqualRead {
     Node* owner;
     Read* read;
@@ -252,7 +252,7 @@ class Tracker final : public Observer {
   std::vector<py::Ref> writing_memoized_;  ///< functions under functools.lru_cache whose first call wrote something
   std::vector<py::Ref> made_;              ///< weak references to objects of the program that have a `__del__`
   py::Ref caller_;                         ///< the frame that the traced function is called from, or null
-  std::vector<py::Ref> memoized_;  ///< what functions under functools.lru_cache computed in this trace
+  std::vector<py::Ref> memoized_;          ///< what functions under functools.lru_cache computed in this trace
 };
 
 }  // namespace thunder::interpreter

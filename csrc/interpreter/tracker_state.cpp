@@ -55,7 +55,8 @@ void Tracker::record_key(py::Borrowed key) {
 
 bool Tracker::examine_identity(PyObject* left, PyObject* right) {
   const auto find = [this](PyObject* object) {
-    if (PyTuple_CheckExact(object) && classify(object, hooks_) == ConstantKind::kEquality) return given_constant(object);
+    if (PyTuple_CheckExact(object) && classify(object, hooks_) == ConstantKind::kEquality)
+      return given_constant(object);
     if (!hooks_.is_traced(object)) return provenance_.find(object);
     const py::Ref real = py::Ref::steal(hooks_.original(object));
     return real ? provenance_.find(real.get()) : nullptr;

@@ -432,8 +432,7 @@ def test_modules_that_are_loaded_are_followed(function: Any, monkeypatch: pytest
 
 
 def test_classes_that_are_registered_later_are_followed() -> None:
-    class Shape(abc.ABC):
-        pass
+    Shape = abc.ABCMeta("Shape", (), {})
 
     class Circle:
         pass
@@ -453,7 +452,11 @@ class Kept:
     value: Any = None
 
 
-@pytest.mark.parametrize("make", [lambda: tuple([1, 2]), lambda: "a b".upper(), lambda: float("1.5"), lambda: int("9999")])
+def fresh_tuple() -> tuple[int, ...]:
+    return tuple(int(digit) for digit in "12")
+
+
+@pytest.mark.parametrize("make", [fresh_tuple, lambda: "a b".upper(), lambda: float("1.5"), lambda: int("9999")])
 def test_equal_constants_of_each_call_are_returned_and_stored(make: Callable[[], Any]) -> None:
     kept = Kept()
 
@@ -486,7 +489,7 @@ def test_parts_of_equal_tuples_of_each_call_are_returned() -> None:
 
 def test_whether_two_tuples_are_one_is_guarded() -> None:
     compiled = thunder.jit(lambda x, a, b: x + 1 if a is b else x - 1)
-    first, second = tuple([1, 2]), tuple([1, 2])
+    first, second = fresh_tuple(), fresh_tuple()
     for a, b in ((first, first), (first, second), (second, second), (second, first)):
         assert torch.equal(compiled(X, a, b), X + 1 if a is b else X - 1)
     assert thunder.cache_misses(compiled) == 2
@@ -500,8 +503,8 @@ def test_equal_tuples_that_lie_at_two_places_are_told_apart() -> None:
         return x + 1
 
     compiled = thunder.jit(f)
-    for make in (True, False, True, True):
-        given = (float("1.5"), (int("300"), 2)) if make else given
+    first, *rest = ((float("1.5"), (int("300"), 2)) for _ in range(3))
+    for given in (first, first, *rest):
         compiled(X, given)
         assert kept[0] is given[1]
 
