@@ -4,8 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
-#include "tracer/operators.h"
+#include "tracer/symbols.h"
 
 namespace thunder::compile {
 namespace {
@@ -29,17 +30,15 @@ std::unordered_map<std::uint32_t, std::size_t> last_copies(const ir::Trace& trac
   std::unordered_map<std::uint32_t, std::size_t> copies;
   for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
-    const auto* target = symbol.op->name == "aten::copy_" ? symbol.arguments.at(0).get<ir::ValueId>() : nullptr;
+    const auto* target =
+        operators::has_fact(*symbol.op, operators::Fact::kCopies) ? symbol.arguments.at(0).get<ir::ValueId>() : nullptr;
     if (target != nullptr && aliases.touches_input(*target)) copies[aliases.set_of(*target)] = i + 1;
   }
   return copies;
 }
 
-ir::BoundSymbol clone_symbol(ir::ValueId value, ir::ValueId copy) {
-  ir::BoundSymbol symbol;
-  symbol.op = tracer::find_operator("aten::clone", "");
-  symbol.arguments = {ir::Argument(value), ir::None{}};
-  symbol.results.emplace_back(copy);
+ir::BoundSymbol saved_copy(ir::ValueId value, ir::ValueId copy) {
+  ir::BoundSymbol symbol = tracer::clone_symbol(value, copy);
   symbol.comment = "saved before it is written to";
   return symbol;
 }
@@ -59,7 +58,7 @@ ir::Trace copy_overwritten_saved_values(const ir::Trace& forward, std::size_t ou
     const auto copy = copies.find(aliases.set_of(*saved));
     if (copy == copies.end() || made[index_of(*saved)] >= copy->second) continue;
     const ir::ValueId clone = result.add_value(result.value(*saved).type);
-    added[made[index_of(*saved)]].push_back(clone_symbol(*saved, clone));
+    added[made[index_of(*saved)]].push_back(saved_copy(*saved, clone));
     result.outputs[i] = clone;
   }
   std::vector<ir::BoundSymbol> symbols;

@@ -12,6 +12,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
 #include "tracer/python_function.h"
+#include "tracer/symbols.h"
 
 namespace thunder::compile {
 namespace {
@@ -22,8 +23,6 @@ template <typename Visitor>
 void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
   for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, visit);
 }
-
-const ir::Operator* clone_operator() { return tracer::find_operator("aten::clone", ""); }
 
 bool is_shape_check(const ir::BoundSymbol& symbol) { return symbol.op == tracer::check_shape_operator(); }
 
@@ -147,7 +146,7 @@ class Cutter {
   [[nodiscard]] bool reads_overwritten(const Stretch& stretch) const {
     bool found = false;
     for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
-      if (recorded_.symbols[i].op == clone_operator()) continue;
+      if (recorded_.symbols[i].op->name == "aten::clone") continue;
       for_each_argument(recorded_.symbols[i], [&](ir::ValueId id) {
         const ir::TensorType* type = recorded_.tensor_type(id);
         found |= type != nullptr && (ir::is_floating_point(type->dtype) || ir::is_complex(type->dtype)) &&
@@ -231,10 +230,7 @@ bool has_running_statistics(const ir::BoundSymbol& symbol) {
 }
 
 void add_copy(ir::Trace& trace, ir::ValueId target, ir::ValueId source) {
-  ir::BoundSymbol symbol;
-  symbol.op = tracer::find_operator("aten::copy_", "");
-  symbol.arguments = {ir::Argument(target), ir::Argument(source), ir::Argument(false)};
-  symbol.results.emplace_back(ir::None{});
+  ir::BoundSymbol symbol = tracer::copy_symbol(target, source);
   symbol.comment = "written by the program";
   trace.add(std::move(symbol));
 }
@@ -264,12 +260,9 @@ ir::Trace defer_effects(const ir::Trace& recorded) {
       const auto* id = symbol.arguments[i].get<ir::ValueId>();
       if (id == nullptr || !symbol.op->parameters[i].name.starts_with("running_")) continue;
       if (substitution.find(*id) != nullptr) continue;
-      ir::BoundSymbol clone;
-      clone.op = clone_operator();
-      clone.arguments = {ir::Argument(*id), ir::Argument()};
-      clone.location = symbol.location;
       const ir::ValueId copy = trace.add_value(trace.value(*id).type, trace.value(*id).name);
-      clone.results.emplace_back(copy);
+      ir::BoundSymbol clone = tracer::clone_symbol(*id, copy);
+      clone.location = symbol.location;
       substitution.set(*id, copy);
       copies.emplace_back(*id, copy);
       trace.add(std::move(clone));

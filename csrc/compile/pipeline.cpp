@@ -15,33 +15,29 @@
 #include "compile/saved_values.h"
 #include "fusion/buffer_assignment.h"
 #include "fusion/partition.h"
-#include "passes/algebraic_simplification.h"
 #include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
-#include "passes/embedding_gradients.h"
 #include "passes/in_place.h"
-#include "passes/late_writes.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
+#include "passes/pass.h"
 #include "passes/rematerialization.h"
-#include "passes/slice_gradients.h"
 #include "transforms/channels_last.h"
+
+namespace thunder::passes {
+
+// Passes that nobody but the pipeline calls: each is a source of its name.
+extern const Pass kAlgebraicSimplification;
+extern const Pass kEmbeddingGradients;
+extern const Pass kLateWrites;
+extern const Pass kSliceGradients;
+
+}  // namespace thunder::passes
 
 namespace thunder::compile {
 namespace {
-
-using passes::kAlgebraicSimplification;
-using passes::kBackwardMemoryOrder;
-using passes::kCommonSubexpressionElimination;
-using passes::kDeadCodeElimination;
-using passes::kEmbeddingGradients;
-using passes::kForwardMemoryOrder;
-using passes::kInPlace;
-using passes::kLateWrites;
-using passes::kLayoutCleanup;
-using passes::kSliceGradients;
 
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& trace = compilation.forward.history.last();
@@ -178,7 +174,7 @@ enum class Part { kComputation, kForward, kBackward };
 
 struct TraceStep {
   Part part;
-  passes::Pass pass;
+  const passes::Pass* pass;
 };
 struct LineStep {
   Part part;
@@ -200,7 +196,7 @@ using Step = std::variant<TraceStep, LineStep, JointStep>;
 constexpr std::array kDerivationSteps{
     Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
     // after constant_folding: because what only constants needed is dead.
-    Step(TraceStep{Part::kComputation, kDeadCodeElimination}),
+    Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
     // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what
@@ -208,15 +204,15 @@ constexpr std::array kDerivationSteps{
     Step(JointStep{"forward_and_backward", &differentiate}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.
-    Step(TraceStep{Part::kForward, kAlgebraicSimplification}),
-    Step(TraceStep{Part::kBackward, kAlgebraicSimplification}),
-    Step(TraceStep{Part::kForward, kLayoutCleanup}),
-    Step(TraceStep{Part::kBackward, kLayoutCleanup}),
+    Step(TraceStep{Part::kForward, &passes::kAlgebraicSimplification}),
+    Step(TraceStep{Part::kBackward, &passes::kAlgebraicSimplification}),
+    Step(TraceStep{Part::kForward, &passes::kLayoutCleanup}),
+    Step(TraceStep{Part::kBackward, &passes::kLayoutCleanup}),
     // after layout_cleanup: because what it joins becomes equal. After forward_and_backward: because two equal casts
     // that are one would add their cotangents in the lower precision.
-    Step(TraceStep{Part::kForward, kCommonSubexpressionElimination}),
-    Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
-    Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
+    Step(TraceStep{Part::kForward, &passes::kCommonSubexpressionElimination}),
+    Step(TraceStep{Part::kBackward, &passes::kCommonSubexpressionElimination}),
+    Step(TraceStep{Part::kBackward, &passes::kDeadCodeElimination}),
 };
 
 constexpr std::array kSavingSteps{
@@ -228,11 +224,11 @@ constexpr std::array kSavingSteps{
 
 constexpr std::array kExecutionSteps{
     // after rematerialization: because what is recomputed meets views and expressions that the backward has anyway.
-    Step(TraceStep{Part::kBackward, kLayoutCleanup}),
-    Step(TraceStep{Part::kBackward, kCommonSubexpressionElimination}),
-    Step(TraceStep{Part::kBackward, kDeadCodeElimination}),
+    Step(TraceStep{Part::kBackward, &passes::kLayoutCleanup}),
+    Step(TraceStep{Part::kBackward, &passes::kCommonSubexpressionElimination}),
+    Step(TraceStep{Part::kBackward, &passes::kDeadCodeElimination}),
     // after rematerialization: because what only saved values needed is dead now.
-    Step(TraceStep{Part::kForward, kDeadCodeElimination}),
+    Step(TraceStep{Part::kForward, &passes::kDeadCodeElimination}),
     // after the last dead_code_elimination: because executors are not asked for what nobody reads. After
     // forward_and_backward: because derivatives hold operations that executors serve too.
     Step(LineStep{Part::kForward, "transform_for_execution", &rewrite_for_executors}),
@@ -243,23 +239,23 @@ constexpr std::array kExecutionSteps{
     // after transforms: because they go by the positions of saved values.
     Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
-    Step(TraceStep{Part::kBackward, kEmbeddingGradients}),
+    Step(TraceStep{Part::kBackward, &passes::kEmbeddingGradients}),
     // before fusion_partition: because that is what it is for.
-    Step(TraceStep{Part::kForward, kSliceGradients}),
-    Step(TraceStep{Part::kBackward, kSliceGradients}),
+    Step(TraceStep{Part::kForward, &passes::kSliceGradients}),
+    Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),
     // after forward_and_backward: because rules bring writes. Before fusion_partition: because it moves nothing across
     // one.
-    Step(TraceStep{Part::kForward, kLateWrites}),
+    Step(TraceStep{Part::kForward, &passes::kLateWrites}),
     Step(LineStep{Part::kForward, fusion::kFusionPartition, &fuse, true}),
     Step(LineStep{Part::kBackward, fusion::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
     // in_place would have overwritten.
-    Step(TraceStep{Part::kForward, kForwardMemoryOrder}),
-    Step(TraceStep{Part::kBackward, kBackwardMemoryOrder}),
+    Step(TraceStep{Part::kForward, &passes::kForwardMemoryOrder}),
+    Step(TraceStep{Part::kBackward, &passes::kBackwardMemoryOrder}),
     // after memory_order: because the order says what dies where. After all others: because none but dead code
     // elimination moves operations across writes.
-    Step(TraceStep{Part::kForward, kInPlace}),
-    Step(TraceStep{Part::kBackward, kInPlace}),
+    Step(TraceStep{Part::kForward, &passes::kInPlace}),
+    Step(TraceStep{Part::kBackward, &passes::kInPlace}),
     // after in_place: because it reckons with each value's memory of its own.
     Step(LineStep{Part::kForward, fusion::kBufferAssignment, &assign_buffers, true}),
     Step(LineStep{Part::kBackward, fusion::kBufferAssignment, &assign_buffers, true}),
@@ -297,7 +293,7 @@ std::size_t run_trace_steps(std::span<const Step> steps, const Lines& lines, con
   std::size_t count = 0;
   for (; count < steps.size() && std::holds_alternative<TraceStep>(steps[count]); ++count) {
     const auto& [part, pass] = std::get<TraceStep>(steps[count]);
-    if (lines.of(part) != nullptr) (part == Part::kBackward ? backward : forward).push_back(pass);
+    if (lines.of(part) != nullptr) (part == Part::kBackward ? backward : forward).push_back(*pass);
   }
   TaskGraph tasks;
   const auto add = [&](TraceLine* line, const std::vector<passes::Pass>& passes) {
@@ -341,7 +337,7 @@ std::vector<std::string> pass_names() {
     if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
   };
   for (const Step& step : all_steps()) {
-    if (const auto* trace_step = std::get_if<TraceStep>(&step)) add(trace_step->pass.name);
+    if (const auto* trace_step = std::get_if<TraceStep>(&step)) add(trace_step->pass->name);
     if (const auto* of_line = std::get_if<LineStep>(&step); of_line != nullptr && of_line->optional) add(of_line->name);
     if (const auto* joint = std::get_if<JointStep>(&step); joint != nullptr && joint->optional) add(joint->name);
   }
@@ -353,8 +349,8 @@ std::vector<passes::Pass> trace_passes() {
   for (const Step& step : all_steps()) {
     const auto* trace_step = std::get_if<TraceStep>(&step);
     if (trace_step == nullptr) continue;
-    const auto is_same = [&](const passes::Pass& row) { return std::string_view(row.name) == trace_step->pass.name; };
-    if (std::ranges::none_of(rows, is_same)) rows.push_back(trace_step->pass);
+    const auto is_same = [&](const passes::Pass& row) { return std::string_view(row.name) == trace_step->pass->name; };
+    if (std::ranges::none_of(rows, is_same)) rows.push_back(*trace_step->pass);
   }
   return rows;
 }

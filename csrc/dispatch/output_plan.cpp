@@ -15,6 +15,7 @@
 #include "dispatch/errors.h"
 #include "dispatch/python_tensor.h"
 #include "tracer/backward_graph.h"
+#include "tracer/operators.h"
 #include "tracer/trace_node.h"
 #include "tracer/views.h"
 #include "transforms/functorch_layer.h"
@@ -66,10 +67,7 @@ OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_i
   if (!is_leaf_ && view.requires_grad() && (is_cut || !root.requires_grad())) {
     refuse("a view is returned or stored whose gradients are not those of the tensor that it shows; return a clone");
   }
-  const auto by_position = [](const Step& step) {
-    return step.op && step.op->operator_name().name == "aten::as_strided";
-  };
-  if (!is_input && std::ranges::any_of(steps_, by_position)) offset_ = root.storage_offset();
+  if (!is_input && std::ranges::any_of(steps_, &Step::by_position)) offset_ = root.storage_offset();
 }
 
 void OutputView::add(const tracer::ViewOf& view) {
@@ -80,6 +78,7 @@ void OutputView::add(const tracer::ViewOf& view) {
   Step step{.result = view.result, .grad_mode = view.grad_mode, .inference_mode = view.inference_mode};
   if (!view.is_data) {
     step.op = view.op;
+    step.by_position = tracer::has_fact(view.op, tracer::Fact::kReadsStrides);
     step.arguments = view.arguments;
     step.arguments[0] = c10::IValue();
   }
@@ -101,8 +100,8 @@ at::Tensor OutputView::run(const Step& step, const at::Tensor& shown) {
 at::Tensor OutputView::show(const at::Tensor& root) const {
   at::Tensor shown = root;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    const bool is_moved = offset_ && *offset_ != root.storage_offset() && step->op &&
-                          step->op->operator_name().name == "aten::as_strided" && step->arguments.back().isInt();
+    const bool is_moved =
+        offset_ && *offset_ != root.storage_offset() && step->by_position && step->arguments.back().isInt();
     if (!is_moved) {
       shown = run(*step, shown);
       continue;

@@ -31,6 +31,7 @@ class OutputView {
   struct Step {
     std::optional<c10::OperatorHandle> op;  ///< nullopt: `.data`
     std::vector<c10::IValue> arguments;     ///< the first one is what is viewed
+    bool by_position = false;               ///< `as_strided`: its arguments count from the start of the memory
     std::size_t result = 0;
     bool grad_mode = true;
     bool inference_mode = false;

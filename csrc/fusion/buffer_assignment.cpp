@@ -141,6 +141,8 @@ class BufferAssignment {
       is_free = is_free && symbol.op->style != ir::CallStyle::kPrimitive;
       // A program that raises an error runs again in eager, from what the inputs held.
       is_free = is_free && !may_raise(trace_, symbol);
+      // An asynchronous operation that began before the fusion may read the target until it is waited for.
+      is_free = is_free && !operators::communicates(*symbol.op);
       passes::for_each_argument(symbol, [&](ir::ValueId id) { is_free = is_free && !aliases_->may_alias(id, target); });
     }
     for (const ir::ValueId id : ir::distinct_values(trace_.symbols[fused].arguments)) {
@@ -348,7 +350,7 @@ std::optional<Trace> assign_buffers(const Trace& trace, std::string_view executo
   return BufferAssignment(trace, executor, target, find_operator).run();
 }
 
-bool is_copy(const BoundSymbol& symbol) { return symbol.op->name == "aten::copy_"; }
+bool is_copy(const BoundSymbol& symbol) { return operators::has_fact(*symbol.op, operators::Fact::kCopies); }
 
 std::optional<ir::Dims> slice_start(const BoundSymbol& symbol, const Trace& trace) {
   const auto placements = placements_of(symbol, trace);

@@ -63,7 +63,7 @@ class Partitioner {
       bool writes_outside = false;
       passes::for_each_written(symbol,
                                [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
-      if (writes_outside) ++segment;
+      if (writes_outside || operators::communicates(*symbol.op)) ++segment;
       segments_[i] = segment;
       passes::for_each_argument(symbol, [&](ir::ValueId id) {
         std::vector<std::uint32_t>& readers = readers_[ir::index_of(id)];
@@ -317,7 +317,7 @@ class Partitioner {
   std::vector<FusionRole::Result> result_kinds_;     ///< by value
   std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
   std::vector<FusionRole> roles_;                    ///< by symbol
-  std::vector<std::uint32_t> segments_;              ///< by symbol: writes to the caller's memory before it
+  std::vector<std::uint32_t> segments_;              ///< by symbol: what nothing moves across, before it
   std::vector<std::uint32_t> last_writers_;          ///< by set of values that share memory
   std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;

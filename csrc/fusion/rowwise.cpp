@@ -118,6 +118,26 @@ Exponentials exponentials_of(Lowering& lowering, const BoundSymbol& symbol) {
   const Value exponentials = lowering.apply(ElementOp::kExp, {shifted});
   return {shifted, exponentials, graph.reduce(Reduction::kSum, exponentials), largest};
 }
+/// Alone, too, it is worth a fusion: PyTorch goes over its argument three times.
+FusionRole logsumexp_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  FusionRole role = row_reduction_role(symbol, trace, target);
+  role.work = kRowWork;
+  return role;
+}
+/// Of a row whose largest element is infinite, nothing is subtracted: that would give NaN.
+void lower_logsumexp(Lowering& lowering, const BoundSymbol& symbol) {
+  KernelGraph& graph = lowering.graph();
+  const ComputeType compute = lowering.result_type_of(symbol);
+  const Value x = graph.expand(lowering.argument(symbol, 0, compute));
+  const Value largest = graph.reduce(Reduction::kMax, x);
+  const Value is_infinite = lowering.apply(
+      ElementOp::kEqual,
+      {lowering.apply(ElementOp::kAbs, {largest}), lowering.number(compute, std::numeric_limits<double>::infinity())});
+  const Value shift = lowering.apply(ElementOp::kWhere, {is_infinite, lowering.number(compute, 0), largest});
+  const Value shifted = lowering.apply(ElementOp::kSubtract, {x, shift});
+  const Value sum = graph.reduce(Reduction::kSum, lowering.apply(ElementOp::kExp, {shifted}));
+  lowering.set(symbol, 0, lowering.apply(ElementOp::kAdd, {lowering.apply(ElementOp::kLog, {sum}), shift}));
+}
 Value log_probabilities(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
   return lowering.apply(ElementOp::kSubtract, {parts.shifted, lowering.apply(ElementOp::kLog, {parts.sum})});
@@ -511,6 +531,7 @@ void add_rowwise(std::unordered_map<std::string_view, Operation>& table) {
       {"aten::mean", {&sum_role<false>, &lower_sum<false, true>}},
       {"aten::amax", {&row_reduction_role, &lower_extreme<Reduction::kMax>}},
       {"aten::amin", {&row_reduction_role, &lower_extreme<Reduction::kMin>}},
+      {"aten::logsumexp", {&logsumexp_role, &lower_logsumexp}},
       {"aten::var.correction", {&variance_role, &lower_variance}},
       {"aten::var.dim", {&variance_role, &lower_variance}},
       {"aten::var_mean.correction", {&variance_role, &lower_variance}},

@@ -35,11 +35,12 @@ struct Operator {
   CallStyle style = CallStyle::kTorchOperator;
   std::vector<SchemaValue> parameters;
   std::vector<SchemaValue> results;
-  bool mutates = false;          ///< writes to an argument
-  bool random = false;           ///< draws from a generator
-  bool view = false;             ///< a result aliases an argument
-  bool effect = false;           ///< has an effect besides: never removed, reordered against other effects
-  const void* handle = nullptr;  ///< the dispatcher's entry; set by `tracer/`, read by `runtime/`
+  bool mutates = false;             ///< writes to an argument
+  bool random = false;              ///< draws from a generator
+  bool view = false;                ///< a result aliases an argument
+  bool effect = false;              ///< has an effect besides: never removed, reordered against other effects
+  const void* handle = nullptr;     ///< the dispatcher's entry; set by `tracer/`, read by `runtime/`
+  mutable std::uint64_t facts = 0;  ///< kept and read by `operators/facts.h`
 };
 
 }  // namespace thunder::ir

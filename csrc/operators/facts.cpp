@@ -1,6 +1,8 @@
 #include "operators/facts.h"
 
 #include <algorithm>
+#include <atomic>
+#include <string>
 
 #include "ir/symbol_values.h"
 #include "operators/elements.h"
@@ -8,31 +10,49 @@
 namespace thunder::operators {
 namespace {
 
-struct Row {
-  std::string_view name;
-  unsigned facts;
-};
-constexpr auto bit(Fact fact) { return static_cast<unsigned>(fact); }
-constexpr unsigned kDrawsRandomNumbers = bit(Fact::kDrawsRandomNumbers);
-constexpr unsigned kIsCheap = bit(Fact::kIsCheap);
-constexpr unsigned kMayReturnArgument = bit(Fact::kMayReturnArgument);
-constexpr unsigned kRaisesForData = bit(Fact::kRaisesForData);
-constexpr unsigned kRaisesForZero = bit(Fact::kRaisesForZero);
+using enum Fact;
 
-// Elementwise operators (elements.cpp) are cheap without a row here; all of `linalg` raises for data.
+struct Row {
+  std::string_view name;  ///< with an overload (`default`: the one without a name), where others differ
+  FactSet facts;
+};
+
+// What the schema or the name's family says is in `derived_facts`. PyTorch's tag `dynamic_output_shape` is no help for
+// kShapeFollowsData: some of these lack it, and others have it whose shape is known.
 constexpr Row kRows[] = {
+    {"_c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
+    {"aten::_add_batch_dim", kWrapsTensors},
+    {"aten::_convolution", kIsConvolution},
+    {"aten::_efficientzerotensor", kHasNoMemory},
     {"aten::_fused_dropout", kDrawsRandomNumbers},
+    {"aten::_fused_sdp_choice", kReadsMetadata},
+    {"aten::_has_compatible_shallow_copy_type", kReadsMetadata},
+    {"aten::_has_same_storage_numel", kReadsMetadata},
+    {"aten::_index_put_impl", kMixesDevices},
     {"aten::_log_softmax", kIsCheap},
+    {"aten::_make_dual", kWrapsTensors},
+    {"aten::_native_batch_norm_legit.no_stats", kIsBatchNorm},
+    {"aten::_native_batch_norm_legit_functional", kIsBatchNorm},
+    {"aten::_new_zeros_with_same_feature_meta", kIsRecordedAsParts},
+    {"aten::_remove_batch_dim", kWrapsTensors},
     {"aten::_sample_dirichlet", kDrawsRandomNumbers},
     {"aten::_softmax", kIsCheap},
     {"aten::_standard_gamma", kDrawsRandomNumbers},
-    {"aten::_unsafe_view", kMayReturnArgument},
+    {"aten::_to_copy", kMixesDevices},
+    {"aten::_unique", kShapeFollowsData},
+    {"aten::_unique2", kShapeFollowsData},
+    {"aten::_unpack_dual", kWrapsTensors},
+    {"aten::_unsafe_view", kMayReturnArgument | kIsUnsafeView},
+    {"aten::_version", kAsksAboutTensor},
     {"aten::alpha_dropout", kDrawsRandomNumbers},
     {"aten::amax", kIsCheap},
     {"aten::amin", kIsCheap},
-    {"aten::arange", kIsCheap},
+    {"aten::arange", kIsCheap | kKeepsShapeOfOut},
+    {"aten::argwhere", kShapeFollowsData},
     {"aten::bernoulli", kDrawsRandomNumbers},
+    {"aten::bernoulli_", kOverwrites},
     {"aten::binary_cross_entropy", kRaisesForData},
+    {"aten::bincount", kShapeFollowsData},
     {"aten::binomial", kDrawsRandomNumbers},
     {"aten::cat", kIsCheap},
     {"aten::cholesky", kRaisesForData},
@@ -41,17 +61,35 @@ constexpr Row kRows[] = {
     {"aten::clone", kIsCheap},
     {"aten::conj_physical", kMayReturnArgument},
     {"aten::constant_pad_nd", kIsCheap},
+    {"aten::conv2d", kIsConvolution},
+    {"aten::convolution", kIsConvolution},
+    {"aten::copy", kMixesDevices},
+    {"aten::copy_", kCopies | kMixesDevices},
     {"aten::cross_entropy_loss", kRaisesForData},
     {"aten::ctc_loss", kRaisesForData},
     {"aten::cumsum", kIsCheap},
+    {"aten::dense_dim", kReadsMetadata},
+    {"aten::detach", kDetaches},
+    {"aten::detach_", kDetaches},
     {"aten::div", kRaisesForZero},
     {"aten::divide", kRaisesForZero},
     {"aten::dropout", kDrawsRandomNumbers},
     {"aten::elu", kIsCheap},
     {"aten::embedding", kIsCheap | kRaisesForData},
     {"aten::embedding_bag", kRaisesForData},
+    {"aten::empty", kIsUninitialized},
+    {"aten::empty_like", kIsUninitialized},
+    {"aten::empty_permuted", kIsUninitialized},
+    {"aten::empty_quantized", kIsUninitialized},
+    {"aten::empty_strided", kIsUninitialized},
     {"aten::feature_alpha_dropout", kDrawsRandomNumbers},
     {"aten::feature_dropout", kDrawsRandomNumbers},
+    {"aten::fft_fftfreq", kKeepsShapeOfOut},
+    {"aten::fft_ifft", kMayConjugate},
+    {"aten::fft_ihfft", kMayConjugate},
+    {"aten::fft_ihfft2", kMayConjugate},
+    {"aten::fft_ihfftn", kMayConjugate},
+    {"aten::fft_rfftfreq", kKeepsShapeOfOut},
     {"aten::flip", kIsCheap},
     {"aten::floor_divide", kRaisesForZero},
     {"aten::fmod", kRaisesForZero},
@@ -62,21 +100,34 @@ constexpr Row kRows[] = {
     {"aten::hardswish", kIsCheap},
     {"aten::hardtanh", kIsCheap},
     {"aten::histc", kRaisesForData},
-    {"aten::index", kIsCheap | kRaisesForData},
+    {"aten::index", kIsCheap | kRaisesForData | kShapeFollowsData | kMixesDevices},
     {"aten::index_add", kRaisesForData},
     {"aten::index_copy", kRaisesForData},
     {"aten::index_fill", kRaisesForData},
-    {"aten::index_put", kRaisesForData},
+    {"aten::index_put", kRaisesForData | kMixesDevices},
+    {"aten::index_put_", kMixesDevices},
     {"aten::index_reduce", kRaisesForData},
     {"aten::index_select", kIsCheap | kRaisesForData},
     {"aten::inverse", kRaisesForData},
+    {"aten::is_conj", kAsksAboutTensor},
+    {"aten::is_inference", kAsksAboutTensor},
+    {"aten::is_leaf", kAsksAboutTensor},
+    {"aten::is_neg", kAsksAboutTensor},
+    {"aten::is_nonzero", kReadsData},
+    {"aten::is_same_size", kReadsMetadata},
+    {"aten::is_set_to", kAsksAboutTensor | kReadsMetadata},
     {"aten::isinf", kIsCheap},
     {"aten::isnan", kIsCheap},
     {"aten::lift", kMayReturnArgument},
+    {"aten::linalg_lu_solve", kMayConjugate},
+    {"aten::linalg_pinv", kCastsInside},
+    {"aten::linspace", kKeepsShapeOfOut},
+    {"aten::logspace", kKeepsShapeOfOut},
     {"aten::logsumexp", kIsCheap},
     {"aten::lstm", kDrawsRandomNumbers},
     {"aten::lu_unpack", kRaisesForData},
     {"aten::masked_scatter", kRaisesForData},
+    {"aten::masked_select", kShapeFollowsData},
     {"aten::matrix_power", kRaisesForData},
     {"aten::max_unpool2d", kRaisesForData},
     {"aten::max_unpool3d", kRaisesForData},
@@ -85,19 +136,25 @@ constexpr Row kRows[] = {
     {"aten::multi_margin_loss", kRaisesForData},
     {"aten::multilabel_margin_loss", kRaisesForData},
     {"aten::multinomial", kDrawsRandomNumbers},
+    {"aten::native_batch_norm", kIsBatchNorm},
     {"aten::native_dropout", kDrawsRandomNumbers | kMayReturnArgument},
     {"aten::native_layer_norm", kIsCheap},
+    {"aten::new_empty", kIsUninitialized},
+    {"aten::new_empty_strided", kIsUninitialized},
     {"aten::new_full", kIsCheap},
     {"aten::new_ones", kIsCheap},
     {"aten::new_zeros", kIsCheap},
     {"aten::nll_loss", kRaisesForData},
     {"aten::nll_loss2d", kRaisesForData},
     {"aten::nll_loss_nd", kRaisesForData},
+    {"aten::nonzero", kShapeFollowsData},
+    {"aten::nonzero_numpy", kShapeFollowsData},
     {"aten::normal", kDrawsRandomNumbers},
-    {"aten::one_hot", kRaisesForData},
+    {"aten::one_hot", kRaisesForData | kShapeFollowsData},
     {"aten::ones", kIsCheap},
     {"aten::orgqr", kRaisesForData},
     {"aten::ormqr", kRaisesForData},
+    {"aten::output_nr", kAsksAboutTensor},
     {"aten::permute", kIsCheap},
     {"aten::pinverse", kRaisesForData},
     {"aten::poisson", kDrawsRandomNumbers},
@@ -109,9 +166,17 @@ constexpr Row kRows[] = {
     {"aten::randn", kDrawsRandomNumbers},
     {"aten::randn_like", kDrawsRandomNumbers},
     {"aten::randperm", kDrawsRandomNumbers},
+    {"aten::range", kKeepsShapeOfOut},
     {"aten::remainder", kIsCheap | kRaisesForZero},
     {"aten::repeat", kIsCheap},
     {"aten::repeat_interleave", kRaisesForData},
+    {"aten::repeat_interleave.Tensor", kShapeFollowsData},
+    {"aten::repeat_interleave.self_Tensor", kShapeFollowsData},
+    {"aten::resize.default", kResizes},
+    {"aten::resize_", kResizes},
+    {"aten::resolve_conj", kResolvesConjugate},
+    {"aten::resolve_neg", kResolvesNegative},
+    {"aten::retains_grad", kAsksAboutTensor},
     {"aten::rnn_relu", kDrawsRandomNumbers},
     {"aten::rnn_tanh", kDrawsRandomNumbers},
     {"aten::roll", kIsCheap},
@@ -122,20 +187,33 @@ constexpr Row kRows[] = {
     {"aten::scatter_add", kRaisesForData},
     {"aten::scatter_reduce", kRaisesForData},
     {"aten::searchsorted", kRaisesForData},
+    {"aten::set_", kReplacesStorage},
     {"aten::softplus", kIsCheap},
+    {"aten::sparse_dim", kReadsMetadata},
     {"aten::stack", kIsCheap},
+    {"aten::storage_offset", kAsksAboutTensor},
     {"aten::sum", kIsCheap},
-    {"aten::svd", kRaisesForData},
+    {"aten::svd", kRaisesForData | kMayConjugate},
+    {"aten::sym_storage_offset", kAsksAboutTensor},
     {"aten::take", kRaisesForData},
     {"aten::take_along_dim", kRaisesForData},
     {"aten::tan", kIsCheap},
     {"aten::triangular_solve", kRaisesForData},
     {"aten::tril", kIsCheap},
     {"aten::triu", kIsCheap},
+    {"aten::unique_consecutive", kShapeFollowsData},
+    {"aten::unique_dim", kShapeFollowsData},
+    {"aten::unique_dim_consecutive", kShapeFollowsData},
     {"aten::unsafe_chunk", kMayReturnArgument},
     {"aten::unsafe_split", kMayReturnArgument},
     {"aten::unsafe_split_with_sizes", kMayReturnArgument},
+    {"aten::vdot", kMayConjugate},
+    {"aten::view", kRaisesForStrides},
+    {"aten::view_as_real", kNeedsResolvedConjugate},
+    {"aten::where.default", kShapeFollowsData},
+    {"aten::zero_", kOverwrites},
     {"aten::zeros", kIsCheap},
+    {"c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},
@@ -154,26 +232,87 @@ constexpr OutRow kOutRows[] = {
     {"aten::_softmax_backward_data", {"out", 1}},    {"aten::_log_softmax_backward_data", {"out", 1}},
 };
 
+struct CopyingRow {
+  std::string_view name;
+  const char* copying;
+};
+constexpr CopyingRow kCopyingRows[] = {{"aten::_conj", "aten::_conj_physical"},
+                                       {"aten::_neg_view", "aten::neg"},
+                                       {"aten::_reshape_alias", "aten::reshape"},
+                                       {"aten::view", "aten::reshape"}};
+
 struct MatmulRow {
   std::string_view name;
-  std::size_t operand;
+  Matmul matmul;
 };
-constexpr MatmulRow kMatmuls[] = {{"aten::mm", 0},      {"aten::addmm", 1},  {"aten::bmm", 0},
-                                  {"aten::baddbmm", 1}, {"aten::linear", 0}, {"aten::matmul", 0}};
+constexpr MatmulRow kMatmuls[] = {
+    {"aten::addmm", {.left = 1, .right = 2, .bias = 0, .factors = 3}},
+    {"aten::baddbmm", {.left = 1, .right = 2, .bias = 0, .factors = 3, .is_batched = true}},
+    {"aten::bmm", {.is_batched = true}},
+    {"aten::linear", {.bias = 2, .takes_transposed = true}},
+    {"aten::matmul", {}},
+    {"aten::mm", {}},
+};
+
+FactSet written_facts(std::string_view name) {
+  const auto row = std::ranges::lower_bound(kRows, name, {}, &Row::name);
+  return row != std::end(kRows) && row->name == name ? row->facts : FactSet();
+}
+
+bool has_parameter(const ir::Operator& op, std::string_view name) {
+  return std::ranges::any_of(op.parameters, [&](const ir::SchemaValue& value) { return value.name == name; });
+}
+
+/// Of the operators by which processes talk to each other.
+FactSet facts_of_collective(const ir::Operator& op) {
+  const std::string_view name = op.name;
+  const bool is_functional = name.starts_with("_c10d_functional") || name.starts_with("c10d_functional");
+  if (!is_functional && !name.starts_with("c10d::") && !name.starts_with("symm_mem::")) return {};
+  if (!is_functional) return kOrdered;
+  return written_facts(name).has(kWaits) ? FactSet() : kOrdered | kAsynchronous;
+}
+
+FactSet derived_facts(const ir::Operator& op) {
+  const std::string_view name = op.name;
+  FactSet facts = facts_of_collective(op);
+  if (is_elementwise(name)) facts = facts | kIsCheap;
+  if (name.starts_with("aten::linalg_")) facts = facts | kRaisesForData | kOtherStrides;
+  if (name.starts_with("aten::_foreach_")) facts = facts | kIsRecordedAsParts;
+  if (op.mutates) return facts;
+  if (has_parameter(op, "stride") && has_parameter(op, "storage_offset")) facts = facts | kReadsStrides;
+  if (has_parameter(op, "indices") && has_parameter(op, "accumulate")) facts = facts | kWritesToIndices;
+  return facts;
+}
+
+/// Set in the bits that an operator keeps once they are known.
+constexpr std::uint64_t kKnown = std::uint64_t{1} << 63U;
+
+FactSet find_facts(const ir::Operator& op) {
+  const std::string overload = op.name + "." + (op.overload.empty() ? "default" : op.overload);
+  return written_facts(op.name) | written_facts(overload) | derived_facts(op);
+}
+
+/// The row of an operator's only overload without a name.
+template <typename Rows>
+auto find_row(const Rows& rows, const ir::Operator& op) {
+  const auto row = std::ranges::find_if(rows, [&](const auto& each) { return each.name == op.name; });
+  return row != std::end(rows) && op.overload.empty() ? &*row : nullptr;
+}
 
 }  // namespace
 
-bool has_fact(const ir::Operator& op, Fact fact) {
-  const std::string_view name = op.name;
-  const auto row = std::ranges::lower_bound(kRows, name, {}, &Row::name);
-  if (row != std::end(kRows) && row->name == name && (row->facts & bit(fact)) != 0) return true;
-  if (fact == Fact::kIsCheap) return is_elementwise(name);
-  return fact == Fact::kRaisesForData && name.starts_with("aten::linalg_");
+FactSet facts_of(const ir::Operator& op) {
+  const std::atomic_ref<std::uint64_t> kept(op.facts);
+  std::uint64_t bits = kept.load(std::memory_order_relaxed);
+  if ((bits & kKnown) == 0) kept.store(bits |= kKnown | find_facts(op).bits(), std::memory_order_relaxed);
+  return FactSet(bits);
 }
 
+void add_facts(ir::Operator& op, FactSet facts) { op.facts |= facts.bits(); }
+
 bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  if (has_fact(*symbol.op, Fact::kRaisesForData)) return true;
-  if (!has_fact(*symbol.op, Fact::kRaisesForZero)) return false;
+  if (has_fact(*symbol.op, kRaisesForData)) return true;
+  if (!has_fact(*symbol.op, kRaisesForZero)) return false;
   return std::ranges::any_of(ir::flat_results(symbol), [&](ir::ValueId id) {
     const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
     return type != nullptr && !ir::is_floating_point(type->dtype) && !ir::is_complex(type->dtype);
@@ -181,13 +320,18 @@ bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
 }
 
 std::optional<OutForm> out_form(const ir::Operator& op) {
-  const auto row = std::ranges::find(kOutRows, std::string_view(op.name), &OutRow::name);
-  return row == std::end(kOutRows) || !op.overload.empty() ? std::nullopt : std::make_optional(row->form);
+  const auto* row = find_row(kOutRows, op);
+  return row == nullptr ? std::nullopt : std::make_optional(row->form);
 }
 
-std::optional<std::size_t> matmul_operand(const ir::Operator& op) {
-  const auto row = std::ranges::find(kMatmuls, std::string_view(op.name), &MatmulRow::name);
-  return row == std::end(kMatmuls) ? std::nullopt : std::make_optional(row->operand);
+const char* copying_form(const ir::Operator& op) {
+  const auto* row = find_row(kCopyingRows, op);
+  return row == nullptr ? nullptr : row->copying;
+}
+
+const Matmul* find_matmul(const ir::Operator& op) {
+  const auto* row = find_row(kMatmuls, op);
+  return row == nullptr ? nullptr : &row->matmul;
 }
 
 bool is_commutative(const ir::Operator& op) {

@@ -1,14 +1,16 @@
-#include "passes/algebraic_simplification.h"
-
 #include <bit>
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
 
+#include "passes/pass.h"
 #include "passes/symbol_facts.h"
 #include "passes/value_rewriter.h"
 
 namespace thunder::passes {
+
+extern const Pass kAlgebraicSimplification;
+
 namespace {
 
 bool is_number(const ir::Argument& argument, double expected) {
@@ -72,10 +74,15 @@ ValueRewriter::Rule algebraic_rule(const ir::Operator& op) {
   return kOverloads.contains(op.overload) && !scalar_base ? found->second : nullptr;
 }
 
-}  // namespace
-
 ir::Trace simplify_algebra(const ir::Trace& trace, FindOperator find_operator) {
   return ValueRewriter(trace, kAlgebraicSimplification.name, find_operator).run(&algebraic_rule);
 }
+
+}  // namespace
+
+/// Leaves out arithmetic that gives its argument, bit for bit, whatever it holds (NaN, infinities, -0.0), in the same
+/// dtype and shape: `x * 1`, `x / 1`, `x - 0`, `x ** 1`, `-(-x)`, `~~x`, `where(c, x, x)`. Not `x + 0`, which makes 0.0
+/// of -0.0, and nothing of complex numbers, whose products mix parts.
+constexpr Pass kAlgebraicSimplification{"algebraic_simplification", &simplify_algebra};
 
 }  // namespace thunder::passes

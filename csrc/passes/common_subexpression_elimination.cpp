@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "ir/substitution.h"
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 
 namespace thunder::passes {
@@ -67,7 +68,7 @@ class Eliminator {
 
   [[nodiscard]] bool is_candidate(const ir::BoundSymbol& symbol) const {
     const ir::Operator& op = *symbol.op;
-    if (op.random || op.mutates || op.effect) return false;
+    if (op.random || op.mutates || op.effect || operators::communicates(op)) return false;
     bool gives_value = false;
     bool is_written = false;
     for (const ir::Argument& result : symbol.results) {

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <vector>
 
+#include "operators/facts.h"
+
 namespace thunder::passes {
 namespace {
 
 bool is_comment(const ir::BoundSymbol& symbol) { return symbol.op->style == ir::CallStyle::kComment; }
 
 bool always_runs(const ir::Operator& op, const DeadCodeOptions& options) {
-  return op.mutates || op.effect || op.style == ir::CallStyle::kReturn || (op.random && options.preserve_random_stream);
+  return op.mutates || op.effect || op.style == ir::CallStyle::kReturn || operators::communicates(op) ||
+         (op.random && options.preserve_random_stream);
 }
 
 }  // namespace

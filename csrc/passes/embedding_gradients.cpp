@@ -1,14 +1,16 @@
-#include "passes/embedding_gradients.h"
-
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "ir/builder.h"
 #include "passes/alias_analysis.h"
+#include "passes/pass.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
+
+extern const Pass kEmbeddingGradients;
+
 namespace {
 
 /// The arguments of `embedding_dense_backward`.
@@ -142,10 +144,16 @@ class Rewriter {
   ir::SourceLocation location_;
 };
 
-}  // namespace
-
 ir::Trace add_embedding_gradients(const ir::Trace& trace, FindOperator find_operator) {
   return Rewriter(trace, find_operator).run();
 }
+
+}  // namespace
+
+/// Where the dense gradient of an embedding (`embedding_dense_backward`: zeros as large as the table, then its rows) is
+/// added to another gradient, as for a table that is the output projection too, adds the rows to that one (`index_add`,
+/// which `in_place` lets write to it). On the CPU, where `index_add` adds in order, and in float32 and float64: in a
+/// lower precision, each row would be rounded to that of the sum. Tables scaled by frequency stay as they are.
+constexpr Pass kEmbeddingGradients{"embedding_gradients", &add_embedding_gradients};
 
 }  // namespace thunder::passes

@@ -1,5 +1,6 @@
 #include "passes/in_place.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <unordered_map>
@@ -33,7 +34,8 @@ bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
 }
 
 InPlaceForm find_form(const ir::Operator& op, FindOperator find_operator) {
-  if (op.results.size() != 1 || op.view || op.parameters.empty() || op.name == "aten::resize") return {};
+  if (op.results.size() != 1 || op.view || op.parameters.empty() || operators::has_fact(op, operators::Fact::kResizes))
+    return {};
   if (const auto form = operators::out_form(op)) {
     const ir::Operator* out = find_operator(op.name, form->overload);
     const bool fits = out != nullptr && out->parameters.size() == op.parameters.size() + 1;
@@ -64,6 +66,7 @@ class Introducer {
     for (const ir::Argument& output : trace.outputs) {
       ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNever; });
     }
+    for (const ir::BoundSymbol& symbol : trace.symbols) keep_arguments_until_wait(symbol);
     result_.symbols = trace.symbols;
   }
 
@@ -73,6 +76,16 @@ class Introducer {
   }
 
  private:
+  /// What an asynchronous operation reads is in use as long as its results are, which the wait for it returns.
+  void keep_arguments_until_wait(const ir::BoundSymbol& symbol) {
+    if (!operators::has_fact(*symbol.op, operators::Fact::kAsynchronous)) return;
+    std::size_t last = 0;
+    for_each_result(symbol, [&](ir::ValueId id) { last = std::max(last, last_use_[aliases_.set_of(id)]); });
+    for_each_argument(symbol, [&](ir::ValueId id) {
+      last_use_[aliases_.set_of(id)] = std::max(last_use_[aliases_.set_of(id)], last);
+    });
+  }
+
   void rewrite(ir::BoundSymbol& symbol, std::size_t position) {
     const ir::ValueId result = single_result(symbol);
     if (result == ir::kNoValue || !is_pure(symbol) || aliases_.is_written(result)) return;

@@ -23,12 +23,16 @@ class Scheduler {
         first_use_(trace.value_count(), kNoPlace),
         last_use_(trace.value_count(), 0),
         waits_(trace.symbols.size(), false),
+        next_communication_(trace.symbols.size(), kNoPlace),
         emitted_(trace.symbols.size(), false) {
     for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
       for_each_argument(trace.symbols[i], [&](ir::ValueId id) {
         last_use_[aliases_.set_of(id)] = i;
         first_use_[ir::index_of(id)] = std::min(first_use_[ir::index_of(id)], i);
       });
+    }
+    for (std::uint32_t i = static_cast<std::uint32_t>(trace.symbols.size()); i-- > 1;) {
+      next_communication_[i - 1] = operators::communicates(*trace.symbols[i].op) ? i : next_communication_[i];
     }
     for (const ir::Argument& output : trace.outputs) {
       ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNoPlace; });
@@ -69,7 +73,8 @@ class Scheduler {
       const bool comes_later = maker != kNoPlace && waits_[maker];
       if (dies && !comes_later) lengthened += size_in_bytes(trace_.tensor_type(id));
     });
-    return first_use != kNoPlace && !reads_what_changes && shortened > lengthened;
+    const bool passes_communication = first_use > next_communication_[i];
+    return first_use != kNoPlace && !reads_what_changes && !passes_communication && shortened > lengthened;
   }
 
   void emit_maker(ir::ValueId id) {
@@ -91,6 +96,7 @@ class Scheduler {
   std::vector<std::uint32_t> first_use_;  ///< by value
   std::vector<std::uint32_t> last_use_;   ///< by alias set
   std::vector<bool> waits_;
+  std::vector<std::uint32_t> next_communication_;  ///< by symbol: the first one behind it
   std::vector<bool> emitted_;
 };
 

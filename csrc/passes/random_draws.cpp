@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -50,9 +51,8 @@ class Draws {
         is_uninitialized_(trace.value_count(), false) {
     for (const ir::BoundSymbol& symbol : trace.symbols) {
       for_each_written(symbol, [&](ir::ValueId id) { ++writes_[aliases_.set_of(id)]; });
-      const std::string_view name = symbol.op->name;
-      const bool is_empty = name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
-      if (is_empty) for_each_result(symbol, [&](ir::ValueId id) { is_uninitialized_[ir::index_of(id)] = true; });
+      if (!operators::has_fact(*symbol.op, operators::Fact::kIsUninitialized)) continue;
+      for_each_result(symbol, [&](ir::ValueId id) { is_uninitialized_[ir::index_of(id)] = true; });
     }
   }
 

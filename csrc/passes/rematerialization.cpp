@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
 #include "passes/random_draws.h"
@@ -79,7 +80,7 @@ class ForwardCut {
     const ir::BoundSymbol& symbol = forward_.symbols[position];
     if (const auto drawn = drawn_with_state(symbol)) return add_draw(symbol, *drawn);
     const bool again = may_recompute(symbol, policy_) && reads_what_stays(position);
-    const bool is_view = symbol.op->view || symbol.op->name == "aten::_unsafe_view";
+    const bool is_view = operators::is_view(*symbol.op);
     std::int64_t read = 0;
     for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
     for_each_result(symbol, [&](ir::ValueId id) {

@@ -1,5 +1,3 @@
-#include "passes/slice_gradients.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -8,9 +6,13 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "passes/pass.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
+
+extern const Pass kSliceGradients;
+
 namespace {
 
 /// Elements of a row: of fewer, executors do not fuse what is padded.
@@ -158,10 +160,16 @@ class Rewriter {
   ir::SourceLocation location_;
 };
 
-}  // namespace
-
 ir::Trace pad_slice_gradients(const ir::Trace& trace, FindOperator find_operator) {
   return Rewriter(trace, find_operator).run();
 }
+
+}  // namespace
+
+/// Writes the gradient of a slice with a step (`slice_backward` of `x[1::2]`) as a view of a padded view: every second
+/// row of `[64, 8]` is one of the two columns of `[32, 2, 8]`. Padding costs what `slice_backward` does, and fuses with
+/// the sum of gradients that it mostly is an argument of. Of dimensions that lie in order, where the step divides the
+/// one that is sliced, and rows are long enough to be fused.
+constexpr Pass kSliceGradients{"slice_gradients", &pad_slice_gradients};
 
 }  // namespace thunder::passes

@@ -6,13 +6,15 @@
 
 #include "ir/layout.h"
 #include "ir/trace.h"
+#include "operators/facts.h"
 
 namespace thunder::passes {
 
 /// Gives values only, and the same ones whenever it runs on the same arguments.
 [[nodiscard]] inline bool is_pure(const ir::BoundSymbol& symbol) {
   const ir::Operator& op = *symbol.op;
-  return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
+  return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect &&
+         !operators::communicates(op);
 }
 
 using ir::element_count;

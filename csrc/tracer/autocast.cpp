@@ -58,7 +58,7 @@ bool look_for_autocast(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
 }
 
 void require_no_casts_inside(const c10::OperatorHandle& op) {
-  if (op.operator_name().name == "aten::linalg_pinv" && is_autocast_on()) {
+  if (is_autocast_on()) {
     refuse(op, "autocast casts inside of it; call it under torch.autocast(..., enabled=False)");
   }
 }

@@ -21,7 +21,7 @@ namespace thunder::tracer {
 /// While `parts_meet_autocast` runs on this thread: looks at one of the calls. False otherwise.
 [[nodiscard]] bool look_for_autocast(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
 
-/// Refuses operators that are one to a trace and call others below autograd, where autocast casts.
+/// Refuses an operator that is one to a trace and calls others below autograd, where autocast casts.
 void require_no_casts_inside(const c10::OperatorHandle& op);
 
 }  // namespace thunder::tracer

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
+#include "tracer/call_builder.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
 #include "tracer/realizer.h"
@@ -27,11 +28,6 @@ const ir::Operator* make_check(std::string_view schema) {
   auto* op = new ir::Operator(ir::parse_operator(schema, ir::CallStyle::kPrimitive));
   op->effect = true;
   return op;
-}
-
-template <std::size_t size>
-bool contains(const std::string_view (&names)[size], std::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
 bool has_mask(const IValue& indices) {
@@ -101,12 +97,6 @@ const at::Tensor& expected_contents(const ir::BoundSymbol& symbol, const ir::Tra
   return *static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
 }
 
-bool reads_number(const c10::OperatorHandle& op) {
-  static constexpr std::string_view kNames[] = {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero",
-                                                "aten::equal", "aten::allclose"};
-  return contains(kNames, op.operator_name().name);
-}
-
 bool is_mask(const IValue& index) {
   if (index.isNone() || !index.toTensor().defined()) return false;
   const at::ScalarType dtype = index.toTensor().scalar_type();
@@ -114,24 +104,19 @@ bool is_mask(const IValue& index) {
 }
 
 bool writes_by_mask(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  const std::string& name = op.operator_name().name;
-  return (name == "aten::index_put" || name == "aten::_index_put_impl") && has_mask(arguments[1]);
+  return has_fact(op, Fact::kWritesToIndices) && has_mask(arguments[1]);
 }
 
-bool reads_lengths(const c10::OperatorHandle& op) { return op.operator_name().name == "aten::ctc_loss"; }
-
 bool shape_follows_data(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  static constexpr std::string_view kNames[] = {"aten::nonzero",    "aten::nonzero_numpy",
-                                                "aten::argwhere",   "aten::masked_select",
-                                                "aten::_unique",    "aten::_unique2",
-                                                "aten::unique_dim", "aten::unique_consecutive",
-                                                "aten::bincount",   "aten::unique_dim_consecutive"};
-  const c10::OperatorName& name = op.operator_name();
-  if (name.name == "aten::index") return has_mask(arguments[1]);
-  if (name.name == "aten::where") return arguments.size() == 1;
-  if (name.name == "aten::one_hot") return arguments[1].toInt() < 0;
-  if (name.name == "aten::repeat_interleave") return name.overload_name != "self_int" && arguments.back().isNone();
-  return contains(kNames, name.name);
+  if (!has_fact(op, Fact::kShapeFollowsData)) return false;
+  const auto& parameters = op.schema().arguments();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].name();
+    if (name == "indices") return has_mask(arguments[i]);
+    if (name == "num_classes") return arguments[i].toInt() < 0;
+    if (name == "output_size") return arguments[i].isNone();
+  }
+  return true;
 }
 
 void Recorder::require_data() const {
@@ -203,22 +188,24 @@ at::Tensor Recorder::contents_of(const at::Tensor& tensor) {
 }
 
 void Recorder::call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::string& name = op.operator_name().name;
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   torch::jit::drop(stack, count);
-  if (name == "aten::item" || name == "aten::_local_scalar_dense") {
-    stack.emplace_back(read_number(arguments[0].toTensor()));
-  } else if (name == "aten::is_nonzero") {
-    stack.emplace_back(read_truth(arguments[0].toTensor()));
-  } else if (name == "aten::equal" && !arguments[0].toTensor().sizes().equals(arguments[1].toTensor().sizes())) {
-    stack.emplace_back(false);
-  } else {
-    const bool exact = name == "aten::equal";
-    const at::Tensor same =
-        call_by_name(exact ? "aten::eq" : "aten::isclose", exact ? "Tensor" : "", std::move(arguments))[0].toTensor();
-    stack.emplace_back(read_number(call_by_name("aten::all", "", {same})[0].toTensor()).toBool());
+  const at::Tensor tensor = arguments[0].toTensor();
+  const bool is_truth = op.schema().returns()[0].type()->kind() == c10::TypeKind::BoolType;
+  if (count == 1) {
+    stack.emplace_back(is_truth ? c10::Scalar(read_truth(tensor)) : read_number(tensor));
+    return;
   }
+  // Whether two tensors are the same, exactly or within what further arguments say.
+  const CallBuilder calls(*this);
+  const bool is_exact = count == 2;
+  if (is_exact && !tensor.sizes().equals(arguments[1].toTensor().sizes())) {
+    stack.emplace_back(false);
+    return;
+  }
+  const at::Tensor same = is_exact ? calls.eq(tensor, arguments[1].toTensor()) : calls.isclose(std::move(arguments));
+  stack.emplace_back(read_number(calls.all(same)).toBool());
 }
 
 ResultTypes Recorder::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {

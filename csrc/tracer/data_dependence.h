@@ -38,14 +38,10 @@ class Recorder;
 [[nodiscard]] std::vector<at::Tensor> run_symbol(const ir::Trace& trace, const ir::BoundSymbol& symbol,
                                                  std::span<const at::Tensor> inputs);
 
-/// Gives the program a number that is an element of a tensor.
-[[nodiscard]] bool reads_number(const c10::OperatorHandle& op);
-/// Takes lengths, whose data its kernel reads: the program's trace holds for these numbers.
-[[nodiscard]] bool reads_lengths(const c10::OperatorHandle& op);
-/// Packs sequences by lengths, or pads packed ones again (`_pack_padded_sequence`, `_pad_packed_sequence`).
-[[nodiscard]] bool is_of_packed_sequences(const c10::OperatorHandle& op);
-/// Calls it by operations on the sequences' steps; the trace holds for these lengths.
-void call_on_sequences(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
+/// `_pack_padded_sequence` and `_pad_packed_sequence`, by operations on the sequences' steps: the trace holds for these
+/// lengths.
+void pack_sequences(Recorder& recorder, std::vector<c10::IValue> arguments, torch::jit::Stack& stack);
+void pad_sequences(Recorder& recorder, std::vector<c10::IValue> arguments, torch::jit::Stack& stack);
 /// An index that says for each place whether it is meant.
 [[nodiscard]] bool is_mask(const c10::IValue& index);
 /// Writes to the places that a mask shows (`index_put`).

@@ -79,11 +79,28 @@ void Recorder::call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::S
   stack.push_back(std::move(arguments[0]));
 }
 
-/// `ctc_loss`, whose own code makes a tensor out of the lengths.
-void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+bool Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  struct Row {
+    std::string_view name;
+    void (*call)(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack);
+  };
+  static constexpr Row kRows[] = {{"aten::_pack_padded_sequence", &pack_sequences},
+                                  {"aten::_pad_packed_sequence", &pad_sequences},
+                                  {"aten::ctc_loss", &call_ctc_loss}};
+  const auto* row = std::ranges::find(kRows, op.operator_name().name, &Row::name);
+  if (row == std::end(kRows)) return false;
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   torch::jit::drop(stack, count);
+  row->call(*this, std::move(arguments), stack);
+  return true;
+}
+
+/// Its own code makes a tensor out of the lengths.
+void Recorder::call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
+  const auto call_by_name = [&](const char* name, const char* overload, std::vector<IValue> given) {
+    return recorder.call_by_name(name, overload, std::move(given));
+  };
   for (const std::size_t position : {2, 3}) {
     if (!arguments[position].isTensor()) continue;
     const at::Tensor lengths =
@@ -91,7 +108,8 @@ void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::S
     c10::List<std::int64_t> numbers;
     for (std::int64_t i = 0; i < lengths.numel(); ++i) {
       numbers.push_back(
-          read_number(call_by_name("aten::select", "int", {lengths, std::int64_t{0}, i})[0].toTensor()).toLong());
+          recorder.read_number(call_by_name("aten::select", "int", {lengths, std::int64_t{0}, i})[0].toTensor())
+              .toLong());
     }
     arguments[position] = std::move(numbers);
   }
@@ -116,7 +134,7 @@ void Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::S
       const SuspendRecording suspended;
       divisors = at::tensor(lengths, losses.toTensor().scalar_type()).clamp_min(1).to(losses.toTensor().device());
     }
-    losses = call_by_name("aten::div", "Tensor", {losses, stand_in(divisors)})[0];
+    losses = call_by_name("aten::div", "Tensor", {losses, recorder.stand_in(divisors)})[0];
   }
   if (reduction == at::Reduction::None && !is_batched) {
     losses = call_by_name("aten::squeeze", "dim", {losses, std::int64_t{0}})[0];

@@ -140,26 +140,6 @@ class ResultReader {
   const std::vector<at::Tensor>& arguments_;
 };
 
-/// Operators that look at metadata alone: their backend kernel may see trace tensors.
-bool reads_metadata_only(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"aten::_fused_sdp_choice",
-                                                "aten::is_same_size",
-                                                "aten::is_set_to",
-                                                "aten::dense_dim",
-                                                "aten::sparse_dim",
-                                                "aten::_has_compatible_shallow_copy_type",
-                                                "aten::_has_same_storage_numel"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
-/// Operators whose tensor arguments may lie on different devices.
-bool mixes_devices(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"aten::_to_copy",  "aten::copy",      "aten::copy_",
-                                                "aten::index",     "aten::index_put", "aten::_index_put_impl",
-                                                "aten::index_put_"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
 bool has_tensor_results(const c10::FunctionSchema& schema) {
   for (const auto& result : schema.returns()) {
     if (result.type()->str().find("Tensor") != std::string::npos) return true;
@@ -192,7 +172,7 @@ c10::Device result_device(const c10::OperatorHandle& op, std::span<const IValue>
     const bool goes_anywhere = tensor.dim() == 0 && tensor.device().is_cpu();
     if (chosen == nullptr || (chosen->dim() == 0 && chosen->device().is_cpu() && !goes_anywhere)) {
       chosen = &tensor;
-    } else if (!goes_anywhere && tensor.device() != chosen->device() && !mixes_devices(op.schema().name())) {
+    } else if (!goes_anywhere && tensor.device() != chosen->device() && !has_fact(op, Fact::kMixesDevices)) {
       const bool has_meta = tensor.is_meta() || chosen->is_meta();
       throw UserError(ErrorKind::kRuntime,
                       op.schema().name() + ": expected all tensors on the same device, got " + chosen->device().str() +
@@ -399,7 +379,7 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   if (op.schema().returns().empty() && !op.schema().is_mutable()) return;  // a check of data, made when it runs
   if (!has_tensor_results(op.schema()) && !op.schema().is_mutable()) {
-    if (!reads_metadata_only(op.schema().name())) refuse_data_dependent(op);
+    if (!has_fact(op, Fact::kReadsMetadata)) refuse_data_dependent(op);
     torch::jit::Stack own(arguments);
     run_backend_kernel(op, own, tensors);
     stack.insert(stack.end(), own.begin(), own.end());

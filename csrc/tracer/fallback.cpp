@@ -5,7 +5,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,26 +48,15 @@ constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerF
                                              DispatchKey::FuncTorchDynamicLayerBackMode,
                                              DispatchKey::FuncTorchGradWrapper, DispatchKey::FuncTorchBatched};
 
-/// What makes tensors of kinds that PyTorch tells by keys and fields of their own: a trace tensor has none of these.
-void refuse_special_tensors(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  if (name == "aten::_make_dual" || name == "aten::_unpack_dual") {
-    throw UserError(ErrorKind::kNotImplemented,
-                    "thunder.jit: expected torch.func.jvp for forward-mode derivatives, got torch.autograd.forward_ad");
-  }
-  if (name == "aten::_add_batch_dim" || name == "aten::_remove_batch_dim") {
-    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: expected torch.func.vmap, got torch._vmap_internals");
-  }
+/// Makes tensors of kinds that PyTorch tells by keys and fields of their own: a trace tensor has none of these.
+[[noreturn]] void refuse_special_tensors(const c10::OperatorHandle& op) {
+  throw UserError(ErrorKind::kNotImplemented, "thunder.jit: expected torch.func.jvp or torch.func.vmap, got " +
+                                                  op.operator_name().name +
+                                                  " (torch.autograd.forward_ad, torch._vmap_internals)");
 }
 
 /// Operators that ask about the tensor itself, and not about what it holds: a trace tensor's answer is another one.
-void refuse_facts(const c10::OperatorHandle& op) {
-  constexpr std::array<std::string_view, 10> kFacts{
-      "aten::_version",  "aten::is_conj",   "aten::is_inference", "aten::is_leaf",        "aten::is_neg",
-      "aten::is_set_to", "aten::output_nr", "aten::retains_grad", "aten::storage_offset", "aten::sym_storage_offset"};
-  const auto& results = op.schema().returns();
-  if (results.size() != 1 || results[0].type()->kind() == c10::TypeKind::TensorType) return;
-  if (std::ranges::find(kFacts, op.operator_name().name) == kFacts.end()) return;
+[[noreturn]] void refuse_facts(const c10::OperatorHandle& op) {
   throw UserError(ErrorKind::kNotImplemented,
                   "thunder.jit: " + op.operator_name().name + " of a tensor is not known inside; call it outside");
 }
@@ -132,10 +120,11 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   } else if (const auto autocast = autocast_key(op, keys)) {
     op.callBoxedForDispatchKey(*autocast, *stack);
   } else {
-    refuse_special_tensors(op);
-    refuse_facts(op);
+    const operators::FactSet facts = operators::facts_of(*operator_for(op));
+    if (facts.has(Fact::kWrapsTensors)) refuse_special_tensors(op);
+    if (facts.has(Fact::kAsksAboutTensor)) refuse_facts(op);
     refuse_changed_settings(op, *top_recorder);
-    require_no_casts_inside(op);
+    if (facts.has(Fact::kCastsInside)) require_no_casts_inside(op);
     top_recorder->call(op, *stack, Level::kTop);
   }
 }

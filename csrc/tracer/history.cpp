@@ -14,6 +14,7 @@
 #include "tracer/operators.h"
 #include "tracer/realizer.h"
 #include "tracer/recorder.h"
+#include "tracer/symbols.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -113,12 +114,10 @@ void Recorder::mark_leaf(const at::Tensor& tensor) {
     trace_.set_type(state.value, ir::make_type(std::move(type)));
     return;
   }
-  ir::BoundSymbol symbol;  // nothing flows on to what the leaf was computed from
-  symbol.op = find_operator("aten::detach", "");
-  symbol.arguments.emplace_back(state.value);
+  // Nothing flows on to what the leaf was computed from.
+  const ir::ValueId before = std::exchange(state.value, trace_.add_value(ir::make_type(std::move(type))));
+  ir::BoundSymbol symbol = detach_symbol(before, state.value);
   if (locate) symbol.location = locate();
-  state.value = trace_.add_value(ir::make_type(std::move(type)));
-  symbol.results.emplace_back(state.value);
   add(std::move(symbol));
 }
 
@@ -127,12 +126,9 @@ ir::ValueId Recorder::without_grad(ir::ValueId value) {
   if (!is_new) return place->second;
   ir::TensorType type = *trace_.tensor_type(value);
   type.requires_grad = false;
-  ir::BoundSymbol symbol;
-  symbol.op = find_operator("aten::detach", "");
-  symbol.arguments.emplace_back(value);
-  if (locate) symbol.location = locate();
   const ir::ValueId result = trace_.add_value(ir::make_type(std::move(type)));
-  symbol.results.emplace_back(result);
+  ir::BoundSymbol symbol = detach_symbol(value, result);
+  if (locate) symbol.location = locate();
   add(std::move(symbol));
   return place->second = result;
 }
@@ -144,7 +140,7 @@ void Recorder::replace(ir::ValueId result, std::vector<ir::BoundSymbol> symbols)
 void Recorder::settle() {
   if (replacements_.empty()) return;
   std::vector<ir::BoundSymbol> old = std::exchange(trace_.symbols, {});
-  surprises_.reset();
+  facts_.reset();
   std::vector<std::size_t> shifts(marks_.size());
   for (std::size_t i = 0; i < old.size(); ++i) {
     for (std::size_t m = 0; m < marks_.size(); ++m) {

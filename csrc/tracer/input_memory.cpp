@@ -8,6 +8,7 @@
 #include "bridge/convert.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/symbols.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
@@ -163,32 +164,23 @@ std::vector<std::pair<std::size_t, ir::ValueId>> Recorder::inputs_with_new_histo
 
 void Recorder::add_resize(const InputMemory& memory) {
   const auto sizes = memory.root.sizes();
-  ir::BoundSymbol symbol;
-  symbol.op = find_operator("aten::resize_", "");
-  symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()), ir::None{}};
-  symbol.results.emplace_back(ir::None{});
-  symbol.comment = "resized by the program";
-  add(symbol);
-  if (memory.root.is_contiguous()) return;
-  const auto strides = memory.root.strides();
-  symbol.op = find_operator("aten::as_strided_", "");
-  symbol.arguments = {ir::Argument(memory.value), ir::ArgumentList(sizes.begin(), sizes.end()),
-                      ir::ArgumentList(strides.begin(), strides.end()), ir::None{}};
-  symbol.results = {ir::None{}};
-  add(std::move(symbol));
+  const auto add_resizing = [this](ir::BoundSymbol symbol) {
+    symbol.comment = "resized by the program";
+    add(std::move(symbol));
+  };
+  add_resizing(resize_symbol(memory.value, sizes));
+  if (!memory.root.is_contiguous()) {
+    add_resizing(lay_out_symbol(memory.value, sizes, memory.root.strides(), ir::None{}));
+  }
 }
 
 void Recorder::copy_written_inputs() {
-  const ir::Operator* copy = find_operator("aten::copy_", "");
   for (InputMemory& memory : memories_) {
     TraceState& state = state_of(memory.root);
     if (state.view || std::exchange(memory.copied, state.writes) == state.writes) continue;
     const ir::ValueId value = value_of(memory.root);
     if (bridge::hints(trace_.tensor_type(memory.value)->sizes) != memory.root.sizes()) add_resize(memory);
-    ir::BoundSymbol symbol;
-    symbol.op = copy;
-    symbol.arguments = {ir::Argument(memory.value), ir::Argument(value), ir::Argument(false)};
-    symbol.results.emplace_back(ir::None{});
+    ir::BoundSymbol symbol = copy_symbol(memory.value, value);
     symbol.comment = "written by the program";
     add(std::move(symbol));
   }

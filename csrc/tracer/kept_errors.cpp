@@ -16,6 +16,7 @@
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
 #include "tracer/symbol_call.h"
+#include "tracer/symbols.h"
 
 namespace thunder::tracer {
 namespace {
@@ -67,12 +68,8 @@ ir::ValueId first_tensor(const ir::Trace& trace, const ir::BoundSymbol& symbol) 
   return ir::kNoValue;
 }
 
-/// An operation without a result that needs `value`, and asks nothing of it.
 ir::BoundSymbol need(ir::ValueId value, const ir::SourceLocation& location) {
-  ir::BoundSymbol symbol;
-  symbol.op = find_operator("aten::_assert_tensor_metadata", "");
-  symbol.arguments.assign(symbol.op->parameters.size(), ir::Argument(ir::None{}));
-  symbol.arguments[0] = ir::Argument(value);
+  ir::BoundSymbol symbol = need_symbol(value);
   symbol.location = location;
   symbol.comment = "it may raise an error";
   return symbol;

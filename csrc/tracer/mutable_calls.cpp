@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/call_builder.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
 #include "tracer/memory_overlap.h"
@@ -60,18 +61,10 @@ void put_in_order_of(const c10::FunctionSchema& to, const c10::FunctionSchema& f
   if (ordered.size() >= arguments.size()) arguments = std::move(ordered);
 }
 
-/// Fill an `out=` of as many elements in its own shape.
-bool keeps_shape(const c10::OperatorHandle& op) {
-  static constexpr std::string_view kNames[] = {"aten::arange",   "aten::range",       "aten::linspace",
-                                                "aten::logspace", "aten::fft_fftfreq", "aten::fft_rfftfreq"};
-  return op.operator_name().overload_name.ends_with("out") &&
-         std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
-}
-
 /// `normal_` and its like, and `zero_`: nothing of the target is left. Their functional variants have no derivative, or
 /// not for all dtypes.
 bool fills(const c10::OperatorHandle& op) {
-  if (op.operator_name().name == "aten::zero_") return true;
+  if (has_fact(op, Fact::kOverwrites) && !operator_for(op)->random) return true;
   const auto& parameters = op.schema().arguments();
   const auto is_tensor = [](const c10::Argument& parameter) {
     return parameter.type()->isSubtypeOf(*c10::TensorType::get());
@@ -82,7 +75,7 @@ bool fills(const c10::OperatorHandle& op) {
 
 /// Fills `target` with random numbers, whose order follows the layout of its memory.
 bool draws_by_layout(const c10::OperatorHandle& op, const at::Tensor& target) {
-  const bool draws = operator_for(op)->random && (fills(op) || op.operator_name().name == "aten::bernoulli_");
+  const bool draws = operator_for(op)->random && (fills(op) || has_fact(op, Fact::kOverwrites));
   return draws && !target.is_contiguous();
 }
 
@@ -125,7 +118,7 @@ struct Recorder::MutableCall {
     }
     return read;
   }
-  [[nodiscard]] bool is(std::string_view name) const { return op.operator_name().name == name; }
+  [[nodiscard]] bool has(Fact fact) const { return has_fact(op, fact); }
   /// Refuses calls that do something else with copies of what they write to: nothing tells what autograd makes of the
   /// writes, and what shares memory with a target would not change with it.
   void require_copies_to_do() const {
@@ -163,8 +156,8 @@ struct Recorder::MutableCall {
 void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
-  if (op.operator_name().name == "aten::set_") refuse(op, "another memory for a tensor cannot be traced; use copy_");
-  if (op.operator_name().name == "aten::resize_") {
+  if (has_fact(op, Fact::kReplacesStorage)) refuse(op, "another memory for a tensor cannot be traced; use copy_");
+  if (has_fact(op, Fact::kResizes)) {
     const at::Tensor target = arguments[0].toTensor();
     if (target.requires_grad()) refuse(op, "a tensor that requires grad is resized");
     // It takes the elements in the order of the memory, gaps included.
@@ -173,7 +166,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     if (target.sizes() == arguments[1].toIntVector()) return torch::jit::drop(stack, count - 1);
   }
   if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
-  if (op.operator_name().name == "aten::copy_") {
+  if (has_fact(op, Fact::kCopies)) {
     const at::Tensor target = arguments[0].toTensor();
     const at::Tensor source = arguments[1].toTensor();
     if (level == Level::kTop) {
@@ -232,9 +225,7 @@ std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c1
 at::Tensor Recorder::fill_alike(const MutableCall& call) {
   const at::Tensor& target = call.targets[0];
   torch::jit::Stack stack = call.arguments;
-  stack[0] = call_by_name(
-      "aten::empty_strided", "",
-      {target.sizes().vec(), target.strides().vec(), target.scalar_type(), IValue(), target.device(), IValue()})[0];
+  stack[0] = CallBuilder(*this).empty_strided_like(target);
   const c10::AutoGradMode no_gradients(false);
   call.op.callBoxed(stack);
   return stack[0].toTensor();
@@ -242,8 +233,8 @@ at::Tensor Recorder::fill_alike(const MutableCall& call) {
 
 void Recorder::assign_result(const MutableCall& call, std::size_t position, at::Tensor result, Level level) {
   const at::Tensor& target = call.targets[position];
-  if (keeps_shape(call.op) && result.numel() == target.numel()) {
-    result = call_by_name("aten::reshape", "", {result, target.sizes().vec()})[0].toTensor();
+  if (call.is_out && call.has(Fact::kKeepsShapeOfOut) && result.numel() == target.numel()) {
+    result = CallBuilder(*this).reshape(result, target.sizes());
   }
   if (level == Level::kTop && !changes_geometry(call.op)) {
     require_fitting_result(call.op, call.arguments, target, result, call.is_out);
@@ -260,10 +251,10 @@ void Recorder::assign_result(const MutableCall& call, std::size_t position, at::
   TraceNode* node = as_trace_node(result.grad_fn().get());
   const ir::ValueId before = trace_impl(target)->state()->value;
   const ir::ValueId made = trace_impl(result)->state()->value;
-  assign(call.op, target, std::move(result), /*may_resize=*/call.is_out || call.is("aten::resize_"));
+  assign(call.op, target, std::move(result), /*may_resize=*/call.is_out || call.has(Fact::kResizes));
   if (node != nullptr && level_ == Level::kTop) node->note_written(before, made, target);
   const bool is_overwritten = is_in_question && is_seen && level_ == Level::kTop && !call.is_out;
-  if (is_overwritten && !call.is("aten::detach_")) overwrite_history(target, std::move(edges));
+  if (is_overwritten && !call.has(Fact::kDetaches)) overwrite_history(target, std::move(edges));
   if (counts_as_write(call.op, call.is_out) || target.is_inference()) return;
   c10::VariableVersion counter = target.unsafeGetTensorImpl()->version_counter();
   counter.set_version(version);
@@ -296,8 +287,7 @@ bool Recorder::is_uninitialized(const at::Tensor& tensor) const {
   const auto maker = std::find_if(from, symbols.end(), [&](const ir::BoundSymbol& symbol) {
     return symbol.results.size() == 1 && symbol.results[0] == ir::Argument(state.value);
   });
-  return maker != symbols.end() &&
-         (maker->op->name.starts_with("aten::empty") || maker->op->name.starts_with("aten::new_empty"));
+  return maker != symbols.end() && operators::has_fact(*maker->op, Fact::kIsUninitialized);
 }
 
 }  // namespace thunder::tracer

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
-#include "operators/facts.h"
 #include "tracer/functional_form.h"
 
 namespace thunder::tracer {
@@ -56,6 +55,11 @@ bool says_that_it_draws(const c10::OperatorHandle& handle) {
   return !handle.schema().name().starts_with("aten::") && handle.hasTag(at::Tag::nondeterministic_seeded);
 }
 
+/// Gives a number that data decides, by its tag. Results of custom operators are another matter (functional_form.h).
+bool reads_data(const c10::OperatorHandle& handle) {
+  return !is_custom(handle) && handle.hasTag(at::Tag::data_dependent_output);
+}
+
 /// Updates running statistics in place without an annotation in the schema.
 bool writes_running_statistics(const c10::FunctionSchema& schema) {
   if (schema.name().ends_with("_functional")) return false;
@@ -98,8 +102,10 @@ std::unique_ptr<OperatorEntry> make_row(const c10::OperatorHandle& handle) {
     op.results.push_back(schema_value(result));
     op.view |= !op.results.back().alias_set.empty() && !op.results.back().mutated;
   }
-  op.random = takes_generator(schema) || operators::has_fact(op, operators::Fact::kDrawsRandomNumbers) ||
-              says_that_it_draws(handle);
+  if (is_custom(handle)) operators::add_facts(op, Fact::kOtherStrides);
+  if (reads_data(handle)) operators::add_facts(op, Fact::kReadsData);
+  op.random =
+      takes_generator(schema) || operators::has_fact(op, Fact::kDrawsRandomNumbers) || says_that_it_draws(handle);
   op.effect = writes_running_statistics(schema) || schema.returns().empty();
   op.handle = &row->handle;
   return row;
@@ -129,7 +135,6 @@ bool same_types(const SchemaArguments& left, const SchemaArguments& right) {
 
 /// `add_` -> `add`, `__ior__` -> `__or__`; an `out=` variant keeps its name.
 std::string functional_name(const std::string& name) {
-  if (name == "aten::normal_") return "aten::normal_functional";
   const std::size_t colons = name.find("::") + 2;
   if (name.compare(colons, 3, "__i") == 0 && name.ends_with("__"))
     return name.substr(0, colons) + "__" + name.substr(colons + 3);
@@ -166,7 +171,8 @@ std::optional<c10::OperatorHandle> search_functional_counterpart(const c10::Oper
   const c10::FunctionSchema& schema = op.schema();
   const SchemaArguments inputs = inputs_of(schema);
   std::optional<c10::OperatorHandle> found;
-  for (const std::string& name : {functional_name(schema.name()), schema.name() + "_functional"}) {
+  const std::string base = functional_name(schema.name());
+  for (const std::string& name : {base, schema.name() + "_functional", base + "_functional"}) {
     for (const c10::OperatorHandle& candidate : overloads_of(name)) {
       const c10::FunctionSchema& other = candidate.schema();
       const bool is_factory = schema.overload_name().ends_with("out") && other.argumentIndexWithName("pin_memory");
@@ -185,12 +191,6 @@ bool is_factory_option(std::string_view name) {
   return name == "dtype" || name == "layout" || name == "device" || name == "pin_memory";
 }
 
-bool is_collective(const c10::OperatorHandle& op) {
-  const std::string_view name = op.operator_name().name;
-  return name.starts_with("c10d::") || name.starts_with("_c10d_functional") || name.starts_with("c10d_functional") ||
-         name.starts_with("symm_mem::");
-}
-
 const ir::Operator* operator_for(const c10::OperatorHandle& op) {
   const std::scoped_lock lock(table().mutex);
   std::unique_ptr<OperatorEntry>& row = table().rows[key_of(op)];
@@ -203,6 +203,8 @@ const ir::Operator* find_operator(const std::string& name, const std::string& ov
   auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
   return handle ? operator_for(*handle) : nullptr;
 }
+
+bool has_fact(const c10::OperatorHandle& op, Fact fact) { return operators::has_fact(*operator_for(op), fact); }
 
 const c10::OperatorHandle& handle_of(const ir::Operator& op) {
   return *static_cast<const c10::OperatorHandle*>(op.handle);

@@ -6,17 +6,18 @@
 #include <string_view>
 
 #include "ir/operator.h"
+#include "operators/facts.h"
 
 namespace thunder::tracer {
 
-/// Whether an operator communicates with other processes (`torch.distributed`).
-[[nodiscard]] bool is_collective(const c10::OperatorHandle& op);
+using operators::Fact;
 
 /// The row for a dispatcher operator, made from its schema at first use. The same operator gives the same row.
 [[nodiscard]] const ir::Operator* operator_for(const c10::OperatorHandle& op);
 /// The row for `aten::add`, `Tensor`; null when there is no such operator.
 [[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
 [[nodiscard]] const c10::OperatorHandle& handle_of(const ir::Operator& op);
+[[nodiscard]] bool has_fact(const c10::OperatorHandle& op, Fact fact);
 
 /// To PyTorch it is what other operators do. Not `silu_backward` and the like, which have kernels and a derivative of
 /// their own besides.

@@ -38,8 +38,10 @@ void for_each_run(const at::Tensor& batch_sizes, const VisitRun& visit) {
   }
 }
 
-/// `_pack_padded_sequence(input, lengths, batch_first)`.
-void pack(Recorder& recorder, const std::vector<IValue>& arguments, torch::jit::Stack& stack) {
+}  // namespace
+
+/// (input, lengths, batch_first)
+void pack_sequences(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
   const at::Tensor& input = arguments[0].toTensor();
   const bool batch_first = arguments[2].toBool();
   const at::Tensor lengths = known_lengths(recorder, arguments[1].toTensor());
@@ -60,6 +62,8 @@ void pack(Recorder& recorder, const std::vector<IValue>& arguments, torch::jit::
   stack.emplace_back(recorder.stand_in(batch_sizes));
 }
 
+namespace {
+
 /// `part`, of steps by sequences, with more of both behind.
 at::Tensor padded(const at::Tensor& part, std::int64_t steps, std::int64_t sequences, const c10::Scalar& value) {
   if (steps + sequences == 0) return part;
@@ -69,8 +73,10 @@ at::Tensor padded(const at::Tensor& part, std::int64_t steps, std::int64_t seque
   return at::constant_pad_nd(part, amounts, value);
 }
 
-/// `_pad_packed_sequence(data, batch_sizes, batch_first, padding_value, total_length)`.
-void pad(Recorder& recorder, const std::vector<IValue>& arguments, torch::jit::Stack& stack) {
+}  // namespace
+
+/// (data, batch_sizes, batch_first, padding_value, total_length)
+void pad_sequences(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
   const at::Tensor& data = arguments[0].toTensor();
   const c10::Scalar value = arguments[3].toScalar();
   const at::Tensor batch_sizes = known_lengths(recorder, arguments[1].toTensor());
@@ -92,21 +98,6 @@ void pad(Recorder& recorder, const std::vector<IValue>& arguments, torch::jit::S
   const at::Tensor result = padded(at::cat(parts), zeros.size(0) - batch_sizes.numel(), 0, value);
   stack.emplace_back(arguments[2].toBool() ? result.transpose(0, 1) : result);
   stack.emplace_back(recorder.stand_in(lengths));
-}
-
-}  // namespace
-
-bool is_of_packed_sequences(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name == "aten::_pack_padded_sequence" || name == "aten::_pad_packed_sequence";
-}
-
-void call_on_sequences(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::size_t count = op.schema().arguments().size();
-  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
-  const bool packs = op.operator_name().name == "aten::_pack_padded_sequence";
-  (packs ? &pack : &pad)(recorder, arguments, stack);
 }
 
 }  // namespace thunder::tracer

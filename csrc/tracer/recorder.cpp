@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/autocast.h"
+#include "tracer/call_builder.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
@@ -21,6 +22,7 @@
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
+#include "tracer/symbols.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
@@ -29,54 +31,22 @@ namespace {
 
 using c10::IValue;
 
-c10::OperatorHandle find_handle(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
-
 /// What is recorded in the place of `op`.
 /// - `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
 ///   `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
 /// - Trace tensors have no conjugate or negative bit, so that composites which resolve it do nothing: no value of a
 ///   trace may have it.
 const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Level level) {
-  static const c10::OperatorHandle kReshape = find_handle("aten::reshape");
-  static const c10::OperatorHandle kConjugate = find_handle("aten::_conj_physical");
-  static const c10::OperatorHandle kNegative = find_handle("aten::neg");
-  const c10::OperatorName& name = op.operator_name();
-  const bool is_view = level == Level::kBottom && name.name == "aten::view" && name.overload_name.empty();
-  if (is_view || name.name == "aten::_reshape_alias") return kReshape;
-  if (name.name == "aten::_conj") return kConjugate;
-  return name.name == "aten::_neg_view" ? kNegative : op;
-}
-
-/// Whose result depends on the strides of its first argument.
-bool reads_strides(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name == "aten::as_strided" || name == "aten::as_strided_copy" || name == "aten::as_strided_scatter";
-}
-
-/// What operators give that their meta kernels do not say.
-enum Surprise : std::uint8_t {
-  kLazyConjugate = 1,  ///< what needs plain memory looks out for it
-  kOtherStrides = 2,
-  kNoMemory = 4,  ///< zeros, as PyTorch's formulas for tangents make them, would be results that nobody can read
-};
-
-std::uint8_t surprises_of(const ir::Operator& op) {
-  static constexpr std::string_view kConjugating[] = {"aten::fft_ifft",   "aten::fft_ihfft", "aten::fft_ihfft2",
-                                                      "aten::fft_ihfftn", "aten::svd",       "aten::linalg_lu_solve",
-                                                      "aten::vdot"};
-  const auto* handle = static_cast<const c10::OperatorHandle*>(op.handle);
-  const bool is_somebody_elses = handle != nullptr && is_custom(*handle);
-  std::uint8_t surprises = is_somebody_elses || op.name.starts_with("aten::linalg_") ? kOtherStrides : 0;
-  if (std::ranges::find(kConjugating, op.name) != std::end(kConjugating)) surprises |= kLazyConjugate;
-  if (op.name == "aten::_efficientzerotensor") surprises |= kNoMemory;
-  return surprises;
+  const ir::Operator& row = *operator_for(op);
+  const char* form = operators::copying_form(row);
+  const bool stays = form == nullptr || (level == Level::kTop && operators::has_fact(row, Fact::kRaisesForStrides));
+  return stays ? op : handle_of(*find_operator(form, ""));
 }
 
 /// `repeat_interleave(self, repeats, dim, output_size)` of what requires grad, without the size.
 bool is_unsized_repetition(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  const c10::OperatorName& name = op.operator_name();
-  return name.name == "aten::repeat_interleave" && name.overload_name == "self_Tensor" && arguments[3].isNone() &&
-         arguments[0].toTensor().requires_grad();
+  return op.schema().argumentIndexWithName("output_size") == 3 && arguments[3].isNone() &&
+         has_fact(op, Fact::kShapeFollowsData) && arguments[0].toTensor().requires_grad();
 }
 
 /// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
@@ -93,13 +63,7 @@ ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input) {
         "an input that autograd made is turned in place (t_, squeeze_, transpose_); use the variant without "
         "the underscore");
   }
-  const auto sizes = input.sizes();
-  const auto strides = input.strides();
-  ir::BoundSymbol symbol;
-  symbol.op = find_operator("aten::as_strided_", "");
-  symbol.arguments = {ir::Argument(value), ir::ArgumentList(sizes.begin(), sizes.end()),
-                      ir::ArgumentList(strides.begin(), strides.end()), ir::Argument(input.storage_offset())};
-  symbol.results.emplace_back(ir::None{});
+  ir::BoundSymbol symbol = lay_out_symbol(value, input.sizes(), input.strides(), input.storage_offset());
   symbol.comment = "turned by the program";
   return symbol;
 }
@@ -118,18 +82,19 @@ bool is_hidden_leaf(const at::Tensor& tensor) {
 
 bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
-/// `torch._foreach_…` on the CPU, where PyTorch calls one operation after the other: each may be fused with its own.
-bool is_loop_over_tensors(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  if (!op.operator_name().name.starts_with("aten::_foreach_")) return false;
+/// Where PyTorch itself calls one operation after the other: `torch._foreach_…` on the CPU, and tangents that are laid
+/// out as their primals, views of zeros which as_strided may look behind.
+bool is_on_cpu_or_composite(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) return true;
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
 
 /// Resolves what is conjugate or negative by a bit: in the trace nothing is, but the program gets memory of its own.
 bool resolves_view(const Recorder& recorder, const c10::OperatorHandle& op, const IValue& tensor) {
-  const std::string& name = op.operator_name().name;
-  const bool resolves_conjugate = name == "aten::resolve_conj";
-  if (!resolves_conjugate && name != "aten::resolve_neg") return false;
+  const operators::FactSet facts = operators::facts_of(*operator_for(op));
+  const bool resolves_conjugate = facts.has(Fact::kResolvesConjugate);
+  if (!resolves_conjugate && !facts.has(Fact::kResolvesNegative)) return false;
   if (!tensor.isTensor() || trace_impl(tensor.toTensor()) == nullptr) return false;
   const LazyView view = lazy_view(tensor.toTensor());
   const at::Tensor real = recorder.real_behind(view.root);
@@ -217,18 +182,18 @@ at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   lay_into_storage(real, tensor);
   if (real.is_conj() || real.is_neg()) {
     const std::shared_ptr<TraceState> state = trace_impl(tensor)->state();
-    state->value = value_of(call_by_name("aten::clone", "", {tensor})[0].toTensor());
+    state->value = value_of(CallBuilder(*this).clone(tensor));
   }
   return tensor;
 }
 
 ir::BoundSymbol& Recorder::add(ir::BoundSymbol symbol) {
-  if (surprises_) *surprises_ |= surprises_of(*symbol.op);
+  if (facts_) facts_ = *facts_ | operators::facts_of(*symbol.op);
   return trace_.add(std::move(symbol));
 }
 
 std::vector<ir::BoundSymbol> Recorder::cut(std::size_t begin) {
-  surprises_.reset();
+  facts_.reset();
   const auto first = trace_.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
   const auto middle = std::stable_partition(first, trace_.symbols.end(), [](const ir::BoundSymbol& symbol) {
     return symbol.op == tensor_constant_operator();
@@ -238,12 +203,12 @@ std::vector<ir::BoundSymbol> Recorder::cut(std::size_t begin) {
   return symbols;
 }
 
-std::uint8_t Recorder::surprises() {
-  if (!surprises_) {
-    surprises_ = 0;
-    for (const ir::BoundSymbol& symbol : trace_.symbols) *surprises_ |= surprises_of(*symbol.op);
+bool Recorder::has_any(operators::FactSet facts) {
+  if (!facts_) {
+    facts_.emplace();
+    for (const ir::BoundSymbol& symbol : trace_.symbols) facts_ = *facts_ | operators::facts_of(*symbol.op);
   }
-  return *surprises_;
+  return facts_->has_any(facts);
 }
 
 std::optional<at::Tensor> Recorder::find_input(const at::Tensor& real) const {
@@ -336,13 +301,13 @@ ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   }
   const bool is_constant = std::ranges::any_of(
       constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
-  if (is_constant) return value_of(call_by_name("aten::clone", "", {trace_tensor})[0].toTensor());
-  return value_of((surprises() & kNoMemory) != 0 ? with_recorded_strides(trace_tensor) : trace_tensor);
+  if (is_constant) return value_of(CallBuilder(*this).clone(trace_tensor));
+  return value_of(has_any(Fact::kHasNoMemory) ? with_recorded_strides(trace_tensor) : trace_tensor);
 }
 
 ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {
   const ir::ValueId value = output_of(trace_tensor);
-  const bool may_lie_otherwise = (surprises() & (kOtherStrides | kLazyConjugate)) != 0;
+  const bool may_lie_otherwise = has_any(Fact::kOtherStrides | Fact::kMayConjugate);
   return may_lie_otherwise ? value_of(with_recorded_strides(trace_tensor)) : value;
 }
 
@@ -511,7 +476,7 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
 void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (!c10::GradMode::is_enabled()) return;
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  const bool has_results = !op.schema().returns().empty() && op.operator_name().name != "aten::detach";
+  const bool has_results = !op.schema().returns().empty() && !has_fact(op, Fact::kDetaches);
   if (has_results && std::ranges::any_of(tensors, is_hidden_leaf)) {
     refuse(op, "a view made under torch.no_grad() of a tensor that requires grad is used with gradients; detach it");
   }
@@ -550,7 +515,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   const CallDepth depth(op);
   const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
   const std::size_t count = op.schema().arguments().size();
-  if (is_collective(op)) {
+  const operators::FactSet facts = operators::facts_of(*operator_for(op));
+  if (facts.has_any(Fact::kOrdered | Fact::kWaits)) {
     throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the collective " + op.operator_name().name +
                                                     ": communicate between processes outside of the function");
   }
@@ -558,27 +524,22 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   replace_real_tensors(std::span(stack).last(count));
   if (level == Level::kTop && level_ == Level::kTop) require_known_history(op, std::span(stack).last(count));
   if (count == 1 && resolves_view(*this, op, stack.back())) {
-    stack.back() = call_by_name("aten::clone", "", {stack.back()})[0];
+    stack.back() = CallBuilder(*this).clone(stack.back().toTensor());
   } else if (op.operator_name().name == "thunder::make_generator") {
     call_making_generator(op, stack);
-  } else if (level == Level::kTop && reads_number(op)) {
+  } else if (level == Level::kTop && facts.has(Fact::kReadsData)) {
     call_reading_number(op, stack);
-  } else if (level == Level::kTop && reads_lengths(op)) {
-    call_reading_lengths(op, stack);
-  } else if (level == Level::kTop && is_of_packed_sequences(op)) {
-    call_on_sequences(*this, op, stack);
+  } else if (level == Level::kTop && call_reading_lengths(op, stack)) {
+    return;
   } else if (level == Level::kTop && gives_numbers(op)) {
     call_giving_numbers(op, stack);
-  } else if (is_loop_over_tensors(op, std::span(stack).last(count))) {
+  } else if (facts.has(Fact::kIsRecordedAsParts) && is_on_cpu_or_composite(op, std::span(stack).last(count))) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
   } else if (level == Level::kTop && is_taken_apart(op, std::span(stack).last(count))) {
     call_parts(op, stack);
   } else if (op.schema().is_mutable()) {
     call_mutable(op, stack, level);
-  } else if (op.operator_name().name == "aten::_new_zeros_with_same_feature_meta") {
-    // A tangent laid out as its primal: a view of zeros, which as_strided may look behind.
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
-  } else if (op.operator_name().name == "aten::_efficientzerotensor") {
+  } else if (facts.has(Fact::kHasNoMemory)) {
     // The tangent of a mask, which formulas subtract from.
     constexpr std::ptrdiff_t kDtypeFromEnd = 4;
     IValue& dtype = *(stack.end() - kDtypeFromEnd);
@@ -645,7 +606,7 @@ at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
   if (is_exact || (state.view && state.view->op.operator_name().name == "thunder::restride")) return tensor;
   // The program may have left gradients switched off.
   const c10::AutoGradMode history(tensor.requires_grad() || c10::GradMode::is_enabled());
-  return call_by_name("thunder::restride", "", {tensor, tensor.strides().vec()})[0].toTensor();
+  return CallBuilder(*this).restride(tensor, tensor.strides());
 }
 
 void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -685,16 +646,16 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   if (wants_total) {
     const at::Tensor& repeats = arguments[1].toTensor();
     const at::Tensor& self = arguments[0].toTensor();
-    const at::Tensor sum = call_by_name("aten::sum", "", {repeats})[0].toTensor();
+    const at::Tensor sum = CallBuilder(*this).sum(repeats);
     const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
     arguments[3] = read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
   }
   const IValue last = arguments.empty() ? IValue() : arguments.back();
-  if (reads_strides(op)) lay_out_memory(arguments);
-  const std::string& name = op.operator_name().name;
-  const bool minds_strides = name == "aten::view" && level == Level::kTop;
-  const int minded = name == "aten::view_as_real" ? kLazyConjugate : minds_strides ? kOtherStrides : 0;
-  if (minded != 0 && (surprises() & minded) != 0) {
+  const operators::FactSet facts = operators::facts_of(*operator_for(op));
+  if (facts.has(Fact::kReadsStrides)) lay_out_memory(arguments);
+  const bool minds_strides = facts.has(Fact::kRaisesForStrides) && level == Level::kTop;
+  if ((minds_strides && has_any(Fact::kOtherStrides)) ||
+      (facts.has(Fact::kNeedsResolvedConjugate) && has_any(Fact::kMayConjugate))) {
     arguments[0] = with_recorded_strides(arguments[0].toTensor());
   }
   const auto types = infer_unless_parts_are_recorded(op, arguments, level);
@@ -711,7 +672,8 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   std::vector<IValue> results = record(op, arguments, *types, level);
   if (types->from_data) check_shapes(results);
   // Shown anew, or written to, it is laid out again.
-  if (name == "aten::as_strided") trace_impl(results[0].toTensor())->state()->view->arguments.back() = last;
+  const bool is_laid_out = facts.has(Fact::kReadsStrides) && operator_for(op)->view;
+  if (is_laid_out) trace_impl(results[0].toTensor())->state()->view->arguments.back() = last;
   for (IValue& result : results) stack.push_back(std::move(result));
 }
 
@@ -734,7 +696,7 @@ ir::Trace Recorder::finish(ir::ArgumentList outputs) {
     }
   }
   trace_.outputs = std::move(outputs);
-  surprises_ = 0;
+  facts_ = operators::FactSet();
   return std::exchange(trace_, ir::Trace(trace_.name(), trace_.context()));
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/trace.h"
+#include "operators/facts.h"
 #include "tracer/live_tensors.h"
 #include "tracer/numbers.h"
 
@@ -184,6 +185,8 @@ class Recorder {
 
   /// Records one call; arguments on the stack become results. What the fallbacks call.
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  /// Records a call of the tracer's own; arguments that are left out have their defaults (call_builder.h).
+  std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
 
   /// Ends the trace, or a part of it, with a `copy_` to each input that was written to.
   void copy_written_inputs();
@@ -265,7 +268,6 @@ class Recorder {
   std::vector<c10::IValue> record(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
                                   const ResultTypes& types, Level level);
   ir::ArgumentList to_arguments(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
-  std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
 
   // Generators that the program makes (generators.cpp)
   void call_making_generator(const c10::OperatorHandle& op, torch::jit::Stack& stack);
@@ -284,15 +286,17 @@ class Recorder {
   void call_reading_number(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   c10::IValue with_contents(const c10::IValue& argument);
   void call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  void call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  /// Calls an operator whose own code reads lengths; the trace holds for these. False: it is another one.
+  bool call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  static void call_ctc_loss(Recorder& recorder, std::vector<c10::IValue> arguments, torch::jit::Stack& stack);
   void call_giving_numbers(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
   void check_shapes(std::span<const c10::IValue> results);
 
   [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
-  /// What operators in the trace give that their meta kernels do not say: bits of `Surprise` (recorder.cpp).
-  [[nodiscard]] std::uint8_t surprises();
+  /// Whether an operator in the trace has one of these facts.
+  [[nodiscard]] bool has_any(operators::FactSet facts);
 
   // The memory behind the inputs (input_memory.cpp)
   struct InputMemory {
@@ -331,7 +335,7 @@ class Recorder {
   bool has_inference_inputs_ = false;
   ir::Trace trace_;
   Level level_;
-  std::optional<std::uint8_t> surprises_ = 0;  ///< none: to be found in the trace
+  std::optional<operators::FactSet> facts_ = operators::FactSet();  ///< of its operators; none: to be found in it
   std::vector<at::Tensor> real_inputs_;
   std::vector<at::Tensor> inputs_;
   std::vector<InputMemory> memories_;

@@ -2,24 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <vector>
-
-#include "tracer/views.h"
+#include "tracer/call_builder.h"
 
 namespace thunder::tracer {
 
-/// Records a call and gives its result.
-using RecordCall =
-    std::function<at::Tensor(const char* name, const char* overload, std::vector<c10::IValue> arguments)>;
-
 /// `call`, which is an as_strided_scatter of `source` into `parent`, by `where`: PyTorch's derivative of
 /// as_strided_scatter keeps what was written over and drops the rest.
-[[nodiscard]] at::Tensor where_shown(const RecordCall& one, OperatorCall call, const at::Tensor& parent,
+[[nodiscard]] at::Tensor where_shown(const CallBuilder& calls, OperatorCall call, const at::Tensor& parent,
                                      const at::Tensor& source);
 /// The same by `index_copy`, for a dense `parent`: as_strided_scatter cannot be batched.
-[[nodiscard]] at::Tensor copied_to_positions(const RecordCall& one, const OperatorCall& call, const at::Tensor& parent,
-                                             const at::Tensor& source);
+[[nodiscard]] at::Tensor copied_to_positions(const CallBuilder& calls, const OperatorCall& call,
+                                             const at::Tensor& parent, const at::Tensor& source);
 
 /// Both have their elements at the same places of their memory; they have one shape.
 [[nodiscard]] bool lies_as(const at::Tensor& tensor, const at::Tensor& other);

@@ -79,7 +79,7 @@ OperatorCall by_unbind(const ViewOf& view, const at::Tensor& source) {
 
 OperatorCall by_diagonal(const ViewOf& view, const at::Tensor& source) {
   const std::vector<c10::IValue>& given = view.arguments;
-  return {"aten::diagonal_scatter", "", {view.parent, source, given[1], given[2], given[3]}};
+  return {"aten::diagonal_scatter", "", {view.parent, source, given[1], given[2], given[3]}, true};
 }
 
 OperatorCall by_as_strided(const ViewOf& view, const at::Tensor& source) {

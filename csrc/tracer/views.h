@@ -15,6 +15,7 @@ struct OperatorCall {
   const char* name;
   const char* overload;
   std::vector<c10::IValue> arguments;
+  bool has_diagonal_last = false;  ///< the source has a diagonal of the parent as its last dimension
 };
 
 /// A view whose writes autograd does not see: their gradient is not one of the memory.

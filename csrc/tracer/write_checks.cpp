@@ -43,7 +43,7 @@ class StandIns {
 
 /// Reads each element before it is written, and no other one.
 bool goes_element_by_element(const c10::OperatorHandle& op) {
-  if (op.hasTag(at::Tag::pointwise) || op.operator_name().name == "aten::copy_") return true;
+  if (op.hasTag(at::Tag::pointwise) || has_fact(op, Fact::kCopies)) return true;
   const auto functional = functional_counterpart(op);
   return functional && functional->hasTag(at::Tag::pointwise);
 }

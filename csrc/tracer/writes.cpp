@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/call_builder.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
@@ -61,7 +62,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   if (is_inference && !c10::InferenceMode::is_enabled()) {
     refuse(op, "a tensor made in inference mode is written to outside of it; write to a clone");
   }
-  const bool detaches = op.operator_name().name == "aten::detach_";
+  const bool detaches = has_fact(op, Fact::kDetaches);
   if (detaches) {
     require_detachable(op, target);
   } else {
@@ -113,24 +114,20 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
 }
 
 at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given) {
+  const CallBuilder calls(*this);
   const auto converted = [&](const at::Tensor& tensor) {
     const bool is_alike =
         !target.is_contiguous() && tensor.is_non_overlapping_and_dense() && has_order_of(tensor, target);
     const auto format = is_alike ? at::MemoryFormat::Preserve : at::MemoryFormat::Contiguous;
-    return call_by_name("aten::_to_copy", "",
-                        {tensor, static_cast<std::int64_t>(target.scalar_type()), IValue(), target.device(), false,
-                         false, static_cast<std::int64_t>(format)})[0]
-        .toTensor();
+    return calls.to(tensor, target, format);
   };
   // A number becomes a tensor first: `expand` takes none.
   const at::Tensor source = given.unsafeGetTensorImpl()->is_wrapped_number() ? converted(given) : given;
-  const at::Tensor expanded = source.sizes().equals(target.sizes())
-                                  ? source
-                                  : call_by_name("aten::expand", "", {source, target.sizes().vec()})[0].toTensor();
+  const at::Tensor expanded = source.sizes().equals(target.sizes()) ? source : calls.expand(source, target.sizes());
   const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
   if (is_plain || trace_impl(target)->state()->view || source.requires_grad()) return converted(expanded);
   // As `copy` does, for which there is no formula to push tangents forward.
-  return call_by_name("thunder::restride", "", {converted(expanded), target.strides().vec()})[0].toTensor();
+  return calls.restride(converted(expanded), target.strides());
 }
 
 void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
@@ -152,7 +149,7 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
     const bool keeps_tangent = detached && adopt != nullptr && !parent.requires_grad() && parent.is_floating_point();
     at::Tensor whole = keeps_tangent ? with_tangent_of(scattered, parent) : scattered;
     if (!trace_impl(parent)->state()->view && !lies_as(whole, parent) && parent.is_non_overlapping_and_dense()) {
-      whole = call_by_name("thunder::restride", "", {whole, parent.strides().vec()})[0].toTensor();
+      whole = CallBuilder(*this).restride(whole, parent.strides());
     }
     write(parent, whole, recorded && !detached);
   } else {
@@ -167,12 +164,10 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
 
 /// `value` with the tangent that `before` may have, by adding `before - detach(before)` where that is a number.
 at::Tensor Recorder::with_tangent_of(const at::Tensor& value, const at::Tensor& before) {
-  const IValue detached = call_by_name("aten::detach", "", {before})[0];
-  const IValue nothing = call_by_name("aten::sub", "Tensor", {before, detached})[0];
-  const IValue is_number = call_by_name("aten::eq", "Tensor", {nothing, nothing})[0];
-  const IValue tangent = call_by_name("aten::where", "ScalarOther", {is_number, nothing, c10::Scalar(0)})[0];
-  const IValue still = call_by_name("aten::detach", "", {value})[0];
-  return call_by_name("aten::add", "Tensor", {still, tangent})[0].toTensor();
+  const CallBuilder calls(*this);
+  const at::Tensor nothing = calls.sub(before, calls.detach(before));
+  const at::Tensor tangent = calls.where(calls.eq(nothing, nothing), nothing, c10::Scalar(0));
+  return calls.add(calls.detach(value), tangent);
 }
 
 at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Tensor& source) {
@@ -183,32 +178,28 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
-  const RecordCall one = [this](const char* name, const char* overload, std::vector<IValue> arguments) {
-    return call_by_name(name, overload, std::move(arguments))[0].toTensor();
-  };
+  const CallBuilder calls(*this);
   at::Tensor parent = view.parent;
   at::Tensor shown = source;
   const bool is_differentiable = c10::GradMode::is_enabled() && (parent.requires_grad() || source.requires_grad());
   const bool is_split = parent.is_complex() && is_differentiable && to_real_parts(*call);
   if (is_split) {
-    parent = one("aten::view_as_real", "", {parent});
-    shown = one("aten::view_as_real", "", {source});
-    // A diagonal comes last.
-    const bool of_diagonal = std::string_view(call->name) == "aten::diagonal_scatter";
-    if (of_diagonal) shown = one("aten::transpose", "int", {shown, -1, -2});
+    parent = calls.view_as_real(parent);
+    shown = calls.view_as_real(source);
+    if (call->has_diagonal_last) shown = calls.transpose(shown, -1, -2);
     call->arguments[0] = parent;
     call->arguments[1] = shown;
   }
   at::Tensor result;
-  const bool by_positions = std::string_view(call->name) == "aten::as_strided_scatter";
+  const bool by_positions = operators::has_fact(*find_operator(call->name, call->overload), Fact::kReadsStrides);
   if (by_positions && adopt && parent.is_non_overlapping_and_dense()) {
-    result = copied_to_positions(one, *call, parent, shown);
+    result = copied_to_positions(calls, *call, parent, shown);
   } else if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
-    result = where_shown(one, *call, parent, shown);
+    result = where_shown(calls, *call, parent, shown);
   } else {
-    result = one(call->name, call->overload, std::move(call->arguments));
+    result = calls.call(*std::move(call));
   }
-  return is_split ? one("aten::view_as_complex", "", {result}) : result;
+  return is_split ? calls.view_as_complex(result) : result;
 }
 
 at::Tensor Recorder::refresh(TraceState& state) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "operators/facts.h"
 #include "tracer/operators.h"
 #include "transforms/batch_norm.h"
 #include "transforms/group_norm.h"
@@ -24,10 +25,6 @@ constexpr std::int64_t kSmall = 1 << 16;
 /// to half of a step.
 constexpr std::int64_t kImagesForEachFilter = 4;
 
-bool is_one_of(const ir::BoundSymbol& symbol, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, symbol.op->name) != names.end();
-}
-
 const ir::TensorType* type_of(const ir::Trace& trace, const ir::Argument& argument) {
   const auto* id = argument.get<ir::ValueId>();
   return id == nullptr ? nullptr : trace.tensor_type(*id);
@@ -35,7 +32,7 @@ const ir::TensorType* type_of(const ir::Trace& trace, const ir::Argument& argume
 
 /// What a convolution of images goes over; null for all other symbols.
 const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  if (!is_one_of(symbol, {"aten::conv2d", "aten::convolution", "aten::_convolution"})) return nullptr;
+  if (!operators::has_fact(*symbol.op, operators::Fact::kIsConvolution)) return nullptr;
   const ir::TensorType* type = type_of(trace, symbol.arguments[0]);
   if (type == nullptr || type->sizes.size() != 4 || type->device.type != ir::DeviceType::kCpu) return nullptr;
   return ir::is_floating_point(type->dtype) ? type : nullptr;
@@ -74,11 +71,11 @@ class ChannelsLast {
   bool adapt(const ir::BoundSymbol& symbol, torch::jit::Stack& stack) {
     if (image_of(trace_, symbol) != nullptr) {
       take_channels_last(stack);
-    } else if (is_one_of(symbol, {"aten::batch_norm"})) {
+    } else if (symbol.op->name == "aten::batch_norm") {
       return call_batch_norm(stack);
-    } else if (is_one_of(symbol, {"aten::group_norm"})) {
+    } else if (symbol.op->name == "aten::group_norm") {
       return call_group_norm(stack);
-    } else if (symbol.op->random || is_one_of(symbol, {"aten::as_strided", "aten::as_strided_scatter"})) {
+    } else if (symbol.op->random || operators::has_fact(*symbol.op, operators::Fact::kReadsStrides)) {
       // These follow the order of memory, not that of indices.
       for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
         const auto* id = symbol.arguments[i].get<ir::ValueId>();

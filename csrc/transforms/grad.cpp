@@ -17,6 +17,7 @@
 #include "ir/symbol_values.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/operators.h"
+#include "tracer/symbols.h"
 #include "transforms/operator_replay.h"
 
 namespace thunder::transforms {
@@ -323,15 +324,9 @@ class GradTransform {
     type.requires_grad = false;
     type.storage_offset = 0;
     type.strides = ir::contiguous_strides(type.sizes);
-    ir::BoundSymbol zeros;
-    zeros.op = zeros_operator_;
-    ir::ArgumentList sizes;
-    for (const ir::Dim& dim : type.sizes) sizes.emplace_back(dim.hint);
-    zeros.arguments = {ir::Argument(std::move(sizes)), ir::Argument(type.dtype), ir::Argument(),
-                       ir::Argument(type.device), ir::Argument()};
+    const ir::ValueId result = backward_.add_value(ir::make_type(type));
+    ir::BoundSymbol zeros = tracer::zeros_symbol(type, result);
     zeros.location = location;
-    const ir::ValueId result = backward_.add_value(ir::make_type(std::move(type)));
-    zeros.results.emplace_back(result);
     backward_.add(std::move(zeros));
     return result;
   }
@@ -364,12 +359,10 @@ class GradTransform {
     ir::TensorType type = *backward_.tensor_type(sum);
     type.storage_offset = 0;
     type.strides = strides_of_sum(type, *backward_.tensor_type(gradient));
-    ir::BoundSymbol add;
-    add.op = add_operator_;
-    add.arguments = {ir::Argument(sum), ir::Argument(gradient), ir::Argument(std::int64_t{1})};
+    const ir::ValueId next = backward_.add_value(ir::make_type(std::move(type)));
+    ir::BoundSymbol add = tracer::add_symbol(sum, gradient, next);
     add.location = location;
-    sum = backward_.add_value(ir::make_type(std::move(type)));
-    add.results.emplace_back(sum);
+    sum = next;
     backward_.add(std::move(add));
   }
 
@@ -395,8 +388,6 @@ class GradTransform {
   bool knows_all_saved_ = false;  ///< a forward of them may have run
   std::vector<Instance> instances_;
   ReplayTable replays_;
-  const ir::Operator* add_operator_ = tracer::find_operator("aten::add", "Tensor");
-  const ir::Operator* zeros_operator_ = tracer::find_operator("aten::zeros", "");
 };
 
 bool needs_backward(const ir::Trace& computation) {

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
-#include "tracer/operators.h"
+#include "tracer/symbols.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "transforms/replay.h"
@@ -113,11 +113,9 @@ void InnerGradient::place_forward(tracer::TraceNode& node, Derivation& derivatio
     if (node.results()[i] == ir::kNoValue) continue;
     const ir::ValueId value = slot(derivation.replay->results()[i]);
     if (value == node.results()[i]) continue;
-    ir::BoundSymbol alias;  // an argument handed through, or one value as two results
-    alias.op = tracer::find_operator("aten::alias", "");
+    // An argument handed through, or one value as two results.
+    ir::BoundSymbol alias = tracer::alias_symbol(value, node.results()[i]);
     alias.location = node.symbol().location;
-    alias.arguments.emplace_back(value);
-    alias.results.emplace_back(node.results()[i]);
     derivation.placed.push_back(std::move(alias));
   }
   for (const ir::ValueId result : node.results()) {

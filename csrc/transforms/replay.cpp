@@ -114,8 +114,8 @@ class Replay {
            DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchVmapMode}));
       stack = tracer::arguments_of(symbol, op, writer_);
     }
-    static const ir::Operator* const kNormal = tracer::find_operator("aten::normal_functional", "");
-    if (symbol.op == kNormal && grad_mode_ == GradMode::kAsRecorded) return fill_normal(symbol, stack);
+    if (symbol.op->name == "aten::normal_functional" && grad_mode_ == GradMode::kAsRecorded)
+      return fill_normal(symbol, stack);
     std::optional<c10::AutoGradMode> no_gradients;
     if (grad_mode_ == GradMode::kAsRecorded && is_cut_off(symbol)) no_gradients.emplace(false);
     if (!adapt_ || !adapt_(symbol, stack)) op.callBoxed(stack);
@@ -131,9 +131,11 @@ class Replay {
 
   /// Layers of functorch lay tensors out in their own way, and not every view of theirs is one.
   [[nodiscard]] const c10::OperatorHandle& operator_to_call(const ir::BoundSymbol& symbol) const {
-    static const ir::Operator* const kView = tracer::find_operator("aten::view", "");
-    static const ir::Operator* const kReshape = tracer::find_operator("aten::reshape", "");
-    return tracer::handle_of(grad_mode_ == GradMode::kAsRecorded && symbol.op == kView ? *kReshape : *symbol.op);
+    const char* form = operators::has_fact(*symbol.op, operators::Fact::kRaisesForStrides)
+                           ? operators::copying_form(*symbol.op)
+                           : nullptr;
+    const bool stays = grad_mode_ != GradMode::kAsRecorded || form == nullptr;
+    return tracer::handle_of(stays ? *symbol.op : *tracer::find_operator(form, ""));
   }
 
   void store(const ir::Argument& result, const IValue& value) {

@@ -23,6 +23,9 @@ const Operator& kSum = add_row("aten::sum.dim(Tensor self, int dim, bool keepdim
 const Operator& kSumAround = add_row("aten::sum.around(Tensor self) -> Tensor");  // keeps the middle one of three
 const Operator& kSumMiddle = add_row("aten::sum.middle(Tensor self) -> Tensor");  // of three
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
+const Operator& kReduce =
+    add_row("_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor");
+const Operator& kWait = add_row("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor");
 const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
 
 FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
@@ -232,6 +235,17 @@ TEST(what_is_cheap_is_made_again_where_it_is_read) {
   CHECK(fused.symbols[0].results[0] == Argument(ArgumentList{first}));
   CHECK(fused.symbols[2].arguments[1] == Argument(ArgumentList{between, e.x}));
   CHECK_EQ(fused.symbols[2].nested.size(), std::size_t{3});
+}
+
+TEST(nothing_fuses_across_the_start_of_a_collective_or_its_wait) {
+  Example e;
+  const ValueId before = e.exp(e.x);
+  const ValueId started = add_call(e.trace, kReduce, {e.y, "sum", "0"}, e.matrix);
+  const ValueId first = e.exp(before);
+  const ValueId between = e.mul(first, e.x);
+  const ValueId waited = add_call(e.trace, kWait, {started}, e.matrix);
+  e.trace.outputs = {e.mul(e.exp(between), waited)};
+  CHECK((e.groups() == Groups{{2, 3}, {5, 6}}));
 }
 
 TEST(one_operation_alone_stays) {

@@ -3,9 +3,12 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
-#include "passes/algebraic_simplification.h"
+#include "passes/pass.h"
 
 namespace thunder::passes {
+
+extern const Pass kAlgebraicSimplification;
+
 namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
@@ -31,7 +34,7 @@ struct Example {
   /// Whether who reads `result` reads `x` in its place.
   bool gives_x(ValueId result) {
     trace.outputs = {call(kNeg, {result}, trace.value(result).type)};
-    const Trace simple = simplify_algebra(trace, &find_row);
+    const Trace simple = kAlgebraicSimplification.run(trace, &find_row);
     verify(simple, "test");
     return simple.symbols.back().arguments[0] == Argument(x);
   }
@@ -44,7 +47,7 @@ TEST(what_changes_nothing_goes) {
   const ValueId one = e.call(kMul, {e.x, 1});
   const ValueId same = e.call(kPow, {e.call(kNeg, {e.call(kNeg, {one})}), 1});
   e.trace.outputs = {e.call(kAdd, {same, e.x})};
-  const Trace result = simplify_algebra(e.trace, &find_row);
+  const Trace result = kAlgebraicSimplification.run(e.trace, &find_row);
   verify(result, "test");
   CHECK_EQ(print(result), R"(# computation: algebraic_simplification
 import torch
@@ -91,13 +94,13 @@ TEST(complex_numbers_are_left_alone) {
   const TypePtr type = tensor_type(Dtype::kComplex64, {4});
   const ValueId x = trace.add_input(type, "x");
   trace.outputs = {add_call(trace, kMul, {x, 1}, type)};
-  CHECK(simplify_algebra(trace, &find_row).outputs == trace.outputs);
+  CHECK(kAlgebraicSimplification.run(trace, &find_row).outputs == trace.outputs);
 }
 
 TEST(the_caller_gets_memory_of_its_own) {
   Example e;
   e.trace.outputs = {e.call(kMul, {e.x, 1})};
-  CHECK(simplify_algebra(e.trace, &find_row).outputs == e.trace.outputs);
+  CHECK(kAlgebraicSimplification.run(e.trace, &find_row).outputs == e.trace.outputs);
 }
 
 TEST(a_value_from_before_a_write_is_not_read_after_it) {
@@ -107,7 +110,7 @@ TEST(a_value_from_before_a_write_is_not_read_after_it) {
   add_symbol(e.trace, kZero, {own}, {e.trace.add_value(e.type)});
   const ValueId twice = e.call(kNeg, {negative});
   e.trace.outputs = {twice};
-  CHECK(simplify_algebra(e.trace, &find_row).outputs[0] == Argument(twice));
+  CHECK(kAlgebraicSimplification.run(e.trace, &find_row).outputs[0] == Argument(twice));
 }
 
 }  // namespace thunder::passes

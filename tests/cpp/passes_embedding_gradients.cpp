@@ -5,9 +5,12 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
-#include "passes/embedding_gradients.h"
+#include "passes/pass.h"
 
 namespace thunder::passes {
+
+extern const Pass kEmbeddingGradients;
+
 namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
@@ -45,7 +48,7 @@ struct Example {
   }
   ValueId add(ValueId a, ValueId b, Argument alpha = 1) { return add_call(trace, kAdd, {a, b, alpha}, table_type); }
   [[nodiscard]] Trace rewritten() const {
-    Trace result = add_embedding_gradients(trace, &find_row);
+    Trace result = kEmbeddingGradients.run(trace, &find_row);
     verify(result, "test");
     return result;
   }

@@ -3,9 +3,12 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
-#include "passes/late_writes.h"
+#include "passes/pass.h"
 
 namespace thunder::passes {
+
+extern const Pass kLateWrites;
+
 namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
@@ -22,7 +25,7 @@ struct Example {
   ValueId exp(ValueId a) { return add_call(trace, kExp, {a}, type); }
   void copy(ValueId to, ValueId from) { add_symbol(trace, kCopy, {to, from}, {Argument(None{})}); }
   [[nodiscard]] Trace rewritten() const {
-    Trace result = write_late(trace, &find_row);
+    Trace result = kLateWrites.run(trace, &find_row);
     verify(result, "test");
     return result;
   }

@@ -9,9 +9,12 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
-#include "passes/slice_gradients.h"
+#include "passes/pass.h"
 
 namespace thunder::passes {
+
+extern const Pass kSliceGradients;
+
 namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
@@ -37,7 +40,7 @@ struct Example {
                     tensor_type(Dtype::kFloat32, Dims(sizes.begin(), sizes.end())));
   }
   [[nodiscard]] Trace rewritten() const {
-    Trace result = pad_slice_gradients(trace, &find_row);
+    Trace result = kSliceGradients.run(trace, &find_row);
     verify(result, "test");
     return result;
   }

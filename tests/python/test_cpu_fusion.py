@@ -35,6 +35,7 @@ CHAINS: dict[str, Function] = {
     ),
     "variance": lambda x, y, w: (x - x.mean(-1, keepdim=True)) * y,
     "amax": lambda x, y, w: (x * y - (x * y).amax(-1, keepdim=True)).exp(),
+    "logsumexp": lambda x, y, w: (x * y - torch.logsumexp(x * y + w, -1, keepdim=True)).tanh(),
     "relu_bias": lambda x, y, w: torch.relu(x + w) * y,
     "where": lambda x, y, w: torch.where(x > y, x * w, y - 1.0),
     "masked_fill": lambda x, y, w: (x * y).masked_fill(y < 0, -1.0).tanh(),

@@ -87,6 +87,29 @@ def test_own_linear_runs_where_it_can() -> None:
     assert "blocks.linear" not in str(thunder.last_traces(small)[-1])
 
 
+MATMULS: dict[str, Any] = {
+    "mm": lambda x, y, z: x[0] @ y[0],
+    "bmm": lambda x, y, z: torch.bmm(x, y),
+    "addmm": lambda x, y, z: torch.addmm(z[0], x[0], y[0], alpha=2),
+    "linear": lambda x, y, z: torch.nn.functional.linear(x, y[0].t()),
+}
+
+
+@pytest.mark.parametrize("name", MATMULS)
+def test_exact_matmuls_round_once(name: str) -> None:
+    compiled = thunder.jit(MATMULS[name], executors=[example("exact_matmul").exact_executor])
+    inputs = [torch.randn(shape) for shape in ((2, 3, 40), (2, 40, 5), (2, 3, 5))]
+    results = []
+    for function, dtype in ((compiled, torch.float32), (MATMULS[name], torch.float64)):
+        given = [x.to(dtype).requires_grad_() for x in inputs]
+        result = function(*given)
+        gradients = torch.autograd.grad(result.sum(), given, allow_unused=True)
+        results.append([x.float() for x in (result, *gradients) if x is not None])
+    assert all(torch.equal(got, exact) for got, exact in zip(*results, strict=True))
+    for trace in (thunder.last_traces(compiled)[-1], thunder.last_backward_traces(compiled)[-1]):
+        assert "torch.ops.exact." in str(trace)
+
+
 def test_saved_activations_are_kept_in_half_the_memory() -> None:
     module, x = layers(), activations(32, 16)
     transform = example("save_elsewhere").SaveAsBfloat16()

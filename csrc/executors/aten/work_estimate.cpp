@@ -22,8 +22,8 @@ bool is_small(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
     if (const ir::TensorType* type = trace.tensor_type(id)) most = std::max(most, passes::element_count(*type));
   };
   passes::for_each_result(symbol, look);
-  if (const auto operand = operators::matmul_operand(*symbol.op)) {
-    const ir::ValueId id = passes::value_argument(symbol, *operand);
+  if (const operators::Matmul* matmul = operators::find_matmul(*symbol.op)) {
+    const ir::ValueId id = passes::value_argument(symbol, matmul->left);
     const ir::TensorType* left = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
     return left != nullptr && !left->sizes.empty() && most * left->sizes.back().hint <= kSmallMatmul;
   }

@@ -21,6 +21,7 @@
 #include "executors/cpu/packed_weight.h"
 #include "executors/cpu/single_operations.h"
 #include "ir/symbol_values.h"
+#include "operators/facts.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
@@ -56,30 +57,20 @@ bool has_avx512_but_not_for_mkl() {
 #endif
 }
 
-/// An operator that multiplies matrices: the places of its arguments.
-struct Matmul {
-  std::string_view name;
-  std::size_t arguments = 2;
-  std::size_t left = 0;  ///< its last dimension is summed over
-  std::size_t right = 1;
-  std::optional<std::size_t> bias{};
-  bool takes_transposed = false;  ///< `right` has a row for each column of the result
-  std::size_t factors = 0;        ///< from here on: of the bias and of the matmul
-};
-constexpr Matmul kMatmuls[] = {{.name = "aten::addmm", .arguments = 5, .left = 1, .right = 2, .bias = 0, .factors = 3},
-                               {.name = "aten::linear", .arguments = 3, .bias = 2, .takes_transposed = true},
-                               {.name = "aten::matmul"},
-                               {.name = "aten::mm"}};
+using operators::Matmul;
 
+/// Null: the operator multiplies no matrices, or batches of them.
 const Matmul* find_matmul(const ir::BoundSymbol& symbol) {
-  const auto* found = std::ranges::find(kMatmuls, symbol.op->name, &Matmul::name);
-  const bool is_one = found != std::end(kMatmuls) && symbol.op->overload.empty() && symbol.op->handle != nullptr;
-  return is_one && symbol.arguments.size() == found->arguments ? found : nullptr;
+  const Matmul* matmul = symbol.op->handle == nullptr ? nullptr : operators::find_matmul(*symbol.op);
+  const bool is_one =
+      matmul != nullptr && !matmul->is_batched && symbol.arguments.size() == symbol.op->parameters.size();
+  return is_one ? matmul : nullptr;
 }
 
 /// What an instruction knows.
 struct MatmulCall {
   const Matmul& matmul;
+  std::size_t arguments;
   at::ScalarType dtype;
   c10::OperatorHandle op;
   std::optional<Activation> activation{};
@@ -137,7 +128,7 @@ std::optional<at::Tensor> multiply(const MatmulCall& call, const c10::IValue* ar
   if (!is_matrix(rows, call.dtype)) return std::nullopt;
   const auto bias = matmul.bias ? arguments[*matmul.bias].toOptional<at::Tensor>() : std::nullopt;
   if (bias && (!is_plain(*bias, call.dtype, 1) || !bias->is_contiguous())) return std::nullopt;
-  if (matmul.factors != 0 && !std::all_of(arguments + matmul.factors, arguments + matmul.arguments, &is_one)) {
+  if (matmul.factors != 0 && !std::all_of(arguments + matmul.factors, arguments + call.arguments, &is_one)) {
     return std::nullopt;
   }
   const Epilogue epilogue = epilogue_of(call.activation);
@@ -151,7 +142,7 @@ std::optional<at::Tensor> multiply(const MatmulCall& call, const c10::IValue* ar
 
 void run_matmul(const void* state, Stack& stack) {
   const auto& call = *static_cast<const MatmulCall*>(state);
-  const std::size_t first = stack.size() - call.matmul.arguments;
+  const std::size_t first = stack.size() - call.arguments;
   std::optional<at::Tensor> result = multiply(call, stack.data() + first);
   if (!result) return run_apart(call.op, call.activation, stack);
   stack.resize(first);
@@ -180,8 +171,8 @@ void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::Boun
            runtime::ProgramBuilder& builder) {
   const Matmul& matmul = *find_matmul(symbol);
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  auto call =
-      std::make_shared<MatmulCall>(MatmulCall{matmul, bridge::to_torch(passes::result_type(symbol, trace)->dtype), op});
+  auto call = std::make_shared<MatmulCall>(
+      MatmulCall{matmul, symbol.arguments.size(), bridge::to_torch(passes::result_type(symbol, trace)->dtype), op});
   if (activation != nullptr) call->activation = activation_of(*activation, trace);
   if (prepacks && takes_prepacked_matmul(symbol, trace)) {
     call->weight = std::make_unique<PackedWeight>(WeightGuard::kVersion, matmul.takes_transposed ? "rows" : "columns");
