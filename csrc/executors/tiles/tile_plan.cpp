@@ -250,6 +250,23 @@ struct TileBuilder::Plan {
     }
   }
 
+  /// Whether a store reads an input, as it lies in memory, that one before it may have written over.
+  [[nodiscard]] bool stores_what_is_overwritten() const {
+    std::vector<std::uint32_t> overwritten;
+    for (const Node& node : nodes) {
+      if (node.kind != Kind::kStore) continue;
+      const Node& stored = nodes[node.arguments[0]];
+      if (is_load(stored) &&
+          std::ranges::find(overwritten, builder.accesses_[stored.index].array) != overwritten.end()) {
+        return true;
+      }
+      for (const Overwritten& pair : builder.overwritten_) {
+        if (pair.output == builder.accesses_[node.index].array) overwritten.push_back(pair.input);
+      }
+    }
+    return false;
+  }
+
   /// One phase, which stores a tile when all is computed, and reads of what it overwrites no other tile's elements.
   [[nodiscard]] bool reads_before_it_writes() const {
     const auto may_fail = [](const Node& node) {
@@ -257,7 +274,9 @@ struct TileBuilder::Plan {
     };
     const auto is_store = [](const Node& node) { return node.kind == Kind::kStore; };
     const bool stores_last = std::ranges::is_partitioned(nodes, std::not_fn(is_store));
-    if (phase_count != 1 || !stores_last || std::ranges::any_of(nodes, may_fail)) return false;
+    if (phase_count != 1 || !stores_last || std::ranges::any_of(nodes, may_fail) || stores_what_is_overwritten()) {
+      return false;
+    }
     const auto is_overwritten = [&](std::uint32_t array) {
       return std::ranges::any_of(builder.overwritten_, [&](const Overwritten& pair) { return pair.input == array; });
     };
