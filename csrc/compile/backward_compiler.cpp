@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compile/saved_values.h"
+#include "transforms/inner_gradient.h"
 
 namespace thunder::compile {
 
@@ -15,7 +16,37 @@ BackwardCompiler::BackwardCompiler(std::shared_ptr<const Compilation> compilatio
       usual_(std::move(usual)),
       statistics_(backward_.history.statistics) {
   backward_.history.statistics.clear();
+  derived_.add(backward_.history.at(0));
+  derived_.shrink();
   backward_.history.put_away();
+}
+
+std::vector<bool> BackwardCompiler::find_differentiable(const runtime::CotangentSet& cotangents,
+                                                        const runtime::CotangentSet& differentiable) {
+  const std::lock_guard<std::mutex> lock(making_);
+  const auto [place, is_new] = differentiable_.try_emplace({cotangents, differentiable});
+  if (!is_new) return place->second;
+  const bool is_for_all = std::ranges::find(cotangents, false) == cotangents.end();
+  const ir::Trace backward =
+      is_for_all ? derived_.restore(0) : transforms::backward_for(*compilation_->gradient, cotangents);
+  std::vector<bool> inputs = differentiable_saved_values();
+  for (std::size_t i = 0; i < cotangents.size(); ++i) {
+    if (cotangents[i]) inputs.push_back(differentiable[i]);
+  }
+  return place->second = transforms::differentiable_outputs(backward, inputs);
+}
+
+std::vector<bool> BackwardCompiler::differentiable_saved_values() const {
+  const transforms::ForwardBackward& gradient = *compilation_->gradient;
+  const ir::Trace forward = compilation_->forward.history.at(compilation_->computation_index + 1);
+  std::vector<bool> inputs;
+  for (const ir::ValueId input : forward.inputs) {
+    const ir::TensorType* type = forward.tensor_type(input);
+    inputs.push_back(type != nullptr && type->requires_grad);
+  }
+  std::vector<bool> outputs = transforms::differentiable_outputs(forward, inputs, gradient.requires_grad);
+  outputs.erase(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(gradient.output_count));
+  return outputs;
 }
 
 std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runtime::CotangentSet& cotangents) {

@@ -22,6 +22,9 @@ class BackwardCompiler {
   /// Any thread may ask. To be called without the GIL where others might ask too: the executors and transforms of the
   /// user take it.
   [[nodiscard]] std::shared_ptr<const runtime::BackwardProgram> get(const runtime::CotangentSet& cotangents);
+  /// Which gradients depend on something that requires grad: `differentiable` says which of the cotangents do.
+  [[nodiscard]] std::vector<bool> find_differentiable(const runtime::CotangentSet& cotangents,
+                                                      const runtime::CotangentSet& differentiable);
   void make_usual() { static_cast<void>(get(usual_)); }
 
   /// The traces of the backward that was made last; makes the usual one when there is none yet.
@@ -30,14 +33,18 @@ class BackwardCompiler {
   [[nodiscard]] std::vector<passes::PassStatistics> statistics() const;
 
  private:
+  /// By saved value, as the forward was derived.
+  [[nodiscard]] std::vector<bool> differentiable_saved_values() const;
   [[nodiscard]] TraceLine take_line(const runtime::CotangentSet& cotangents);
 
   const std::shared_ptr<const Compilation> compilation_;
-  TraceLine backward_;  ///< for all cotangents, until it is made
+  TraceLine backward_;        ///< for all cotangents, until it is made
+  ir::TraceArchive derived_;  ///< the backward for all cotangents, as it was derived
   const PassRunner runner_;
   const runtime::CotangentSet usual_;
   std::mutex making_;
   std::map<runtime::CotangentSet, std::shared_ptr<const runtime::BackwardProgram>> made_;
+  std::map<std::pair<runtime::CotangentSet, runtime::CotangentSet>, std::vector<bool>> differentiable_;
 
   mutable std::mutex reporting_;  ///< never held while something is made
   TraceHistory last_;

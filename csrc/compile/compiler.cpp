@@ -143,14 +143,17 @@ std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const Pas
   const auto shared = std::make_shared<const Compilation>(std::move(compilation));
   auto backwards = std::make_shared<BackwardCompiler>(shared, std::move(backward), runner, std::move(usual));
   if (runs_python(*shared)) backwards->make_usual();
-  program->backwards =
-      std::make_unique<const runtime::BackwardPrograms>([backwards](const runtime::CotangentSet& cotangents) {
+  program->backwards = std::make_unique<const runtime::BackwardPrograms>(
+      [backwards](const runtime::CotangentSet& cotangents) {
         try {
           return backwards->get(cotangents);
         } catch (...) {
           rethrow_foreign();
           throw;
         }
+      },
+      [backwards](const runtime::CotangentSet& cotangents, const runtime::CotangentSet& differentiable) {
+        return backwards->find_differentiable(cotangents, differentiable);
       });
   return std::make_shared<CompiledTrace>(shared, Programs{nullptr, std::move(program)}, std::move(backwards));
 }

@@ -93,6 +93,8 @@ class CompiledBackward final : public Node {
       return variable_list(num_outputs());
     }
     const std::shared_ptr<const BackwardProgram> backward = program_->backwards->find(cotangents);
+    const std::vector<bool> differentiable =
+        at::GradMode::is_enabled() ? program_->backwards->find_differentiable(cotangents) : std::vector<bool>();
     const PoolScope pool;
     std::vector<c10::IValue> inputs = saved_values(*backward, cotangents, keep);
     append_cotangents(*backward, cotangents, inputs);
@@ -104,7 +106,7 @@ class CompiledBackward final : public Node {
     for (const std::uint32_t i : program_->differentiable_inputs) {
       gradients.push_back(results[i].isNone() ? at::Tensor() : std::move(results[i]).toTensor());
     }
-    if (at::GradMode::is_enabled()) forbid_double_backward(gradients);
+    if (at::GradMode::is_enabled()) forbid_double_backward(gradients, differentiable);
     return gradients;
   }
 
@@ -181,10 +183,13 @@ class CompiledBackward final : public Node {
   }
 
   /// Whoever only asked for create_graph keeps going; an error comes when the gradients are differentiated.
-  void forbid_double_backward(variable_list& gradients) const {
+  void forbid_double_backward(variable_list& gradients, const std::vector<bool>& differentiable) const {
     const auto error = make_node<torch::autograd::Error>(kDoubleBackward, torch::autograd::edge_list(next_edges()));
-    for (at::Tensor& gradient : gradients) {
-      if (!gradient.defined()) continue;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      at::Tensor& gradient = gradients[i];
+      // A cotangent that is handed on has a history of its own.
+      const bool has_history = gradient.defined() && gradient.requires_grad();
+      if (!gradient.defined() || has_history || !differentiable[program_->differentiable_inputs[i]]) continue;
       gradient = shallow_alias(gradient);
       torch::autograd::set_history(gradient, error);
     }
@@ -410,6 +415,15 @@ std::shared_ptr<const BackwardProgram> BackwardPrograms::find(std::span<const at
   backward = make_(set);
   last_.store(backward, std::memory_order_release);
   return backward;
+}
+
+std::vector<bool> BackwardPrograms::find_differentiable(std::span<const at::Tensor> cotangents) const {
+  CotangentSet come, differentiable;
+  for (const at::Tensor& cotangent : cotangents) {
+    come.push_back(cotangent.defined());
+    differentiable.push_back(cotangent.defined() && cotangent.requires_grad());
+  }
+  return find_differentiable_(come, differentiable);
 }
 
 std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,

@@ -57,12 +57,19 @@ class BackwardPrograms {
  public:
   /// Called without the GIL, from any thread.
   using Make = std::function<std::shared_ptr<const BackwardProgram>(const CotangentSet& cotangents)>;
-  explicit BackwardPrograms(Make make) : make_(std::move(make)) {}
+  /// Which gradients are differentiable, by input of the forward. `differentiable`: which of the cotangents are.
+  using FindDifferentiable =
+      std::function<std::vector<bool>(const CotangentSet& cotangents, const CotangentSet& differentiable)>;
+  BackwardPrograms(Make make, FindDifferentiable find_differentiable)
+      : make_(std::move(make)), find_differentiable_(std::move(find_differentiable)) {}
 
   [[nodiscard]] std::shared_ptr<const BackwardProgram> find(std::span<const at::Tensor> cotangents) const;
+  /// Which gradients depend on something that requires grad, by input of the forward.
+  [[nodiscard]] std::vector<bool> find_differentiable(std::span<const at::Tensor> cotangents) const;
 
  private:
   Make make_;
+  FindDifferentiable find_differentiable_;
   mutable std::atomic<std::shared_ptr<const BackwardProgram>> last_;  ///< that ran: steps are alike
 };
 

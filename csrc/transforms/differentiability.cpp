@@ -50,6 +50,10 @@ std::vector<bool> results_requiring_grad(const ir::BoundSymbol& symbol, const ir
   return flags;
 }
 
+bool is_pure_operator(const ir::BoundSymbol& symbol) {
+  return symbol.op->style == ir::CallStyle::kTorchOperator && !tracer::handle_of(*symbol.op).schema().is_mutable();
+}
+
 }  // namespace
 
 void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol> symbols,
@@ -63,15 +67,40 @@ void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol
       const auto found = requires_grad.find(index_of(id));
       return found != requires_grad.end() && found->second;
     });
-    const bool is_pure =
-        symbol.op->style == ir::CallStyle::kTorchOperator && !tracer::handle_of(*symbol.op).schema().is_mutable();
-    if (!any || !is_pure) continue;
+    if (!any || !is_pure_operator(symbol)) continue;
     const std::vector<bool> flags = results_requiring_grad(symbol, trace, requires_grad);
     const std::vector<ir::ValueId> results = ir::flat_results(symbol);
     for (std::size_t i = 0; i < results.size() && i < flags.size(); ++i) {
       if (results[i] != ir::kNoValue) requires_grad[index_of(results[i])] = flags[i];
     }
   }
+}
+
+std::vector<bool> differentiable_outputs(const ir::Trace& trace, const std::vector<bool>& inputs,
+                                         std::span<const std::optional<bool>> known) {
+  std::unordered_map<std::uint32_t, bool> requires_grad;
+  for (std::size_t i = 0; i < inputs.size(); ++i) requires_grad[index_of(trace.inputs[i])] = inputs[i];
+  const auto is_differentiable = [&](ir::ValueId id) { return requires_grad[index_of(id)]; };
+  const auto is_known = [&](ir::ValueId id) {
+    return id == ir::kNoValue || (index_of(id) < known.size() && known[index_of(id)]);
+  };
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
+    if (!std::ranges::all_of(results, is_known)) {
+      const bool any = std::ranges::any_of(ir::distinct_values(symbol.arguments), is_differentiable);
+      for (const ir::ValueId id : results) requires_grad[index_of(id)] = any;
+      if (any && is_pure_operator(symbol)) mark_differentiable(trace, {&symbol, 1}, requires_grad);
+    }
+    for (const ir::ValueId id : results) {
+      if (id != ir::kNoValue && is_known(id)) requires_grad[index_of(id)] = *known[index_of(id)];
+    }
+  }
+  std::vector<bool> outputs;
+  for (const ir::Argument& output : trace.outputs) {
+    const auto* id = output.get<ir::ValueId>();
+    outputs.push_back(id != nullptr && is_differentiable(*id));
+  }
+  return outputs;
 }
 
 }  // namespace thunder::transforms

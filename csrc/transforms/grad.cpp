@@ -81,6 +81,11 @@ class GradTransform {
     for (std::size_t i = 0; i < computation_.inputs.size(); ++i) {
       if (!result.backward.outputs[i].is<ir::None>()) result.differentiable_inputs.push_back(i);
     }
+    result.requires_grad.resize(forward_.value_count());
+    for (std::uint32_t i = 0; i < to_forward_.size(); ++i) {
+      if (to_forward_[i] == ir::kNoValue) continue;
+      result.requires_grad[index_of(to_forward_[i])] = requires_grad(computation_, ir::ValueId{i});
+    }
     instances_.shrink_to_fit();
     for (const Instance& instance : instances_) result.served.push_back(served_by(*instance.symbol, instance.replay));
     for (ir::ValueId value : saved_) result.forward.outputs.emplace_back(value);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,10 @@ struct ForwardBackward {
   std::vector<ir::ValueId> saved;                   ///< values of `forward`
   std::vector<std::size_t> differentiable_outputs;  ///< outputs that have a gradient function
   std::vector<std::size_t> differentiable_inputs;   ///< inputs with requires_grad that receive a gradient
-  std::vector<ServedOperation> served{};            ///< in order of the forward
-  std::shared_ptr<GradTransform> transform{};       ///< for `backward_for`
+  /// By value of `forward`: whether the computation says that it requires grad; nullopt: the computation has it not.
+  std::vector<std::optional<bool>> requires_grad{};
+  std::vector<ServedOperation> served{};       ///< in order of the forward
+  std::shared_ptr<GradTransform> transform{};  ///< for `backward_for`
 };
 
 /// Differentiates the first `output_count` outputs with respect to the inputs whose type requires grad. Derivatives

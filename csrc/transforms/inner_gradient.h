@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -59,6 +61,11 @@ class InnerGradient {
   ReplayTable replays_;
   std::vector<std::weak_ptr<Derivation>> derivations_;
 };
+
+/// Which outputs of a trace autograd would differentiate by its inputs, when `inputs` says so of these. `known`: by
+/// value, what is known of it.
+[[nodiscard]] std::vector<bool> differentiable_outputs(const ir::Trace& trace, const std::vector<bool>& inputs,
+                                                       std::span<const std::optional<bool>> known = {});
 
 /// Which values made by `symbols` autograd would differentiate through, when `requires_grad` says so of what they read.
 void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol> symbols,
