@@ -459,8 +459,8 @@ def make_call(parts: Sequence[Any]) -> Any:
 
 
 def make_copy(like: Any) -> Any:
-    """Return a copy of a buffer such as a bytearray or a NumPy array."""
-    return copy.copy(like)
+    """Return a copy of a buffer such as a bytearray or a NumPy array, or another NaN."""
+    return float("nan") if isinstance(like, float) else copy.copy(like)
 
 
 def make_instance(cls: type, items: Sequence[Any], attributes: Sequence[str], values: Sequence[Any]) -> Any:

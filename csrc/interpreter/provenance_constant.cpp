@@ -1,6 +1,7 @@
 #include "interpreter/provenance_constant.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 
 namespace thunder::interpreter {
@@ -72,6 +73,8 @@ bool equal_constants(py::Borrowed left, py::Borrowed right) {
   if (equal < 0) PyErr_Clear();
   return equal > 0;
 }
+
+bool is_nan(py::Borrowed value) { return PyFloat_CheckExact(value) && std::isnan(PyFloat_AS_DOUBLE(value)); }
 
 bool is_thread_local(py::Borrowed object) { return std::strcmp(Py_TYPE(object)->tp_name, "_thread._local") == 0; }
 

@@ -12,6 +12,9 @@ namespace thunder::interpreter {
 /// Same type and same value, to the last bit; runs no user code for what `classify` calls kEquality.
 [[nodiscard]] bool equal_constants(py::Borrowed left, py::Borrowed right);
 
+/// A float that is no number: containers tell two of them apart by their identity.
+[[nodiscard]] bool is_nan(py::Borrowed value);
+
 /// An instance of `threading.local` itself: its attributes are not where others have theirs.
 [[nodiscard]] bool is_thread_local(py::Borrowed object);
 

@@ -22,7 +22,7 @@ enum class PartKind : std::uint8_t {
   kCell,      ///< `children`: what it holds, if anything
   kFunction,  ///< like the function `object`: `children` are defaults, keyword defaults, attributes, then cells
   kCall,      ///< `children`: a callable, the tuple and the dict of its arguments
-  kCopy,      ///< `copy.copy(object)`, of something mutable that only its class looks into
+  kCopy,      ///< `copy.copy(object)`, of something mutable that only its class looks into; or another NaN
   kInstance,  ///< of the class `object`; see StructurePart
 };
 

@@ -108,7 +108,7 @@ bool StructureBuilder::is_size(py::Borrowed value) const {
 // Whether one and the same object may serve all calls.
 bool StructureBuilder::is_shareable(py::Borrowed value) {
   if (PyFunction_Check(value)) return is_shareable_function(value);
-  if (PyTuple_CheckExact(value) || is_size(value)) return tracker_.is_given_tuple(value);
+  if (PyTuple_CheckExact(value) || is_size(value) || is_nan(value)) return tracker_.is_given(value);
   if (classify(value, tracker_.hooks()) != ConstantKind::kUnknown) return true;
   return !PyObject_IS_GC(value) && Py_TYPE(value) != &PyBaseObject_Type && !is_buffer(value);
 }
@@ -251,8 +251,8 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
     if (PyObject* contents = PyCell_GET(value)) part.children.push_back(add(contents));
     return part.children.empty() || part.children.back() != kFailed;
   }
-  if (is_buffer(value)) {
-    if (shows_other_memory(value)) return false;
+  if (is_buffer(value) || is_nan(value)) {
+    if (is_buffer(value) && shows_other_memory(value)) return false;
     part.kind = PartKind::kCopy;
     part.object = py::Ref::share(value);
     return true;

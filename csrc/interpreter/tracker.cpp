@@ -186,7 +186,8 @@ void Tracker::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_
   if (provenance_.find_read(owner, accessor, key, index) != nullptr) return;
   if (value != nullptr && hooks_.is_traced(value)) return;
   Read read = classify_read(owner, accessor, key, index, value);
-  if (read.expectation == Expectation::kEquality && PyTuple_Check(value)) tuples_.push_back(read.value);
+  if (read.expectation == Expectation::kEquality && (PyTuple_Check(value) || is_nan(value)))
+    given_.push_back(read.value);
   const bool is_argument = &owner == &provenance_.call();
   if (options_.locate && !is_argument) read.location = options_.locate();
   const bool is_equality = read.expectation == Expectation::kEquality;
@@ -202,8 +203,9 @@ Node* Tracker::given_constant(py::Borrowed value) {
   if (Node* known = provenance_.find(value)) return known;
   if (is_one_of_its_kind(value) || is_code_constant(value)) return nullptr;
   // By position: what is read of a tuple may be another one.
-  for (std::size_t i = 0; i < tuples_.size(); ++i) {
-    const py::Ref tuple = tuples_[i];
+  for (std::size_t i = 0; i < given_.size(); ++i) {
+    const py::Ref tuple = given_[i];
+    if (!PyTuple_Check(tuple.get())) continue;
     Node* whole = tuple.get() != value && holds(tuple.get(), value) ? given_constant(tuple.get()) : nullptr;
     if (whole != nullptr) read_places(*whole, value);
   }
@@ -617,9 +619,9 @@ bool Tracker::is_code_constant(py::Borrowed value) const {
   });
 }
 
-bool Tracker::is_given_tuple(py::Borrowed tuple) const {
-  return is_code_constant(tuple) || std::ranges::any_of(tuples_, [&](const py::Ref& given) {
-           return given.get() == tuple || holds(given.get(), tuple);
+bool Tracker::is_given(py::Borrowed value) const {
+  return is_code_constant(value) || std::ranges::any_of(given_, [&](const py::Ref& given) {
+           return given.get() == value || (PyTuple_Check(given.get()) && holds(given.get(), value));
          });
 }
 
@@ -627,7 +629,7 @@ void Tracker::record_function_part(Node& function, FunctionPart part) {
   const auto index = static_cast<Py_ssize_t>(part);
   if (provenance_.find_read(function, Accessor::kFunctionPart, nullptr, index) != nullptr) return;
   PyObject* value = *function_slot(function.object.get(), part);
-  if (value != nullptr && PyTuple_Check(value)) tuples_.push_back(py::Ref::share(value));
+  if (value != nullptr && PyTuple_Check(value)) given_.push_back(py::Ref::share(value));
   const Expectation expectation = value == nullptr ? Expectation::kAbsent : Expectation::kIdentity;
   Read read{Accessor::kFunctionPart, expectation, nullptr, index, py::Ref::share(value)};
   if (options_.locate) read.location = options_.locate();

@@ -85,8 +85,9 @@ class Tracker final : public Observer {
   void record_result(py::Borrowed function, const std::string& name, py::Borrowed value);
   /// Whether a code object that the trace ran holds this as a constant: it is the same object at each call.
   [[nodiscard]] bool is_code_constant(py::Borrowed value) const;
-  /// Whether a tuple of constants was read from outside, or is a constant of code: the program did not make it.
-  [[nodiscard]] bool is_given_tuple(py::Borrowed tuple) const;
+  /// Whether a tuple of constants, or a NaN, was read from outside, or is a constant of code: the program did not make
+  /// it.
+  [[nodiscard]] bool is_given(py::Borrowed value) const;
   /// The node of a number, string or tuple of constants that was read from outside, from which each call takes its own:
   /// another equal object is another one. Guards that what held one object goes on holding one. Null: it was not read,
   /// or all equal objects are one.
@@ -244,7 +245,7 @@ class Tracker final : public Observer {
     Read* read;
   };
   std::unordered_map<const PyObject*, std::vector<EqualRead>> equal_reads_;  ///< by the object that was read
-  std::vector<py::Ref> tuples_;  ///< of constants, and defaults of functions, read from outside
+  std::vector<py::Ref> given_;  ///< tuples of constants, defaults of functions, and NaNs, read from outside
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
