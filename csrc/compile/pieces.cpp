@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
@@ -248,6 +249,14 @@ std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded) {
     }
   }
   return found;
+}
+
+std::vector<std::uint32_t> statistics_before_errors(const ir::Trace& recorded) {
+  const auto first = std::ranges::find_if(recorded.symbols, has_running_statistics);
+  const bool may_raise = std::any_of(first, recorded.symbols.end(), [&](const ir::BoundSymbol& symbol) {
+    return !symbol.op->random && operators::may_raise_for_data(recorded, symbol);
+  });
+  return may_raise ? inputs_with_statistics(recorded) : std::vector<std::uint32_t>();
 }
 
 ir::Trace defer_effects(const ir::Trace& recorded) {

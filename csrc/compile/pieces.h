@@ -42,6 +42,9 @@ struct Piece {
 /// The inputs, by position, that operations update as running statistics: that does not move their version counters.
 [[nodiscard]] std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded);
 
+/// Those of a trace in which a later operation may raise an error.
+[[nodiscard]] std::vector<std::uint32_t> statistics_before_errors(const ir::Trace& recorded);
+
 /// The trace in which operations update copies of running statistics, which end up in the originals: a run that stops
 /// at a check has written nothing.
 [[nodiscard]] ir::Trace defer_effects(const ir::Trace& recorded);

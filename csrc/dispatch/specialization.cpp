@@ -1,6 +1,7 @@
 #include "dispatch/specialization.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <optional>
@@ -43,6 +44,10 @@ std::vector<at::Tensor> SpecializationCall::take_inputs() {
   with_new_history_ = specialization_.writes.with_new_history(values_);
   written_ = specialization_.writes.written(values_);
   versions_ = sum_of_versions(written_);
+  for (const std::uint32_t i : specialization_.statistics) {
+    const at::Tensor plain = values_[i].variable_data();
+    statistics_.emplace_back(plain, plain.clone());
+  }
   for (const std::uint32_t leaf : specialization_.new_leaves) values_[leaf].set_requires_grad(true);
   return std::move(values_);
 }
@@ -51,6 +56,8 @@ void SpecializationCall::take_back() const {
   for (const std::uint32_t leaf : specialization_.new_leaves) {
     unpack_tensor(inputs_[leaf]).set_requires_grad(false);
   }
+  const c10::InferenceMode unseen;
+  for (const auto& [statistic, before] : statistics_) statistic.copy_(before);
 }
 
 py::Ref SpecializationCall::wrap(at::Tensor computed, bool is_number) {

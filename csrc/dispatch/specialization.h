@@ -32,6 +32,8 @@ struct Specialization {
   InputWrites writes;
   OutputPlan plan;
   std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
+  /// Running statistics that are written to before an operation that may raise an error.
+  std::vector<std::uint32_t> statistics;
   bool releases_gil = false;
   bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
   bool draws_random = false;
@@ -95,7 +97,8 @@ class SpecializationCall {
   std::vector<at::Tensor> values_;
   std::vector<NewHistory> with_new_history_;
   std::vector<at::Tensor> written_;
-  std::optional<std::uint64_t> versions_;  ///< of `written_` before the computation
+  std::vector<std::pair<at::Tensor, at::Tensor>> statistics_;  ///< with copies of what they hold
+  std::optional<std::uint64_t> versions_;                      ///< of `written_` before the computation
 };
 
 /// What tracing a call came to. When it failed, a Python exception is set.

@@ -406,6 +406,7 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
                     "thunder.jit: not supported inside a jitted function: a backward that runs as Python in a program "
                     "that makes random generators");
   }
+  if (!specialization.checks_values) specialization.statistics = compile::statistics_before_errors(trace);
   share_or_compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options, known,
                    specialization);
 }
