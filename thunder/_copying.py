@@ -45,7 +45,9 @@ def deepcopy_tensor(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
 
 def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return what `copy.copy` does: another tensor, or parameter, over the same memory."""
-    alias = tensor.detach()
+    if torch.is_inference_mode_enabled() and not tensor.is_inference():
+        raise NotImplementedError("thunder.jit: a copy that is made in inference mode is not supported inside")
+    alias = tensor.data  # with a version counter of its own
     if type(tensor) is torch.nn.Parameter:
         alias = torch.nn.Parameter(alias, tensor.requires_grad)
     elif type(tensor) is not torch.Tensor:

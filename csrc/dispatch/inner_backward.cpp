@@ -240,7 +240,12 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
     if (input.knows_grad) {
       const py::Ref now = py::Ref::steal(wrap_tensor(traced.grad()));
       if (!now) return false;
-      if (now.get() != input.grad.get() && !set(input.traced.get(), "grad", now.get())) return false;
+      const bool is_changed = now.get() != input.grad.get();
+      if (is_changed && traced.sizes() != unpack_tensor(input.real.get()).sizes()) {
+        refuse(ErrorKind::kNotImplemented,
+               "thunder.jit: the gradient of an input that is resized is set; do it outside");
+      }
+      if (is_changed && !set(input.traced.get(), "grad", now.get())) return false;
     }
     const bool required = unpack_tensor(input.real.get()).requires_grad();
     if (required && !traced.requires_grad() && !set(input.traced.get(), "requires_grad", Py_False)) return false;

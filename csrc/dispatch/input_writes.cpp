@@ -29,6 +29,7 @@ InputWrites::InputWrites(const tracer::Recorder& recorder) : written_(recorder.w
   if (written_.empty()) return;
   for (const auto& [input, value] : recorder.inputs_with_new_history()) new_history_.push_back(input);
   const std::vector<std::int32_t> memories = recorder.shared_memory_of_inputs();
+  for (const std::size_t i : written_) is_closed_.push_back(tracer::is_closed_outside(recorder.real_inputs()[i]));
   for (std::size_t i = 0; i < memories.size(); ++i) {
     const at::Tensor& real = recorder.real_inputs()[i];
     places_.push_back(memories[i] < 0 ? Place()
@@ -45,8 +46,10 @@ bool InputWrites::shares_as_recorded(const std::vector<at::Tensor>& inputs, std:
 }
 
 bool InputWrites::match(const std::vector<at::Tensor>& inputs) const {
-  for (const std::size_t written : written_) {
-    if (!shares_as_recorded(inputs, written)) return false;
+  for (std::size_t i = 0; i < written_.size(); ++i) {
+    const std::size_t written = written_[i];
+    if (!shares_as_recorded(inputs, written) || tracer::is_closed_outside(inputs[written]) != is_closed_[i])
+      return false;
     const at::Tensor& input = inputs[written];
     const Place here{places_[written].memory, input.storage_offset(), storage_of(input)->nbytes()};
     if (here.memory >= 0 && here != places_[written]) return false;

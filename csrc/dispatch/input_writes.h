@@ -42,6 +42,7 @@ class InputWrites {
   [[nodiscard]] bool shares_as_recorded(const std::vector<at::Tensor>& inputs, std::size_t written) const;
 
   std::vector<std::size_t> written_;
+  std::vector<bool> is_closed_;  ///< to writes with gradients on, as views of a leaf are; by written input
   std::vector<std::size_t> new_history_;
   std::vector<Place> places_;  ///< of all inputs; empty when nothing is written
 };

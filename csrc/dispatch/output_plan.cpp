@@ -54,6 +54,22 @@ bool has_several_tensors(std::span<const c10::IValue> arguments) {
   });
 }
 
+/// Outside of inference mode, a tensor that was made in it may not be told to require grad.
+class ModeOfTensor {
+ public:
+  explicit ModeOfTensor(const at::Tensor& tensor) {
+    if (tensor.is_inference()) mode_.emplace();
+  }
+
+ private:
+  std::optional<c10::InferenceMode> mode_;
+};
+
+void require_grad(const at::Tensor& tensor) {
+  const ModeOfTensor mode(tensor);
+  tensor.set_requires_grad(true);
+}
+
 }  // namespace
 
 OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input) {
@@ -114,7 +130,7 @@ at::Tensor OutputView::show(const at::Tensor& root) const {
     c10::VariableVersion counter = shown.unsafeGetTensorImpl()->version_counter();
     counter.set_version(version_);
   }
-  if (is_leaf_) shown.set_requires_grad(true);
+  if (is_leaf_) require_grad(shown);
   return shown;
 }
 
@@ -150,8 +166,12 @@ OutputPlanner::Root OutputPlanner::find_root(const at::Tensor& tensor) {
 
 void OutputPlanner::require_as_outside(const Root& root) const {
   const at::Tensor& real = recorder_.real_inputs()[root.index];
-  const bool changes = real.requires_grad() && !root.tensor.requires_grad();
-  if (changes) refuse("a view of an input is returned on which requires_grad_(False) is called; return a clone");
+  const bool changes = real.requires_grad() != root.tensor.requires_grad();
+  const bool is_written = recorder_.is_written(root.tensor);  // it may be by what requires grad
+  if (changes && (real.requires_grad() || !is_written)) {
+    refuse("a view of an input is returned on which requires_grad_() is called; return a clone");
+  }
+  if (real.sizes() != root.tensor.sizes()) refuse("a view of an input that is resized is returned; return a clone");
 }
 
 void OutputPlanner::note_view(PyObject* object) {
@@ -302,7 +322,8 @@ ir::ArgumentList OutputPlanner::outputs() {
     plan_.histories.push_back(history_of(each.tensor));
     const ir::ValueId value =
         each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
-    values.emplace_back(plan_.histories.back() == OutputHistory::kComputed ? value : recorder_.without_grad(value));
+    const bool has_gradient = plan_.histories.back() == OutputHistory::kComputed && each.tensor.requires_grad();
+    values.emplace_back(has_gradient ? value : recorder_.without_grad(value));
   }
   note_versions();
   return values;
@@ -348,7 +369,9 @@ PyObject* plain_tensor_type() {
 }
 
 py::Ref as_subclass(py::Borrowed object, py::Borrowed type) {
-  PyObject* requires_grad = unpack_tensor(object).requires_grad() ? Py_True : Py_False;
+  const at::Tensor& tensor = unpack_tensor(object);
+  PyObject* requires_grad = tensor.requires_grad() ? Py_True : Py_False;
+  const ModeOfTensor mode(tensor);
   return py::Ref::steal(PyObject_CallMethod(type, "_make_subclass", "OOO", type, object, requires_grad));
 }
 

@@ -17,6 +17,7 @@
 #include "dispatch/inner_backward.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "dispatch/thread_state.h"
 #include "interpreter/interpret.h"
 #include "interpreter/provenance_constant.h"
 #include "ir/symbol_values.h"
@@ -49,6 +50,7 @@ py::Ref context_of(const std::vector<PyObject*>& outputs) {
     const auto node = unpack_tensor(output).grad_fn();
     if (!node || !tracer::is_foreign(node.get())) continue;
     const interpreter::NativeScope native;
+    const WithoutFunctionModes unseen;
     const py::Ref context = checked(PyObject_GetAttrString(output, "grad_fn"));
     if (THPFunction_Check(context.get())) return context;
   }

@@ -1,3 +1,4 @@
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/clone.h>
 
@@ -5,6 +6,7 @@
 
 #include "base/error.h"
 #include "dispatch/number_arguments.h"
+#include "dispatch/output_plan.h"
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
 #include "dispatch/thread_state.h"
@@ -115,6 +117,25 @@ int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject
   }
 }
 
+/// Whether PyTorch asks the class of a tensor, when one of its methods is called.
+bool is_overridden(PyObject* tensor) {
+  using at::impl::PythonTorchFunctionTLS;
+  static const py::Ref disabled = loaded_function("torch", "_C._disabled_torch_function_impl");
+  PyTypeObject* type = Py_TYPE(tensor);
+  if (PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED) return false;
+  if (type == reinterpret_cast<PyTypeObject*>(plain_tensor_type())) return false;
+  const py::Ref function =
+      py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__torch_function__"));
+  PyErr_Clear();
+  return function && function.get() != disabled.get();
+}
+
+/// The same for a method that makes a tensor: first, a class of the user's may have its say.
+template <py::Ref (*handler)(const SubstitutedCall& call)>
+int run_method(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+  return count != 0 && is_overridden(arguments[0]) ? 0 : run<handler>(arguments, count, names, result);
+}
+
 /// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory. Of what kernels
 /// computed nobody knows.
 template <bool is_conjugate>
@@ -160,10 +181,10 @@ void copy_in_python(interpreter::TrackerOptions& options, const char* module, co
 
 void add_tensor_substitutes(interpreter::TrackerOptions& options) {
   if (const py::Ref method = loaded_function("torch", "Tensor.new_tensor")) {
-    options.substitute(method.get(), run<&new_tensor>);
+    options.substitute(method.get(), run_method<&new_tensor>);
   }
   if (const py::Ref method = loaded_function("torch", "Tensor.new")) {
-    options.substitute(method.get(), run<&new_by_sizes_or_data>);
+    options.substitute(method.get(), run_method<&new_by_sizes_or_data>);
   }
   substitute_for_trace_tensors<&shows_by_bit<true>>(options, "Tensor.is_conj");
   substitute_for_trace_tensors<&shows_by_bit<true>>(options, "is_conj");

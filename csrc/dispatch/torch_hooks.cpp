@@ -1,5 +1,6 @@
 #include "dispatch/torch_hooks.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Generator.h>
@@ -24,6 +25,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/provenance_constant.h"
 #include "tracer/trace_node.h"
+#include "tracer/views.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -41,6 +43,9 @@ void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::stri
   if (tensor.is_nested()) refuse("a nested tensor", "call to_padded_tensor() before");
   if (tensor.key_set().has(c10::DispatchKey::Python)) {
     refuse(std::string("the tensor subclass ") + type->tp_name, "convert it to a torch.Tensor before");
+  }
+  if (at::functionalization::impl::isFunctionalTensor(tensor)) {
+    refuse("a tensor that left a function under torch.func.functionalize", "return it from that function");
   }
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "cls_to_become") != 0) {
     refuse("a parameter of a lazy module that has none yet", "call the module once in eager");
@@ -134,7 +139,9 @@ PyObject* TorchHooks::original(PyObject* traced) const {
 bool TorchHooks::require_known_state(PyObject* traced, PyObject* name) {
   const std::string text = PyUnicode_AsUTF8(name);
   const at::Tensor& tensor = unpack_tensor(traced);
-  if (is_functorch_wrapper(tensor) || is_told_by_stand_in(text)) return true;
+  if (is_functorch_wrapper(tensor)) return true;
+  if (text == "requires_grad" && tracer::is_hidden_leaf(tensor)) return refuse_fact("Tensor." + text);
+  if (is_told_by_stand_in(text)) return true;
   const bool is_known = text == "_version"  ? !shows_input(tensor)
                         : text == "grad_fn" ? dynamic_cast<tracer::OutsideNode*>(tensor.grad_fn().get()) == nullptr
                                             : is_told_by_tensor_behind(text);

@@ -135,6 +135,14 @@ bool is_about_meta_tensors(const c10::Error& error) {
   return text.find("Meta") != std::string_view::npos || text.find("meta") != std::string_view::npos;
 }
 
+/// There eager has kernels of its own, which let other arguments pass.
+bool is_on_meta_device(std::span<const c10::IValue> arguments) {
+  const auto is_meta = [](const at::Tensor& tensor) { return tensor.defined() && tensor.device().is_meta(); };
+  return std::ranges::any_of(tensors_of(arguments), is_meta) ||
+         std::ranges::any_of(arguments,
+                             [](const c10::IValue& value) { return value.isDevice() && value.toDevice().is_meta(); });
+}
+
 /// Raises what eager raises where a meta kernel has its own words for it. Where a kernel raises nothing, the program
 /// must not see the error.
 void raise_in_words_of_eager(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) {
@@ -158,7 +166,7 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     note_refusal(error.what());
     throw_as_pytorch(error);
   } catch (const c10::Error& error) {
-    if (is_about_meta_tensors(error)) raise_in_words_of_eager(op, arguments);
+    if (is_about_meta_tensors(error) || is_on_meta_device(arguments)) raise_in_words_of_eager(op, arguments);
     throw;
   } catch (const std::exception&) {
     raise_in_words_of_eager(op, arguments);

@@ -1,5 +1,6 @@
 // The memory behind the inputs: who shares it, and what becomes of writes to it.
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
@@ -89,6 +90,12 @@ void Recorder::found_shared(const c10::StorageImpl* storage) {
   refuse_shared("");
 }
 
+bool Recorder::is_shared_storage(const TraceState& root) const {
+  return std::ranges::any_of(memories_, [&](const InputMemory& memory) {
+    return memory.storage != nullptr && &state_of(memory.root) == &root;
+  });
+}
+
 void Recorder::require_separate_memory(const TraceState& root) {
   const auto has_root = [&](const at::Tensor& input) { return &root_of(state_of(input)) == &root; };
   const auto written = std::ranges::find_if(inputs_, has_root) - inputs_.begin();
@@ -100,6 +107,14 @@ void Recorder::require_separate_memory(const TraceState& root) {
   }
 }
 
+bool is_closed_outside(const at::Tensor& tensor) {
+  if (!tensor.is_view()) return false;
+  const auto* meta = torch::autograd::impl::get_view_autograd_meta(tensor);
+  const at::Tensor base(tensor._base());
+  return meta->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT ||
+         (base.requires_grad() && base.is_leaf());
+}
+
 void Recorder::require_writable(const at::Tensor& target, const at::Tensor& source) const {
   if (!c10::GradMode::is_enabled()) return;
   const bool is_differentiable =
@@ -108,6 +123,12 @@ void Recorder::require_writable(const at::Tensor& target, const at::Tensor& sour
     throw UserError(ErrorKind::kNotImplemented,
                     "a view that was made under torch.no_grad(), or by an operation with several results, is written "
                     "to with gradients on; write to the tensor that it shows");
+  }
+  const at::Tensor shown = real_behind(root_tensor_of(target));
+  if (is_differentiable && shown.defined() && is_closed_outside(shown)) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "an input is written to with gradients on that is a view of a leaf, or that was made under "
+                    "torch.no_grad() or by an operation with several results");
   }
   if (!target.requires_grad()) return;
   const at::Tensor real = real_behind(target);

@@ -153,6 +153,14 @@ struct Recorder::MutableCall {
   bool is_out = false;
 };
 
+/// Raises as eager before a random number is drawn.
+void Recorder::require_no_leaves(const c10::OperatorHandle& op, std::span<const IValue> arguments) const {
+  const bool is_in_place = op.operator_name().name.ends_with("_") && arguments[0].isTensor();
+  if (is_in_place && is_trace_tensor(arguments[0].toTensor())) {
+    require_writable(arguments[0].toTensor(), arguments[0].toTensor());
+  }
+}
+
 void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
@@ -179,6 +187,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     return;
   }
   if (fills_nothing(op, arguments[0])) return torch::jit::drop(stack, count - 1);
+  if (level == Level::kTop && operator_for(op)->random) require_no_leaves(op, arguments);
   if (call_random_fill(op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {
@@ -189,6 +198,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");
   }
   const MutableCall call(op, arguments);
+  if (!std::ranges::all_of(call.targets, is_trace_tensor)) refuse(op, "a number is given as out=");
   if (is_functional_form(*functional)) call.require_copies_to_do();
   if (level == Level::kTop && !changes_geometry(op)) call.require_as_eager();
   torch::jit::drop(stack, count);

@@ -73,13 +73,6 @@ void share_version(const at::Tensor& view, const at::Tensor& parent) {
   view.unsafeGetTensorImpl()->set_version_counter(parent.unsafeGetTensorImpl()->version_counter());
 }
 
-/// To eager code, a view made under no_grad of what requires grad is a leaf that requires grad.
-bool is_hidden_leaf(const at::Tensor& tensor) {
-  const TraceTensorImpl* impl = trace_impl(tensor);
-  if (impl == nullptr || tensor.requires_grad() || !impl->state()->view) return false;
-  return !impl->state()->view->grad_mode && requires_grad_by_memory(*impl->state());
-}
-
 bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
 /// Where PyTorch itself calls one operation after the other: `torch._foreach_…` on the CPU, and tangents that are laid

@@ -311,7 +311,9 @@ class Recorder {
   [[noreturn]] void found_shared(const c10::StorageImpl* storage);
   void require_separate_memory(const TraceState& root);
   void add_resize(const InputMemory& memory);
+  [[nodiscard]] bool is_shared_storage(const TraceState& root) const;
   void require_writable(const at::Tensor& target, const at::Tensor& source) const;
+  void require_no_leaves(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) const;
   /// A tensor that requires grad and that no operation made, to eager.
   [[nodiscard]] bool is_leaf_of_program(const at::Tensor& tensor) const;
   void require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const;
@@ -456,5 +458,7 @@ void init_tracer();
 
 /// Whether a tensor is a trace tensor of any recorder.
 [[nodiscard]] bool is_trace_tensor(const at::Tensor& tensor);
+/// Whether eager refuses to write to a tensor from outside with gradients on, for what it is a view of.
+[[nodiscard]] bool is_closed_outside(const at::Tensor& tensor);
 
 }  // namespace thunder::tracer

@@ -36,7 +36,7 @@ void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   const c10::VariableVersion& version = impl->version_counter();
   const auto& state = trace_impl(root_tensor_of(tensor))->state();
-  watched_.push_back({value, version, version.current_version(), state, state->hidden_writes});
+  watched_.push_back({value, version, version.current_version(), state, state->hidden_writes, state->shared_writes});
 }
 
 void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target) {
@@ -46,7 +46,8 @@ void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Ten
 }
 
 bool TraceNode::Watched::is_written() const {
-  return version.current_version() != saved_version || state->hidden_writes != hidden_writes;
+  return version.current_version() != saved_version || state->hidden_writes != hidden_writes ||
+         state->shared_writes != shared_writes;
 }
 
 bool TraceNode::watches_written() const { return std::ranges::any_of(watched_, &Watched::is_written); }

@@ -55,6 +55,7 @@ class TraceNode final : public torch::autograd::Node {
     std::uint32_t saved_version;
     std::shared_ptr<TraceState> state;  ///< of the memory
     std::uint32_t hidden_writes;        ///< to it, until then
+    std::uint32_t shared_writes;
     [[nodiscard]] bool is_written() const;
   };
 

@@ -40,7 +40,8 @@ struct TraceState {
   std::uint32_t writes = 0;                         ///< of a root: writes to the memory so far
   std::uint32_t writes_seen = 0;                    ///< the root's `writes` when `value` was right
   std::uint32_t hidden_writes = 0;                  ///< of a root: those through `.data`
-  const void* adopted = nullptr;                    ///< the node of the program whose backward `value` has
+  std::uint32_t shared_writes = 0;  ///< of a root in which several inputs lie: those by way of one of them
+  const void* adopted = nullptr;    ///< the node of the program whose backward `value` has
 };
 
 /// A tensor with metadata and a (null) storage, but no data. Kernels never see it: `Fake` is in its key set, and the

@@ -166,6 +166,12 @@ bool requires_grad_by_memory(const TraceState& state) {
   return false;
 }
 
+bool is_hidden_leaf(const at::Tensor& tensor) {
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  if (impl == nullptr || tensor.requires_grad() || !impl->state()->view) return false;
+  return !impl->state()->view->grad_mode && requires_grad_by_memory(*impl->state());
+}
+
 bool is_closed_to_writes(const TraceState& state) {
   for (const TraceState* view = &state; view->view && !is_detached(*view->view);
        view = trace_impl(view->view->parent)->state().get()) {

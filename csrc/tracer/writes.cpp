@@ -125,7 +125,9 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given
   const at::Tensor source = given.unsafeGetTensorImpl()->is_wrapped_number() ? converted(given) : given;
   const at::Tensor expanded = source.sizes().equals(target.sizes()) ? source : calls.expand(source, target.sizes());
   const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
-  if (is_plain || trace_impl(target)->state()->view || source.requires_grad()) return converted(expanded);
+  // What is recorded as a region may be pushed forward.
+  const bool may_have_tangent = adopt != nullptr && source.requires_grad();
+  if (is_plain || trace_impl(target)->state()->view || may_have_tangent) return converted(expanded);
   // As `copy` does, for which there is no formula to push tangents forward.
   return calls.restride(converted(expanded), target.strides());
 }
@@ -155,6 +157,8 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
   } else {
     trial_.has_written |= index_of(before) < trial_.begin;
     if (++state.writes == 1) require_separate_memory(state);
+    // Each input of the trace has a version counter of its own.
+    if (is_shared_storage(state)) ++state.shared_writes;
   }
   state.value = value;
   state.writes_seen = root_of(state).writes;

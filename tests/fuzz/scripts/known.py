@@ -7,11 +7,6 @@ import re
 # (kind, what the message and the smallest script match, why)
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
-        "requires_grad",
-        r"^step[^\n]*(\.grad|second\[\d+\]) requires_grad: expected False, got True\n.*create_graph=True",
-        "gradients under create_graph require grad",
-    ),
-    (
         "number",
         r"^step[^\n]*\.grad: [^\n]*\n.*first\(r\d+\)\.(retain_grad|register_hook)\(",
         "the gradient of a view of an input by way of another result is left out",
@@ -34,10 +29,16 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "raises nothing",
+        r"in eager RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
+        r"operation.*\nwith seen\(\):\n(    [^\n]*\n)*?    "
+        r"(first\(r\d+\)|x|y|z)(\[0\] = |\.(data\.|detach\(\)\.)?\w+_\()",
+        "an input or a result is written to after the call, and the backward computes from something else",
+    ),
+    (
+        "raises nothing",
         r"in eager RuntimeError: Trying to backward through the graph a second time",
         "eager saves a constant, which is none of a compiled function's saved values",
     ),
-    ("written", r" written: expected False, got True\n.*copy\.copy\(", "copy.copy of an input shares its counter"),
     ("number", r"\.grad: .*\.data\.", "data changed behind autograd's back between a call and its backward"),
     (
         "raises",
@@ -53,9 +54,21 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("number|value", r"^step[^\n]*: at \(.*resize_\(", "resize_ of an input that is not contiguous"),
     (
         "written",
-        r"^step[^\n]* written: expected True, got False\n.*(\.t_\(\)|inference_mode)",
+        r"^step[^\n]* written: expected True, got False\n.*(\.(t|squeeze|unsqueeze)_\(|inference_mode)",
         "t_, and writes to buffers in inference mode, do not move the version counter",
     ),
+    (
+        "value",
+        r"^step[^\n]* Doubling\.seen value: .*\n( +)with Doubling\(\):\n"
+        r"(\1 +[^\n]*\n)*\1 +[^\n]*(?<!torch\.)\bfunc\.\w+\(",
+        "a function mode sees the calls that thunder's transforms make, which are not torch.func's",
+    ),
+    (
+        "is_inference",
+        r"^step[^\n]* is_inference: expected False, got True\n.*func\.(vjp|jacrev)\(.*inference_mode",
+        "results of vjp in inference mode are inference tensors",
+    ),
+    ("number|value", r"^step.*\.RED\._value_ = ", "values of members of enumerations are not guarded"),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
 )
 

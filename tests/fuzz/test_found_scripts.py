@@ -1,0 +1,244 @@
+"""Scripts that random ones were reduced to, and that failed: each shows the same compiled and in eager."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.scripts import compare
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_CALLS = """
+f = jit(program)
+with seen():
+    r0 = f(x)
+with seen():
+    r1 = f(x)
+"""
+# name: a script, or what goes before two calls of `program` with `x`
+_SCRIPTS = {
+    "input that is copied to a result after it is written to": """
+x = torch.tensor([-1.0, -2.0])
+def program(x):
+    before = x * 1
+    x.add_(1)
+    return before, before * 1
+""",
+    "NaN made inside, which is another object at each call": """
+x, seen_before = torch.ones(2), set()
+def program(x):
+    seen_before.add(float("nan"))
+    return x * 2
+""",
+    "NaN from outside, which stays the same object": """
+x, seen_before, nan = torch.ones(2), set(), float("nan")
+def program(x):
+    seen_before.add(nan)
+    return x * 2
+""",
+    "view made under no_grad, which requires grad as what it shows": """
+x = nn.Parameter(torch.ones(3))
+def program(x):
+    with torch.no_grad():
+        return x.broadcast_to(2, 3).requires_grad, x[0].requires_grad, (x * 2).requires_grad
+""",
+    "view of an input that requires grad from then on": """
+x = torch.ones(2, 2)
+def program(x):
+    view = x.reshape(-1)
+    x.requires_grad_()
+    return view, x
+""",
+    "tensor that required grad for a while under no_grad": """
+x, w = torch.ones(2), nn.Parameter(torch.ones(2))
+def program(x):
+    with torch.no_grad():
+        y = x * w
+        y.requires_grad_()
+        y.tanh_()
+        y.requires_grad_(False)
+        return y
+""",
+    "parameter made in inference mode": """
+x = torch.ones(2)
+def program(x):
+    with torch.inference_mode():
+        return nn.Parameter(x.clone())
+""",
+    "method that makes a tensor of the user's class": """
+class Tagged(torch.Tensor): pass
+x = torch.ones(2)
+def program(x):
+    return x.as_subclass(Tagged).new_tensor([1.0]), x.as_subclass(Tagged).new(2).shape
+""",
+    "input that a backward needs, written by way of another input": """
+x, w = torch.ones(3), nn.Parameter(torch.ones(3))
+y = x[:1]
+def program(x, y):
+    product = x * w
+    y += 1
+    return product
+f = jit(program)
+with seen():
+    r0 = f(x, y)
+with seen():
+    backward(r0)
+""",
+    "error that kernels for the meta device do not raise": """
+x = torch.ones(3, device="meta")
+reached = []
+def program(x):
+    with contextlib.suppress(RuntimeError):
+        torch.zeros(2, dtype=torch.uint8, device="meta").mul_(1.5)
+        reached.append(1)
+        x.expand(2, 3).add_(1)
+        reached.append(2)
+    return x * 2
+""",
+    "leaf that random numbers are written to": """
+x = nn.Parameter(torch.ones(3))
+def program(x):
+    with contextlib.suppress(RuntimeError):
+        x.normal_()
+    return x * 2
+""",
+    "view of a leaf that is written to": """
+leaf = nn.Parameter(torch.ones(3))
+x = leaf.unsqueeze(0)
+def program(x):
+    with contextlib.suppress(RuntimeError):
+        x.add_(1)
+    return x * 2
+""",
+    "view of a leaf, after a view of a result": """
+def program(x):
+    x.add_(1)
+    return x * 2
+f = jit(program)
+leaf = nn.Parameter(torch.ones(3))
+x, y = leaf.unsqueeze(0), (leaf * 2).unsqueeze(0)
+with seen():
+    r0 = f(y)
+with seen():
+    r1 = f(x)
+with seen():
+    with torch.no_grad():
+        r2 = f(x)
+""",
+    "number as out=": """
+x = 3
+def program(x):
+    return torch.add(x, x, out=x)
+""",
+    "tensor that functionalize leaves behind": """
+x = torch.ones(2)
+class Box: pass
+box = Box()
+box.value = torch.ones(1)
+def program(x):
+    y = box.value.add_(3) * 2
+    box.value = x
+    return y
+f = jit(program)
+r0 = torch.func.functionalize(lambda x: f(x))(x)
+r1 = f(x)
+del box.value
+with seen():
+    pass
+""",
+    "running statistics before an operation that raises": """
+x, norm = torch.tensor([[0.125, 0.0, 0.0], [0.0, 2.0, 3.0]]), nn.BatchNorm1d(3)
+def program(x):
+    F.nll_loss(norm(x).reshape(-1), torch.tensor([77]))
+""",
+    "view of an input that is resized": """
+x = torch.arange(6.0).reshape(2, 3)
+def program(x):
+    view = x[None]
+    x.resize_(2, 2)
+    return view
+""",
+    "filled by a mask, transposed and requires grad": """
+x = nn.Parameter(torch.ones(2, 3)).t()
+def program(x):
+    y = x * 2
+    y.masked_fill_(x > 2, 0.5)
+    z = x * 2
+    z.scatter_(-1, torch.zeros_like(x, dtype=torch.long), 0.5)
+    return y, z
+""",
+    "copy, which has a version counter of its own": """
+x = torch.ones(2)
+def program(x):
+    return copy.copy(x)
+f = jit(program)
+with seen():
+    r0 = f(x)
+with seen():
+    x.add_(1)
+with seen():
+    with torch.inference_mode():
+        r1 = f(x)
+""",
+    "custom function under a function mode": """
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t):
+        return t * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+class Counting(torch.overrides.TorchFunctionMode):
+    count = 0
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        Counting.count += 1
+        return function(*args, **kwargs or {})
+x = nn.Parameter(torch.ones(2))
+def program(x):
+    with Counting():
+        return Twice.apply(x)
+""",
+    "gradients of a gradient, which requires grad where it depends on what does": """
+x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+def program(x, w):
+    return x * 2, x * w, (x * w).sum(), torch.relu(x), x.exp() + w, F.softmax(x, 0), x.detach() * w
+f = jit(program)
+for i in range(7):
+    with seen():
+        r0 = f(x, w)
+        r1 = torch.autograd.grad(r0[i].sum(), [x, w], create_graph=True, allow_unused=True)
+    with seen():
+        r0 = f(x, w)
+        ones = [torch.ones_like(r0[i], requires_grad=True)]
+        r1 = torch.autograd.grad(r0[i], [x, w], ones, create_graph=True, allow_unused=True)
+        del ones
+del r0
+""",
+    "gradients of a gradient of several results": """
+x, w = torch.ones(2, 3, requires_grad=True), torch.ones(3, requires_grad=True)
+def program(x, w):
+    with torch.no_grad():
+        scale = w * 2
+    return x * scale, F.layer_norm(x, (3,), w), F.dropout(x, 0.5), x.amax(0), x.sort(0)[0] * 3
+f = jit(program)
+for mask in range(1, 32):
+    with seen():
+        r0 = f(x, w)
+        results = [result.sum() for i, result in enumerate(r0) if mask >> i & 1]
+        r1 = torch.autograd.grad(results, [x, w], create_graph=True, allow_unused=True)
+    del r0, results
+""",
+    "gradient of an input that is resized": """
+x = torch.ones(2, 3)
+def program(x):
+    x.grad = x.clone()
+    x.resize_(2, 2)
+""",
+}
+
+
+@pytest.mark.parametrize("name", _SCRIPTS)
+def test_script(name: str) -> None:
+    text = _SCRIPTS[name]
+    outcome = compare.check(text if "jit(" in text else text + _CALLS)
+    assert outcome.kind == "same", outcome.message
