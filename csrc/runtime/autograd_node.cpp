@@ -189,7 +189,8 @@ class CompiledBackward final : public Node {
       at::Tensor& gradient = gradients[i];
       // A cotangent that is handed on has a history of its own.
       const bool has_history = gradient.defined() && gradient.requires_grad();
-      if (!gradient.defined() || has_history || !differentiable[program_->differentiable_inputs[i]]) continue;
+      const bool is_constant = !differentiable.empty() && !differentiable[program_->differentiable_inputs[i]];
+      if (!gradient.defined() || has_history || is_constant) continue;
       gradient = shallow_alias(gradient);
       torch::autograd::set_history(gradient, error);
     }
@@ -418,6 +419,7 @@ std::shared_ptr<const BackwardProgram> BackwardPrograms::find(std::span<const at
 }
 
 std::vector<bool> BackwardPrograms::find_differentiable(std::span<const at::Tensor> cotangents) const {
+  if (find_differentiable_ == nullptr) return {};
   CotangentSet come, differentiable;
   for (const at::Tensor& cotangent : cotangents) {
     come.push_back(cotangent.defined());

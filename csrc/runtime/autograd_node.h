@@ -60,11 +60,11 @@ class BackwardPrograms {
   /// Which gradients are differentiable, by input of the forward. `differentiable`: which of the cotangents are.
   using FindDifferentiable =
       std::function<std::vector<bool>(const CotangentSet& cotangents, const CotangentSet& differentiable)>;
-  BackwardPrograms(Make make, FindDifferentiable find_differentiable)
+  explicit BackwardPrograms(Make make, FindDifferentiable find_differentiable = nullptr)
       : make_(std::move(make)), find_differentiable_(std::move(find_differentiable)) {}
 
   [[nodiscard]] std::shared_ptr<const BackwardProgram> find(std::span<const at::Tensor> cotangents) const;
-  /// Which gradients depend on something that requires grad, by input of the forward.
+  /// Which gradients depend on something that requires grad, by input of the forward; empty: all may.
   [[nodiscard]] std::vector<bool> find_differentiable(std::span<const at::Tensor> cotangents) const;
 
  private:
