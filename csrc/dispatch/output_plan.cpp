@@ -322,8 +322,10 @@ ir::ArgumentList OutputPlanner::outputs() {
     plan_.histories.push_back(history_of(each.tensor));
     const ir::ValueId value =
         each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
-    const bool has_gradient = plan_.histories.back() == OutputHistory::kComputed && each.tensor.requires_grad();
-    values.emplace_back(has_gradient ? value : recorder_.without_grad(value));
+    const ir::TensorType* type = value == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(value);
+    const bool has_gradient = each.tensor.requires_grad() || type == nullptr || !type->requires_grad;
+    const bool stays = plan_.histories.back() == OutputHistory::kComputed && has_gradient;
+    values.emplace_back(stays ? value : recorder_.without_grad(value));
   }
   note_versions();
   return values;
