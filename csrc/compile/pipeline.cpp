@@ -24,6 +24,7 @@
 #include "passes/memory_order.h"
 #include "passes/pass.h"
 #include "passes/rematerialization.h"
+#include "tracer/custom_gradient.h"
 #include "transforms/channels_last.h"
 
 namespace thunder::passes {

@@ -69,7 +69,7 @@ void require_interface(const TraceTransform& transform, const ir::Trace& before,
   }
 }
 
-/// What the program met while it was traced holds for the transformed trace too.
+/// What the program observed while it was traced holds for the transformed trace too.
 void require_same_checks(const TraceTransform& transform, const ir::Trace& before, const ir::Trace& after) {
   const auto checks = [](const ir::Trace& trace) {
     return std::ranges::count_if(trace.symbols,

@@ -98,8 +98,8 @@ GuardedSet::Family GuardedSet::take_family(std::size_t first, Candidates& candid
   return family;
 }
 
-Served GuardedSet::call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
-                                  std::size_t first, Candidates& candidates, PyObject** result) {
+Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+                                    std::size_t first, Candidates& candidates, PyObject** result) {
   const Family family = take_family(first, candidates);
   std::optional<SpecializationCall> call;
   const auto load = [&](std::size_t path, std::vector<at::Tensor>& inputs) {
@@ -176,7 +176,7 @@ Served GuardedSet::call(const interpreter::CallArguments& arguments, Candidates 
     const std::size_t index = choose(candidates);
     Served served = Served::kNo;
     if (!members_[index]->path.empty()) {
-      served = call_in_pieces(arguments, found, index, candidates, result);
+      served = call_in_segments(arguments, found, index, candidates, result);
     } else {
       // What the run found may be gone afterwards: others may have run meanwhile.
       candidates &= ~(Candidates{1} << index);
@@ -192,7 +192,7 @@ Served GuardedSet::call_first(const interpreter::CallArguments& arguments, PyObj
   if (tree_.run_arguments_only(arguments, tensor_check(tensor_guards_), kFirst, found) == 0) return Served::kNo;
   if (members_.front()->path.empty()) return run(0, found, result);
   Candidates only = kFirst;
-  return call_in_pieces(arguments, found, 0, only, result);
+  return call_in_segments(arguments, found, 0, only, result);
 }
 
 std::vector<interpreter::GuardFailure> GuardedSet::failures(std::size_t index,

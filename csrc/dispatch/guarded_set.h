@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/piece_walk.h"
+#include "dispatch/segment_walk.h"
 #include "dispatch/specialization.h"
 
 namespace thunder::dispatch {
@@ -40,7 +40,7 @@ class GuardedSet {
 
   /// Runs the first of the candidates that holds.
   Served call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
-  /// Where the last call that looked at data met a value that no specialization goes on with.
+  /// Where the last call that looked at data observed a value that no specialization goes on with.
   [[nodiscard]] const std::optional<Stop>& last_stop() const { return last_stop_; }
   /// The first specialization, for objects outside of the call that are what they were when it was made; its arguments
   /// are checked. `kNo` when they differ.
@@ -69,15 +69,15 @@ class GuardedSet {
   struct Family {
     std::vector<std::size_t> indices;
     std::vector<std::shared_ptr<const Specialization>> members;
-    std::vector<const PiecePath*> paths;
+    std::vector<const SegmentPath*> paths;
     bool draws_random = false;
     bool releases_gil = false;
   };
   /// Takes `first`, and those that begin like it, out of `candidates`.
   [[nodiscard]] Family take_family(std::size_t first, Candidates& candidates) const;
   /// Walks the paths of the family of `first`, which is gone from `candidates` when none served the call.
-  Served call_in_pieces(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
-                        std::size_t first, Candidates& candidates, PyObject** result);
+  Served call_in_segments(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+                          std::size_t first, Candidates& candidates, PyObject** result);
 
   interpreter::GuardTree tree_;
   std::vector<std::shared_ptr<const Specialization>> members_;

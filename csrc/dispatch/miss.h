@@ -28,7 +28,7 @@ struct Miss {
   std::vector<FailedGuard> failures;  ///< of the closest specialization
 };
 
-/// Where the call that just failed met data that no specialization goes on with; nullopt: it failed at guards.
+/// Where the call that just failed observed data that no specialization goes on with; nullopt: it failed at guards.
 [[nodiscard]] std::optional<Stop> stop_of_last_call(const std::vector<std::shared_ptr<GuardedSet>>& sets);
 /// Compares the call with all specializations of `sets` and tells why the closest one does not serve it.
 [[nodiscard]] Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const ThreadState& now,

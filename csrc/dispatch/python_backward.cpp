@@ -377,7 +377,7 @@ bool PythonBackwards::add_effects(interpreter::StructureBuilder& builder) const 
 
 namespace {
 
-std::vector<at::Tensor> give_history(const ir::BoundSymbol& symbol, const ir::Trace& piece,
+std::vector<at::Tensor> give_history(const ir::BoundSymbol& symbol, const ir::Trace& segment,
                                      const std::vector<at::Tensor>& values) {
   const auto tensors_of = [&](const ir::Argument& list) {
     std::vector<at::Tensor> tensors;
@@ -398,7 +398,7 @@ std::vector<at::Tensor> give_history(const ir::BoundSymbol& symbol, const ir::Tr
   const py::Ref inputs = to_tuple(tensors_of(symbol.arguments[1]));
   const py::Ref made = to_tuple(results);
   const py::Ref kept = to_tuple(saved);
-  auto* history = static_cast<PyObject*>(tracer::python_function_of(symbol, piece).history.get());
+  auto* history = static_cast<PyObject*>(tracer::python_function_of(symbol, segment).history.get());
   const py::Ref given =
       checked(PyObject_CallFunctionObjArgs(run.get(), history, inputs.get(), made.get(), kept.get(), nullptr));
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -409,13 +409,13 @@ std::vector<at::Tensor> give_history(const ir::BoundSymbol& symbol, const ir::Tr
 
 }  // namespace
 
-std::vector<at::Tensor> run_alone(const ir::Trace& piece, std::span<const at::Tensor> inputs) {
-  const ir::BoundSymbol& symbol = piece.symbols.at(0);
-  std::vector<at::Tensor> values(piece.value_count());
-  for (std::size_t i = 0; i < inputs.size(); ++i) values[index_of(piece.inputs[i])] = inputs[i];
+std::vector<at::Tensor> run_alone(const ir::Trace& segment, std::span<const at::Tensor> inputs) {
+  const ir::BoundSymbol& symbol = segment.symbols.at(0);
+  std::vector<at::Tensor> values(segment.value_count());
+  for (std::size_t i = 0; i < inputs.size(); ++i) values[index_of(segment.inputs[i])] = inputs[i];
   const std::vector<ir::ValueId> results = ir::flat_results(symbol);
   if (symbol.op == tracer::python_function_operator()) {
-    std::vector<at::Tensor> made = give_history(symbol, piece, values);
+    std::vector<at::Tensor> made = give_history(symbol, segment, values);
     for (std::size_t i = 0; i < results.size(); ++i) values[index_of(results[i])] = std::move(made[i]);
   } else {
     const auto& given = std::get<ir::ArgumentList>(symbol.arguments[0].content);
@@ -424,7 +424,7 @@ std::vector<at::Tensor> run_alone(const ir::Trace& piece, std::span<const at::Te
     }
   }
   std::vector<at::Tensor> outputs;
-  for (const ir::Argument& output : piece.outputs) {
+  for (const ir::Argument& output : segment.outputs) {
     outputs.push_back(values[index_of(std::get<ir::ValueId>(output.content))]);
   }
   return outputs;

@@ -79,8 +79,8 @@ class PythonBackwards {
   std::vector<Application> applications_;
 };
 
-/// Runs an operation for which `tracer::stands_alone` holds; gives the outputs of its piece.
-[[nodiscard]] std::vector<at::Tensor> run_alone(const ir::Trace& piece, std::span<const at::Tensor> inputs);
+/// Runs an operation for which `tracer::stands_alone` holds; gives the outputs of its segment.
+[[nodiscard]] std::vector<at::Tensor> run_alone(const ir::Trace& segment, std::span<const at::Tensor> inputs);
 
 /// The function of `thunder._python_backward` with this name; throws PendingError.
 [[nodiscard]] py::Ref python_backward_function(const char* name);

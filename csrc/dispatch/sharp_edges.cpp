@@ -238,7 +238,7 @@ void SharpEdgeWatch::fill() {
 
 bool SharpEdgeWatch::report(const Edge& edge) {
   if (in_trial_) {
-    met_in_trial_ = true;
+    observed_in_trial_ = true;
     PyErr_SetString(PyExc_RuntimeError, edge.name.c_str());
     return false;
   }

@@ -23,7 +23,7 @@ class SharpEdgeWatch {
   /// Until `end_trial` nothing that is watched happens, whatever the mode.
   void begin_trial() {
     in_trial_ = true;
-    met_in_trial_ = false;
+    observed_in_trial_ = false;
     refused_before_ = tracer::take_refusal();
   }
   [[nodiscard]] bool is_in_trial() const { return in_trial_; }
@@ -31,7 +31,7 @@ class SharpEdgeWatch {
   [[nodiscard]] bool end_trial() {
     in_trial_ = false;
     tracer::note_refusal(refused_before_);
-    return !met_in_trial_;
+    return !observed_in_trial_;
   }
 
  private:
@@ -47,7 +47,7 @@ class SharpEdgeWatch {
   std::string refused_before_;  ///< the trial
   SourceLocator& locator_;
   bool in_trial_ = false;
-  bool met_in_trial_ = false;
+  bool observed_in_trial_ = false;
   std::unordered_map<const void*, Edge> edges_;  ///< by the identity of the C code
 };
 

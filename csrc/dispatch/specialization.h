@@ -10,7 +10,7 @@
 #include "compile/compiler.h"
 #include "dispatch/input_writes.h"
 #include "dispatch/output_plan.h"
-#include "dispatch/piece_path.h"
+#include "dispatch/segment_path.h"
 #include "dispatch/tensor_guard.h"
 #include "dispatch/thread_state.h"
 #include "dispatch/trace_options.h"
@@ -35,7 +35,7 @@ struct Specialization {
   /// Running statistics that are written to before an operation that may raise an error.
   std::vector<std::uint32_t> statistics;
   bool releases_gil = false;
-  bool checks_values = false;  ///< the program may stop at a value other than the one met while tracing
+  bool checks_values = false;  ///< the program may stop at a value other than the one observed while tracing
   bool draws_random = false;
   /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.
   bool runs_eager = false;
@@ -54,7 +54,7 @@ struct Specialization {
     PyObject* result = nullptr;
   };
   /// What a program that looks at data does instead of `computation`: walked together with others, see `GuardedSet`.
-  PiecePath path;
+  SegmentPath path;
   std::vector<std::uint32_t> number_outputs;  ///< outputs that the program holds as Python numbers
 
   /// Whether results may get a history: as now, or by gradients that the program itself switches on.

@@ -183,9 +183,10 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
   if (may_fail && !failures.empty()) return Served::kNo;
   if (failures.empty()) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "thunder.jit: dispatch: a number read from a tensor differs right after the trace that met it; "
-                    "the function draws it from something that thunder does not see");
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "thunder.jit: dispatch: a number read from a tensor differs right after the trace that observed it; "
+        "the function draws it from something that thunder does not see");
   } else {
     const interpreter::GuardInfo guard = made->guards.info(failures.front().guard);
     PyErr_Format(PyExc_RuntimeError,

@@ -71,7 +71,7 @@ class SpecializationCache {
   /// For a call that no specialization serves: by tracing it, if that may be.
   Served serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result, Failure& failure);
   /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
-  /// call alone, with the pieces that are known; any other runs in eager.
+  /// call alone, with the segments that are known; any other runs in eager.
   Served call_past_limit(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
   /// Drops what was not used for longest, where the calls that were served since the last time pay for new traces.
   bool make_room();

@@ -19,9 +19,9 @@
 #include "dispatch/gradient_hooks.h"
 #include "dispatch/inner_backward.h"
 #include "dispatch/output_plan.h"
-#include "dispatch/piece_traces.h"
 #include "dispatch/python_backward.h"
 #include "dispatch/python_tensor.h"
+#include "dispatch/segment_traces.h"
 #include "dispatch/shared_memory.h"
 #include "dispatch/sharp_edges.h"
 #include "dispatch/source_locator.h"
@@ -367,7 +367,7 @@ void keep_versions_of_statistics(const ir::Trace& trace, runtime::Versions& vers
   }
 }
 
-void note_versions(const ir::Trace& trace, const runtime::Versions& versions, PiecePath& path) {
+void note_versions(const ir::Trace& trace, const runtime::Versions& versions, SegmentPath& path) {
   for (std::size_t i = 0; i < versions.outputs.size(); ++i) {
     const auto* id = trace.outputs[i].get<ir::ValueId>();
     if (id != nullptr && versions.outputs[i] != 0) path.versions.emplace(*id, versions.outputs[i]);
@@ -390,7 +390,7 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
     keep_versions_of_statistics(trace, specialization.plan.versions);
   }
   if (specialization.checks_values || alone != trace.symbols.end()) {
-    std::vector<const PiecePath*> others;
+    std::vector<const SegmentPath*> others;
     for (const auto& other : known) {
       if (!other->path.empty()) others.push_back(&other->path);
     }

@@ -14,7 +14,7 @@ class StatementWriter {
  public:
   explicit StatementWriter(const Trace& trace);
 
-  void write_text(std::string_view piece) { text_ += piece; }
+  void write_text(std::string_view segment) { text_ += segment; }
   void write_value(ValueId id) { names_.append(text_, id); }
   void write_argument(const Argument& argument);
   /// `(t4, t5)`, with the comma that a single element needs.

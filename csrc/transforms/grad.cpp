@@ -50,8 +50,8 @@ ServedOperation served_by(const ir::BoundSymbol& symbol, const OperatorReplay* r
   return {name, "derived", std::move(reason), symbol.location};
 }
 
-/// `_1` of `computation_1`, so that the traces of a program in pieces have names of their own.
-std::string number_of_piece(const ir::Trace& computation) {
+/// `_1` of `computation_1`, so that the traces of a program in segments have names of their own.
+std::string number_of_segment(const ir::Trace& computation) {
   const std::size_t begin = computation.name().find('_');
   return begin == std::string::npos ? std::string() : computation.name().substr(begin);
 }
@@ -64,9 +64,9 @@ class GradTransform {
       : computation_(computation),
         again_(again),
         differentiated_outputs_(std::min(output_count, computation.outputs.size())),
-        number_of_piece_(number_of_piece(computation)),
-        forward_("forward" + number_of_piece_, computation.context()),
-        backward_("backward" + number_of_piece_, computation.context()),
+        number_of_segment_(number_of_segment(computation)),
+        forward_("forward" + number_of_segment_, computation.context()),
+        backward_("backward" + number_of_segment_, computation.context()),
         to_forward_(computation.value_count(), ir::kNoValue) {}
 
   ForwardBackward run() {
@@ -94,7 +94,7 @@ class GradTransform {
 
   /// `came`: by position among the differentiable outputs.
   ir::Trace build_backward(const std::vector<bool>& came) {
-    backward_ = ir::Trace("backward" + number_of_piece_, computation_.context());
+    backward_ = ir::Trace("backward" + number_of_segment_, computation_.context());
     cotangents_.assign(computation_.value_count(), ir::kNoValue);
     saved_in_backward_.assign(forward_.value_count(), ir::kNoValue);
     for (const ir::ValueId value : saved_) add_saved_input(value);
@@ -382,7 +382,7 @@ class GradTransform {
   const ir::Trace computation_;
   bool again_;
   std::size_t differentiated_outputs_;
-  std::string number_of_piece_;
+  std::string number_of_segment_;
   std::vector<std::size_t> differentiable_outputs_;
   ir::Trace forward_;
   ir::Trace backward_;

@@ -293,7 +293,7 @@ def _require_compiled(compiled: Any) -> None:
 def _runner_of(compiled: Any, case: Case, plan: Plan) -> Callable[[Any], tuple[list[Any], list[Any]]]:
     """Return what executes the printed text of a trace on fresh inputs, and gives its results and these inputs."""
     if any("prims.check_" in str(stage) for stage in thunder.last_traces(compiled)):
-        raise Skipped("data was read: the trace is in pieces, whose inputs are not those of the prologue")
+        raise Skipped("data was read: the trace is in segments, whose inputs are not those of the prologue")
     prologue = thunder.last_prologue_traces(compiled)[-1].python_callable()
 
     def run(trace: Any) -> tuple[list[Any], list[Any]]:

@@ -46,7 +46,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "metadata",
         r"requires_grad: expected True, got False.*\.(logical_\w+|eq|ne|lt|le|gt|ge|less|greater)_\(",
-        "what was written without a derivative requires no grad where the program is cut in pieces",
+        "what was written without a derivative requires no grad where the program is cut in segments",
     ),
     (
         "metadata",

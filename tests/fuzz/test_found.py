@@ -467,7 +467,7 @@ def test_what_is_not_a_number_stays_so_whatever_its_bits(function: Any) -> None:
     assert thunder.jit(lambda a: function(a) * 2)(a).isnan().all()
 
 
-def test_piece_that_reads_a_view_of_an_input_reads_it_before_the_write() -> None:
+def test_segment_that_reads_a_view_of_an_input_reads_it_before_the_write() -> None:
     index = torch.tensor(1)
 
     def program(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:

@@ -133,7 +133,7 @@ def test_values_past_the_limit_are_not_kept():
     assert thunder.compile_stats(compiled)["specializations"] == 64
 
 
-def test_known_pieces_are_not_compiled_again_past_the_limit(monkeypatch, tmp_path):
+def test_known_segments_are_not_compiled_again_past_the_limit(monkeypatch, tmp_path):
     compiled = thunder.jit(repeat)
     weight = torch.randn(3, 3)
     with pytest.warns(RuntimeWarning, match="64 specializations"):

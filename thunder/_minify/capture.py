@@ -34,7 +34,7 @@ def _recorded(fn: Callable[..., Any], arguments: tuple[Any, ...], options: Mappi
     compiled(*arguments)
     stages = last_traces(compiled)
     if not stages or any(stage.name not in ("computation", "forward") for stage in stages):
-        return None  # in pieces, as data was read
+        return None  # in segments, as data was read
     prologue = last_prologue_traces(compiled)[-1].python_callable()
     inputs = tuple(value for value in prologue(before, {}) if isinstance(value, torch.Tensor))
     program = StraightLine.parse(str(stages[0]), stages[0]._native.context())

@@ -1,4 +1,4 @@
-"""Traces cut where the program reads data: what the pieces compute together is what eager computes, once."""
+"""Traces cut where the program reads data: what the segments compute together is what eager computes, once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_hit_runs_each_operation_once():
     assert thunder.cache_misses(compiled) == misses
 
 
-def test_last_traces_name_the_pieces_of_forward_and_backward():
+def test_last_traces_name_the_segments_of_forward_and_backward():
     def halved(x):
         while x.abs().max() > 1:
             x = x / 2
@@ -53,14 +53,14 @@ def test_last_traces_name_the_pieces_of_forward_and_backward():
 
     compiled = thunder.jit(halved)
     compiled(torch.full((3,), 1.5, requires_grad=True)).sum().backward()
-    # Comparisons have no gradient: the piece in front of the first one has none.
+    # Comparisons have no gradient: the segment in front of the first one has none.
     names = list(dict.fromkeys(trace.name for trace in thunder.last_traces(compiled)))
     assert names == ["computation", "computation_1", "forward_1"]
     names = list(dict.fromkeys(trace.name for trace in thunder.last_backward_traces(compiled)))
     assert names == ["backward_1"]
 
 
-def test_last_traces_show_the_pieces():
+def test_last_traces_show_the_segments():
     compiled = thunder.jit(lambda x: x * 2 if x.sum() > 0 else x.sin())
     compiled(torch.ones(3))
     names = list(dict.fromkeys(trace.name for trace in thunder.last_traces(compiled)))
@@ -70,7 +70,7 @@ def test_last_traces_show_the_pieces():
     assert not any("prims.check_number" in text for text in texts[1:])
 
 
-def test_gradients_flow_across_pieces_to_parameters():
+def test_gradients_flow_across_segments_to_parameters():
     torch.manual_seed(0)
 
     class Model(torch.nn.Module):
@@ -104,7 +104,7 @@ def normalized(model, x):
     return y * 2 if y.max() > 1 else y.sin()
 
 
-def test_a_piece_that_hands_an_input_on_gives_it_its_own_history():
+def test_a_segment_that_hands_an_input_on_gives_it_its_own_history():
     """What an operation without a derivative wrote requires grad, with gradients of zero, also across a cut."""
 
     def f(x, y, mask):
@@ -206,7 +206,7 @@ def test_look_at_data_leaves_the_versions_of_running_statistics() -> None:
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_input_that_a_later_piece_writes_is_not_what_a_backward_computes_from(is_read: bool) -> None:
+def test_input_that_a_later_segment_writes_is_not_what_a_backward_computes_from(is_read: bool) -> None:
     def program(a: torch.Tensor) -> torch.Tensor:
         a.tanh_()
         if (a > 0).any() and is_read:

@@ -8,32 +8,34 @@
 #include <vector>
 
 #include "compile/compiler.h"
-#include "compile/pieces.h"
-#include "dispatch/met.h"
+#include "compile/segments.h"
+#include "dispatch/observed_values.h"
 
 namespace thunder::dispatch {
 
-/// A piece, compiled.
-struct CompiledPiece {
-  compile::Piece piece;
+/// A segment, compiled.
+struct CompiledSegment {
+  compile::Segment segment;
   std::shared_ptr<compile::Compiled> program;  ///< null: runs nothing, or is bare
 };
-/// The same piece in every path that begins alike. A path that needs more of it puts one with more outputs here.
-class SharedPiece {
+/// The same segment in every path that begins alike. A path that needs more of it puts one with more outputs here.
+class SharedSegment {
  public:
-  [[nodiscard]] std::shared_ptr<const CompiledPiece> get() const { return current_.load(std::memory_order_acquire); }
-  void set(std::shared_ptr<const CompiledPiece> piece) { current_.store(std::move(piece), std::memory_order_release); }
+  [[nodiscard]] std::shared_ptr<const CompiledSegment> get() const { return current_.load(std::memory_order_acquire); }
+  void set(std::shared_ptr<const CompiledSegment> segment) {
+    current_.store(std::move(segment), std::memory_order_release);
+  }
 
  private:
-  std::atomic<std::shared_ptr<const CompiledPiece>> current_;
+  std::atomic<std::shared_ptr<const CompiledSegment>> current_;
 };
 
-/// How a program that looks at data goes: pieces, and what it met after each. The paths of a callable form a tree:
-/// those that begin alike share pieces, and part where they met different values.
-struct PiecePath {
+/// How a program that looks at data goes: segments, and what it observed after each. The paths of a callable form a
+/// tree: those that begin alike share segments, and part where they observed different values.
+struct SegmentPath {
   struct Step {
-    std::shared_ptr<SharedPiece> shared;
-    Met met;                         ///< empty: nothing is looked at
+    std::shared_ptr<SharedSegment> shared;
+    Observed observed;               ///< empty: nothing is looked at
     std::vector<ir::ValueId> dying;  ///< values that nothing after it needs
   };
 
@@ -46,14 +48,14 @@ struct PiecePath {
   std::unordered_map<ir::ValueId, std::uint32_t> writes;    ///< to inputs, by the count of eager code
 
   [[nodiscard]] bool empty() const { return steps.empty(); }
-  [[nodiscard]] bool begins_like(const PiecePath& other) const {
+  [[nodiscard]] bool begins_like(const SegmentPath& other) const {
     return !empty() && !other.empty() && steps[0].shared == other.steps[0].shared;
   }
 };
 
 /// Compiles the path of a recorded trace with checks; what it has in common with `others` is theirs. Empty when the
 /// trace cannot be cut.
-[[nodiscard]] PiecePath make_path(const ir::Trace& recorded, std::span<const PiecePath* const> others,
-                                  const compile::Options& options);
+[[nodiscard]] SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* const> others,
+                                    const compile::Options& options);
 
 }  // namespace thunder::dispatch

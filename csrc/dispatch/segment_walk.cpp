@@ -1,4 +1,4 @@
-#include "dispatch/piece_walk.h"
+#include "dispatch/segment_walk.h"
 
 #include <algorithm>
 #include <numeric>
@@ -16,7 +16,7 @@ namespace {
 /// The paths of a tree that a run may still turn out to follow.
 class Walker {
  public:
-  Walker(std::span<const PiecePath* const> paths, const LoadInputs& load, bool releases_gil)
+  Walker(std::span<const SegmentPath* const> paths, const LoadInputs& load, bool releases_gil)
       : paths_(paths), load_(load), releases_gil_(releases_gil), alive_(paths.size()) {
     std::iota(alive_.begin(), alive_.end(), std::size_t{0});
   }
@@ -25,10 +25,10 @@ class Walker {
     if (!follow(alive_.front())) return {};
     for (std::size_t k = 0;; ++k) {
       const auto compiled = path().steps[k].shared->get();
-      run_piece(*compiled);
+      run_segment(*compiled);
       if (k + 1 == path().steps.size()) break;
-      const compile::Meeting& meeting = compiled->piece.meeting;
-      if (!keep_those_that_met(k, meet(meeting, values_))) return {-1, {}, {meeting.location}};
+      const compile::Observation& observation = compiled->segment.observation;
+      if (!keep_those_that_observed(k, observe(observation, values_))) return {-1, {}, {observation.location}};
       release(k);
     }
     moved_->set();
@@ -42,7 +42,7 @@ class Walker {
   }
 
  private:
-  [[nodiscard]] const PiecePath& path() const { return *paths_[followed_]; }
+  [[nodiscard]] const SegmentPath& path() const { return *paths_[followed_]; }
   [[nodiscard]] bool is_followed_alive() const { return std::ranges::find(alive_, followed_) != alive_.end(); }
 
   bool follow(std::size_t index) {
@@ -55,7 +55,7 @@ class Walker {
     return true;
   }
 
-  /// The piece that writes an input need not have it among its own: it may know all of the memory behind it.
+  /// The segment that writes an input need not have it among its own: it may know all of the memory behind it.
   void note_versions(std::span<const at::Tensor> inputs) {
     runtime::Versions versions;
     for (std::uint32_t i = 0; i < inputs.size(); ++i) {
@@ -65,9 +65,9 @@ class Walker {
     moved_.emplace(versions, inputs);
   }
 
-  [[nodiscard]] runtime::Versions versions_of(const compile::Piece& piece) const {
+  [[nodiscard]] runtime::Versions versions_of(const compile::Segment& segment) const {
     runtime::Versions versions;
-    for (const ir::ValueId id : piece.outputs) {
+    for (const ir::ValueId id : segment.outputs) {
       if (path().versions.empty()) break;
       const auto found = path().versions.find(id);
       versions.outputs.push_back(found == path().versions.end() ? 0 : found->second);
@@ -75,27 +75,27 @@ class Walker {
     return versions;
   }
 
-  void run_piece(const CompiledPiece& compiled) {
-    const compile::Piece& piece = compiled.piece;
-    if (piece.outputs.empty() && compiled.program == nullptr) return;
+  void run_segment(const CompiledSegment& compiled) {
+    const compile::Segment& segment = compiled.segment;
+    if (segment.outputs.empty() && compiled.program == nullptr) return;
     std::vector<at::Tensor> inputs;
-    inputs.reserve(piece.inputs.size());
-    for (const ir::ValueId id : piece.inputs) inputs.push_back(values_[index_of(id)]);
+    inputs.reserve(segment.inputs.size());
+    for (const ir::ValueId id : segment.inputs) inputs.push_back(values_[index_of(id)]);
     const GilRelease release(releases_gil_);
     std::vector<at::Tensor> outputs;
     if (compiled.program != nullptr) {
-      outputs = compiled.program->run(std::move(inputs), versions_of(piece));
-    } else if (tracer::stands_alone(*piece.trace.symbols.at(0).op)) {
-      outputs = run_alone(piece.trace, inputs);
+      outputs = compiled.program->run(std::move(inputs), versions_of(segment));
+    } else if (tracer::stands_alone(*segment.trace.symbols.at(0).op)) {
+      outputs = run_alone(segment.trace, inputs);
     } else {
-      outputs = tracer::run_symbol(piece.trace, piece.trace.symbols.at(0), inputs);
+      outputs = tracer::run_symbol(segment.trace, segment.trace.symbols.at(0), inputs);
     }
-    for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(piece.outputs[i])] = std::move(outputs[i]);
+    for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(segment.outputs[i])] = std::move(outputs[i]);
   }
 
-  /// Of the paths that met this after step k, those that go on with the same piece; false when there is none.
-  bool keep_those_that_met(std::size_t k, const Met& met) {
-    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k].met != met; });
+  /// Of the paths that observed this after step k, those that go on with the same segment; false when there is none.
+  bool keep_those_that_observed(std::size_t k, const Observed& observed) {
+    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k].observed != observed; });
     if (alive_.empty()) return false;
     const auto next = paths_[is_followed_alive() ? followed_ : alive_.front()]->steps[k + 1].shared;
     std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k + 1].shared != next; });
@@ -115,7 +115,7 @@ class Walker {
     }
   }
 
-  std::span<const PiecePath* const> paths_;
+  std::span<const SegmentPath* const> paths_;
   const LoadInputs& load_;
   bool releases_gil_;
   std::vector<std::size_t> alive_;
@@ -127,7 +127,7 @@ class Walker {
 
 }  // namespace
 
-Walk walk(std::span<const PiecePath* const> paths, const LoadInputs& load, bool releases_gil) {
+Walk walk(std::span<const SegmentPath* const> paths, const LoadInputs& load, bool releases_gil) {
   return Walker(paths, load, releases_gil).run();
 }
 

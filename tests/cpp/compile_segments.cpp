@@ -2,13 +2,13 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "check.h"
-#include "compile/pieces.h"
+#include "compile/segments.h"
 #include "ir/verifier.h"
 #include "tracer/data_dependence.h"
 #include "tracer/recorder.h"
 
 using thunder::compile::cut_at_checks;
-using thunder::compile::Piece;
+using thunder::compile::Segment;
 using thunder::ir::Trace;
 using thunder::tracer::Recorder;
 
@@ -41,39 +41,39 @@ using Names = std::vector<std::string>;
 
 TEST(trace_is_cut_behind_each_check) {
   const Trace trace = look(1.0);
-  const auto pieces = cut_at_checks(trace);
-  CHECK(pieces.has_value());
-  CHECK_EQ(pieces->size(), 2u);
-  CHECK_EQ(names_of(pieces->at(0).trace), (Names{"aten::tanh", "aten::sum", "prims::item"}));
-  CHECK_EQ(names_of(pieces->at(1).trace), (Names{"aten::mul"}));
-  CHECK_EQ(pieces->at(1).trace.name(), "computation_1");
-  CHECK(pieces->at(0).meeting.check == thunder::tracer::check_number_operator());
-  CHECK(pieces->at(1).meeting.check == nullptr);
-  for (const Piece& piece : *pieces) thunder::ir::verify(piece.trace, "test");
+  const auto segments = cut_at_checks(trace);
+  CHECK(segments.has_value());
+  CHECK_EQ(segments->size(), 2u);
+  CHECK_EQ(names_of(segments->at(0).trace), (Names{"aten::tanh", "aten::sum", "prims::item"}));
+  CHECK_EQ(names_of(segments->at(1).trace), (Names{"aten::mul"}));
+  CHECK_EQ(segments->at(1).trace.name(), "computation_1");
+  CHECK(segments->at(0).observation.check == thunder::tracer::check_number_operator());
+  CHECK(segments->at(1).observation.check == nullptr);
+  for (const Segment& segment : *segments) thunder::ir::verify(segment.trace, "test");
 }
 
-TEST(piece_hands_on_what_later_ones_need) {
-  const auto pieces = cut_at_checks(look(1.0));
-  // tanh for the product, and the number that is met.
-  CHECK_EQ(pieces->at(0).outputs.size(), 2u);
-  CHECK_EQ(pieces->at(1).inputs.size(), 1u);
-  CHECK(pieces->at(1).inputs[0] == pieces->at(0).outputs[0]);
+TEST(segment_hands_on_what_later_ones_need) {
+  const auto segments = cut_at_checks(look(1.0));
+  // tanh for the product, and the number that is observed.
+  CHECK_EQ(segments->at(0).outputs.size(), 2u);
+  CHECK_EQ(segments->at(1).inputs.size(), 1u);
+  CHECK(segments->at(1).inputs[0] == segments->at(0).outputs[0]);
 }
 
-TEST(pieces_before_different_numbers_are_the_same) {
+TEST(segments_before_different_numbers_are_the_same) {
   const auto left = cut_at_checks(look(1.0));
   const auto right = cut_at_checks(look(2.0));
-  CHECK(same_piece(left->at(0), right->at(0)));
-  CHECK(!same_piece(left->at(1), right->at(1)));
+  CHECK(same_segment(left->at(0), right->at(0)));
+  CHECK(!same_segment(left->at(1), right->at(1)));
 }
 
-TEST(piece_gives_more_outputs_when_asked) {
-  const Piece piece = cut_at_checks(look(1.0))->at(0);
-  const std::vector<thunder::ir::ValueId> sum = {piece.recorded.at(2)};
-  const Piece more = with_outputs(piece, sum);
-  CHECK_EQ(more.outputs.size(), piece.outputs.size() + 1);
+TEST(segment_gives_more_outputs_when_asked) {
+  const Segment segment = cut_at_checks(look(1.0))->at(0);
+  const std::vector<thunder::ir::ValueId> sum = {segment.recorded.at(2)};
+  const Segment more = with_outputs(segment, sum);
+  CHECK_EQ(more.outputs.size(), segment.outputs.size() + 1);
   CHECK_EQ(more.trace.outputs.size(), more.outputs.size());
-  CHECK(same_piece(piece, more));
+  CHECK(same_segment(segment, more));
   CHECK_EQ(with_outputs(more, sum).outputs.size(), more.outputs.size());
 }
 
@@ -87,8 +87,8 @@ TEST(operation_whose_shape_is_checked_stands_alone) {
     result = x.sin().masked_select(x > 0) * 2;
   }
   const thunder::ir::ValueId output = recorder.value_of(result);
-  const auto pieces = cut_at_checks(recorder.finish({thunder::ir::Argument(output)}));
-  CHECK_EQ(pieces->size(), 3u);
-  CHECK(pieces->at(1).is_bare);
-  CHECK_EQ(names_of(pieces->at(1).trace), (Names{"aten::masked_select"}));
+  const auto segments = cut_at_checks(recorder.finish({thunder::ir::Argument(output)}));
+  CHECK_EQ(segments->size(), 3u);
+  CHECK(segments->at(1).is_bare);
+  CHECK_EQ(names_of(segments->at(1).trace), (Names{"aten::masked_select"}));
 }

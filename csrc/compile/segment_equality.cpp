@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "bridge/number.h"
-#include "compile/pieces.h"
+#include "compile/segments.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/python_function.h"
 
@@ -65,10 +65,11 @@ class Comparison {
 
 }  // namespace
 
-bool same_piece(const Piece& left, const Piece& right) {
+bool same_segment(const Segment& left, const Segment& right) {
   if (left.recorded != right.recorded || left.inputs != right.inputs || left.is_bare != right.is_bare) return false;
   if (left.reads_overwritten != right.reads_overwritten) return false;
-  if (left.meeting.values != right.meeting.values || left.meeting.check != right.meeting.check) return false;
+  if (left.observation.values != right.observation.values || left.observation.check != right.observation.check)
+    return false;
   for (std::size_t i = 0; i < left.recorded.size(); ++i) {
     const ir::ValueId id{static_cast<std::uint32_t>(i)};
     // What follows from data may be of another shape.
@@ -78,14 +79,14 @@ bool same_piece(const Piece& left, const Piece& right) {
   return Comparison(left.trace, right.trace).same(left.trace.symbols, right.trace.symbols);
 }
 
-Piece with_outputs(Piece piece, std::span<const ir::ValueId> outputs) {
+Segment with_outputs(Segment segment, std::span<const ir::ValueId> outputs) {
   for (const ir::ValueId id : outputs) {
-    if (std::ranges::find(piece.outputs, id) != piece.outputs.end()) continue;
-    const auto here = std::ranges::find(piece.recorded, id) - piece.recorded.begin();
-    piece.outputs.push_back(id);
-    piece.trace.outputs.emplace_back(ir::ValueId{static_cast<std::uint32_t>(here)});
+    if (std::ranges::find(segment.outputs, id) != segment.outputs.end()) continue;
+    const auto here = std::ranges::find(segment.recorded, id) - segment.recorded.begin();
+    segment.outputs.push_back(id);
+    segment.trace.outputs.emplace_back(ir::ValueId{static_cast<std::uint32_t>(here)});
   }
-  return piece;
+  return segment;
 }
 
 }  // namespace thunder::compile

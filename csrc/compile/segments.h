@@ -10,14 +10,14 @@
 namespace thunder::compile {
 
 /// Where the program looked at data: `prims.check_…` of the recorded trace.
-struct Meeting {
+struct Observation {
   std::vector<ir::ValueId> values;      ///< of the recorded trace; several for the results of one operation
   const ir::Operator* check = nullptr;  ///< null: nothing is looked at here
   ir::SourceLocation location;
 };
 
-/// A stretch of a recorded trace between two such places, as a trace of its own.
-struct Piece {
+/// The part of a recorded trace between two such places, as a trace of its own.
+struct Segment {
   ir::Trace trace;                    ///< its outputs are values
   std::vector<ir::ValueId> recorded;  ///< for each of its values the one of the recorded trace
   std::vector<ir::ValueId> inputs;    ///< of the recorded trace
@@ -25,19 +25,20 @@ struct Piece {
   /// One operation whose results' shapes follow from data, which runs as the program called it, whatever the shapes; or
   /// one that gives its results a history of its own.
   bool is_bare = false;
-  bool reads_overwritten = false;  ///< memory of an input to which a later piece writes
-  Meeting meeting;                 ///< after it
+  bool reads_overwritten = false;  ///< memory of an input to which a later segment writes
+  Observation observation;         ///< after it
 };
 
-/// Cuts a recorded trace where it checks data, and around what gives its results a history of its own. Each piece gives
-/// what later ones, or the caller, need of it. nullopt: a value that is neither tensor nor number lives across a check.
-[[nodiscard]] std::optional<std::vector<Piece>> cut_at_checks(const ir::Trace& recorded);
+/// Cuts a recorded trace where it checks data, and around what gives its results a history of its own. Each segment
+/// gives what later ones, or the caller, need of it. nullopt: a value that is neither tensor nor number lives across a
+/// check.
+[[nodiscard]] std::optional<std::vector<Segment>> cut_at_checks(const ir::Trace& recorded);
 
-/// Whether two pieces, of traces of one function, do the same with the same values. Outputs may differ.
-[[nodiscard]] bool same_piece(const Piece& left, const Piece& right);
+/// Whether two segments, of traces of one function, do the same with the same values. Outputs may differ.
+[[nodiscard]] bool same_segment(const Segment& left, const Segment& right);
 
-/// The piece with these outputs, of the recorded trace, besides its own.
-[[nodiscard]] Piece with_outputs(Piece piece, std::span<const ir::ValueId> outputs);
+/// The segment with these outputs, of the recorded trace, besides its own.
+[[nodiscard]] Segment with_outputs(Segment segment, std::span<const ir::ValueId> outputs);
 
 /// The inputs, by position, that operations update as running statistics: that does not move their version counters.
 [[nodiscard]] std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded);

@@ -1,4 +1,4 @@
-#include "dispatch/piece_traces.h"
+#include "dispatch/segment_traces.h"
 
 #include <algorithm>
 #include <iterator>
@@ -11,22 +11,22 @@ namespace thunder::dispatch {
 namespace {
 
 /// What is told about a path in the place of one computation.
-class Pieces final : public compile::Compiled {
+class Segments final : public compile::Compiled {
  public:
-  Pieces(const ir::Trace& recorded, const PiecePath& path) : recorded_(recorded) {
-    for (const PiecePath::Step& step : path.steps) pieces_.push_back(step.shared);
+  Segments(const ir::Trace& recorded, const SegmentPath& path) : recorded_(recorded) {
+    for (const SegmentPath::Step& step : path.steps) segments_.push_back(step.shared);
   }
 
   std::vector<at::Tensor> run(std::vector<at::Tensor> /*inputs*/,
                               const runtime::Versions& /*versions*/) const override {
-    throw InternalError("dispatch", "the pieces of a program that looks at data are not run as one");
+    throw InternalError("dispatch", "the segments of a program that looks at data are not run as one");
   }
   [[nodiscard]] ir::Trace recorded() const override { return recorded_; }
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override {
     std::vector<ir::Trace> traces{recorded_};
-    for_each_piece([&](const CompiledPiece& compiled) {
+    for_each_segment([&](const CompiledSegment& compiled) {
       if (compiled.program == nullptr) {
-        if (!compiled.piece.trace.symbols.empty()) traces.push_back(compiled.piece.trace);
+        if (!compiled.segment.trace.symbols.empty()) traces.push_back(compiled.segment.trace);
         return;
       }
       for (ir::Trace& trace : compiled.program->forward_traces()) traces.push_back(std::move(trace));
@@ -67,24 +67,24 @@ class Pieces final : public compile::Compiled {
 
  private:
   template <typename Visit>
-  void for_each_piece(Visit&& visit) const {
-    for (const auto& shared : pieces_) visit(*shared->get());
+  void for_each_segment(Visit&& visit) const {
+    for (const auto& shared : segments_) visit(*shared->get());
   }
   template <typename Visit>
   void for_each_program(Visit&& visit) const {
-    for_each_piece([&](const CompiledPiece& compiled) {
+    for_each_segment([&](const CompiledSegment& compiled) {
       if (compiled.program != nullptr) visit(*compiled.program);
     });
   }
 
   ir::Trace recorded_;
-  std::vector<std::shared_ptr<SharedPiece>> pieces_;
+  std::vector<std::shared_ptr<SharedSegment>> segments_;
 };
 
 }  // namespace
 
-std::shared_ptr<compile::Compiled> traces_of(const ir::Trace& recorded, const PiecePath& path) {
-  return std::make_shared<Pieces>(recorded, path);
+std::shared_ptr<compile::Compiled> traces_of(const ir::Trace& recorded, const SegmentPath& path) {
+  return std::make_shared<Segments>(recorded, path);
 }
 
 }  // namespace thunder::dispatch

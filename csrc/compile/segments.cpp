@@ -1,4 +1,4 @@
-#include "compile/pieces.h"
+#include "compile/segments.h"
 
 #include <algorithm>
 #include <string>
@@ -28,7 +28,7 @@ void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
 bool is_shape_check(const ir::BoundSymbol& symbol) { return symbol.op == tracer::check_shape_operator(); }
 
 /// Symbols [begin, end), then the checks up to `next`.
-struct Stretch {
+struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::size_t next = 0;
@@ -36,14 +36,14 @@ struct Stretch {
 };
 
 /// An operation whose shape is checked stands alone, as do those that `stands_alone` names.
-std::vector<Stretch> find_stretches(const ir::Trace& trace) {
-  std::vector<Stretch> stretches;
+std::vector<Range> find_ranges(const ir::Trace& trace) {
+  std::vector<Range> ranges;
   const auto& symbols = trace.symbols;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < symbols.size(); ++i) {
     if (tracer::stands_alone(*symbols[i].op)) {
-      if (i > begin) stretches.push_back({begin, i, i, false});
-      stretches.push_back({i, i + 1, i + 1, true});
+      if (i > begin) ranges.push_back({begin, i, i, false});
+      ranges.push_back({i, i + 1, i + 1, true});
       begin = i + 1;
       continue;
     }
@@ -51,130 +51,130 @@ std::vector<Stretch> find_stretches(const ir::Trace& trace) {
     std::size_t next = i + 1;
     if (is_shape_check(symbols[i])) {
       while (next < symbols.size() && is_shape_check(symbols[next])) ++next;
-      THUNDER_CHECK(i > begin, "pieces", "a shape is checked that no operation gave");
-      if (i - 1 > begin) stretches.push_back({begin, i - 1, i - 1, false});
-      stretches.push_back({i - 1, i, next, true});
+      THUNDER_CHECK(i > begin, "segments", "a shape is checked that no operation gave");
+      if (i - 1 > begin) ranges.push_back({begin, i - 1, i - 1, false});
+      ranges.push_back({i - 1, i, next, true});
     } else {
-      stretches.push_back({begin, i, next, false});
+      ranges.push_back({begin, i, next, false});
     }
     begin = next;
     i = next - 1;
   }
-  stretches.push_back({begin, symbols.size(), symbols.size(), false});
-  return stretches;
+  ranges.push_back({begin, symbols.size(), symbols.size(), false});
+  return ranges;
 }
 
-/// Copies stretches of a recorded trace.
+/// Copies ranges of a recorded trace.
 class Cutter {
  public:
   explicit Cutter(const ir::Trace& recorded)
       : recorded_(recorded),
         aliases_(recorded),
-        stretches_(find_stretches(recorded)),
+        ranges_(find_ranges(recorded)),
         last_use_(recorded.value_count(), -1),
         last_write_(recorded.value_count(), 0) {
     for (std::size_t i = 0; i < recorded.symbols.size(); ++i) {
       passes::for_each_written(recorded.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
     }
-    for (std::size_t k = 0; k < stretches_.size(); ++k) {
-      for (std::size_t i = stretches_[k].begin; i < stretches_[k].next; ++i) {
+    for (std::size_t k = 0; k < ranges_.size(); ++k) {
+      for (std::size_t i = ranges_[k].begin; i < ranges_[k].next; ++i) {
         for_each_argument(recorded.symbols[i], [&](ir::ValueId id) { use(id, k); });
       }
     }
     for (const ir::Argument& output : recorded.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { use(id, stretches_.size()); });
+      ir::for_each_value(output, [&](ir::ValueId id) { use(id, ranges_.size()); });
     }
   }
 
-  std::optional<std::vector<Piece>> run() {
-    std::vector<Piece> pieces;
-    for (std::size_t k = 0; k < stretches_.size(); ++k) {
-      std::optional<Piece> piece = cut(k);
-      if (!piece) return std::nullopt;
-      pieces.push_back(std::move(*piece));
+  std::optional<std::vector<Segment>> run() {
+    std::vector<Segment> segments;
+    for (std::size_t k = 0; k < ranges_.size(); ++k) {
+      std::optional<Segment> segment = cut(k);
+      if (!segment) return std::nullopt;
+      segments.push_back(std::move(*segment));
     }
-    return pieces;
+    return segments;
   }
 
  private:
-  void use(ir::ValueId id, std::size_t stretch) { last_use_[index_of(id)] = static_cast<std::int64_t>(stretch); }
+  void use(ir::ValueId id, std::size_t range) { last_use_[index_of(id)] = static_cast<std::int64_t>(range); }
 
   [[nodiscard]] bool can_be_handed_on(ir::ValueId id) const {
     return !std::holds_alternative<ir::ObjectType>(*recorded_.value(id).type);
   }
 
-  ir::ValueId add(Piece& piece, ir::ValueId id, bool is_input) {
+  ir::ValueId add(Segment& segment, ir::ValueId id, bool is_input) {
     const ir::Value& value = recorded_.value(id);
     const ir::ValueId here =
-        is_input ? piece.trace.add_input(value.type, value.name) : piece.trace.add_value(value.type, value.name);
-    piece.recorded.push_back(id);
+        is_input ? segment.trace.add_input(value.type, value.name) : segment.trace.add_value(value.type, value.name);
+    segment.recorded.push_back(id);
     here_[index_of(id)] = here;
     return here;
   }
 
-  std::optional<Piece> cut(std::size_t k) {
-    const Stretch& stretch = stretches_[k];
-    Piece piece{ir::Trace(k == 0 ? "computation" : "computation_" + std::to_string(k), recorded_.context()),
-                {},
-                {},
-                {},
-                stretch.is_bare,
-                reads_overwritten(stretch),
-                {}};
+  std::optional<Segment> cut(std::size_t k) {
+    const Range& range = ranges_[k];
+    Segment segment{ir::Trace(k == 0 ? "computation" : "computation_" + std::to_string(k), recorded_.context()),
+                    {},
+                    {},
+                    {},
+                    range.is_bare,
+                    reads_overwritten(range),
+                    {}};
     here_.clear();
     std::vector<bool> made(recorded_.value_count(), false);
     bool possible = true;
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
       for (const ir::Argument& result : recorded_.symbols[i].results) {
         ir::for_each_value(result, [&](ir::ValueId id) { made[index_of(id)] = true; });
       }
       for_each_argument(recorded_.symbols[i], [&](ir::ValueId id) {
         if (made[index_of(id)] || here_.contains(index_of(id))) return;
         possible = possible && can_be_handed_on(id);
-        piece.inputs.push_back(id);
-        add(piece, id, /*is_input=*/true);
+        segment.inputs.push_back(id);
+        add(segment, id, /*is_input=*/true);
       });
     }
     if (!possible) return std::nullopt;
-    for (const ir::ValueId id : piece.inputs) piece.trace.memory_of_inputs.push_back(aliases_.set_of(id));
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) copy(recorded_.symbols[i], piece);
-    add_outputs(k, piece);
-    describe_meeting(stretch, piece);
-    return piece;
+    for (const ir::ValueId id : segment.inputs) segment.trace.memory_of_inputs.push_back(aliases_.set_of(id));
+    for (std::size_t i = range.begin; i < range.end; ++i) copy(recorded_.symbols[i], segment);
+    add_outputs(k, segment);
+    describe_observation(range, segment);
+    return segment;
   }
 
   /// Running statistics, and counts, are not what a backward reads.
-  [[nodiscard]] bool reads_overwritten(const Stretch& stretch) const {
+  [[nodiscard]] bool reads_overwritten(const Range& range) const {
     bool found = false;
-    for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
       if (recorded_.symbols[i].op->name == "aten::clone") continue;
       for_each_argument(recorded_.symbols[i], [&](ir::ValueId id) {
         const ir::TensorType* type = recorded_.tensor_type(id);
         found |= type != nullptr && (ir::is_floating_point(type->dtype) || ir::is_complex(type->dtype)) &&
-                 last_write_[aliases_.set_of(id)] >= stretch.next;
+                 last_write_[aliases_.set_of(id)] >= range.next;
       });
     }
     return found;
   }
 
-  void copy(const ir::BoundSymbol& symbol, Piece& piece) {
+  void copy(const ir::BoundSymbol& symbol, Segment& segment) {
     ir::BoundSymbol copied = symbol;
     const auto renumber = [&](ir::ValueId& id) { id = here_.at(index_of(id)); };
     for (ir::Argument& argument : copied.arguments) ir::for_each_value(argument, renumber);
     for (ir::Argument& result : copied.results) {
-      ir::for_each_value(result, [&](ir::ValueId& id) { id = add(piece, id, /*is_input=*/false); });
+      ir::for_each_value(result, [&](ir::ValueId& id) { id = add(segment, id, /*is_input=*/false); });
     }
-    if (copied.op == tracer::custom_gradient_operator()) copy_gradient(copied, piece);
-    piece.trace.add(std::move(copied));
+    if (copied.op == tracer::custom_gradient_operator()) copy_gradient(copied, segment);
+    segment.trace.add(std::move(copied));
   }
 
   /// The backward's own values are those of the trace too.
-  void copy_gradient(ir::BoundSymbol& symbol, Piece& piece) {
+  void copy_gradient(ir::BoundSymbol& symbol, Segment& segment) {
     auto gradient = std::make_shared<tracer::CustomGradient>(tracer::custom_gradient_of(symbol, recorded_));
     const auto renumber = [&](ir::ValueId& id) {
       if (id == ir::kNoValue) return;
       const auto known = here_.find(index_of(id));
-      id = known != here_.end() ? known->second : add(piece, id, /*is_input=*/false);
+      id = known != here_.end() ? known->second : add(segment, id, /*is_input=*/false);
     };
     for (ir::BoundSymbol& step : gradient->symbols) {
       for (ir::Argument& argument : step.arguments) ir::for_each_value(argument, renumber);
@@ -183,19 +183,19 @@ class Cutter {
     for (auto* list : {&gradient->cotangents, &gradient->reads, &gradient->inputs, &gradient->gradients}) {
       std::for_each(list->begin(), list->end(), renumber);
     }
-    symbol.arguments[2] = piece.trace.context()->add_object(std::move(gradient), "custom gradient");
+    symbol.arguments[2] = segment.trace.context()->add_object(std::move(gradient), "custom gradient");
   }
 
-  void add_outputs(std::size_t k, Piece& piece) {
-    for (const ir::BoundSymbol& symbol : piece.trace.symbols) {
+  void add_outputs(std::size_t k, Segment& segment) {
+    for (const ir::BoundSymbol& symbol : segment.trace.symbols) {
       for (const ir::Argument& result : symbol.results) {
         ir::for_each_value(result, [&](ir::ValueId here) {
-          const ir::ValueId id = piece.recorded[index_of(here)];
-          const bool is_met = is_checked(k, id);
-          if (last_use_[index_of(id)] <= static_cast<std::int64_t>(k) && !is_met) return;
+          const ir::ValueId id = segment.recorded[index_of(here)];
+          const bool is_observed = is_checked(k, id);
+          if (last_use_[index_of(id)] <= static_cast<std::int64_t>(k) && !is_observed) return;
           if (!can_be_handed_on(id)) return;
-          piece.outputs.push_back(id);
-          piece.trace.outputs.emplace_back(here);
+          segment.outputs.push_back(id);
+          segment.trace.outputs.emplace_back(here);
         });
       }
     }
@@ -203,25 +203,25 @@ class Cutter {
 
   [[nodiscard]] bool is_checked(std::size_t k, ir::ValueId id) const {
     bool found = false;
-    for (std::size_t i = stretches_[k].end; i < stretches_[k].next; ++i) {
+    for (std::size_t i = ranges_[k].end; i < ranges_[k].next; ++i) {
       for_each_argument(recorded_.symbols[i], [&](ir::ValueId checked) { found |= checked == id; });
     }
     return found;
   }
 
-  void describe_meeting(const Stretch& stretch, Piece& piece) {
-    for (std::size_t i = stretch.end; i < stretch.next; ++i) {
+  void describe_observation(const Range& range, Segment& segment) {
+    for (std::size_t i = range.end; i < range.next; ++i) {
       const ir::BoundSymbol& check = recorded_.symbols[i];
-      piece.meeting.check = check.op;
-      piece.meeting.location = check.location;
-      piece.meeting.values.push_back(std::get<ir::ValueId>(check.arguments[0].content));
+      segment.observation.check = check.op;
+      segment.observation.location = check.location;
+      segment.observation.values.push_back(std::get<ir::ValueId>(check.arguments[0].content));
     }
   }
 
   const ir::Trace& recorded_;
   passes::AliasAnalysis aliases_;
-  std::vector<Stretch> stretches_;
-  std::vector<std::int64_t> last_use_;   ///< the last stretch that uses a value; -1: none
+  std::vector<Range> ranges_;
+  std::vector<std::int64_t> last_use_;   ///< the last range that uses a value; -1: none
   std::vector<std::size_t> last_write_;  ///< by alias set: the position of the last symbol that writes to it
   Numbering here_;
 };
@@ -284,6 +284,6 @@ ir::Trace defer_effects(const ir::Trace& recorded) {
   return trace;
 }
 
-std::optional<std::vector<Piece>> cut_at_checks(const ir::Trace& recorded) { return Cutter(recorded).run(); }
+std::optional<std::vector<Segment>> cut_at_checks(const ir::Trace& recorded) { return Cutter(recorded).run(); }
 
 }  // namespace thunder::compile
