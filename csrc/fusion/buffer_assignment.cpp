@@ -1,7 +1,6 @@
 #include "fusion/buffer_assignment.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,21 +25,21 @@ enum CopyArgument : std::size_t { kTarget, kSource };
 
 bool is_number(const Dim& dim) { return dim.is_concrete(); }
 
-/// Whether parts hide no other one, and do not reach out of the whole.
+/// Whether parts hide no other one, and do not reach out of the result.
 bool are_apart(const Placements& placements, const BoundSymbol& symbol, const Trace& trace) {
-  const ir::TensorType& whole = *result_type(symbol, trace);
+  const ir::TensorType& result = *result_type(symbol, trace);
   Dim count = 0;
   for (const Placement& part : placements.parts) {
     count += product_of(trace.tensor_type(part.value)->sizes);
     for (std::size_t i = 0; i < part.sizes.size(); ++i) {
       const Dim end = part.start[i] + part.sizes[i];
-      if (part.start[i] == Dim(0) && end == whole.sizes[i]) continue;
+      if (part.start[i] == Dim(0) && end == result.sizes[i]) continue;
       if (!placements.fill) continue;  // one part behind the other
-      if (!is_number(part.start[i]) || !is_number(end) || !is_number(whole.sizes[i])) return false;
-      if (part.start[i].hint < 0 || end.hint > whole.sizes[i].hint) return false;
+      if (!is_number(part.start[i]) || !is_number(end) || !is_number(result.sizes[i])) return false;
+      if (part.start[i].hint < 0 || end.hint > result.sizes[i].hint) return false;
     }
   }
-  return count == product_of(whole.sizes) || (placements.fill && placements.parts.size() == 1);
+  return count == product_of(result.sizes) || (placements.fill && placements.parts.size() == 1);
 }
 
 /// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.
@@ -160,12 +159,12 @@ class BufferAssignment {
     const ir::ValueId value = passes::value_argument(symbol, 0);
     const std::uint32_t place = start ? fusion_of(value) : passes::kNoPlace;
     if (place == passes::kNoPlace || !is_of_elements(value, trace_.symbols[place])) return false;
-    const ir::Dims& whole = trace_.tensor_type(value)->sizes;
+    const ir::Dims& of_result = trace_.tensor_type(value)->sizes;
     const ir::Dims& sizes = result_type(symbol, trace_)->sizes;
     std::int64_t run = 1;  // elements that follow one another in the result, too
     for (std::size_t d = sizes.size(); d-- > 0;) {
       run *= sizes[d].hint;
-      if (sizes[d] != whole[d]) break;
+      if (sizes[d] != of_result[d]) break;
     }
     if (run < target_.least_run) return false;
     symbols_[place].nested.push_back(symbol);
@@ -189,11 +188,11 @@ class BufferAssignment {
     }
     if (first == passes::kNoPlace) return;
     location_ = symbol.location;
-    const ir::ValueId whole = add_buffer(type, first);
+    const ir::ValueId buffer = add_buffer(type, first);
     for (std::size_t k = 0; k < placements.parts.size(); ++k) {
       const Placement& part = placements.parts[k];
       std::vector<BoundSymbol>& where = places[k] == passes::kNoPlace ? after_[i] : before_[first];
-      const ir::ValueId slice = add_slice(whole, part, where);
+      const ir::ValueId slice = add_slice(buffer, part, where);
       BoundSymbol copy = write("aten::copy_", "", {slice, part.value, false});
       if (places[k] == passes::kNoPlace) {
         after_[i].push_back(std::move(copy));
@@ -203,25 +202,25 @@ class BufferAssignment {
         drop_result(places[k], part.value);
       }
     }
-    if (placements.fill) fill_around(whole, placements.parts[0], *placements.fill, after_[i]);
-    remove(i, whole);
+    if (placements.fill) fill_around(buffer, placements.parts[0], *placements.fill, after_[i]);
+    remove(i, buffer);
   }
 
-  /// Whether a part's elements follow one another in the whole as they would in a tensor of their own.
-  [[nodiscard]] bool can_stand(const Placement& part, const ir::TensorType& whole) const {
+  /// Whether a part's elements follow one another in the buffer as they would in a tensor of their own.
+  [[nodiscard]] bool can_stand(const Placement& part, const ir::TensorType& buffer) const {
     const std::uint32_t place = fusion_of(part.value);
     if (place == passes::kNoPlace || !is_of_elements(part.value, trace_.symbols[place])) return false;
     const ir::TensorType& type = *trace_.tensor_type(part.value);
     const std::vector<std::size_t> order = memory_order(type);
     ir::TensorType there = type;
-    there.strides = strides_in(part, whole);
+    there.strides = strides_in(part, buffer);
     return passes::is_dense(type) && memory_order(there) == order && !order.empty() &&
            there.strides[order.back()] == Dim(1);
   }
 
   /// The strides of a part where it stands.
-  static ir::Dims strides_in(const Placement& part, const ir::TensorType& whole) {
-    ir::Dims strides = whole.strides;
+  static ir::Dims strides_in(const Placement& part, const ir::TensorType& buffer) {
+    ir::Dims strides = buffer.strides;
     if (part.missing_dim) strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(*part.missing_dim));
     return strides;
   }
@@ -232,22 +231,22 @@ class BufferAssignment {
       for (const Dim& dim : dims) arguments.emplace_back(dim);
       return ir::Argument(std::move(arguments));
     };
-    ir::TensorType buffer = type;
-    buffer.storage_offset = 0;
-    buffer.requires_grad = false;
+    ir::TensorType made_type = type;
+    made_type.storage_offset = 0;
+    made_type.requires_grad = false;
     BoundSymbol made =
         call("aten::empty_strided", "",
              {list(type.sizes), list(type.strides), type.dtype, ir::Argument(), type.device, ir::Argument()},
-             ir::make_type(std::move(buffer)));
+             ir::make_type(std::move(made_type)));
     made.comment = "results of fusions are computed in it";
-    const ir::ValueId whole = passes::single_result(made);
+    const ir::ValueId buffer = passes::single_result(made);
     before_[place].push_back(std::move(made));
-    return whole;
+    return buffer;
   }
 
-  /// Views of the whole that end in the place of the part.
-  ir::ValueId add_slice(ir::ValueId whole, const Placement& part, std::vector<BoundSymbol>& where) {
-    ir::ValueId view = whole;
+  /// Views of the buffer that end in the place of the part.
+  ir::ValueId add_slice(ir::ValueId buffer, const Placement& part, std::vector<BoundSymbol>& where) {
+    ir::ValueId view = buffer;
     for (std::size_t d = 0; d < part.start.size(); ++d) {
       if (part.missing_dim != d) view = narrow(view, d, part.start[d], part.start[d] + part.sizes[d], where);
     }
@@ -273,12 +272,12 @@ class BufferAssignment {
   }
 
   /// What is on both sides of the part, along one dimension after the other.
-  void fill_around(ir::ValueId whole, const Placement& part, double number, std::vector<BoundSymbol>& where) {
-    ir::ValueId view = whole;
+  void fill_around(ir::ValueId buffer, const Placement& part, double number, std::vector<BoundSymbol>& where) {
+    ir::ValueId view = buffer;
     std::optional<std::size_t> filled;  // the last dimension, of which `view` still has all
     for (std::size_t d = 0; d < part.start.size(); ++d) {
       const Dim end = part.start[d] + part.sizes[d];
-      const Dim size = result_.tensor_type(whole)->sizes[d];
+      const Dim size = result_.tensor_type(buffer)->sizes[d];
       if (part.start[d] == Dim(0) && end == size) continue;
       if (filled) view = narrow(view, *filled, part.start[*filled], part.start[*filled] + part.sizes[*filled], where);
       filled = d;
@@ -347,6 +346,8 @@ class BufferAssignment {
 
 std::optional<Trace> assign_buffers(const Trace& trace, std::string_view executor, const Target& target,
                                     passes::FindOperator find_operator) {
+  const auto is_fused = [&](const BoundSymbol& symbol) { return is_kernel_of(symbol, executor); };
+  if (std::ranges::none_of(trace.symbols, is_fused)) return std::nullopt;
   return BufferAssignment(trace, executor, target, find_operator).run();
 }
 

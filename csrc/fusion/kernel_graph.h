@@ -40,7 +40,7 @@ struct BasicDomain {
   /// What lies in memory as the domain does has so many columns of all rows, then the next ones; 0: whole rows.
   Size run = 0;
   Size blocks = 1;  ///< that the rows are cut into, for sums over the rows of each
-  /// Rows of a block lie side by side: in memory come their first elements, then the second ones.
+  /// Rows of a block are interleaved in memory: their first elements come first, then the second ones.
   bool interleaved = false;
 };
 

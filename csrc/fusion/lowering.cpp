@@ -81,6 +81,18 @@ std::vector<CopyTarget> copy_targets(const BoundSymbol& fused) {
   return targets;
 }
 
+std::vector<std::size_t> written_inputs(const BoundSymbol& fused) {
+  std::vector<std::size_t> places;
+  for (const CopyTarget& copy : copy_targets(fused)) places.push_back(copy.input);
+  return places;
+}
+
+Strides traced_strides(const ir::Trace& region) {
+  Strides strides;
+  for (const ir::ValueId id : region.inputs) strides.push_back(passes::operand_type(region, id)->strides);
+  return strides;
+}
+
 std::optional<KernelGraph> Lowering::lower(const BoundSymbol& fused, const Trace& trace, const Strides& strides,
                                            const Target& target) {
   Lowering lowering(fused, trace, strides, target);
@@ -318,7 +330,7 @@ Dim Lowering::repeated_blocks(const Dims& sizes, const std::vector<Dims>& access
 }
 
 Value Lowering::load(ir::ValueId id, const BoundSymbol& reader, std::size_t argument) {
-  return graph_->load(access_of(inputs_.at(index_of(id)), (passes::operand_type(trace_, id)->dtype),
+  return graph_->load(access_of(inputs_.at(index_of(id)), passes::operand_type(trace_, id)->dtype,
                                 strides_over_space(id, reader, argument)));
 }
 
@@ -345,7 +357,7 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
   const Placements placements = placements_of(symbol, trace_).value();
   const ir::TensorType& whole = result_type(symbol);
   Access access;
-  access.dtype = (whole.dtype);
+  access.dtype = whole.dtype;
   access.run = run_;
   for (const Placement& part : placements.parts) {
     const auto intervals = intervals_over_space(part, whole);
@@ -385,7 +397,7 @@ Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
   const Dims& strides = input_strides_[inputs_.at(index_of(id))];
   Access table;
   table.array = inputs_.at(index_of(id));
-  table.dtype = (type.dtype);
+  table.dtype = type.dtype;
   table.inner_stride = strides[1];
   table.table_rows = type.sizes[0];
   table.table_stride = strides[0];

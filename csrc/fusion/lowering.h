@@ -18,6 +18,9 @@ namespace thunder::fusion {
 
 using Strides = std::vector<Dims>;  ///< for each input of a fusion
 
+/// Those of the inputs of a fusion's region, as they were traced.
+[[nodiscard]] Strides traced_strides(const ir::Trace& region);
+
 using Value = KernelGraph::Value;
 
 /// What an operation's lowering sees: its arguments as values of the kernel, and where its results go.
@@ -145,5 +148,7 @@ struct CopyTarget {
   bool is_read = false;  ///< by what the fusion computes
 };
 [[nodiscard]] std::vector<CopyTarget> copy_targets(const BoundSymbol& fused);
+/// The places of those tensors among the inputs.
+[[nodiscard]] std::vector<std::size_t> written_inputs(const BoundSymbol& fused);
 
 }  // namespace thunder::fusion

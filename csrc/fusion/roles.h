@@ -32,7 +32,7 @@ using passes::wrap_dim;
 [[nodiscard]] FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
                                   double work);
 
-/// The same, of rows along dimension `dim`, wherever that stands. There is no role where rows side by side are too
+/// The same, of rows along dimension `dim`, wherever that stands. There is no role where interleaved rows are too
 /// long, or too few.
 [[nodiscard]] FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t dim,
                                   double work, const Target& target);

@@ -18,7 +18,7 @@ struct Target {
   std::int64_t least_run = 1;          ///< where rows, or results, are made of several runs
   std::int64_t least_moved_run = 1;    ///< in two orders of memory
   std::int64_t least_reduced_run = 1;  ///< of a row that is only reduced
-  // Rows that lie side by side in memory:
+  // Rows that are interleaved in memory:
   std::int64_t least_interleaved = 1;                    ///< so many of them
   std::int64_t longest_interleaved = INT64_C(1) << 62U;  ///< elements of each
   std::int64_t least_of_functions = 1;                   ///< elements of each, of a softmax

@@ -43,4 +43,7 @@ struct Operator {
   mutable std::uint64_t facts = 0;  ///< kept and read by `operators/facts.h`
 };
 
+/// Gives the row of an operator that a trace need not hold yet (`aten::add_`, `Tensor`); null when there is none.
+using FindOperator = const Operator* (*)(const std::string& name, const std::string& overload);
+
 }  // namespace thunder::ir

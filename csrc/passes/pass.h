@@ -7,8 +7,7 @@
 
 namespace thunder::passes {
 
-/// Gives the row of an operator that a trace need not hold yet (`aten::add_`, `Tensor`); null when there is none.
-using FindOperator = const ir::Operator* (*)(const std::string& name, const std::string& overload);
+using ir::FindOperator;
 
 /// A rewrite of a trace. `name` is its entry in the history of the trace that it returns, and what switches it off.
 struct Pass {

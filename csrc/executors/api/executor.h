@@ -1,15 +1,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
 namespace thunder::executors {
-
-/// Gives the row of an operator; null when there is none.
-using FindOperator = const ir::Operator* (*)(const std::string& name, const std::string& overload);
 
 /// A back end: what it can run, and how that is put into a program. Rows are static tables of their folders, or, where
 /// executors are made at run time (`callback/`), live as long as the process.
@@ -32,7 +28,7 @@ struct Executor {
   std::optional<ir::Trace> (*fuse)(const Executor& self, const ir::Trace& trace) = nullptr;
   /// Says in the trace where results of its fusions lie; nullopt: each in memory of its own.
   std::optional<ir::Trace> (*assign_buffers)(const Executor& self, const ir::Trace& trace,
-                                             FindOperator find_operator) = nullptr;
+                                             ir::FindOperator find_operator) = nullptr;
 
   const void* state = nullptr;
 };

@@ -9,6 +9,7 @@
 #include "bridge/convert.h"
 #include "executors/api/primitives.h"
 #include "ir/printer.h"
+#include "ir/symbol_values.h"
 #include "ir/trace_sizes.h"
 
 namespace thunder::executors {
@@ -38,6 +39,30 @@ runtime::Operand symbols_operand(const std::vector<std::uint32_t>& symbols) {
   runtime::ListOperand list{c10::IntType::get(), {}};
   for (const std::uint32_t symbol : symbols) list.elements.push_back({size_operand(ir::Dim::symbol(symbol, 2))});
   return {std::move(list)};
+}
+
+std::vector<std::int64_t> take_symbols(std::vector<c10::IValue>& stack, const std::vector<std::uint32_t>& symbols) {
+  if (symbols.empty()) return {};
+  std::vector<std::int64_t> values(symbols.back() + 1, 0);
+  const std::vector<std::int64_t> given = stack.back().toIntVector();
+  for (std::size_t i = 0; i < given.size(); ++i) values[symbols[i]] = given[i];
+  stack.pop_back();
+  return values;
+}
+
+void lower_block(const ir::BoundSymbol& block, runtime::Kernel kernel, std::shared_ptr<const void> state,
+                 const std::vector<std::uint32_t>& symbols, std::span<const std::size_t> written,
+                 runtime::ProgramBuilder& builder) {
+  const std::vector<ir::ValueId> inputs = ir::distinct_values(block.arguments);
+  std::vector<runtime::Operand> operands;
+  for (const ir::ValueId id : inputs) operands.push_back({slot_of(id)});
+  if (!symbols.empty()) operands.push_back(symbols_operand(symbols));
+  std::vector<runtime::ResultSlots> results;
+  for (const ir::ValueId id : ir::flat_results(block)) results.emplace_back(slot_of(id));
+  std::vector<runtime::Slot> written_slots;
+  for (const std::size_t place : written) written_slots.push_back(slot_of(inputs[place]));
+  builder.call("a fusion of " + block.comment, kernel, std::move(state), std::move(operands), std::move(results),
+               location_of(block), written_slots);
 }
 
 c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object) {

@@ -2,6 +2,9 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,6 +23,14 @@ namespace thunder::executors {
 [[nodiscard]] runtime::SizeOperand size_operand(const ir::Dim& dim);
 /// The values of these symbols, as a list of integers, for a kernel that depends on them.
 [[nodiscard]] runtime::Operand symbols_operand(const std::vector<std::uint32_t>& symbols);
+/// What such a kernel takes from the end of the stack: the values by symbol.
+[[nodiscard]] std::vector<std::int64_t> take_symbols(std::vector<c10::IValue>& stack,
+                                                     const std::vector<std::uint32_t>& symbols);
+/// A block, as one call of a kernel: it takes the distinct values that the block reads and, if there are some, the
+/// values of `symbols`, and gives the block's results. `written` are places among those values.
+void lower_block(const ir::BoundSymbol& block, runtime::Kernel kernel, std::shared_ptr<const void> state,
+                 const std::vector<std::uint32_t>& symbols, std::span<const std::size_t> written,
+                 runtime::ProgramBuilder& builder);
 /// A constant argument for a parameter of the schema type `type`.
 [[nodiscard]] c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& type,
                                            const ir::Trace& trace);

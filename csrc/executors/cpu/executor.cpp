@@ -65,7 +65,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   return fused;
 }
 
-std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, FindOperator find_operator) {
+std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, ir::FindOperator find_operator) {
   return fusion::assign_buffers(trace, self.name, target(), find_operator);
 }
 
@@ -89,18 +89,8 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
     operation->lower(symbol.nested[0], symbol.nested[1], trace, prepacks(self), builder);
     return;
   }
-  std::vector<runtime::Operand> operands;
-  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
-  std::vector<runtime::ResultSlots> results;
-  for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  std::vector<runtime::Slot> written;
-  for (const fusion::CopyTarget& copy : fusion::copy_targets(symbol)) {
-    written.push_back(std::get<runtime::Slot>(operands[copy.input].content));
-  }
-  auto fusion = Fusion::of(symbol, trace);
-  if (!fusion->symbols().empty()) operands.push_back(symbols_operand(fusion->symbols()));
-  builder.call("a fusion of " + symbol.comment, &run, std::move(fusion), std::move(operands), std::move(results),
-               location_of(symbol), written);
+  const auto fusion = Fusion::of(symbol, trace);
+  lower_block(symbol, &run, fusion, fusion->symbols(), fusion::written_inputs(symbol), builder);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "executors/api/lowering.h"
 #include "fusion/region.h"
 #include "ir/printer.h"
 #include "ir/symbol_values.h"
@@ -27,12 +28,6 @@ Memo& memo() {
 
 void add_dims(std::string& key, const ir::Dims& dims) {
   for (const ir::Dim& dim : dims) key += ir::to_string(dim) + ",";
-}
-
-fusion::Strides strides_of_inputs(const ir::Trace& region) {
-  fusion::Strides strides;
-  for (const ir::ValueId id : region.inputs) strides.push_back(passes::operand_type(region, id)->strides);
-  return strides;
 }
 
 }  // namespace
@@ -60,7 +55,7 @@ Fusion::Fusion(ir::Trace region) : region_(std::move(region)), symbols_(ir::symb
   if (symbols_.empty()) {
     only_ = std::make_shared<const SizedFusion>(region_, nullptr);
   } else {
-    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, strides_of_inputs(region_), target());
+    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), target());
   }
 }
 
@@ -81,11 +76,7 @@ std::shared_ptr<const SizedFusion> Fusion::at(SymbolValues values) const {
 
 void Fusion::run(std::vector<c10::IValue>& stack) const {
   if (only_ != nullptr) return only_->run(stack);
-  const std::vector<std::int64_t> given = stack.back().toIntVector();
-  stack.pop_back();
-  SymbolValues values(symbols_.back() + 1, 0);
-  for (std::size_t i = 0; i < given.size(); ++i) values[symbols_[i]] = given[i];
-  at(std::move(values))->run(stack);
+  at(take_symbols(stack, symbols_))->run(stack);
 }
 
 std::int64_t Fusion::bytes_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {

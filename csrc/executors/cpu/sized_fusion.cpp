@@ -59,14 +59,18 @@ std::unique_ptr<SizedFusion::Plan> SizedFusion::make_plan(Strides strides) const
   return std::make_unique<Plan>(Plan{std::move(strides), std::move(program)});
 }
 
-bool SizedFusion::has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const at::Tensor& tensor = inputs[i].toTensor();
-    const auto& expected = plan.strides[i];
-    for (std::size_t d = 0; d < expected.size(); ++d) {
-      const auto dim = static_cast<std::int64_t>(d);
-      if (tensor.stride(dim) != expected[d] && tensor.size(dim) != 1) return false;
-    }
+/// But for those of dimensions of size one, which mean nothing.
+bool has_strides(const at::Tensor& tensor, const std::vector<std::int64_t>& expected) {
+  for (std::size_t d = 0; d < expected.size(); ++d) {
+    const auto dim = static_cast<std::int64_t>(d);
+    if (tensor.stride(dim) != expected[d] && tensor.size(dim) != 1) return false;
+  }
+  return true;
+}
+
+bool SizedFusion::fits(const Plan& plan, const c10::IValue* inputs) {
+  for (std::size_t i = 0; i < plan.strides.size(); ++i) {
+    if (!has_strides(inputs[i].toTensor(), plan.strides[i])) return false;
   }
   return true;
 }
@@ -85,10 +89,10 @@ bool keeps_order(const at::Tensor& tensor, const std::vector<std::int64_t>& trac
 }
 
 const SizedFusion::Plan& SizedFusion::plan_for(const c10::IValue* inputs) const {
-  if (has_strides(*first_, inputs, inputs_.size())) return *first_;
+  if (fits(*first_, inputs)) return *first_;
   const std::scoped_lock lock(mutex_);
   for (const auto& plan : others_) {
-    if (has_strides(*plan, inputs, inputs_.size())) return *plan;
+    if (fits(*plan, inputs)) return *plan;
   }
   Strides strides;
   bool in_order = true;
@@ -108,7 +112,10 @@ bool SizedFusion::is_as_traced(const c10::IValue* inputs) const {
       return false;
     }
   }
-  return true;
+  // What is stored lies in the target as it was traced to.
+  return std::ranges::all_of(copies_, [&](const fusion::CopyTarget& copy) {
+    return has_strides(inputs[copy.input].toTensor(), inputs_[copy.input].strides);
+  });
 }
 
 at::Tensor SizedFusion::make(const Tensor& like) {

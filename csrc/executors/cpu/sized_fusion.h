@@ -39,7 +39,8 @@ class SizedFusion {
   [[nodiscard]] const Plan& plan_for(const c10::IValue* inputs) const;
   [[nodiscard]] std::optional<TileProgram> make_program(const Strides& strides) const;
   [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
-  [[nodiscard]] static bool has_strides(const Plan& plan, const c10::IValue* inputs, std::size_t count);
+  /// Whether the plan is for inputs of these strides.
+  [[nodiscard]] static bool fits(const Plan& plan, const c10::IValue* inputs);
   [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
   [[nodiscard]] static at::Tensor make(const Tensor& like);
   void run_operations(std::vector<c10::IValue>& stack) const;

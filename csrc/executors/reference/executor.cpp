@@ -62,25 +62,19 @@ void write_back(const KernelArray& array, const at::Tensor& tensor) {
   }
 }
 
-fusion::Strides strides_of_inputs(const ir::Trace& region) {
-  fusion::Strides strides;
-  for (const ir::ValueId id : region.inputs) strides.push_back(passes::operand_type(region, id)->strides);
-  return strides;
-}
-
 /// A fused symbol of a trace, run by the interpreter. Behind its inputs it takes the values of its symbols, if it has
 /// some.
 class Kernel {
  public:
   Kernel(const ir::BoundSymbol& fused, const ir::Trace& trace)
       : region_(fusion::region_of(fused, trace)), symbols_(ir::symbols_of(region_)) {
-    kernel_ = lower(region_, strides_of_inputs(region_));
+    kernel_ = lower(region_, fusion::traced_strides(region_));
   }
 
   [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
 
   void run(std::vector<c10::IValue>& stack) const {
-    const std::vector<std::int64_t> values = take_symbols(stack);
+    const std::vector<std::int64_t> values = take_symbols(stack, symbols_);
     const ir::Trace region = symbols_.empty() ? region_ : ir::at_sizes(region_, values);
     const std::size_t input_count = region.inputs.size();
     std::vector<c10::IValue> inputs(stack.end() - static_cast<std::ptrdiff_t>(input_count), stack.end());
@@ -100,16 +94,6 @@ class Kernel {
     return fusion::Lowering::lower(region.symbols[0], region, strides, kTarget);
   }
 
-  /// By symbol.
-  [[nodiscard]] std::vector<std::int64_t> take_symbols(std::vector<c10::IValue>& stack) const {
-    if (symbols_.empty()) return {};
-    std::vector<std::int64_t> values(symbols_.back() + 1, 0);
-    const std::vector<std::int64_t> given = stack.back().toIntVector();
-    for (std::size_t i = 0; i < given.size(); ++i) values[symbols_[i]] = given[i];
-    stack.pop_back();
-    return values;
-  }
-
   /// nullopt: it is no kernel for inputs of these strides, or an index is out of bounds, which PyTorch tells.
   [[nodiscard]] std::optional<std::vector<c10::IValue>> interpreted(const ir::Trace& region, ir::SymbolValues values,
                                                                     const std::vector<c10::IValue>& inputs) const {
@@ -119,7 +103,7 @@ class Kernel {
       strides.push_back(bridge::to_dims(input.toTensor().strides()));
       arrays.push_back(array_of(input.toTensor()));
     }
-    const bool is_as_traced = strides == strides_of_inputs(region);
+    const bool is_as_traced = strides == fusion::traced_strides(region);
     const auto kernel = is_as_traced ? kernel_ : lower(region, strides);
     if (!kernel) return std::nullopt;
     std::vector<at::Tensor> tensors;
@@ -159,7 +143,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   return fusion::fuse(trace, {.role = role, .least_work = 0, .least_alone = 1}, self.name, &describe);
 }
 
-std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, FindOperator find_operator) {
+std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, ir::FindOperator find_operator) {
   return fusion::assign_buffers(trace, self.name, kTarget, find_operator);
 }
 
@@ -171,18 +155,8 @@ void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const
 
 void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
-  std::vector<runtime::Operand> operands;
-  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) operands.push_back({slot_of(id)});
-  std::vector<runtime::ResultSlots> results;
-  for (const ir::ValueId id : ir::flat_results(symbol)) results.emplace_back(slot_of(id));
-  std::vector<runtime::Slot> written;
-  for (const fusion::CopyTarget& copy : fusion::copy_targets(symbol)) {
-    written.push_back(std::get<runtime::Slot>(operands[copy.input].content));
-  }
-  auto kernel = std::make_shared<const Kernel>(symbol, trace);
-  if (!kernel->symbols().empty()) operands.push_back(symbols_operand(kernel->symbols()));
-  builder.call("a fusion of " + symbol.comment, &run, std::move(kernel), std::move(operands), std::move(results),
-               location_of(symbol), written);
+  const auto kernel = std::make_shared<const Kernel>(symbol, trace);
+  lower_block(symbol, &run, kernel, kernel->symbols(), fusion::written_inputs(symbol), builder);
 }
 
 }  // namespace
