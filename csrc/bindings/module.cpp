@@ -13,6 +13,7 @@
 #include "interpreter/interpret.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
+#include "tracer/fallback.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
 #include "tracer/python_function.h"

@@ -13,6 +13,7 @@
 #include "executors/callback/callback_executor.h"
 #include "interpreter/interpret.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "transforms/replay.h"
 #include "transforms/rule_plan.h"
 

@@ -9,6 +9,7 @@
 #include "dispatch/source_locator.h"
 #include "dispatch/substitutes.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::dispatch {
 namespace {

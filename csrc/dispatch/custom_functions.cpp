@@ -7,12 +7,14 @@
 
 #include "dispatch/python_tensor.h"
 #include "dispatch/substitutes.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
 
-thread_local CustomFunctions* current = nullptr;
+/// Of the capture that goes on on this thread.
+CustomFunctions*& current() { return tracer::TraceSession::current().custom_functions; }
 
 py::Ref attribute(PyObject* object, const char* name) {
   py::Ref value = py::Ref::steal(PyObject_GetAttrString(object, name));
@@ -34,9 +36,9 @@ std::string class_name_of(PyObject* type) { return reinterpret_cast<PyTypeObject
 
 }  // namespace
 
-bool transforms_are_live() { return current != nullptr && current->is_live(); }
+bool transforms_are_live() { return current() != nullptr && current()->is_live(); }
 
-RecordedPart::RecordedPart(bool for_autocast) : program_(current), for_autocast_(for_autocast) {
+RecordedPart::RecordedPart(bool for_autocast) : program_(current()), for_autocast_(for_autocast) {
   if (program_ == nullptr) return;
   program_->has_parts_ = true;
   ++program_->parts_;
@@ -54,8 +56,8 @@ void RecordedPart::ask_for_live_transforms() {
 }
 
 CustomFunctions::CustomFunctions(bool live, SourceLocator& locator, ir::SourceLocation& failed)
-    : previous_(std::exchange(current, this)), live_(live), locator_(locator), failed_(failed) {}
-CustomFunctions::~CustomFunctions() { current = previous_; }
+    : previous_(std::exchange(current(), this)), live_(live), locator_(locator), failed_(failed) {}
+CustomFunctions::~CustomFunctions() { current() = previous_; }
 
 void CustomFunctions::refuse(PyObject* type, const std::string& message) {
   failed_ = locator_.here();

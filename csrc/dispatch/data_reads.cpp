@@ -18,6 +18,8 @@
 #include "dispatch/torch_hooks.h"
 #include "interpreter/interpret.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {

@@ -11,6 +11,7 @@
 #include "dispatch/substitutes.h"
 #include "dispatch/traced_number.h"
 #include "interpreter/interpret.h"
+#include "tracer/recording_scopes.h"
 
 namespace thunder::dispatch {
 namespace {

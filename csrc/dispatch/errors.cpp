@@ -12,6 +12,7 @@
 #include "interpreter/python_ref.h"
 #include "ir/location.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {

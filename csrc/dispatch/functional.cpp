@@ -27,6 +27,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/python_ref.h"
 #include "tracer/evaluate.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/region.h"
 #include "transforms/autocast.h"
 #include "transforms/grad.h"

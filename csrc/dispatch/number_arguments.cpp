@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dispatch/python_tensor.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {

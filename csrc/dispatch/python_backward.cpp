@@ -22,6 +22,7 @@
 #include "interpreter/provenance_constant.h"
 #include "ir/symbol_values.h"
 #include "tracer/python_function.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 

@@ -8,6 +8,7 @@
 #include "dispatch/gil.h"
 #include "interpreter/interpret.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 
 namespace thunder::dispatch {
 

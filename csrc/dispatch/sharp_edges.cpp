@@ -9,6 +9,7 @@
 #include "interpreter/provenance_constant.h"
 #include "interpreter/slots.h"
 #include "ir/location.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::dispatch {
 namespace {

@@ -7,6 +7,7 @@
 #include "dispatch/trace_options.h"
 #include "interpreter/tracker.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::dispatch {
 

@@ -38,6 +38,8 @@
 #include "tracer/kept_errors.h"
 #include "tracer/numbers.h"
 #include "tracer/python_function.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
 #include "transforms/functorch_layer.h"
 
 namespace thunder::dispatch {
@@ -45,17 +47,15 @@ namespace {
 
 using Specializations = std::span<const std::shared_ptr<const Specialization>>;
 
-thread_local bool tracing = false;
-
 /// Marks this thread as tracing; autocast must not hand out casts that belong to another trace, or to none.
 class TracingScope {
  public:
   TracingScope() {
-    tracing = true;
+    tracer::TraceSession::current().is_capturing = true;
     at::autocast::clear_cache();
   }
   ~TracingScope() {
-    tracing = false;
+    tracer::TraceSession::current().is_capturing = false;
     at::autocast::clear_cache();
   }
   TracingScope(const TracingScope&) = delete;
@@ -547,7 +547,7 @@ TraceOutcome refuse_escape(TraceOutcome&& outcome) {
 
 }  // namespace
 
-bool is_tracing() { return tracing; }
+bool is_tracing() { return tracer::TraceSession::current().is_capturing; }
 
 TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
                         std::span<const std::shared_ptr<const Specialization>> others, const compile::Options& options,

@@ -13,6 +13,7 @@
 #include "dispatch/substitutes.h"
 #include "dispatch/thread_state.h"
 #include "tracer/checkpoint.h"
+#include "tracer/recording_scopes.h"
 
 namespace thunder::dispatch {
 namespace {

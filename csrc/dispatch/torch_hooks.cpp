@@ -25,6 +25,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/provenance_constant.h"
 #include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
 namespace thunder::dispatch {

@@ -13,6 +13,7 @@
 #include "interpreter/interpret.h"
 #include "interpreter/provenance_constant.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::dispatch {
 namespace {

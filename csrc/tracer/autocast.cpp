@@ -8,16 +8,12 @@
 
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::tracer {
-namespace {
 
 using c10::DispatchKey;
-
-enum class Search : std::uint8_t { kNone, kRunning, kFound };
-thread_local Search search = Search::kNone;
-
-}  // namespace
 
 bool is_autocast_on() {
   return !(c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_).empty();
@@ -34,20 +30,22 @@ std::optional<DispatchKey> autocast_key(const c10::OperatorHandle& op, c10::Disp
 bool parts_meet_autocast(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) {
   if (op.schema().is_mutable()) return false;
   torch::jit::Stack stack(arguments.begin(), arguments.end());
-  const Search before = std::exchange(search, Search::kRunning);
+  AutocastSearch& search = TraceSession::current().autocast_search;
+  const AutocastSearch before = std::exchange(search, AutocastSearch::kRunning);
   bool is_known = true;
   try {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, stack);
   } catch (const std::exception&) {
     is_known = false;  // it reads data, or raises what it will raise again
   }
-  return std::exchange(search, before) == Search::kFound || !is_known;
+  return std::exchange(search, before) == AutocastSearch::kFound || !is_known;
 }
 
 bool look_for_autocast(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
-  if (search == Search::kNone) return false;
-  if (autocast_key(op, keys)) search = Search::kFound;
-  if (search == Search::kFound) throw std::runtime_error("autocast casts");
+  AutocastSearch& search = TraceSession::current().autocast_search;
+  if (search == AutocastSearch::kOff) return false;
+  if (autocast_key(op, keys)) search = AutocastSearch::kFound;
+  if (search == AutocastSearch::kFound) throw std::runtime_error("autocast casts");
   if (is_composite(op)) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, stack);
   } else {

@@ -16,6 +16,7 @@
 #include "tracer/operators.h"
 #include "tracer/realizer.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"
 #include "tracer/trace_tensor.h"
 

@@ -12,6 +12,7 @@
 #include "tracer/functional_form.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {

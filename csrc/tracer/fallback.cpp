@@ -1,4 +1,5 @@
-#include <ATen/SavedTensorHooks.h>
+#include "tracer/fallback.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -17,6 +18,8 @@
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -24,15 +27,7 @@ namespace {
 
 using c10::DispatchKey;
 
-thread_local Recorder* top_recorder = nullptr;
-thread_local Recorder* bottom_recorder = nullptr;
-thread_local std::string last_refusal;
-
-bool is_included(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().included_.has(key); }
 bool is_excluded(DispatchKey key) { return c10::impl::tls_local_dispatch_key_set().excluded_.has(key); }
-
-void include(DispatchKey key, bool included) { c10::impl::tls_set_dispatch_key_included(key, included); }
-void exclude(DispatchKey key, bool excluded) { c10::impl::tls_set_dispatch_key_excluded(key, excluded); }
 
 /// torch.tensor and its kin write data into a fresh tensor, with these keys excluded: nothing to record there.
 bool builds_constant() {
@@ -109,7 +104,8 @@ void refuse_long_loops(const c10::OperatorHandle& op, const torch::jit::Stack& s
 }
 
 void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (top_recorder == nullptr || builds_constant() || only_profiles(op)) {
+  Recorder* const recorder = recorder_on_top();
+  if (recorder == nullptr || builds_constant() || only_profiles(op)) {
     const c10::impl::ExcludeDispatchKeyGuard no_recording(DispatchKey::TESTING_ONLY_GenericMode);
     op.callBoxed(*stack);
   } else if (keys.has_any(functorch_keys)) {
@@ -123,9 +119,9 @@ void dispatch_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
     const operators::FactSet facts = operators::facts_of(*operator_for(op));
     if (facts.has(Fact::kWrapsTensors)) refuse_special_tensors(op);
     if (facts.has(Fact::kAsksAboutTensor)) refuse_facts(op);
-    refuse_changed_settings(op, *top_recorder);
+    refuse_changed_settings(op, *recorder);
     if (facts.has(Fact::kCastsInside)) require_no_casts_inside(op);
-    top_recorder->call(op, *stack, Level::kTop);
+    recorder->call(op, *stack, Level::kTop);
   }
 }
 
@@ -176,7 +172,8 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 
 /// Threads that the program starts record nothing.
 void require_thread_of_trace() {
-  if (top_recorder != nullptr || is_included(DispatchKey::Fake)) return;
+  const bool is_bottom_on = c10::impl::tls_local_dispatch_key_set().included_.has(DispatchKey::Fake);
+  if (recorder_on_top() != nullptr || is_bottom_on) return;
   throw UserError(ErrorKind::kNotImplemented,
                   "thunder.jit: a tensor of the function is used on another thread, or after the function was traced");
 }
@@ -184,8 +181,8 @@ void require_thread_of_trace() {
 void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   if (is_composite(op)) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
-  } else if (bottom_recorder != nullptr) {
-    bottom_recorder->call(op, *stack, Level::kBottom);
+  } else if (Recorder* const recorder = TraceSession::current().bottom; recorder != nullptr) {
+    recorder->call(op, *stack, Level::kBottom);
   } else {
     require_living(tensors_of(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
     require_thread_of_trace();
@@ -206,76 +203,6 @@ void init_tracer() {
     return libraries;
   }();
   static_cast<void>(kLibraries);
-}
-
-std::string take_refusal() { return std::exchange(last_refusal, {}); }
-void note_refusal(std::string what) { last_refusal = std::move(what); }
-
-Recorder* recorder_on_top() { return top_recorder; }
-
-Recorder* current_recorder() { return top_recorder; }
-
-WithoutSavingHooks::WithoutSavingHooks() : previous_(at::SavedTensorDefaultHooks::set_tracing(true)) {}
-WithoutSavingHooks::~WithoutSavingHooks() { at::SavedTensorDefaultHooks::set_tracing(previous_); }
-
-RecordTop::RecordTop(Recorder& recorder)
-    : previous_(top_recorder),
-      previously_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
-      batched_excluded_(is_excluded(DispatchKey::Batched)) {
-  top_recorder = &recorder;
-  include(DispatchKey::TESTING_ONLY_GenericMode, true);
-  exclude(DispatchKey::Batched, true);
-}
-
-RecordTop::~RecordTop() {
-  top_recorder = previous_;
-  include(DispatchKey::TESTING_ONLY_GenericMode, previously_included_);
-  exclude(DispatchKey::Batched, batched_excluded_);
-}
-
-RecordBottom::RecordBottom(Recorder& recorder)
-    : previous_(bottom_recorder),
-      previously_included_(is_included(DispatchKey::Fake)),
-      batched_excluded_(is_excluded(DispatchKey::Batched)) {
-  bottom_recorder = &recorder;
-  include(DispatchKey::Fake, true);
-  exclude(DispatchKey::Batched, true);
-}
-
-RecordBottom::~RecordBottom() {
-  bottom_recorder = previous_;
-  include(DispatchKey::Fake, previously_included_);
-  exclude(DispatchKey::Batched, batched_excluded_);
-}
-
-SuspendRecording::SuspendRecording()
-    : top_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
-      bottom_included_(is_included(DispatchKey::Fake)) {
-  include(DispatchKey::TESTING_ONLY_GenericMode, false);
-  include(DispatchKey::Fake, false);
-}
-
-SuspendRecording::~SuspendRecording() {
-  include(DispatchKey::TESTING_ONLY_GenericMode, top_included_);
-  include(DispatchKey::Fake, bottom_included_);
-}
-
-EvaluateOnly::EvaluateOnly()
-    : bottom_(bottom_recorder),
-      top_included_(is_included(DispatchKey::TESTING_ONLY_GenericMode)),
-      bottom_included_(is_included(DispatchKey::Fake)),
-      batched_excluded_(is_excluded(DispatchKey::Batched)) {
-  bottom_recorder = nullptr;
-  include(DispatchKey::TESTING_ONLY_GenericMode, false);
-  include(DispatchKey::Fake, true);
-  exclude(DispatchKey::Batched, true);
-}
-
-EvaluateOnly::~EvaluateOnly() {
-  bottom_recorder = bottom_;
-  include(DispatchKey::TESTING_ONLY_GenericMode, top_included_);
-  include(DispatchKey::Fake, bottom_included_);
-  exclude(DispatchKey::Batched, batched_excluded_);
 }
 
 }  // namespace thunder::tracer

@@ -2,6 +2,7 @@
 #include "ir/trace.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 
 namespace thunder::tracer {
 

@@ -9,6 +9,7 @@
 #include "bridge/random.h"
 #include "tracer/map_tensors.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {

@@ -13,6 +13,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/realizer.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 

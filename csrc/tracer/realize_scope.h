@@ -24,11 +24,11 @@ class RealizeScope {
   RealizeScope(const RealizeScope&) = delete;
   RealizeScope& operator=(const RealizeScope&) = delete;
 
-  [[nodiscard]] static const RunSymbol* current();
+  [[nodiscard]] const RunSymbol& run() const { return run_; }
 
  private:
   RunSymbol run_;
-  const RunSymbol* previous_;
+  const RealizeScope* previous_;
 };
 
 }  // namespace thunder::tracer

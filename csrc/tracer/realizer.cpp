@@ -21,7 +21,9 @@
 #include "tracer/python_function.h"
 #include "tracer/realize_scope.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::tracer {
 namespace {
@@ -59,13 +61,11 @@ ResultType describe(const at::Tensor& real, bool requires_grad) {
   return {ir::make_type(std::move(type)), -1, -1};
 }
 
-thread_local const RunSymbol* current_run = nullptr;
-
 }  // namespace
 
-RealizeScope::RealizeScope(RunSymbol run) : run_(std::move(run)), previous_(std::exchange(current_run, &run_)) {}
-RealizeScope::~RealizeScope() { current_run = previous_; }
-const RunSymbol* RealizeScope::current() { return current_run; }
+RealizeScope::RealizeScope(RunSymbol run)
+    : run_(std::move(run)), previous_(std::exchange(TraceSession::current().realize, this)) {}
+RealizeScope::~RealizeScope() { TraceSession::current().realize = previous_; }
 
 void Realizer::store(const ir::Argument& result, const IValue& value) {
   if (const auto* id = result.get<ir::ValueId>()) {
@@ -113,9 +113,10 @@ void Realizer::copy_written_statistics(const ir::BoundSymbol& symbol) {
 }
 
 bool Realizer::run_by_executor(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  const RunSymbol* run = RealizeScope::current();
-  if (run == nullptr) return false;
-  const auto results = (*run)(symbol, trace, [&](ir::ValueId id) { return values_[index_of(id)].toTensor().detach(); });
+  const RealizeScope* scope = TraceSession::current().realize;
+  if (scope == nullptr) return false;
+  const auto results =
+      scope->run()(symbol, trace, [&](ir::ValueId id) { return values_[index_of(id)].toTensor().detach(); });
   if (!results) return false;
   const bool differentiable = has_gradient(trace, symbol);
   const std::vector<ir::ValueId> ids = ir::flat_results(symbol);

@@ -18,11 +18,14 @@
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
+#include "tracer/known_contents.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/symbols.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
@@ -95,37 +98,6 @@ bool resolves_view(const Recorder& recorder, const c10::OperatorHandle& op, cons
   return (resolves_conjugate ? view.conjugates : view.negatives) % 2 == 1 || (!resolves_conjugate && is_part);
 }
 
-/// Contents of tensors that a composite's own code is given in their place, and what it computes of them alone: it
-/// reads them, so that they are no values of the trace.
-thread_local std::vector<at::Tensor>* known_contents = nullptr;
-
-class KnownContents {
- public:
-  KnownContents() : previous_(std::exchange(known_contents, &tensors_)) {}
-  ~KnownContents() { known_contents = previous_; }
-  KnownContents(const KnownContents&) = delete;
-  KnownContents& operator=(const KnownContents&) = delete;
-
- private:
-  std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor>* previous_;
-};
-
-/// Runs an operation on known contents alone, for more of them.
-bool call_on_known_contents(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  if (known_contents == nullptr || op.schema().is_mutable()) return false;
-  const std::vector<at::Tensor> tensors = tensors_of(std::span(stack).last(op.schema().arguments().size()));
-  const auto is_known = [](const at::Tensor& tensor) {
-    return std::ranges::any_of(*known_contents, [&](const at::Tensor& known) { return known.is_same(tensor); });
-  };
-  if (tensors.empty() || !std::ranges::all_of(tensors, is_known)) return false;
-  const std::size_t below = stack.size() - op.schema().arguments().size();
-  const SuspendRecording suspended;
-  op.callBoxed(stack);
-  for (at::Tensor& result : tensors_of(std::span(stack).subspan(below))) known_contents->push_back(std::move(result));
-  return true;
-}
-
 }  // namespace
 
 NumberSettings NumberSettings::now() {
@@ -133,7 +105,7 @@ NumberSettings NumberSettings::now() {
 }
 
 Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)
-    : settings_(current_recorder() == nullptr ? NumberSettings::now() : current_recorder()->settings_),
+    : settings_(recorder_on_top() == nullptr ? NumberSettings::now() : recorder_on_top()->settings_),
       trace_(std::move(trace_name), std::move(context)),
       level_(level) {}
 Recorder::~Recorder() = default;
@@ -485,22 +457,21 @@ namespace {
 /// `sspaddmm.out` consist of each other.
 class CallDepth {
  public:
-  explicit CallDepth(const c10::OperatorHandle& op) {
+  explicit CallDepth(const c10::OperatorHandle& op) : depth_(TraceSession::current().call_depth) {
     constexpr int kLimit = 100;
-    if (depth >= kLimit) {
+    if (depth_ >= kLimit) {
       throw UserError(ErrorKind::kNotImplemented, "thunder.jit: not supported inside a jitted function: " +
                                                       op.operator_name().name + ", whose parts call it again");
     }
-    ++depth;
+    ++depth_;
   }
-  ~CallDepth() { --depth; }
+  ~CallDepth() { --depth_; }
   CallDepth(const CallDepth&) = delete;
   CallDepth& operator=(const CallDepth&) = delete;
 
  private:
-  static thread_local int depth;
+  int& depth_;
 };
-thread_local int CallDepth::depth = 0;
 
 }  // namespace
 
@@ -611,11 +582,11 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
   } catch (const c10::Error& error) {
     if (!says_data_was_read(error.what()) || level_ != Level::kTop) throw;
     stack.resize(below);
-    const KnownContents contents;
+    KnownContents contents;
     for (const IValue& argument : arguments) {
       stack.push_back(with_contents(argument));
       if (stack.back().isTensor() && !is_trace_tensor(stack.back().toTensor())) {
-        known_contents->push_back(stack.back().toTensor());
+        contents.add(stack.back().toTensor());
       }
     }
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/evaluate.h"
+#include "tracer/recording_scopes.h"
 
 namespace thunder::tracer {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ir/symbol_values.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -23,7 +24,7 @@ TraceNode::TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbo
       results_(ir::flat_results(symbol_)) {}
 
 torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&& cotangents) {
-  if (current_recorder() != &recorder_ || !recorder_.derive) {
+  if (recorder_on_top() != &recorder_ || !recorder_.derive) {
     throw UserError(ErrorKind::kRuntime,
                     "backward() through a tensor that belongs to a trace: it was kept from the time when a jitted "
                     "function was traced; return it from the function instead");

@@ -11,6 +11,8 @@
 
 #include "bridge/convert.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::tracer {
 namespace {

@@ -97,5 +97,7 @@ void require_living(std::span<const at::Tensor> tensors);
 [[nodiscard]] bool says_data_was_read(std::string_view message);
 /// The implementation behind a trace tensor; null for any other tensor.
 [[nodiscard]] TraceTensorImpl* trace_impl(const at::Tensor& tensor);
+/// Whether a tensor is a trace tensor of any recorder.
+[[nodiscard]] bool is_trace_tensor(const at::Tensor& tensor);
 
 }  // namespace thunder::tracer

@@ -13,6 +13,7 @@
 #include "tracer/memory_overlap.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {

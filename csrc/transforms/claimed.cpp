@@ -5,10 +5,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tracer/trace_session.h"
+
 namespace thunder::transforms {
 namespace {
-
-thread_local const FindClaimed* current = nullptr;
 
 struct ClaimedTable {
   std::shared_mutex mutex;
@@ -22,12 +22,13 @@ ClaimedTable& claimed_table() {
 
 }  // namespace
 
-ClaimScope::ClaimScope(FindClaimed find) : find_(std::move(find)), previous_(std::exchange(current, &find_)) {}
-ClaimScope::~ClaimScope() { current = previous_; }
+ClaimScope::ClaimScope(FindClaimed find)
+    : find_(std::move(find)), previous_(std::exchange(tracer::TraceSession::current().claims, this)) {}
+ClaimScope::~ClaimScope() { tracer::TraceSession::current().claims = previous_; }
 
 std::optional<ClaimedOperation> find_claimed(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  if (current != nullptr) {
-    if (auto claimed = (*current)(symbol, trace)) return claimed;
+  if (const ClaimScope* scope = tracer::TraceSession::current().claims) {
+    if (auto claimed = scope->find(symbol, trace)) return claimed;
   }
   ClaimedTable& known = claimed_table();
   const std::shared_lock lock(known.mutex);

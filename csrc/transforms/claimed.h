@@ -27,10 +27,13 @@ class ClaimScope {
   ~ClaimScope();
   ClaimScope(const ClaimScope&) = delete;
   ClaimScope& operator=(const ClaimScope&) = delete;
+  [[nodiscard]] std::optional<ClaimedOperation> find(const ir::BoundSymbol& symbol, const ir::Trace& trace) const {
+    return find_(symbol, trace);
+  }
 
  private:
   FindClaimed find_;
-  const FindClaimed* previous_;
+  const ClaimScope* previous_;
 };
 
 /// What the scope says, or else what is known of operators that were made at run time.

@@ -7,6 +7,7 @@
 #include "ir/symbol_values.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "transforms/inner_gradient.h"

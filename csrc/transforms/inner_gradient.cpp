@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/symbols.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"

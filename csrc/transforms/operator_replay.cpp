@@ -16,6 +16,7 @@
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"
 #include "tracer/trace_tensor.h"
 #include "transforms/opaque_backward.h"

@@ -16,6 +16,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"
 #include "transforms/functorch_layer.h"
 

@@ -12,6 +12,7 @@
 #include "check.h"
 #include "compile/compiler.h"
 #include "ir/builder.h"
+#include "tracer/fallback.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 

@@ -7,6 +7,7 @@
 #include "ir/builder.h"
 #include "ir/symbol_values.h"
 #include "ir/verifier.h"
+#include "tracer/fallback.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 

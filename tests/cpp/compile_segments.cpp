@@ -5,7 +5,9 @@
 #include "compile/segments.h"
 #include "ir/verifier.h"
 #include "tracer/data_dependence.h"
+#include "tracer/fallback.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 
 using thunder::compile::cut_at_checks;
 using thunder::compile::Segment;

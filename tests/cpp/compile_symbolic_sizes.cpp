@@ -15,6 +15,7 @@
 #include "ir/builder.h"
 #include "ir/trace_sizes.h"
 #include "ir/verifier.h"
+#include "tracer/fallback.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 

@@ -4,7 +4,9 @@
 #include "check.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
+#include "tracer/fallback.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
 namespace {

@@ -3,7 +3,9 @@
 #include "check.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
+#include "tracer/fallback.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
 #include "transforms/grad.h"
 
 namespace {

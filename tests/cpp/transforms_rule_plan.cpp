@@ -4,6 +4,7 @@
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
+#include "tracer/fallback.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 #include "transforms/rule_plan.h"

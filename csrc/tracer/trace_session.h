@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace thunder::dispatch {
+class CustomFunctions;
+}
+namespace thunder::transforms {
+class ClaimScope;
+}
+
+namespace thunder::tracer {
+
+class RealizeScope;
+class Recorder;
+
+/// Whether one of the calls of a composite has been found that autocast casts for.
+enum class AutocastSearch : std::uint8_t { kOff, kRunning, kFound };
+
+/// All that decides, besides the program, how operations are traced on a thread. Scopes set a member and put back what
+/// it was. Those of layers above are opaque here.
+struct TraceSession {
+  Recorder* top = nullptr;                            ///< of the innermost `RecordTop`
+  Recorder* bottom = nullptr;                         ///< of the innermost `RecordBottom`
+  int call_depth = 0;                                 ///< calls that are being recorded inside of each other
+  std::string refusal;                                ///< what was refused since `take_refusal`
+  std::vector<at::Tensor>* known_contents = nullptr;  ///< see known_contents.h
+  AutocastSearch autocast_search = AutocastSearch::kOff;
+  const RealizeScope* realize = nullptr;
+  const transforms::ClaimScope* claims = nullptr;
+  bool is_capturing = false;  ///< a jitted function is called to be traced
+  dispatch::CustomFunctions* custom_functions = nullptr;
+
+  /// That of this thread.
+  [[nodiscard]] static TraceSession& current();
+};
+
+/// What was refused on this thread since it was last taken: a program that catches the exception has seen what eager
+/// code would not. Empty: nothing.
+[[nodiscard]] std::string take_refusal();
+void note_refusal(std::string what);
+
+}  // namespace thunder::tracer
