@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
-#include "dispatch/python_transform.h"
+#include "dispatch/python/python_transform.h"
 #include "ir/symbol_values.h"
 #include "transforms/replay.h"
 

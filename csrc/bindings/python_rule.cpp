@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
-#include "dispatch/gil.h"
+#include "dispatch/python/gil.h"
 #include "executors/callback/callback_executor.h"
-#include "interpreter/interpret.h"
+#include "interpreter/loop/native_scope.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "transforms/replay.h"

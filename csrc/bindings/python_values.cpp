@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "bridge/number.h"
-#include "dispatch/errors.h"
-#include "dispatch/python_tensor.h"
-#include "interpreter/shared_object.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/python/shared_object.h"
 #include "ir/location.h"
 #include "tracer/data_dependence.h"
 

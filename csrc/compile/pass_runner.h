@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/compiler.h"
+#include "compile/options.h"
 #include "compile/trace_history.h"
 #include "ir/trace.h"
 #include "passes/pass.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "compile/compiler.h"
+#include "compile/options.h"
 #include "compile/pass_runner.h"
 #include "executors/api/lowering.h"
 #include "runtime/autograd_node.h"

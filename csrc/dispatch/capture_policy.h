@@ -1,6 +1,6 @@
 #pragma once
 
-#include "interpreter/tracker.h"
+#include "interpreter/provenance/tracker.h"
 
 namespace thunder::dispatch {
 

@@ -1,6 +1,6 @@
 #include "dispatch/compile_report.h"
 
-#include "interpreter/python_ref.h"
+#include "interpreter/python/python_ref.h"
 
 namespace thunder::dispatch {
 namespace {

@@ -9,16 +9,16 @@
 #include <typeinfo>
 #include <utility>
 
+#include "dispatch/call/specialization_cache.h"
 #include "dispatch/compile_report.h"
-#include "dispatch/errors.h"
 #include "dispatch/functional.h"
-#include "dispatch/gil.h"
+#include "dispatch/numbers/traced_number.h"
 #include "dispatch/options.h"
-#include "dispatch/specialization_cache.h"
-#include "dispatch/trace_object.h"
-#include "dispatch/trace_passes.h"
-#include "dispatch/traced_number.h"
-#include "interpreter/guard_trace.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
+#include "dispatch/python/trace_object.h"
+#include "dispatch/python/trace_passes.h"
+#include "interpreter/traces/guard_trace.h"
 #include "runtime/autograd_node.h"
 #include "runtime/memory_pool.h"
 

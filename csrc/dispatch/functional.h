@@ -2,7 +2,7 @@
 
 #include <Python.h>
 
-#include "interpreter/tracker.h"
+#include "interpreter/provenance/tracker.h"
 
 namespace thunder::dispatch {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dispatch/python_transform.h"
+#include "dispatch/python/python_transform.h"
 
 namespace thunder::dispatch {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "compile/compiler.h"
-#include "dispatch/specialization_cache.h"
+#include "dispatch/call/specialization_cache.h"
 
 namespace thunder::dispatch {
 

@@ -8,32 +8,34 @@
 
 #include "base/error.h"
 #include "compile/execution.h"
+#include "dispatch/call/equal_program.h"
+#include "dispatch/call/output_plan.h"
+#include "dispatch/call/specialization.h"
+#include "dispatch/capture/custom_functions.h"
+#include "dispatch/capture/data_reads.h"
+#include "dispatch/capture/deferred_calls.h"
+#include "dispatch/capture/gradient_hooks.h"
+#include "dispatch/capture/inner_backward.h"
+#include "dispatch/capture/python_backward.h"
+#include "dispatch/capture/shared_memory.h"
+#include "dispatch/capture/sharp_edges.h"
+#include "dispatch/capture/source_locator.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/capture/tensor_facts.h"
+#include "dispatch/capture/torch_hooks.h"
+#include "dispatch/capture/torch_settings.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
-#include "dispatch/custom_functions.h"
-#include "dispatch/data_reads.h"
-#include "dispatch/deferred_calls.h"
-#include "dispatch/equal_program.h"
-#include "dispatch/errors.h"
-#include "dispatch/gil.h"
-#include "dispatch/gradient_hooks.h"
-#include "dispatch/inner_backward.h"
-#include "dispatch/output_plan.h"
-#include "dispatch/python_backward.h"
-#include "dispatch/python_tensor.h"
-#include "dispatch/segment_traces.h"
-#include "dispatch/shared_memory.h"
-#include "dispatch/sharp_edges.h"
-#include "dispatch/source_locator.h"
-#include "dispatch/specialization.h"
-#include "dispatch/substitutes.h"
-#include "dispatch/tensor_facts.h"
-#include "dispatch/torch_hooks.h"
-#include "dispatch/torch_settings.h"
-#include "interpreter/guard_compiler.h"
-#include "interpreter/guard_trace.h"
-#include "interpreter/interpret.h"
-#include "interpreter/structure_builder.h"
+#include "dispatch/python/backward_module.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
+#include "dispatch/python/python_tensor.h"
+#include "dispatch/segments/segment_traces.h"
+#include "interpreter/guards/guard_compiler.h"
+#include "interpreter/loop/interpret.h"
+#include "interpreter/loop/native_scope.h"
+#include "interpreter/structures/structure_builder.h"
+#include "interpreter/traces/guard_trace.h"
 #include "tracer/data_dependence.h"
 #include "tracer/kept_errors.h"
 #include "tracer/numbers.h"
@@ -361,7 +363,7 @@ void Capture::fill(Specialization& specialization) {
 
 /// Where effects are deferred, running statistics are written by copies.
 void keep_versions_of_statistics(const ir::Trace& trace, runtime::Versions& versions) {
-  for (const std::uint32_t input : compile::inputs_with_statistics(trace)) {
+  for (const std::uint32_t input : inputs_with_statistics(trace)) {
     const auto is_noted = [&](const auto& noted) { return noted.first == input; };
     if (std::ranges::none_of(versions.inputs, is_noted)) versions.inputs.emplace_back(input, 0);
   }
@@ -406,9 +408,8 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
                     "thunder.jit: not supported inside a jitted function: a backward that runs as Python in a program "
                     "that makes random generators");
   }
-  if (!specialization.checks_values) specialization.statistics = compile::statistics_before_errors(trace);
-  share_or_compile(specialization.checks_values ? compile::defer_effects(trace) : trace, options, known,
-                   specialization);
+  if (!specialization.checks_values) specialization.statistics = statistics_before_errors(trace);
+  share_or_compile(specialization.checks_values ? defer_effects(trace) : trace, options, known, specialization);
 }
 
 /// The user's transforms, before anything else happens to the trace.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fusion/block_results.h"
 #include "fusion/operations.h"
 #include "fusion/placements.h"
 #include "fusion/region.h"
@@ -349,27 +350,6 @@ std::optional<Trace> assign_buffers(const Trace& trace, std::string_view executo
   const auto is_fused = [&](const BoundSymbol& symbol) { return is_kernel_of(symbol, executor); };
   if (std::ranges::none_of(trace.symbols, is_fused)) return std::nullopt;
   return BufferAssignment(trace, executor, target, find_operator).run();
-}
-
-bool is_copy(const BoundSymbol& symbol) { return operators::has_fact(*symbol.op, operators::Fact::kCopies); }
-
-std::optional<ir::Dims> slice_start(const BoundSymbol& symbol, const Trace& trace) {
-  const auto placements = placements_of(symbol, trace);
-  const ir::TensorType* type = result_type(symbol, trace);
-  if (!placements || placements->parts.size() != 1 || !is_contiguous(*type)) return std::nullopt;
-  const Placement& part = placements->parts[0];
-  if (passes::value_argument(symbol, 0) != part.value || part.missing_dim ||
-      !is_contiguous(*trace.tensor_type(part.value)))
-    return std::nullopt;
-  ir::Dims start;
-  for (std::size_t i = 0; i < part.start.size(); ++i) {
-    start.push_back(Dim(0) - part.start[i]);
-    const Dim& size = part.sizes[i];
-    if (start[i] == Dim(0) && type->sizes[i] == size) continue;
-    const bool are_numbers = is_number(start[i]) && is_number(size) && is_number(type->sizes[i]);
-    if (!are_numbers || start[i].hint < 0 || start[i].hint + type->sizes[i].hint > size.hint) return std::nullopt;
-  }
-  return start;
 }
 
 }  // namespace thunder::fusion

@@ -24,9 +24,4 @@ namespace thunder::fusion {
 
 inline constexpr const char* kBufferAssignment = "buffer_assignment";
 
-/// Whether an operation at the end of a fusion copies a result of it to a tensor that the fusion reads.
-[[nodiscard]] bool is_copy(const ir::BoundSymbol& symbol);
-/// Where a slice that a fusion ends with begins in the result, by dimension; nullopt: the operation is none.
-[[nodiscard]] std::optional<ir::Dims> slice_start(const ir::BoundSymbol& symbol, const ir::Trace& trace);
-
 }  // namespace thunder::fusion

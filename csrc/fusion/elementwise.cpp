@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "fusion/lowering.h"
 #include "fusion/operations.h"
 #include "operators/elements.h"
 #include "passes/symbol_facts.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fusion/buffer_assignment.h"
+#include "fusion/block_results.h"
 #include "fusion/operations.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
@@ -61,30 +61,6 @@ void Lowering::find_destinations() {
       std::ranges::replace(stored_, passes::single_result(symbol), sliced);
     }
   }
-}
-
-std::vector<CopyTarget> copy_targets(const BoundSymbol& fused) {
-  const std::vector<ir::ValueId> inputs = ir::distinct_values(fused.arguments);
-  std::vector<CopyTarget> targets;
-  for (const BoundSymbol& symbol : fused.nested) {
-    if (!is_copy(symbol)) continue;
-    const ir::ValueId target = passes::value_argument(symbol, 0);
-    const auto place = std::ranges::find(inputs, target);
-    const auto reads_it = [&](const BoundSymbol& other) {
-      bool reads = false;
-      if (!is_copy(other)) passes::for_each_argument(other, [&](ir::ValueId id) { reads = reads || id == target; });
-      return reads;
-    };
-    targets.push_back({static_cast<std::size_t>(place - inputs.begin()), passes::value_argument(symbol, 1),
-                       std::ranges::any_of(fused.nested, reads_it)});
-  }
-  return targets;
-}
-
-std::vector<std::size_t> written_inputs(const BoundSymbol& fused) {
-  std::vector<std::size_t> places;
-  for (const CopyTarget& copy : copy_targets(fused)) places.push_back(copy.input);
-  return places;
 }
 
 Strides traced_strides(const ir::Trace& region) {

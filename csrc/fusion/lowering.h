@@ -141,14 +141,4 @@ class Lowering {
   std::unique_ptr<KernelGraph> graph_;
 };
 
-/// A tensor that a fusion copies a result to.
-struct CopyTarget {
-  std::size_t input = 0;  ///< its place among the inputs
-  ir::ValueId value = ir::kNoValue;
-  bool is_read = false;  ///< by what the fusion computes
-};
-[[nodiscard]] std::vector<CopyTarget> copy_targets(const BoundSymbol& fused);
-/// The places of those tensors among the inputs.
-[[nodiscard]] std::vector<std::size_t> written_inputs(const BoundSymbol& fused);
-
 }  // namespace thunder::fusion

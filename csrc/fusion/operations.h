@@ -1,10 +1,11 @@
 #pragma once
 
-#include "fusion/lowering.h"
 #include "fusion/roles.h"
 #include "ir/trace.h"
 
 namespace thunder::fusion {
+
+class Lowering;
 
 /// What the fuser knows of an operator.
 struct Operation {

@@ -2,16 +2,11 @@
 #include "fusion/placements.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
-#include "fusion/operations.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::fusion {
@@ -140,60 +135,12 @@ constexpr std::pair<std::string_view, Place> kRows[] = {
     {"aten::select_backward", &place_select_backward},
 };
 
-/// Elements of a part that follow one another both in its memory and in that of the whole; 1 where its dimensions have
-/// another order.
-std::int64_t run_of(const Placement& part, const ir::TensorType& whole, const Trace& trace) {
-  const Dims strides = part.in_whole(trace.tensor_type(part.value)->strides, 0);
-  std::vector<std::size_t> order = memory_order(whole);
-  std::erase_if(order, [&](std::size_t dim) { return part.sizes[dim] == Dim(1); });
-  if (!std::ranges::is_sorted(order, std::greater(), [&](std::size_t dim) { return strides[dim].hint; })) return 1;
-  order = memory_order(whole);
-  std::int64_t run = 1;
-  for (std::size_t i = order.size(); i-- > 0;) {
-    const std::size_t dim = order[i];
-    if (part.sizes[dim] != Dim(1) && strides[dim].hint != run) break;
-    run *= part.sizes[dim].hint;
-    if (part.sizes[dim] != whole.sizes[dim]) break;
-  }
-  return run;
-}
-
-/// Each run is a call of a kernel: on average they must be worth it.
-bool has_long_runs(const Placements& placements, const ir::TensorType& whole, const Trace& trace,
-                   const Target& target) {
-  std::int64_t count = 0;
-  for (const Placement& part : placements.parts) {
-    count += passes::element_count(*trace.tensor_type(part.value)) / run_of(part, whole, trace);
-  }
-  return passes::element_count(whole) >= count * target.least_run;
-}
-
-/// Of numbers that need no rounding, which would be eager's to do.
-bool holds(const ir::TensorType& type, double number) {
-  if (number == 0 || !is_float(&type)) return number == 0;
-  const bool is_wide = type.dtype == ir::Dtype::kFloat32 || type.dtype == ir::Dtype::kFloat64;
-  return !std::isfinite(number) || (is_wide && std::abs(number) <= std::numeric_limits<float>::max());
-}
-
-/// Its parts are read where they are in memory.
-FusionRole placement_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
-  const auto placements = placements_of(symbol, trace);
-  const ir::TensorType* whole = result_type(symbol, trace);
-  if (!placements || !passes::is_dense(*whole) || passes::element_count(*whole) < 2) return {};
-  if (!holds(*whole, placements->fill.value_or(0)) || !has_long_runs(*placements, *whole, trace, target)) return {};
-  FusionRole role{FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, 1};
-  role.gathered = 0b11;
-  return role;
-}
-void lower_placement(Lowering& lowering, const BoundSymbol& symbol) {
-  lowering.set(symbol, 0, lowering.assemble(symbol));
-}
-constexpr Operation kPlacement{&placement_role, &lower_placement};
-
 }  // namespace
 
-void add_placements(std::unordered_map<std::string_view, Operation>& table) {
-  for (const auto& [name, place] : kRows) table.emplace(name, kPlacement);
+std::vector<std::string_view> placing_operators() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, place] : kRows) names.push_back(name);
+  return names;
 }
 
 Dims Placement::in_whole(Dims dims, std::int64_t missing) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "fusion/roles.h"
@@ -28,6 +29,8 @@ struct Placements {
   std::optional<double> fill;  ///< what is elsewhere; nullopt: there is no elsewhere
 };
 
+/// The operators that `placements_of` knows.
+[[nodiscard]] std::vector<std::string_view> placing_operators();
 /// Of `cat`, `stack`, `pad` with a constant, `slice_backward`, `select_backward`, `slice_scatter` of tensors of the
 /// result's dtype that have elements; nullopt: of none of these.
 [[nodiscard]] std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& trace);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "fusion/lowering.h"
 #include "fusion/operations.h"
 #include "passes/symbol_facts.h"
 

@@ -65,7 +65,7 @@ void run(const void* pointer, Frame& frame) {
 
 }  // namespace
 
-BoundFunction bind_boxed(const ProgramBuilder::Call& call, std::vector<ResolvedOperand> operands,
+BoundFunction bind_boxed(const ProgramCall& call, std::vector<ResolvedOperand> operands,
                          std::vector<ResultRegisters> results) {
   Boxed boxed{std::move(operands), std::move(results)};
   if (call.op) {

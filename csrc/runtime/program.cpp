@@ -5,7 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include "base/error.h"
-#include "runtime/program_impl.h"
+#include "runtime/program_code.h"
 #include "runtime/thread_width.h"
 
 namespace thunder::runtime {
@@ -70,7 +70,7 @@ void store_output(at::Tensor& output, c10::IValue&& value) {
 
 }  // namespace
 
-void Program::Impl::execute(Frame& frame) const {
+void ProgramCode::execute(Frame& frame) const {
   std::size_t current = 0;
   ThreadWidth threads;
   try {
@@ -88,7 +88,7 @@ void Program::Impl::execute(Frame& frame) const {
   }
 }
 
-std::vector<std::int64_t> Program::Impl::read_symbols(const Frame& frame) const {
+std::vector<std::int64_t> ProgramCode::read_symbols(const Frame& frame) const {
   std::vector<std::int64_t> values(symbol_count, 0);
   for (const SymbolRegister& symbol : symbols) {
     const std::int64_t size = frame.registers[symbol.index].toTensor().size(symbol.dim);
@@ -99,7 +99,7 @@ std::vector<std::int64_t> Program::Impl::read_symbols(const Frame& frame) const 
   return values;
 }
 
-void Program::Impl::rethrow_with_origin(std::size_t instruction) const {
+void ProgramCode::rethrow_with_origin(std::size_t instruction) const {
   const Origin& origin = origins[instruction];
   try {
     throw;
@@ -114,7 +114,7 @@ void Program::Impl::rethrow_with_origin(std::size_t instruction) const {
 }
 
 template <typename Value>
-void Program::Impl::run(std::span<Value> inputs, std::span<Value> results) const {
+void ProgramCode::run(std::span<Value> inputs, std::span<Value> results) const {
   THUNDER_CHECK(inputs.size() == input_count && results.size() == outputs.size(), "runtime",
                 "a program was run with " + std::to_string(inputs.size()) + " inputs and " +
                     std::to_string(results.size()) + " outputs, but has " + std::to_string(input_count) + " and " +
@@ -141,18 +141,18 @@ void Program::Impl::run(std::span<Value> inputs, std::span<Value> results) const
   lease.finish();
 }
 
-Program::Program() : impl_(std::make_unique<Impl>()) {}
+Program::Program() : code_(std::make_unique<ProgramCode>()) {}
 Program::~Program() = default;
 Program::Program(Program&&) noexcept = default;
 Program& Program::operator=(Program&&) noexcept = default;
 
-void Program::run(std::span<c10::IValue> inputs, std::span<c10::IValue> outputs) const { impl_->run(inputs, outputs); }
-void Program::run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) const { impl_->run(inputs, outputs); }
+void Program::run(std::span<c10::IValue> inputs, std::span<c10::IValue> outputs) const { code_->run(inputs, outputs); }
+void Program::run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) const { code_->run(inputs, outputs); }
 
-std::size_t Program::input_count() const { return impl_->input_count; }
-std::size_t Program::output_count() const { return impl_->outputs.size(); }
-std::size_t Program::instruction_count() const { return impl_->instructions.size(); }
-std::size_t Program::unboxed_count() const { return impl_->unboxed_count; }
-std::size_t Program::register_count() const { return impl_->register_count; }
+std::size_t Program::input_count() const { return code_->input_count; }
+std::size_t Program::output_count() const { return code_->outputs.size(); }
+std::size_t Program::instruction_count() const { return code_->instructions.size(); }
+std::size_t Program::unboxed_count() const { return code_->unboxed_count; }
+std::size_t Program::register_count() const { return code_->register_count; }
 
 }  // namespace thunder::runtime

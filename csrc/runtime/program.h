@@ -8,6 +8,8 @@
 
 namespace thunder::runtime {
 
+struct ProgramCode;
+
 /// A compiled trace: flat instructions over numbered registers. Immutable once built; `run` may be called from several
 /// threads at once. Takes one IValue for each input (moved from), fills one for each output. Never touches Python
 /// except where an instruction says so; the caller has released nothing: `run` neither takes nor releases the GIL.
@@ -34,8 +36,7 @@ class Program {
 
  private:
   friend class ProgramBuilder;
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<ProgramCode> code_;
 };
 
 }  // namespace thunder::runtime

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "runtime/boxed_call.h"
-#include "runtime/program_impl.h"
+#include "runtime/program_code.h"
 #include "runtime/unboxed_call.h"
 
 namespace thunder::runtime {
@@ -34,7 +34,7 @@ void for_each_slot(const ResultSlots& result, const Visitor& visit) {
 /// Gives slots registers, and takes them back after the last use.
 class RegisterAssignment {
  public:
-  RegisterAssignment(const std::vector<Slot>& inputs, const std::vector<ProgramBuilder::Call>& calls,
+  RegisterAssignment(const std::vector<Slot>& inputs, const std::vector<ProgramCall>& calls,
                      const std::vector<Operand>& outputs) {
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const auto use = [&](Slot slot) { last_use_[slot] = i; };
@@ -80,7 +80,7 @@ class RegisterAssignment {
 /// Resolves one call after another; keeps what dies with the call at hand.
 class CallResolver {
  public:
-  CallResolver(RegisterAssignment& registers, const ProgramBuilder::Call& call, std::size_t index)
+  CallResolver(RegisterAssignment& registers, const ProgramCall& call, std::size_t index)
       : registers_(registers), call_(call), index_(index) {
     const auto count = [&](Slot slot) { ++uses_[slot]; };
     for (const Operand& operand : call.operands) for_each_slot(operand, count);
@@ -129,7 +129,7 @@ class CallResolver {
   }
 
   RegisterAssignment& registers_;
-  const ProgramBuilder::Call& call_;
+  const ProgramCall& call_;
   std::size_t index_;
   std::unordered_map<Slot, int> uses_;
 };
@@ -161,15 +161,15 @@ void ProgramBuilder::call(const c10::OperatorHandle& op, std::vector<Operand> op
   const c10::FunctionSchema& schema = op.schema();
   THUNDER_CHECK(operands.size() == schema.arguments().size() && results.size() == schema.returns().size(), "runtime",
                 schema.name() + ": the call's arguments and results do not match the schema");
-  Call call{op,
-            c10::toString(op.operator_name()),
-            nullptr,
-            nullptr,
-            std::move(operands),
-            std::move(results),
-            {},
-            std::move(location),
-            is_small};
+  ProgramCall call{op,
+                   c10::toString(op.operator_name()),
+                   nullptr,
+                   nullptr,
+                   std::move(operands),
+                   std::move(results),
+                   {},
+                   std::move(location),
+                   is_small};
   put_constants(call.operands);
   follow_aliases(schema, call);
   calls_.push_back(std::move(call));
@@ -207,12 +207,12 @@ Slot ProgramBuilder::root_of(Slot slot) const {
   return found == roots_.end() ? slot : found->second;
 }
 
-void ProgramBuilder::note_write(Slot slot, Call& call) const {
+void ProgramBuilder::note_write(Slot slot, ProgramCall& call) const {
   const Slot root = root_of(slot);
   if (std::ranges::find(inputs_, root) != inputs_.end()) call.written.push_back(root);
 }
 
-void ProgramBuilder::follow_aliases(const c10::FunctionSchema& schema, Call& call) {
+void ProgramBuilder::follow_aliases(const c10::FunctionSchema& schema, ProgramCall& call) {
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias == nullptr) continue;
@@ -230,39 +230,39 @@ void ProgramBuilder::follow_aliases(const c10::FunctionSchema& schema, Call& cal
 
 Program ProgramBuilder::build() {
   Program program;
-  Program::Impl& impl = *program.impl_;
+  ProgramCode& code = *program.code_;
   RegisterAssignment registers(inputs_, calls_, outputs_);
-  impl.input_count = static_cast<std::uint32_t>(inputs_.size());
+  code.input_count = static_cast<std::uint32_t>(inputs_.size());
   for (const Slot input : inputs_) {
     if (registers.used(input)) continue;
-    impl.unused_inputs.push_back(registers.register_of(input));
+    code.unused_inputs.push_back(registers.register_of(input));
     registers.release(registers.register_of(input));
   }
 
   for (const Symbol& symbol : symbols_) {
-    impl.symbols.push_back({symbol.symbol, registers.register_of(symbol.input), symbol.dim});
-    impl.symbol_count = std::max(impl.symbol_count, symbol.symbol + 1);
+    code.symbols.push_back({symbol.symbol, registers.register_of(symbol.input), symbol.dim});
+    code.symbol_count = std::max(code.symbol_count, symbol.symbol + 1);
   }
 
   for (std::size_t i = 0; i < calls_.size(); ++i) {
-    Call& call = calls_[i];
+    ProgramCall& call = calls_[i];
     const CallResolver resolver(registers, call, i);
     std::vector<ResolvedOperand> operands = resolver.operands();
     std::vector<ResultRegisters> results = resolver.results();
-    for (const Slot slot : call.written) impl.writes.push_back(registers.register_of(slot));
+    for (const Slot slot : call.written) code.writes.push_back(registers.register_of(slot));
     for (const std::uint32_t index : resolver.dying()) {
-      impl.releases.push_back(index);
+      code.releases.push_back(index);
       registers.release(index);
     }
 
     BoundFunction bound;
     if (call.op) bound = bind_unboxed(*call.op, operands, results);
-    impl.unboxed_count += bound.function != nullptr ? 1 : 0;
+    code.unboxed_count += bound.function != nullptr ? 1 : 0;
     if (bound.function == nullptr) bound = bind_boxed(call, std::move(operands), std::move(results));
-    impl.instructions.push_back({bound.function, bound.state.get(), static_cast<std::uint32_t>(impl.releases.size()),
-                                 static_cast<std::uint32_t>(impl.writes.size()), call.is_small});
-    impl.states.push_back(std::move(bound.state));
-    impl.origins.push_back({std::move(call.name), std::move(call.location)});
+    code.instructions.push_back({bound.function, bound.state.get(), static_cast<std::uint32_t>(code.releases.size()),
+                                 static_cast<std::uint32_t>(code.writes.size()), call.is_small});
+    code.states.push_back(std::move(bound.state));
+    code.origins.push_back({std::move(call.name), std::move(call.location)});
   }
 
   std::unordered_map<std::uint32_t, std::size_t> last_reader;
@@ -271,14 +271,14 @@ Program ProgramBuilder::build() {
     OutputSource source;
     if (slot != nullptr) {
       source.index = registers.register_of(*slot);
-      last_reader[source.index] = impl.outputs.size();
+      last_reader[source.index] = code.outputs.size();
     } else {
       source.constant = std::get<c10::IValue>(output.content);
     }
-    impl.outputs.push_back(std::move(source));
+    code.outputs.push_back(std::move(source));
   }
-  for (const auto& [index, reader] : last_reader) impl.outputs[reader].last = true;
-  impl.register_count = registers.count();
+  for (const auto& [index, reader] : last_reader) code.outputs[reader].last = true;
+  code.register_count = registers.count();
   return program;
 }
 

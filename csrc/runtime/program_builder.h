@@ -5,46 +5,15 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
-#include "runtime/instruction.h"
 #include "runtime/program.h"
+#include "runtime/program_call.h"
 
 namespace thunder::runtime {
-
-/// A value of the program being built. The numbers are the caller's (a trace's value ids); each is defined once.
-enum class Slot : std::uint32_t {};
-inline constexpr Slot kNoSlot{0xffffffffU};
-
-struct Operand;
-
-/// A list put together at each call because some of its elements are slots.
-struct ListOperand {
-  c10::TypePtr element_type;
-  std::vector<Operand> elements;
-};
-
-/// What an instruction takes: a slot, a constant made once, a size, or a list with slots or sizes in it.
-struct Operand {
-  std::variant<Slot, c10::IValue, ListOperand, SizeOperand> content;
-};
-
-/// Where a result goes: a slot (kNoSlot drops it), or one slot for each element of a list.
-using ResultSlots = std::variant<Slot, std::vector<Slot>>;
-
-/// The user's line of an instruction; an empty file is unknown.
-struct Location {
-  std::string file;
-  int line = 0;
-};
-
-/// A kernel of an executor: takes its operands from the stack and leaves its results there.
-using Kernel = void (*)(const void* state, std::vector<c10::IValue>& stack);
 
 /// Puts a Program together: instructions in order of execution, then `build`, which assigns registers, and frees or
 /// moves each value at its last use.
@@ -79,23 +48,11 @@ class ProgramBuilder {
 
   [[nodiscard]] Program build();
 
-  struct Call {
-    std::optional<c10::OperatorHandle> op;  ///< none: `kernel`
-    std::string name;
-    Kernel kernel = nullptr;
-    std::shared_ptr<const void> state;
-    std::vector<Operand> operands;
-    std::vector<ResultSlots> results;
-    std::vector<Slot> written;  ///< inputs whose memory the call writes to
-    Location location;
-    bool is_small = false;
-  };
-
  private:
   void put_constants(std::vector<Operand>& operands) const;
-  void follow_aliases(const c10::FunctionSchema& schema, Call& call);
+  void follow_aliases(const c10::FunctionSchema& schema, ProgramCall& call);
   /// Notes that the call writes to the memory of `slot`, where that is an input's.
-  void note_write(Slot slot, Call& call) const;
+  void note_write(Slot slot, ProgramCall& call) const;
   /// The slot whose memory `slot` may share, as far as the schemas say; itself for a slot with its own.
   [[nodiscard]] Slot root_of(Slot slot) const;
 
@@ -107,7 +64,7 @@ class ProgramBuilder {
 
   std::vector<Slot> inputs_;
   std::vector<Symbol> symbols_;
-  std::vector<Call> calls_;
+  std::vector<ProgramCall> calls_;
   std::vector<Operand> outputs_;
   std::unordered_map<Slot, Slot> roots_;
   std::unordered_map<Slot, c10::IValue> constants_;

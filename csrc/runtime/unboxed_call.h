@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/instruction.h"
-#include "runtime/program_builder.h"
+#include "runtime/program_call.h"
 
 namespace thunder::runtime {
 

@@ -20,6 +20,7 @@
 #include "tracer/symbol_call.h"
 #include "tracer/trace_tensor.h"
 #include "transforms/opaque_backward.h"
+#include "transforms/rule_table.h"
 
 namespace thunder::transforms {
 namespace {

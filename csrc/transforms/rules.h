@@ -66,13 +66,4 @@ struct GradRule {
   const void* state = nullptr;            ///< for rows that are made at run time
 };
 
-/// The first row for this operator that applies to these arguments; null when the rule is derived.
-[[nodiscard]] const GradRule* find_rule(const c10::OperatorHandle& op, const RuleCall& call);
-
-/// Every row, for lists and tests.
-[[nodiscard]] std::vector<const GradRule*> all_rules();
-
-/// Puts a row in front of the others, in force from now on (thread-safe; rows stay for the life of the process).
-void add_rule(GradRule rule);
-
 }  // namespace thunder::transforms

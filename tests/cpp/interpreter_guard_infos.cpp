@@ -1,5 +1,5 @@
 #include "check.h"
-#include "interpreter/guard_infos.h"
+#include "interpreter/guards/guard_infos.h"
 
 using thunder::interpreter::GuardInfo;
 using thunder::interpreter::GuardInfos;

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "interpreter/guard_program.h"
+#include "interpreter/guards/guard_program.h"
 #include "traced_program.h"
 
 using thunder::check::TracedProgram;

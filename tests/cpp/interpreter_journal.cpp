@@ -1,5 +1,5 @@
 #include "check.h"
-#include "interpreter/journal.h"
+#include "interpreter/provenance/journal.h"
 #include "traced_program.h"
 
 using thunder::check::TracedProgram;

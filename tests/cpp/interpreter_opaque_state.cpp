@@ -1,5 +1,5 @@
 #include "check.h"
-#include "interpreter/opaque_state.h"
+#include "interpreter/provenance/opaque_state.h"
 #include "traced_program.h"
 
 using thunder::check::TracedProgram;

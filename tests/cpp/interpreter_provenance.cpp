@@ -2,7 +2,7 @@
 #include <string>
 
 #include "check.h"
-#include "interpreter/provenance.h"
+#include "interpreter/provenance/provenance.h"
 #include "traced_program.h"
 
 using thunder::check::TracedProgram;

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "interpreter/structure.h"
+#include "interpreter/structures/structure.h"
 #include "traced_program.h"
 
 using thunder::check::TracedProgram;

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "interpreter/guard_compiler.h"
-#include "interpreter/guard_tree.h"
-#include "interpreter/interpret.h"
-#include "interpreter/structure_builder.h"
-#include "interpreter/tracker.h"
+#include "interpreter/guards/guard_compiler.h"
+#include "interpreter/guards/guard_tree.h"
+#include "interpreter/interpreter_module.h"
+#include "interpreter/loop/interpret.h"
+#include "interpreter/provenance/tracker.h"
+#include "interpreter/structures/structure_builder.h"
 
 /// Python programs for tests of the interpreter layer, traced without torch: `Tensor()` is a tensor from outside, and
 /// what it becomes in a trace, or is computed from it there, is a `Traced()`.

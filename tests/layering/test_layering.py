@@ -39,7 +39,7 @@ def compile_probe(layer: str, header: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("layer", "header"),
-    [("passes", "ir/trace.h"), ("interpreter", "interpreter/interpret.h"), ("ir", "base/error.h")],
+    [("passes", "ir/trace.h"), ("interpreter", "interpreter/loop/interpret.h"), ("ir", "base/error.h")],
 )
 def test_declared_layer_is_seen(layer: str, header: str) -> None:
     result = compile_probe(layer, header)

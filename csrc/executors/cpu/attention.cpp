@@ -14,7 +14,7 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/matmuls.h"
-#include "executors/cpu/single_operations.h"
+#include "executors/cpu/plain_tensor.h"
 #include "executors/cpu/threads.h"
 #include "passes/symbol_facts.h"
 

@@ -11,7 +11,7 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "executors/cpu/depthwise.h"
-#include "executors/cpu/single_operations.h"
+#include "executors/cpu/plain_tensor.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
 

@@ -12,6 +12,7 @@
 #include "executors/cpu/single_operations.h"
 #include "executors/cpu/tile_emission.h"
 #include "fusion/assembly.h"
+#include "fusion/block_results.h"
 #include "fusion/buffer_assignment.h"
 #include "fusion/operations.h"
 #include "fusion/placements.h"

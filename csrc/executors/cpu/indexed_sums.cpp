@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "executors/cpu/single_operations.h"
+#include "executors/cpu/plain_tensor.h"
 #include "executors/cpu/threads.h"
 #include "executors/tiles/kernels.h"
 

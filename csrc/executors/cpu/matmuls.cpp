@@ -19,7 +19,7 @@
 #include "executors/cpu/activations.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"
-#include "executors/cpu/single_operations.h"
+#include "executors/cpu/plain_tensor.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
 #include "passes/symbol_facts.h"

@@ -44,11 +44,6 @@ const SingleOperation* find(const ir::BoundSymbol& symbol, const ir::Trace& trac
 
 }  // namespace
 
-bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims) {
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == dims && tensor.scalar_type() == dtype &&
-         tensor.numel() > 0 && !tensor.is_neg() && !tensor._is_zerotensor();
-}
-
 ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* kind, const char* comment,
                          const char* executor) {
   std::vector<ir::ValueId> inside;

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <vector>
 
 #include "ir/trace.h"
@@ -18,9 +15,6 @@ struct SingleOperation {
   bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   void (*lower)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 };
-
-/// What such kernels take: elements in memory of the CPU, as they are.
-[[nodiscard]] bool is_plain(const at::Tensor& tensor, at::ScalarType dtype, std::int64_t dims);
 
 /// A block of symbols of which each reads what the one before it gives, and the last one's results are read outside.
 [[nodiscard]] ir::BoundSymbol block_of(std::vector<ir::BoundSymbol> symbols, const char* kind, const char* comment,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "executors/cpu/tile_emission.h"
+#include "fusion/block_results.h"
 #include "fusion/lowering.h"
 #include "ir/trace.h"
 #include "runtime/program.h"

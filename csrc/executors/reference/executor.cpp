@@ -11,6 +11,7 @@
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
 #include "fusion/assembly.h"
+#include "fusion/block_results.h"
 #include "fusion/buffer_assignment.h"
 #include "fusion/interpreter.h"
 #include "fusion/lowering.h"

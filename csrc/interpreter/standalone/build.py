@@ -40,7 +40,7 @@ def sources() -> list[Path]:
 
 def newest_header() -> float:
     """Time of the last change of a header of the layer."""
-    return max(path.stat().st_mtime for path in FOLDER.parent.glob("*.h"))
+    return max(path.stat().st_mtime for path in FOLDER.parent.rglob("*.h"))
 
 
 def compile_source(source: Path, objects: Path, options: argparse.Namespace) -> Path:

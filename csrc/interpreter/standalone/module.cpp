@@ -1,6 +1,6 @@
 // `thunder._interpreter`: the interpreter alone, for a Python without torch.
 
-#include "interpreter/interpret.h"
+#include "interpreter/interpreter_module.h"
 
 namespace {
 

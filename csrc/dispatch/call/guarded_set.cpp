@@ -1,0 +1,212 @@
+#include "dispatch/call/guarded_set.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "bridge/random.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
+#include "runtime/value_changed.h"
+
+namespace thunder::dispatch {
+namespace {
+
+bool matches(const void* guards, std::size_t guard, PyObject* tensor) {
+  return static_cast<const TensorGuard*>(guards)[guard].matches(unpack_tensor(tensor));
+}
+
+std::string describe(PyObject* tensor) { return describe_tensor(unpack_tensor(tensor)); }
+
+constexpr GuardedSet::Candidates kFirst = 1;
+
+}  // namespace
+
+interpreter::TensorCheck GuardedSet::tensor_check(const std::vector<TensorGuard>& guards) const {
+  return {matches, describe, guards.data()};
+}
+
+std::uint32_t GuardedSet::guard_number(const TensorGuard& guard) {
+  const auto found = std::ranges::find(tensor_guards_, guard);
+  const auto number = static_cast<std::uint32_t>(found - tensor_guards_.begin());
+  if (found == tensor_guards_.end()) tensor_guards_.push_back(guard);
+  return number;
+}
+
+void GuardedSet::add(std::shared_ptr<const Specialization> specialization, std::size_t number) {
+  std::vector<std::uint32_t> numbers;
+  for (const TensorGuard& guard : specialization->tensors) numbers.push_back(guard_number(guard));
+  recent_ = tree_.add(specialization->guards, numbers);
+  const Candidates bit = Candidates{1} << recent_;
+  const auto same = std::ranges::find(states_, specialization->state, &std::pair<ThreadState, Candidates>::first);
+  if (same == states_.end()) {
+    states_.emplace_back(specialization->state, bit);
+  } else {
+    same->second |= bit;
+  }
+  members_.push_back(std::move(specialization));
+  uses_.push_back({number, ++clock_});
+}
+
+std::shared_ptr<GuardedSet> GuardedSet::without_least_used(std::size_t count) const {
+  std::vector<std::uint64_t> order;
+  for (const Use& use : uses_) order.push_back(use.last);
+  std::ranges::sort(order);
+  const std::uint64_t first_kept = count < order.size() ? order[count] : clock_ + 1;
+  auto kept = std::make_shared<GuardedSet>();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (uses_[i].last < first_kept) continue;
+    kept->add(members_[i], uses_[i].number);
+    kept->uses_.back().last = uses_[i].last;
+  }
+  kept->clock_ = clock_;
+  return kept;
+}
+
+GuardedSet::Candidates GuardedSet::made_under(const ThreadState& state) const {
+  for (const auto& [known, candidates] : states_) {
+    if (known == state) return candidates;
+  }
+  return 0;
+}
+
+GuardedSet::Candidates GuardedSet::check(const interpreter::CallArguments& arguments, Candidates candidates) {
+  interpreter::GuardRun found;
+  return tree_.run(arguments, tensor_check(tensor_guards_), candidates, found);
+}
+
+std::size_t GuardedSet::choose(Candidates accepted) const {
+  if ((accepted >> recent_ & 1) != 0) return recent_;
+  return static_cast<std::size_t>(std::countr_zero(accepted));
+}
+
+GuardedSet::Family GuardedSet::take_family(std::size_t first, Candidates& candidates) const {
+  Family family;
+  const auto take = [&](std::size_t i) {
+    const std::shared_ptr<const Specialization>& member = members_[i];
+    candidates &= ~(Candidates{1} << i);
+    family.indices.push_back(i);
+    family.members.push_back(member);
+    family.paths.push_back(&member->path);
+    family.draws_random |= member->path.draws_random;
+    family.releases_gil |= member->releases_gil;
+  };
+  take(first);
+  for (Candidates left = candidates; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    if (members_[i]->path.begins_like(members_[first]->path)) take(i);
+  }
+  return family;
+}
+
+Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments, const interpreter::GuardRun& found,
+                                    std::size_t first, Candidates& candidates, PyObject** result) {
+  const Family family = take_family(first, candidates);
+  std::optional<SpecializationCall> call;
+  const auto load = [&](std::size_t path, std::vector<at::Tensor>& inputs) {
+    const std::size_t index = family.indices[path];
+    interpreter::GuardRun again;
+    const bool is_first = !call.has_value();
+    // Others may have run since the guards were checked: what was found for this one may be gone.
+    if (!is_first && tree_.run(arguments, tensor_check(tensor_guards_), Candidates{1} << index, again) == 0)
+      return false;
+    if (!is_first) call->take_back();
+    call.emplace(*family.members[path], tree_, is_first ? found : again, index);
+    if (!call->memory_matches()) return false;
+    inputs = call->take_inputs();
+    return true;
+  };
+  // What a walk that stops has drawn is drawn again.
+  const auto random = family.draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
+  try {
+    Walk done;
+    {
+      const c10::AutoGradMode history(members_[first]->makes_history());
+      done = walk(family.paths, load, family.releases_gil);
+    }
+    if (done.path >= 0) {
+      note_use(family.indices[static_cast<std::size_t>(done.path)]);
+      *result = call->finish(std::move(done.outputs));
+      return Served::kYes;
+    }
+    last_stop_ = done.stop;
+  } catch (const runtime::ValueChanged&) {
+    last_stop_ = Stop();
+  } catch (...) {
+    set_python_error();
+    *result = nullptr;
+    if (!call || call->may_have_written()) return Served::kYes;
+    call->take_back();
+    if (random) bridge::set_random_state(*random);
+    return Served::kEager;
+  }
+  if (call) call->take_back();
+  if (random) bridge::set_random_state(*random);
+  return Served::kNo;
+}
+
+Served GuardedSet::run(std::size_t index, const interpreter::GuardRun& found, PyObject** result) {
+  const std::shared_ptr<const Specialization> chosen = members_[index];
+  if (chosen->runs_eager) {
+    note_use(index);
+    return Served::kEager;
+  }
+  const Specialization::Outcome outcome = chosen->run(tree_, found, index);
+  switch (outcome.status) {
+    case Specialization::Status::kDone:
+      note_use(index);
+      *result = outcome.result;
+      return Served::kYes;
+    case Specialization::Status::kRaised:
+      return Served::kEager;
+    case Specialization::Status::kValueChanged:
+      last_stop_ = Stop();
+      return Served::kNo;
+    case Specialization::Status::kMemoryDiffers:
+      return Served::kNo;
+  }
+  return Served::kNo;
+}
+
+Served GuardedSet::call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result) {
+  last_stop_.reset();
+  while (candidates != 0) {
+    interpreter::GuardRun found;
+    candidates = tree_.run(arguments, tensor_check(tensor_guards_), candidates, found);
+    if (candidates == 0) return Served::kNo;
+    const std::size_t index = choose(candidates);
+    Served served = Served::kNo;
+    if (!members_[index]->path.empty()) {
+      served = call_in_segments(arguments, found, index, candidates, result);
+    } else {
+      // What the run found may be gone afterwards: others may have run meanwhile.
+      candidates &= ~(Candidates{1} << index);
+      served = run(index, found, result);
+    }
+    if (served != Served::kNo) return served;
+  }
+  return Served::kNo;
+}
+
+Served GuardedSet::call_first(const interpreter::CallArguments& arguments, PyObject** result) {
+  interpreter::GuardRun found;
+  if (tree_.run_arguments_only(arguments, tensor_check(tensor_guards_), kFirst, found) == 0) return Served::kNo;
+  if (members_.front()->path.empty()) return run(0, found, result);
+  Candidates only = kFirst;
+  return call_in_segments(arguments, found, 0, only, result);
+}
+
+std::vector<interpreter::GuardFailure> GuardedSet::failures(std::size_t index,
+                                                            const interpreter::CallArguments& arguments) const {
+  const Specialization& specialization = *members_[index];
+  return specialization.guards.failures(arguments, tensor_check(specialization.tensors));
+}
+
+int GuardedSet::visit(visitproc visitor, void* argument) const {
+  for (const auto& specialization : members_) {
+    if (const int status = specialization->guards.visit(visitor, argument); status != 0) return status;
+    if (const int status = specialization->structure.visit(visitor, argument); status != 0) return status;
+  }
+  return tree_.visit(visitor, argument);
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,96 @@
+#include "dispatch/call/input_writes.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tracer/node_pointer.h"
+
+namespace thunder::dispatch {
+namespace {
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+/// What `view.copy_(made)` hangs into the graph. Autograd puts the base of the view in the place of the first input.
+torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::Tensor& made) {
+  auto node = tracer::make_node<torch::autograd::CopyBackwards>();
+  node->set_next_edges({view, torch::autograd::impl::gradient_edge(made)});
+  node->src_options = made.options();
+  node->add_input_metadata(made);
+  return {std::move(node), 0};
+}
+
+}  // namespace
+
+InputWrites::InputWrites(const tracer::Recorder& recorder) : written_(recorder.written_inputs()) {
+  if (written_.empty()) return;
+  for (const auto& [input, value] : recorder.inputs_with_new_history()) new_history_.push_back(input);
+  const std::vector<std::int32_t> memories = recorder.shared_memory_of_inputs();
+  for (const std::size_t i : written_) is_closed_.push_back(tracer::is_closed_outside(recorder.real_inputs()[i]));
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const at::Tensor& real = recorder.real_inputs()[i];
+    places_.push_back(memories[i] < 0 ? Place()
+                                      : Place{memories[i], real.storage_offset(), storage_of(real)->nbytes()});
+  }
+}
+
+bool InputWrites::shares_as_recorded(const std::vector<at::Tensor>& inputs, std::size_t written) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool recorded = places_[written].memory >= 0 && places_[i].memory == places_[written].memory;
+    if (i != written && (storage_of(inputs[i]) == storage_of(inputs[written])) != recorded) return false;
+  }
+  return true;
+}
+
+bool InputWrites::match(const std::vector<at::Tensor>& inputs) const {
+  for (std::size_t i = 0; i < written_.size(); ++i) {
+    const std::size_t written = written_[i];
+    if (!shares_as_recorded(inputs, written) || tracer::is_closed_outside(inputs[written]) != is_closed_[i])
+      return false;
+    const at::Tensor& input = inputs[written];
+    const Place here{places_[written].memory, input.storage_offset(), storage_of(input)->nbytes()};
+    if (here.memory >= 0 && here != places_[written]) return false;
+  }
+  return true;
+}
+
+std::vector<at::Tensor> InputWrites::written(const std::vector<at::Tensor>& inputs) const {
+  std::vector<at::Tensor> tensors;
+  for (const std::size_t i : written_) tensors.push_back(inputs[i]);
+  return tensors;
+}
+
+std::vector<NewHistory> InputWrites::with_new_history(const std::vector<at::Tensor>& inputs) const {
+  std::vector<NewHistory> found;
+  for (const std::size_t i : new_history_) {
+    // A view that is asked for its history after the write would take that of its base from before it.
+    const bool is_view = inputs[i].is_view();
+    found.push_back({inputs[i], is_view ? torch::autograd::impl::gradient_edge(inputs[i]) : torch::autograd::Edge()});
+  }
+  return found;
+}
+
+std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tensors) {
+  std::uint64_t sum = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.is_inference()) return std::nullopt;
+    sum += tensor._version();
+  }
+  return sum;
+}
+
+void set_history(const std::vector<NewHistory>& inputs, std::vector<at::Tensor>& computed) {
+  const std::size_t first = computed.size() - inputs.size();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [input, before] = inputs[i];
+    const at::Tensor& made = computed[first + i];
+    torch::autograd::impl::rebase_history(
+        input, input.is_view() ? edge_of_copy(before, made) : torch::autograd::impl::gradient_edge(made));
+  }
+  computed.resize(first);
+}
+
+}  // namespace thunder::dispatch

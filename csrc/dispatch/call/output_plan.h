@@ -1,0 +1,130 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "compile/saved_values.h"
+#include "dispatch/call/output_history.h"
+#include "interpreter/python/python_ref.h"
+#include "runtime/versions.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::dispatch {
+
+/// How a view that the program returns or stores is made of the tensor that it shows: as the program made it, so that
+/// autograd knows it as a view, as in eager.
+class OutputView {
+ public:
+  /// Takes the view apart down to `root`, a result of the computation or, if `is_input`, an input. Throws where what
+  /// the program has done to it cannot be repeated.
+  OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input);
+  [[nodiscard]] at::Tensor show(const at::Tensor& root) const;
+
+ private:
+  struct Step {
+    std::optional<c10::OperatorHandle> op;  ///< nullopt: `.data`
+    std::vector<c10::IValue> arguments;     ///< the first one is what is viewed
+    bool by_position = false;               ///< `as_strided`: its arguments count from the start of the memory
+    std::size_t result = 0;
+    bool grad_mode = true;
+    bool inference_mode = false;
+  };
+  void add(const tracer::ViewOf& view);
+  static at::Tensor run(const Step& step, const at::Tensor& shown);
+
+  std::vector<Step> steps_;             ///< the last one first
+  std::optional<std::int64_t> offset_;  ///< of a computed root, as recorded: positions of `as_strided` count from there
+  bool is_leaf_ = false;                ///< the program says that it requires grad
+  std::int64_t version_ = 0;            ///< of a view of `.data`, whose writes are not those of the root
+};
+
+/// What becomes of the tensors that a computation gives, on their way to the caller.
+struct OutputPlan {
+  static constexpr std::int32_t kNoView = -1;
+  struct Source {
+    bool is_input = false;
+    std::uint32_t index = 0;      ///< of the input or of what the computation gives
+    std::int32_t view = kNoView;  ///< of `views`: a view of that
+    py::Ref type{};               ///< a subclass of Tensor; null: none
+  };
+  struct View {
+    OutputView how;
+    bool is_input = false;
+    std::uint32_t index = 0;      ///< of the input or of what the computation gives
+    std::int32_t base = kNoView;  ///< of `views`, an earlier one: a view of that instead
+  };
+
+  std::vector<Source> sources;  ///< of the tensors of the structure; empty: the computation's, one by one
+  std::vector<View> views;
+  compile::Feeds feeds;                  ///< views that results of the computation are computed from
+  compile::Feeds written_feeds;          ///< the same of inputs that are written to, by their new histories
+  std::vector<OutputHistory> histories;  ///< of what the computation gives; empty: all kComputed
+  runtime::Versions versions;
+};
+
+/// Plans the outputs of one trace.
+class OutputPlanner {
+ public:
+  explicit OutputPlanner(tracer::Recorder& recorder);
+
+  /// Of the tensors that the program returns or stores, before anything is done for that: what they show now.
+  void note_view(PyObject* object);
+  void add_number(ir::ValueId value);
+  /// A tensor that the program returns or stores.
+  void add_tensor(PyObject* object);
+  /// What the computation has to return. To be called after the last of these.
+  [[nodiscard]] ir::ArgumentList outputs();
+  /// `trace` is what was recorded, with these outputs first.
+  [[nodiscard]] OutputPlan finish(const ir::Trace& trace);
+
+ private:
+  struct Root {
+    at::Tensor tensor;
+    bool is_input = false;
+    std::uint32_t index = 0;
+  };
+  struct Computed {
+    at::Tensor tensor{};  ///< undefined: a number
+    ir::ValueId number = ir::kNoValue;
+    bool is_viewed = false;  ///< views of it are made after the computation
+  };
+  struct Viewed {
+    at::Tensor tensor;
+    Root root;
+    std::size_t source = 0;
+    std::size_t depth = 0;  ///< views between the root and this
+  };
+  Root find_root(const at::Tensor& tensor);
+  void plan_views();
+  [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const;
+  [[nodiscard]] compile::Feeds find_view_feeds(const ir::Trace& trace) const;
+  [[nodiscard]] compile::Feeds find_written_feeds(const ir::Trace& trace) const;
+  std::uint32_t computed(const at::Tensor& tensor);
+  void require_as_outside(const Root& root) const;
+  void require_separate() const;
+  void require_no_gradient_inside() const;
+  void note_versions();
+
+  tracer::Recorder& recorder_;
+  std::unordered_map<const c10::TensorImpl*, std::uint32_t> inputs_;
+  std::unordered_map<const c10::TensorImpl*, std::uint32_t> known_;
+  std::vector<Computed> computed_;
+  std::vector<Viewed> viewed_;
+  std::unordered_map<const c10::TensorImpl*, compile::FeedSource> values_of_views_;  ///< of those that require grad
+  std::vector<const c10::TensorImpl*> leaves_;                                       ///< that the program made
+  OutputPlan plan_;
+};
+
+/// `torch.Tensor`, borrowed.
+[[nodiscard]] PyObject* plain_tensor_type();
+/// A tensor of a subclass that hands its type on to nothing (`nn.Parameter`), over the memory of `object`'s.
+[[nodiscard]] py::Ref as_subclass(py::Borrowed object, py::Borrowed type);
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,148 @@
+#include "dispatch/call/specialization.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "bridge/number.h"
+#include "bridge/random.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
+#include "dispatch/python/python_tensor.h"
+#include "runtime/autograd_node.h"
+#include "runtime/value_changed.h"
+
+namespace thunder::dispatch {
+namespace {
+
+PyObject* to_number(const c10::Scalar& number) {
+  if (number.isBoolean()) return PyBool_FromLong(number.toBool() ? 1 : 0);
+  return number.isFloatingPoint() ? PyFloat_FromDouble(number.toDouble()) : PyLong_FromLongLong(number.toLong());
+}
+
+}  // namespace
+
+SpecializationCall::SpecializationCall(const Specialization& specialization, const interpreter::GuardTree& tree,
+                                       const interpreter::GuardRun& found, std::size_t index)
+    : specialization_(specialization), inputs_(specialization.tensors.size()) {
+  tree.inputs(found, index, inputs_.data());
+  for (const std::uint32_t external : specialization.structure.externals()) {
+    kept_.push_back(py::Ref::share(tree.loaded(found, index, external)));
+    externals_.push_back(kept_.back().get());
+  }
+  for (const std::uint32_t returned : specialization.returned_inputs) {
+    kept_.push_back(py::Ref::share(inputs_[returned]));
+  }
+  values_.reserve(inputs_.size());
+  for (PyObject* input : inputs_) values_.push_back(unpack_tensor(input));
+}
+
+std::vector<at::Tensor> SpecializationCall::take_inputs() {
+  with_new_history_ = specialization_.writes.with_new_history(values_);
+  written_ = specialization_.writes.written(values_);
+  versions_ = sum_of_versions(written_);
+  for (const std::uint32_t i : specialization_.statistics) {
+    const at::Tensor plain = values_[i].variable_data();
+    statistics_.emplace_back(plain, plain.clone());
+  }
+  for (const std::uint32_t leaf : specialization_.new_leaves) values_[leaf].set_requires_grad(true);
+  return std::move(values_);
+}
+
+void SpecializationCall::take_back() const {
+  for (const std::uint32_t leaf : specialization_.new_leaves) {
+    unpack_tensor(inputs_[leaf]).set_requires_grad(false);
+  }
+  const c10::InferenceMode unseen;
+  for (const auto& [statistic, before] : statistics_) statistic.copy_(before);
+}
+
+py::Ref SpecializationCall::wrap(at::Tensor computed, bool is_number) {
+  return py::Ref::steal(is_number ? to_number(bridge::unwrap_number(computed)) : wrap_tensor(computed));
+}
+
+bool SpecializationCall::is_number(std::size_t computed) const {
+  return std::ranges::binary_search(specialization_.number_outputs, computed);
+}
+
+bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, References& outputs) const {
+  const OutputPlan& plan = specialization_.plan;
+  std::vector<at::Tensor> views;
+  views.reserve(plan.views.size());
+  for (const OutputPlan::View& view : plan.views) {
+    const at::Tensor& root = view.base != OutputPlan::kNoView ? views[static_cast<std::size_t>(view.base)]
+                             : view.is_input                  ? unpack_tensor(inputs_[view.index])
+                                                              : computed[view.index];
+    views.push_back(view.how.show(root));
+  }
+  for (const auto& [view, output] : plan.feeds) runtime::refuse_partial_gradient(views[view], computed[output]);
+  for (const OutputPlan::Source& source : plan.sources) {
+    const at::Tensor& root = source.is_input ? unpack_tensor(inputs_[source.index]) : computed[source.index];
+    const bool is_view = source.view != OutputPlan::kNoView;
+    outputs.push_back(is_view ? wrap(views[static_cast<std::size_t>(source.view)], false)
+                              : wrap(root, !source.is_input && is_number(source.index)));
+    if (outputs.back() && source.type) outputs.back() = as_subclass(outputs.back().get(), source.type.get());
+    if (!outputs.back()) return false;
+  }
+  for (std::size_t i = 0; plan.sources.empty() && i < computed.size(); ++i) {
+    outputs.push_back(wrap(std::move(computed[i]), is_number(i)));
+    if (!outputs.back()) return false;
+  }
+  return true;
+}
+
+PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
+  set_history(with_new_history_, computed);
+  for (const auto& [input, output] : specialization_.plan.written_feeds) {
+    const at::Tensor& written = with_new_history_[input].tensor;
+    if (written.is_view()) runtime::refuse_partial_gradient(written, computed[output]);
+  }
+  const auto& histories = specialization_.plan.histories;
+  for (std::size_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i]);
+  References owned;
+  if (!make_outputs(computed, owned)) return nullptr;
+  Pointers outputs;
+  for (const py::Ref& output : owned) outputs.push_back(output.get());
+  PyObject* result = specialization_.structure.build({outputs.data(), inputs_.data(), externals_.data()});
+  if (specialization_.grad_mode_after != specialization_.state.grad_mode) {
+    c10::GradMode::set_enabled(specialization_.grad_mode_after);
+  }
+  return result;
+}
+
+Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, const interpreter::GuardRun& found,
+                                            std::size_t index) const {
+  SpecializationCall call(*this, tree, found, index);
+  if (!call.memory_matches()) return {Status::kMemoryDiffers, nullptr};
+  // A run that stops has drawn numbers; who runs in its place draws them again.
+  const std::optional<at::Tensor> random =
+      checks_values || draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
+  std::vector<at::Tensor> computed;
+  try {
+    std::vector<at::Tensor> values = call.take_inputs();
+    const c10::AutoGradMode history(makes_history());
+    const GilRelease release(releases_gil);
+    computed = computation->run(std::move(values), plan.versions);
+  } catch (const runtime::ValueChanged&) {
+    call.take_back();
+    bridge::set_random_state(*random);
+    return {Status::kValueChanged, nullptr};
+  } catch (...) {
+    set_python_error();
+    if (call.may_have_written()) return {Status::kDone, nullptr};
+    call.take_back();
+    if (random) bridge::set_random_state(*random);
+    return {Status::kRaised, nullptr};
+  }
+  try {
+    return {Status::kDone, call.finish(std::move(computed))};
+  } catch (...) {
+    set_python_error();
+    return {Status::kDone, nullptr};
+  }
+}
+
+}  // namespace thunder::dispatch

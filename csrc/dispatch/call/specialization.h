@@ -1,0 +1,122 @@
+#pragma once
+
+#include <c10/core/GradMode.h>
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "compile/compiler.h"
+#include "dispatch/call/input_writes.h"
+#include "dispatch/call/output_plan.h"
+#include "dispatch/call/tensor_guard.h"
+#include "dispatch/call/thread_state.h"
+#include "dispatch/call/trace_options.h"
+#include "dispatch/segments/segment_path.h"
+#include "interpreter/guards/guard_tree.h"
+#include "interpreter/structures/structure.h"
+#include "ir/trace.h"
+
+namespace thunder::dispatch {
+
+/// One trace of a callable, compiled, with the conditions under which it may run. Immutable.
+struct Specialization {
+  ThreadState state;
+  interpreter::GuardProgram guards;
+  std::vector<TensorGuard> tensors;
+  std::shared_ptr<compile::Compiled> computation;  ///< may be another one's, too (equal_program.h)
+  std::optional<std::size_t> fingerprint;          ///< of the trace that it was compiled from, where it may be shared
+  interpreter::Structure structure;
+  std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again, or views of them
+  InputWrites writes;
+  OutputPlan plan;
+  std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
+  /// Running statistics that are written to before an operation that may raise an error.
+  std::vector<std::uint32_t> statistics;
+  bool releases_gil = false;
+  bool checks_values = false;  ///< the program may stop at a value other than the one observed while tracing
+  bool draws_random = false;
+  /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.
+  bool runs_eager = false;
+  std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files that guards tell
+  bool grad_mode_after = true;
+  double trace_seconds = 0;
+
+  enum class Status : std::uint8_t {
+    kDone,           ///< `result`, or null with a Python exception set
+    kMemoryDiffers,  ///< inputs share memory in another way
+    kValueChanged,   ///< a number or shape read from data is another one; nothing has been written
+    kRaised,         ///< a Python exception is set; nothing has been written
+  };
+  struct Outcome {
+    Status status = Status::kDone;
+    PyObject* result = nullptr;
+  };
+  /// What a program that looks at data does instead of `computation`: walked together with others, see `GuardedSet`.
+  SegmentPath path;
+  std::vector<std::uint32_t> number_outputs;  ///< outputs that the program holds as Python numbers
+
+  /// Whether results may get a history: as now, or by gradients that the program itself switches on.
+  [[nodiscard]] bool makes_history() const { return c10::GradMode::is_enabled() || !state.grad_mode; }
+  /// Runs the computation on what an accepting run of the guards found; `index` is this one's number in the tree.
+  [[nodiscard]] Outcome run(const interpreter::GuardTree& tree, const interpreter::GuardRun& found,
+                            std::size_t index) const;
+};
+
+/// One call of a specialization: made from an accepting run of the guards, then `take_inputs`, the computation,
+/// `finish`.
+class SpecializationCall {
+ public:
+  SpecializationCall(const Specialization& specialization, const interpreter::GuardTree& tree,
+                     const interpreter::GuardRun& found, std::size_t index);
+  /// Inputs share memory as when the trace was made.
+  [[nodiscard]] bool memory_matches() const { return specialization_.writes.match(values_); }
+  [[nodiscard]] std::vector<at::Tensor> take_inputs();
+  /// Undoes what `take_inputs` did to the inputs, where another run follows.
+  void take_back() const;
+  /// Whether the computation may have written to an input since `take_inputs`.
+  [[nodiscard]] bool may_have_written() const { return !versions_ || sum_of_versions(written_) != versions_; }
+  /// The call's result, or null with a Python exception set.
+  [[nodiscard]] PyObject* finish(std::vector<at::Tensor> computed) const;
+
+ private:
+  using References = c10::SmallVector<py::Ref, 4>;
+  using Pointers = c10::SmallVector<PyObject*, 16>;
+
+  /// The Python object for what the computation gives at a position; null with a Python exception set.
+  [[nodiscard]] static py::Ref wrap(at::Tensor computed, bool is_number);
+  /// One object for each output of the structure; false with a Python exception set.
+  [[nodiscard]] bool make_outputs(std::vector<at::Tensor>& computed, References& outputs) const;
+  [[nodiscard]] bool is_number(std::size_t computed) const;
+
+  const Specialization& specialization_;
+  Pointers inputs_;
+  Pointers externals_;
+  References kept_;  ///< registers belong to the guards of all threads: what is needed later is taken at once
+  std::vector<at::Tensor> values_;
+  std::vector<NewHistory> with_new_history_;
+  std::vector<at::Tensor> written_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> statistics_;  ///< with copies of what they hold
+  std::optional<std::uint64_t> versions_;                      ///< of `written_` before the computation
+};
+
+/// What tracing a call came to. When it failed, a Python exception is set.
+struct TraceOutcome {
+  /// After a failure: one that runs eager code, or null where what was read does not tell that it would fail again.
+  std::shared_ptr<const Specialization> made;
+  bool may_run_eager = false;                       ///< a failure that says nothing of what eager code would do
+  ir::SourceLocation location;                      ///< where the operation that failed was called
+  std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
+};
+
+/// Traces `callable` for these arguments and compiles the trace. Everything that the program wrote is rolled back:
+/// running the specialization repeats it. `others` are the callable's specializations.
+[[nodiscard]] TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
+                                      std::span<const std::shared_ptr<const Specialization>> others,
+                                      const compile::Options& options, const TraceOptions& how);
+
+/// Whether this thread traces now: compiled functions are then called as what they wrap.
+[[nodiscard]] bool is_tracing();
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,320 @@
+#include "dispatch/call/specialization_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "dispatch/python/errors.h"
+
+namespace thunder::dispatch {
+namespace {
+
+constexpr std::size_t kLimit = 64;
+constexpr std::size_t kDropped = 16;        ///< at once, as the guards of the others are put together anew
+constexpr std::uint64_t kHitsForEach = 64;  ///< a trace takes about as long as so many calls
+constexpr std::size_t kMostExplained = 256;
+/// Traces that failed in a row and told nothing about later calls, after which calls are not traced any more.
+constexpr std::size_t kMostFailedTraces = 16;
+
+/// Waits for a lock with the GIL released: its holder needs the GIL to go on.
+class TraceLock {
+ public:
+  explicit TraceLock(std::recursive_mutex& mutex) : mutex_(mutex) {
+    if (mutex_.try_lock()) return;
+    PyThreadState* state = PyEval_SaveThread();
+    mutex_.lock();
+    PyEval_RestoreThread(state);
+  }
+  ~TraceLock() { mutex_.unlock(); }
+  TraceLock(const TraceLock&) = delete;
+  TraceLock& operator=(const TraceLock&) = delete;
+
+ private:
+  std::recursive_mutex& mutex_;
+};
+
+}  // namespace
+
+// The exception itself would keep the frames of the trace alive.
+SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
+  const py::Ref error = take_error();
+  return {describe_error(error.get(), outcome.location), outcome.location, outcome.context, false, false, std::nullopt};
+}
+
+SpecializationCache::Failure SpecializationCache::Failure::of_program() {
+  const py::Ref error = take_error();
+  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true, false, std::nullopt};
+}
+
+Served SpecializationCache::leave_to_eager(Failure& failure) const {
+  if (PyErr_Occurred() != nullptr && raises_errors_of_programs()) return Served::kYes;
+  failure = Failure::of_program();
+  return Served::kEager;
+}
+
+Served SpecializationCache::try_all(const ThreadState& now, const interpreter::CallArguments& arguments,
+                                    PyObject** result, Failure& failure) {
+  const std::shared_ptr<const Sets> sets = sets_;
+  for (const auto& set : *sets) {
+    const Served served = set->call(arguments, set->made_under(now), result);
+    if (served == Served::kNo) continue;
+    if (served == Served::kYes) ++hits_;
+    return served == Served::kEager ? leave_to_eager(failure) : served;
+  }
+  return Served::kNo;
+}
+
+Served SpecializationCache::call_first(const interpreter::CallArguments& arguments, PyObject** result,
+                                       Failure& failure) {
+  const std::shared_ptr<const Sets> sets = sets_;
+  const Served served = sets->front()->call_first(arguments, result);
+  if (served == Served::kYes) ++hits_;
+  if (served == Served::kEager) return leave_to_eager(failure);
+  if (served != Served::kNo) return served;
+  const Miss miss = explain_miss(*sets, sets->front()->specializations().front()->state, arguments);
+  PyErr_Format(PyExc_ValueError, "thunder.jit: cache='same input': expected arguments like those of the first call: %s",
+               summary(miss).c_str());
+  return Served::kYes;
+}
+
+void SpecializationCache::note_miss(const ThreadState& now, const interpreter::CallArguments& arguments) {
+  if (explained_.size() == kMostExplained) explained_.erase(explained_.begin() + 1);
+  Miss miss = explain_miss(*sets_, now, arguments);
+  miss.call = hits_ + misses_ + eager_calls_ + 1;
+  miss.specialization = made_;
+  explained_.push_back(std::move(miss));
+}
+
+bool SpecializationCache::make_room() {
+  if (hits_ - hits_before_room_ < kDropped * kHitsForEach) return false;
+  hits_before_room_ = hits_;
+  Sets sets = *sets_;
+  sets.front() = sets.front()->without_least_used(kDropped);
+  sets_ = std::make_shared<const Sets>(std::move(sets));
+  return true;
+}
+
+Served SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments, PyObject** result,
+                                            Failure& failure) {
+  const bool looks_at_data = stop_of_last_call(*sets_).has_value();
+  if (!std::exchange(warned_, true)) {
+    const std::string cause = summary(explain_miss(*sets_, ThreadState::now(), arguments));
+    const int status = PyErr_WarnFormat(
+        PyExc_RuntimeWarning, 1,
+        "thunder.jit: %zu specializations of one function; calls that need another one %s from now on. "
+        "What changed last: %s%s. Pass it as a tensor, or keep it the same between calls; thunder.explain_misses tells "
+        "about the others",
+        kLimit, looks_at_data ? "are traced for themselves" : "run in eager", cause.c_str(),
+        most_often(explained_).c_str());
+    if (status < 0) return Served::kYes;
+  }
+  return looks_at_data ? trace_and_run(arguments, /*keeps=*/false, result, failure) : Served::kEager;
+}
+
+std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
+  const std::size_t number = made_++;
+  if (sets_->empty() || sets_->back()->is_full()) {
+    auto set = std::make_shared<GuardedSet>();
+    set->add(made, number);
+    Sets sets = *sets_;
+    sets.push_back(set);
+    sets_ = std::make_shared<const Sets>(std::move(sets));
+    return set;
+  }
+  sets_->back()->add(made, number);
+  return sets_->back();
+}
+
+Served SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result,
+                                          Failure& failure) {
+  if (keeps) note_miss(ThreadState::now(), arguments);
+  ++misses_;
+  // PyTorch's meta kernels in Python import torch._dynamo, which replaces functions such as torch.manual_seed.
+  const bool may_fail = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo") == nullptr;
+  // Another thread may change what the program has read before the trace runs.
+  const bool has_threads = PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
+  const int retries = has_threads ? 5 : may_fail ? 1 : 0;
+  Served served = Served::kNo;
+  for (int i = 0; i < retries && served == Served::kNo; ++i) {
+    served = trace_once(arguments, keeps, /*may_fail=*/true, result, failure);
+  }
+  if (served == Served::kNo) served = trace_once(arguments, keeps, /*may_fail=*/false, result, failure);
+  return served;
+}
+
+bool SpecializationCache::raises_errors_of_programs() const {
+  return how_.full_graph || compile::has_extensions(options_);
+}
+
+bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
+  if (how_.full_graph || !outcome.may_run_eager) {
+    add_location(outcome.location);
+    return false;
+  }
+  failure = Failure::of_trace(outcome);
+  return true;
+}
+
+Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
+                                       PyObject** result, Failure& failure) {
+  const std::vector<std::shared_ptr<const Specialization>> known = all();
+  const TraceOutcome outcome = specialize(callable_, arguments, known, options_, how_);
+  const std::shared_ptr<const Specialization>& made = outcome.made;
+  if (PyErr_Occurred() != nullptr) {
+    --misses_;
+    const bool runs_eager = may_run_eager(outcome, failure);
+    if (keeps && !explained_.empty()) {
+      failure.miss = std::move(explained_.back());
+      explained_.pop_back();
+    }
+    failure.is_kept = runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues;
+    if (failure.is_kept) keep(made);
+    return runs_eager ? Served::kEager : Served::kYes;
+  }
+  last_compiled_ = made;
+  const std::shared_ptr<GuardedSet> set = keeps ? keep(made) : std::make_shared<GuardedSet>();
+  if (!keeps) set->add(made, made_);
+  const std::size_t index = set->specializations().size() - 1;
+  Served served = mode_ == CacheMode::kSameInput ? set->call_first(arguments, result)
+                                                 : set->call(arguments, interpreter::Candidates{1} << index, result);
+  if (served == Served::kEager) return leave_to_eager(failure);
+  if (served == Served::kYes) failed_traces_ = 0;
+  if (served != Served::kNo) return served;
+  const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
+  if (may_fail && !failures.empty()) return Served::kNo;
+  if (failures.empty()) {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "thunder.jit: dispatch: a number read from a tensor differs right after the trace that observed it; "
+        "the function draws it from something that thunder does not see");
+  } else {
+    const interpreter::GuardInfo guard = made->guards.info(failures.front().guard);
+    PyErr_Format(PyExc_RuntimeError,
+                 "thunder.jit: dispatch: the guard on %s fails right after the trace that made it; "
+                 "expected %s, got %s. The function changes it in a way that thunder does not see",
+                 guard.expression.c_str(), guard.expected.c_str(), failures.front().found.c_str());
+  }
+  if (how_.full_graph) return Served::kYes;
+  failure = Failure::of_trace({});
+  return Served::kEager;
+}
+
+bool SpecializationCache::warn_of_eager(const Failure& failure) {
+  if (failure.miss) {
+    explained_.push_back(*failure.miss);
+    explained_.back().reason = "it ran in eager: " + failure.cause;
+  }
+  if (!warned_of_.insert(failure.cause).second) return true;
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
+  if (!type) return false;
+  const std::string name = interpreter::describe(callable_);
+  if (failure.is_of_program) {
+    return PyErr_WarnFormat(type.get(), 1,
+                            "thunder.jit: %s ran in eager this time, as its compiled program raised what it does not "
+                            "raise itself: %s",
+                            name.c_str(), failure.cause.c_str()) == 0;
+  }
+  return PyErr_WarnFormat(type.get(), 1,
+                          "thunder.jit: %s runs in eager%s, as it could not be compiled: %s\n"
+                          "With fullgraph=True this is an error",
+                          name.c_str(), failure.is_kept ? "" : " this time", failure.cause.c_str()) == 0;
+}
+
+PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& arguments, const Failure& failure) {
+  ++eager_calls_;
+  PyObject* result = PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
+  if (failure.cause.empty()) return result;
+  if (result == nullptr) {
+    add_location(failure.location);
+    return nullptr;
+  }
+  if (!failure.is_of_program && !failure.is_kept) ++failed_traces_;
+  if (!warn_of_eager(failure)) Py_CLEAR(result);
+  return result;
+}
+
+Served SpecializationCache::serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result,
+                                      Failure& failure) {
+  const TraceLock lock(tracing_);
+  // Another thread may have made what this call needs while it waited.
+  if (mode_ == CacheMode::kSameInput && !sets_->empty()) return call_first(arguments, result, failure);
+  if (mode_ == CacheMode::kConstantValues && count() != known) {
+    const Served served = try_all(ThreadState::now(), arguments, result, failure);
+    if (served != Served::kNo) return served;
+  }
+  if (failed_traces_ >= kMostFailedTraces) return Served::kEager;
+  if (mode_ == CacheMode::kNoCaching) return trace_and_run(arguments, /*keeps=*/false, result, failure);
+  if (count() >= kLimit && !make_room()) return call_past_limit(arguments, result, failure);
+  return trace_and_run(arguments, /*keeps=*/true, result, failure);
+}
+
+PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments) {
+  PyObject* result = nullptr;
+  Failure failure;
+  if (has_unknown_layers() || is_autograd_observed()) return run_eager(arguments, failure);
+  const std::size_t known = count();
+  Served served = Served::kNo;
+  if (mode_ == CacheMode::kSameInput && known > 0) {
+    served = call_first(arguments, &result, failure);
+  } else if (mode_ == CacheMode::kConstantValues) {
+    served = try_all(ThreadState::now(), arguments, &result, failure);
+  }
+  if (served == Served::kNo) served = serve_new(arguments, known, &result, failure);
+  // Without the lock, as eager code may wait for other threads that trace.
+  return served == Served::kEager ? run_eager(arguments, failure) : result;
+}
+
+std::size_t SpecializationCache::count() const {
+  std::size_t result = 0;
+  for (const auto& set : *sets_) result += set->specializations().size();
+  return result;
+}
+
+std::vector<std::shared_ptr<const Specialization>> SpecializationCache::all() const {
+  std::vector<std::shared_ptr<const Specialization>> result;
+  for (const auto& set : *sets_) {
+    result.insert(result.end(), set->specializations().begin(), set->specializations().end());
+  }
+  return result;
+}
+
+double SpecializationCache::time_guards(const interpreter::CallArguments& arguments, std::uint64_t count) const {
+  const std::shared_ptr<const Sets> sets = sets_;
+  std::uint64_t accepted = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const ThreadState now = ThreadState::now();
+    const bool found = std::ranges::any_of(*sets, [&](const std::shared_ptr<GuardedSet>& set) {
+      return set->check(arguments, set->made_under(now)) != 0;
+    });
+    accepted += found ? 1 : 0;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return accepted == count ? seconds / static_cast<double>(std::max<std::uint64_t>(count, 1)) : -1;
+}
+
+std::size_t SpecializationCache::check_count() const {
+  std::size_t result = 0;
+  for (const auto& set : *sets_) result += set->tree().check_count();
+  return result;
+}
+
+std::uint64_t SpecializationCache::full_passes() const {
+  std::uint64_t result = 0;
+  for (const auto& set : *sets_) result += set->tree().full_passes();
+  return result;
+}
+
+void SpecializationCache::clear() {
+  const std::shared_ptr<const Sets> old = std::exchange(sets_, std::make_shared<const Sets>());
+}
+
+int SpecializationCache::visit(visitproc visitor, void* argument) const {
+  for (const auto& set : *sets_) {
+    if (const int status = set->visit(visitor, argument); status != 0) return status;
+  }
+  return 0;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dispatch/call/guarded_set.h"
+#include "dispatch/call/miss.h"
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::dispatch {
+
+enum class CacheMode : std::uint8_t {
+  kConstantValues,  ///< one specialization for each set of values that was guarded
+  kSameInput,       ///< the first one serves all calls; its arguments are checked, nothing else
+  kNoCaching,       ///< a new trace for each call
+};
+
+/// The specializations of one callable. Calls look at a snapshot of the list; traces are made one at a time.
+class SpecializationCache {
+ public:
+  SpecializationCache(PyObject* callable, compile::Options options, CacheMode mode, TraceOptions how)
+      : callable_(callable), options_(std::move(options)), mode_(mode), how_(how) {}
+
+  /// A new reference, or null with an exception set.
+  PyObject* call(const interpreter::CallArguments& arguments);
+
+  [[nodiscard]] std::uint64_t hits() const { return hits_; }
+  [[nodiscard]] std::uint64_t misses() const { return misses_; }
+  /// Calls that ran in eager.
+  [[nodiscard]] std::uint64_t eager_calls() const { return eager_calls_; }
+  /// The specialization that was compiled last; null before.
+  [[nodiscard]] std::shared_ptr<const Specialization> last() const { return last_compiled_; }
+  /// In the order in which they were made.
+  [[nodiscard]] std::vector<std::shared_ptr<const Specialization>> all() const;
+  /// Why calls were traced, the first call included; the oldest are dropped.
+  [[nodiscard]] const std::vector<Miss>& explained_misses() const { return explained_; }
+  /// Seconds for one check of the guards of all specializations; negative when the call would be traced.
+  [[nodiscard]] double time_guards(const interpreter::CallArguments& arguments, std::uint64_t count) const;
+  /// Distinct checks of all specializations, and how often all of them were made because something had changed.
+  [[nodiscard]] std::size_t check_count() const;
+  [[nodiscard]] std::uint64_t full_passes() const;
+  void clear();
+  int visit(visitproc visitor, void* argument) const;
+
+ private:
+  using Sets = std::vector<std::shared_ptr<GuardedSet>>;
+
+  /// Why a call runs in eager though it was to be compiled.
+  struct Failure {
+    std::string cause;                                ///< what the trace or the program raised; empty: nothing
+    ir::SourceLocation location;                      ///< where the operation that failed was called
+    std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
+    bool is_of_program = false;                       ///< what was compiled raised it when it ran
+    bool is_kept = false;                             ///< later calls like this one run in eager at once
+    std::optional<Miss> miss;                         ///< of the trace
+    /// Takes the pending exception, if there is one.
+    static Failure of_trace(const TraceOutcome& outcome);
+    static Failure of_program();
+  };
+
+  /// Lets a specialization serve the call. After `kEager`, `failure` holds what was raised, if anything.
+  Served try_all(const ThreadState& now, const interpreter::CallArguments& arguments, PyObject** result,
+                 Failure& failure);
+  Served call_first(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
+  void note_miss(const ThreadState& now, const interpreter::CallArguments& arguments);
+  /// For a call that no specialization serves: by tracing it, if that may be.
+  Served serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result, Failure& failure);
+  /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
+  /// call alone, with the segments that are known; any other runs in eager.
+  Served call_past_limit(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
+  /// Drops what was not used for longest, where the calls that were served since the last time pay for new traces.
+  bool make_room();
+  /// `keeps`: for later calls too.
+  Served trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result, Failure& failure);
+  /// `kNo`: the guards of the new trace fail already, which `may_fail` allows.
+  Served trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result,
+                    Failure& failure);
+  /// Errors of executors and transforms of the user, and with `fullgraph`, are raised.
+  [[nodiscard]] bool raises_errors_of_programs() const;
+  /// What becomes of a call whose program raised the pending exception, or that is known to run in eager.
+  Served leave_to_eager(Failure& failure) const;
+  /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
+  bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;
+  PyObject* run_eager(const interpreter::CallArguments& arguments, const Failure& failure);
+  /// Tells the user once for each cause; false with an exception set where warnings are errors.
+  bool warn_of_eager(const Failure& failure);
+  std::shared_ptr<GuardedSet> keep(const std::shared_ptr<const Specialization>& made);
+  [[nodiscard]] std::size_t count() const;
+
+  PyObject* callable_;  ///< the owner of the cache keeps it
+  compile::Options options_;
+  CacheMode mode_;
+  TraceOptions how_;
+  bool warned_ = false;
+  std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
+  std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served
+  std::size_t made_ = 0;                                         ///< specializations that were kept at some time
+  std::uint64_t hits_before_room_ = 0;                           ///< when room was made last
+  std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL
+  std::shared_ptr<const Specialization> last_compiled_;
+  std::vector<Miss> explained_;
+  std::uint64_t hits_ = 0;
+  std::uint64_t misses_ = 0;
+  std::uint64_t eager_calls_ = 0;
+  std::recursive_mutex tracing_;
+};
+
+}  // namespace thunder::dispatch

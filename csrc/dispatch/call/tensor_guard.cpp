@@ -1,0 +1,91 @@
+#include "dispatch/call/tensor_guard.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace thunder::dispatch {
+namespace {
+
+std::string name_of_dtype(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Char:
+      return "int8";
+    case c10::ScalarType::Short:
+      return "int16";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::Long:
+      return "int64";
+    case c10::ScalarType::ComplexFloat:
+      return "complex64";
+    case c10::ScalarType::ComplexDouble:
+      return "complex128";
+    default:
+      break;
+  }
+  std::string name = c10::toString(tensor.scalar_type());
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return name;
+}
+
+std::string list_of(c10::IntArrayRef numbers) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  return text + "]";
+}
+
+/// Those that a new tensor of its sizes has: more than is_contiguous(), which passes over dimensions of size 1.
+bool has_usual_strides(const at::Tensor& tensor) {
+  std::int64_t expected = 1;
+  for (std::int64_t i = tensor.dim() - 1; i >= 0; --i) {
+    if (tensor.stride(i) != expected) return false;
+    expected *= std::max<std::int64_t>(tensor.size(i), 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset)
+    : keys_(tensor.key_set()),
+      dtype_(tensor.dtype()),
+      device_(tensor.device()),
+      requires_grad_(tensor.requires_grad()),
+      is_leaf_(tensor.is_leaf()),
+      checks_offset_(checks_offset),
+      offset_(checks_offset ? tensor.storage_offset() : 0),
+      sizes_(tensor.sizes().vec()),
+      strides_(tensor.layout() == c10::kStrided ? tensor.strides().vec() : std::vector<std::int64_t>{}) {}
+
+bool TensorGuard::matches(const at::Tensor& tensor) const {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
+  if (impl->sizes() != c10::IntArrayRef(sizes_) || impl->device() != device_) return false;
+  if (requires_grad_ && tensor.is_leaf() != is_leaf_) return false;
+  if (checks_offset_ && impl->storage_offset() != offset_) return false;
+  return strides_.empty() || impl->strides() == c10::IntArrayRef(strides_);
+}
+
+std::string describe_tensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  std::string text = name_of_dtype(tensor) + list_of(tensor.sizes());
+  if (tensor.layout() != c10::kStrided) return text + " sparse";
+  if (!has_usual_strides(tensor)) text += " strides " + list_of(tensor.strides());
+  if (!tensor.is_cpu()) text += " on " + tensor.device().str();
+  if (tensor.requires_grad()) text += tensor.is_leaf() ? " requires_grad" : " requires_grad, not a leaf";
+  if (tensor.storage_offset() != 0) text += " at offset " + std::to_string(tensor.storage_offset());
+  if (tensor.is_inference()) text += " made in inference mode";
+  if (tensor.is_conj()) text += " conjugated";
+  if (tensor.is_neg()) text += " negated";
+  return text;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,203 @@
+#include "dispatch/capture/data_reads.h"
+
+#include <ATen/ops/select.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dispatch/call/thread_state.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/capture/tensor_facts.h"
+#include "dispatch/capture/torch_hooks.h"
+#include "dispatch/numbers/number_arguments.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/loop/native_scope.h"
+#include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using interpreter::NativeCall;
+
+/// Lists of so many numbers are read one by one; longer ones tie the trace to all of their contents.
+constexpr std::int64_t kMostSeparate = 32;
+
+/// C functions of Python that use numbers by their operators alone.
+bool works_by_operators(PyObject* callable) {
+  static constexpr std::string_view kNames[] = {"abs", "max", "min", "sum", "sorted", "isinstance"};
+  return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
+}
+
+/// Whether the class of a tensor, or `torch.Tensor` itself, was given a conversion in Python.
+bool has_own_conversion(PyObject* tensor, PyTypeObject* type) {
+  static PyObject* const to_float = PyUnicode_InternFromString("__float__");
+  static PyObject* const to_int = PyUnicode_InternFromString("__int__");
+  PyObject* method = _PyType_Lookup(Py_TYPE(tensor), type == &PyFloat_Type ? to_float : to_int);
+  return method != nullptr && PyFunction_Check(method);
+}
+
+/// A function mode is told of `float(tensor)`, and would have to give a number of Python's own.
+void refuse_conversion() {
+  constexpr const char* kMessage =
+      "thunder.jit: float() and int() of a tensor are not supported under a function mode inside; use tensor.item()";
+  tracer::note_refusal(kMessage);
+  PyErr_SetString(PyExc_NotImplementedError, kMessage);
+}
+
+}  // namespace
+
+void DataReads::add_substitutes(interpreter::TrackerOptions& options) {
+  if (const py::Ref function = loaded_function("torch.optim.optimizer", "_get_value")) {
+    options.substitute(function.get(),
+                       [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
+                         if (count != 1 || !is_traced_tensor(arguments[0]) || !is_of_trace(arguments[0])) return 0;
+                         *result = item(arguments[0]);
+                         return *result == nullptr ? -1 : 1;
+                       });
+  }
+  // Which would make one tensor of numbers: PyTorch's operations on lists of tensors take a list of them.
+  if (const py::Ref function = loaded_function("torch.optim.optimizer", "_stack_if_compiling")) {
+    options.substitute(function.get(), [](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
+      if (count != 1 || !is_list_of_numbers(arguments[0])) return 0;
+      *result = Py_NewRef(arguments[0]);
+      return 1;
+    });
+  }
+}
+
+bool DataReads::is_of_trace(PyObject* tensor) const {
+  return tracer::trace_impl(unpack_tensor(tensor))->state()->recorder == trace_->recorder;
+}
+
+PyObject* DataReads::item(PyObject* tensor) {
+  try {
+    tracer::Number number;
+    {
+      tracer::Recorder& recorder = *trace_->recorder;
+      const std::shared_ptr<void> outside = recorder.outside_program ? recorder.outside_program() : nullptr;
+      number = recorder.item(unpack_tensor(tensor));
+    }
+    return make_traced_number(trace_, number);
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+PyObject* DataReads::to_list(PyObject* object) {
+  const at::Tensor& tensor = unpack_tensor(object);
+  if (tensor.dim() == 0) return item(object);
+  py::Ref list = py::Ref::steal(PyList_New(tensor.size(0)));
+  for (std::int64_t i = 0; list && i < tensor.size(0); ++i) {
+    const py::Ref element = py::Ref::steal(wrap_tensor(at::select(tensor, 0, i)));
+    PyObject* part = element ? to_list(element.get()) : nullptr;
+    if (part == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), i, part);
+  }
+  return list.release();
+}
+
+PyObject* DataReads::convert(PyObject* tensor, PyTypeObject* type) {
+  if (unpack_tensor(tensor).numel() != 1) {
+    PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
+    return nullptr;
+  }
+  if (unpack_tensor(tensor).is_complex()) return refuse_fact("Tensor.__float__ of a complex number"), nullptr;
+  const py::Ref number = py::Ref::steal(item(tensor));
+  if (!number) return nullptr;
+  if (is_traced_number(number.get())) return convert_number(number.get(), type);
+  return type == &PyLong_Type ? PyNumber_Long(number.get()) : PyNumber_Float(number.get());
+}
+
+/// `tensor.numpy()` and the like, of a copy of what the tensor holds now.
+PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
+  if (name_of(callable) != "tolist" && is_conjugate_or_negative(unpack_tensor(call.self))) {
+    return refuse_fact("Tensor.numpy"), nullptr;
+  }
+  at::Tensor contents;
+  try {
+    tracer::Recorder& recorder = *trace_->recorder;
+    const std::shared_ptr<void> outside = recorder.outside_program ? recorder.outside_program() : nullptr;
+    contents = recorder.contents_of(unpack_tensor(call.self));
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+  const interpreter::NativeScope native;
+  const tracer::SuspendRecording suspended;
+  const bool requires_grad = unpack_tensor(call.self).requires_grad();  // of which NumPy's arrays know nothing
+  const py::Ref real = py::Ref::steal(wrap_tensor(requires_grad ? contents.detach().requires_grad_() : contents));
+  const std::string name(name_of(callable));
+  if (name != "tolist") trace_->recorder->add_shared_memory(contents, unpack_tensor(call.self));
+  const py::Ref method = py::Ref::steal(real ? PyObject_GetAttrString(real.get(), name.c_str()) : nullptr);
+  if (!method) return nullptr;
+  std::vector<PyObject*> arguments(call.arguments, call.arguments + total(call));
+  return PyObject_Vectorcall(method.get(), arguments.data(), call.count, call.names);
+}
+
+std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
+  if (type == &PyType_Type && is_traced_number(argument)) {
+    return Py_NewRef(reinterpret_cast<PyObject*>(python_type_of(argument)));
+  }
+  if (type != &PyFloat_Type && type != &PyLong_Type) return std::nullopt;
+  if (is_traced_number(argument)) return convert_number(argument, type);
+  if (!is_traced_tensor(argument) || !is_of_trace(argument) || has_own_conversion(argument, type)) return std::nullopt;
+  if (has_function_mode()) return refuse_conversion(), nullptr;
+  return convert(argument, type);
+}
+
+std::optional<PyObject*> DataReads::read(PyObject* callable, const NativeCall& call) {
+  const std::string_view name = name_of(callable);
+  if (name == "__getstate__") return refuse_fact("Tensor.__getstate__"), nullptr;
+  if (name == "item" && total(call) == 0) return item(call.self);
+  if (name == "tolist" && total(call) == 0 && unpack_tensor(call.self).numel() <= kMostSeparate) {
+    return to_list(call.self);
+  }
+  if (name == "tolist" || name == "numpy" || name == "__array__") return with_contents(callable, call);
+  return std::nullopt;
+}
+
+int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (trace_->recorder == nullptr) return 0;
+  const auto give = [&](PyObject* value) {
+    *result = value;
+    return value == nullptr ? -1 : 1;
+  };
+  if (PyType_Check(callable) && call.count == 1 && total(call) == 1) {
+    if (const auto made = call_type(reinterpret_cast<PyTypeObject*>(callable), call.arguments[0])) return give(*made);
+  }
+  if (call.count == 1 && total(call) == 1 && is_traced_number(call.arguments[0]) && module_of(callable) == "math") {
+    PyObject* made = compute_math(callable, std::string(name_of(callable)).c_str(), call.arguments[0]);
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
+  // A function mode is told of the call first, and then calls it itself.
+  if (is_traced_tensor(call.self) && is_of_trace(call.self) && !has_function_mode()) {
+    if (const auto made = read(callable, call)) return give(*made);
+  }
+  const bool is_torch = is_torch_function(callable, call);
+  const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
+  if (!is_torch && (!looks || works_by_operators(callable))) return 0;
+  if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
+  if (is_torch) {
+    if (const int status = call_for_each(callable, call, result); status != 0) return status;
+  }
+  for (std::size_t i = 0; i < total(call); ++i) {
+    if (!is_traced_number(call.arguments[i]) && !look_inside(call.arguments[i])) return -1;
+  }
+  if (is_torch) {
+    if (const int status = call_with_computed(callable, call, result); status != 0) return status;
+  }
+  if (!any_argument(call, is_traced_number)) return 0;
+  const auto arguments = replaced(call, [](PyObject* number) { return look_at(number); });
+  return give(arguments ? call_with(callable, call, *arguments) : nullptr);
+}
+
+}  // namespace thunder::dispatch

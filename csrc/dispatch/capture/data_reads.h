@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "dispatch/numbers/traced_number.h"
+#include "interpreter/provenance/tracker.h"
+#include "interpreter/provenance/tracker_native.h"
+
+namespace thunder::dispatch {
+
+/// Calls of C code that take data out of tensors (`item`, `tolist`, `numpy`, `float(tensor)`), or take numbers that
+/// came from there: functions of PyTorch get tensors that stand for them, all other code the numbers themselves.
+class DataReads {
+ public:
+  explicit DataReads(std::shared_ptr<NumberTrace> trace) : trace_(std::move(trace)) {}
+
+  /// The convention of `TrackerOptions::intercept`.
+  int intercept(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+  /// The counts of steps of `torch.optim`, which are read as in eager: as numbers of Python, in double precision.
+  void add_substitutes(interpreter::TrackerOptions& options);
+
+ private:
+  /// Whether a trace tensor is of this trace, and not of a part that a transform records: there, the dispatcher sees
+  /// what is read.
+  [[nodiscard]] bool is_of_trace(PyObject* tensor) const;
+  PyObject* item(PyObject* tensor);
+  PyObject* to_list(PyObject* tensor);
+  PyObject* convert(PyObject* tensor, PyTypeObject* type);
+  PyObject* with_contents(PyObject* callable, const interpreter::NativeCall& call);
+  /// `type(x)`, `float(x)` and `int(x)`; nullopt: another class, or another argument.
+  std::optional<PyObject*> call_type(PyTypeObject* type, PyObject* argument);
+  /// Methods that take data out of a tensor; nullopt: another method.
+  std::optional<PyObject*> read(PyObject* callable, const interpreter::NativeCall& call);
+
+  std::shared_ptr<NumberTrace> trace_;
+};
+
+}  // namespace thunder::dispatch

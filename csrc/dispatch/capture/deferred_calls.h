@@ -1,0 +1,63 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "interpreter/provenance/tracker.h"
+#include "interpreter/structures/structure_builder.h"
+#include "tracer/recorder.h"
+
+namespace thunder::dispatch {
+
+/// What a program prints, warns of and logs: calls that each run makes after its computation, in order, with what was
+/// to be shown at the time of the call.
+class DeferredCalls {
+ public:
+  /// What a call shows and where.
+  enum class Kind : std::uint8_t { kPrint, kWarn, kWrite, kFlush };
+
+  DeferredCalls(tracer::Recorder& recorder, interpreter::Tracker& tracker) : recorder_(recorder), tracker_(tracker) {}
+
+  /// Remembers the streams and the state of `warnings` before the program runs, and enters what can be deferred.
+  bool begin();
+  /// By the convention of `Observer::before_native_call`; 0: not a call that is deferred.
+  int intercept(const interpreter::NativeCall& call, PyObject** result);
+  void add_substitutes(interpreter::TrackerOptions& options);
+  bool add_effects(interpreter::StructureBuilder& builder) const;
+
+ private:
+  struct Call {
+    py::Ref callable;
+    py::Ref arguments;
+    py::Ref keywords;
+  };
+
+  void enter(const char* module, const char* path, Kind kind);
+  /// What `print` writes to for an argument `file` (null: not given).
+  [[nodiscard]] static py::Ref stream_of(PyObject* file);
+  /// Whether a stream is `sys.stdout` or `sys.stderr` as they were before the program.
+  [[nodiscard]] bool is_standard(PyObject* stream) const;
+  [[nodiscard]] bool require_program(const char* what) const;
+  /// What a later call is given for `value`: a copy of a tensor, a number of the trace; otherwise its text.
+  py::Ref shown(PyObject* value);
+  py::Ref text_of(PyObject* value);
+  bool defer(py::Ref callable, py::Ref arguments, py::Ref keywords);
+  bool defer_constant(py::Ref callable, py::Ref arguments);
+  int print(const interpreter::NativeCall& call);
+  int warn(const interpreter::NativeCall& call);
+  int write(const interpreter::NativeCall& call, PyObject** result);
+  int ask(const py::Ref& function, PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result);
+  void add_rest(const py::Ref& owner, interpreter::TrackerOptions& options);
+  int log(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count, PyObject* names);
+
+  tracer::Recorder& recorder_;
+  interpreter::Tracker& tracker_;
+  std::unordered_map<const void*, Kind> kinds_;  ///< by the identity of the C code
+  std::vector<Call> calls_;
+  py::Ref effects_;  ///< the module thunder._effects
+  py::Ref stdout_;
+  py::Ref stderr_;
+  py::Ref warnings_state_;
+};
+
+}  // namespace thunder::dispatch

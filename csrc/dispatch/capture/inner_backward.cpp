@@ -1,0 +1,278 @@
+#include "dispatch/capture/inner_backward.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "tracer/backward_graph.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::impl::gradient_edge;
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw UserError(kind, message); }
+
+std::vector<at::Tensor> tensors_of(tracer::Recorder& recorder, py::Borrowed sequence, const char* what) {
+  std::vector<at::Tensor> tensors;
+  const py::Ref items = py::Ref::steal(PySequence_Fast(sequence, "expected a sequence of tensors"));
+  if (!items) throw PendingError();
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (item == Py_None) {
+      tensors.emplace_back();
+    } else if (is_tensor(item)) {
+      const at::Tensor& tensor = unpack_tensor(item);
+      // A level of torch.func has a graph of its own.
+      tensors.push_back(is_functorch_wrapper(tensor) ? tensor : recorder.stand_in(tensor));
+    } else {
+      refuse(ErrorKind::kNotImplemented,
+             std::string("thunder.jit: backward inside a jitted function: expected tensors as ") + what + ", got a " +
+                 Py_TYPE(item)->tp_name);
+    }
+  }
+  return tensors;
+}
+
+[[noreturn]] void refuse_new_leaf() {
+  refuse(ErrorKind::kNotImplemented,
+         "thunder.jit: not supported inside a jitted function: requires_grad_() on an input that is written to, that "
+         "another input is a view of, or that requires no grad afterwards; call it outside");
+}
+
+bool is_true(py::Borrowed object) { return object != nullptr && PyObject_IsTrue(object) == 1; }
+
+}  // namespace
+
+/// The arguments of `torch.autograd.graph._engine_run_backward`.
+struct InnerBackward::Call {
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> cotangents;
+  std::vector<at::Tensor> inputs;
+  bool keep_graph = false;
+  bool create_graph = false;
+  bool allow_unused = false;
+  bool accumulate = false;
+};
+
+void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf) {
+  static PyObject* const grad = PyUnicode_InternFromString("grad");
+  if (!leaf.requires_grad()) refuse_new_leaf();
+  const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
+  if (!object || !tracker.load_tensor_state(object.get(), grad)) throw PendingError();
+}
+
+/// `torch.autograd.grad` runs the hooks of what it differentiates by, and retains its gradient.
+void InnerBackward::require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input) {
+  if (input.is_leaf() || !recorder_.real_behind(input).defined()) return;
+  if (input.retains_grad()) {
+    refuse(ErrorKind::kNotImplemented,
+           "thunder.jit: not supported inside a jitted function: retain_grad() of an input that is no leaf, and "
+           "torch.autograd.grad by it; use backward(inputs=...)");
+  }
+  const py::Ref object = py::Ref::steal(wrap_tensor(input));
+  for (const char* state : {"retains_grad", "_backward_hooks"}) {
+    const py::Ref name = py::Ref::steal(PyUnicode_InternFromString(state));
+    if (!object || !name || !tracker.load_tensor_state(object.get(), name.get())) throw PendingError();
+  }
+}
+
+PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
+  if (torch::autograd::AnomalyMode::is_enabled()) {
+    refuse(ErrorKind::kNotImplemented, "thunder.jit: backward under anomaly detection inside of a jitted function");
+  }
+  tracer::BackwardWalk walk;
+  for (std::size_t i = 0; i < call.roots.size(); ++i) {
+    const at::Tensor& root = call.roots[i];
+    if (!root.requires_grad()) {
+      refuse(ErrorKind::kRuntime,
+             "element " + std::to_string(i) + " of tensors does not require grad and does not have a grad_fn");
+    }
+    walk.roots.push_back(gradient_edge(root));
+    walk.cotangents.push_back(call.cotangents[i]);
+  }
+  for (const at::Tensor& input : call.inputs) {
+    if (!input.requires_grad()) {
+      refuse(ErrorKind::kRuntime, "One of the differentiated Tensors does not require grad");
+    }
+    if (call.accumulate) {
+      input.retain_grad();
+    } else {
+      require_no_hooks_behind(tracker, input);
+    }
+    walk.targets.push_back(gradient_edge(input));
+  }
+  walk.accumulate = call.accumulate;
+  walk.keep_graph = call.keep_graph;
+  walk.create_graph = call.create_graph;
+  walk.before_leaf = [&](const at::Tensor& leaf) { accumulate(tracker, leaf); };
+  walk.leaf_hooks = [&](const at::Tensor& leaf, at::Tensor& gradient) { hooks_.run_hooks(tracker, leaf, gradient); };
+  walk.after_leaf = [&](const at::Tensor& leaf) { hooks_.run_post_accumulate_hooks(tracker, leaf); };
+  const std::vector<at::Tensor> gradients = walk.run();
+  if (call.accumulate) return PyTuple_New(0);
+  py::Ref result = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(call.inputs.size())));
+  for (std::size_t i = 0; result && i < call.inputs.size(); ++i) {
+    if (!gradients[i].defined() && !call.allow_unused) {
+      refuse(ErrorKind::kRuntime,
+             "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+             "this is the desired behavior.");
+    }
+    PyObject* gradient = gradients[i].defined() ? wrap_tensor(gradients[i]) : Py_NewRef(Py_None);
+    if (gradient == nullptr) return nullptr;
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), gradient);
+  }
+  return result.release();
+}
+
+void InnerBackward::add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker) {
+  const py::Ref function = loaded_function("torch.autograd.graph", "_engine_run_backward");
+  if (!function) return;
+  options.substitute(function.get(), [this, &tracker](PyObject* const* arguments, std::size_t count, PyObject* names,
+                                                      PyObject** result) {
+    const SubstitutedCall given{arguments, count, names};
+    try {
+      Call call;
+      call.roots = tensors_of(recorder_, given.find(0, "t_outputs"), "outputs");
+      call.cotangents = tensors_of(recorder_, given.find(1, "grad_tensors"), "gradients of outputs");
+      call.keep_graph = is_true(given.find(2, "keep_graph"));
+      call.create_graph = is_true(given.find(3, "create_graph"));
+      call.inputs = tensors_of(recorder_, given.find(4, "inputs"), "inputs");
+      call.allow_unused = is_true(given.find(5, "allow_unreachable"));
+      call.accumulate = is_true(given.find(6, "accumulate_grad"));
+      *result = run(tracker, call);
+    } catch (const PendingError&) {
+      *result = nullptr;
+    } catch (...) {
+      set_python_error();
+      *result = nullptr;
+    }
+    return *result == nullptr ? -1 : 1;
+  });
+}
+
+namespace {
+
+/// `retain_grad()` on an input.
+bool retain_gradient(interpreter::StructureBuilder& builder, const TorchHooks::InputState& input) {
+  static const py::Ref method = loaded_function("torch", "Tensor.retain_grad");
+  const at::Tensor& traced = unpack_tensor(input.traced.get());
+  const at::Tensor& real = unpack_tensor(input.real.get());
+  if (traced.is_leaf() || !traced.retains_grad() || real.retains_grad()) return true;
+  const py::Ref arguments = py::Ref::steal(PyTuple_Pack(1, input.traced.get()));
+  return arguments && builder.add_call_effect(method.get(), arguments.get(), nullptr);
+}
+
+/// What the program has set on a tensor that it made.
+template <typename Set>
+bool set_attributes(PyObject* tensor, Set&& set) {
+  const py::Ref attributes = interpreter::instance_dict(tensor);
+  if (!attributes) return PyErr_Occurred() == nullptr;
+  PyObject *name, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(attributes.get(), &position, &name, &value)) {
+    if (PyUnicode_Check(name) && !set(tensor, PyUnicode_AsUTF8(name), value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+/// An input on which the program calls `requires_grad_()` requires grad from the begin of the computation, with the
+/// value that it has there.
+void InnerBackward::require_leaves(std::span<const py::Ref> outputs) const {
+  std::unordered_set<torch::autograd::Node*> changed;
+  for (const TorchHooks::InputState& input : hooks_.states()) {
+    const at::Tensor& traced = unpack_tensor(input.traced.get());
+    const at::Tensor& real = unpack_tensor(input.real.get());
+    if (real.requires_grad()) continue;
+    const auto is_view_of_it = [&](const TorchHooks::InputState& other) {
+      const at::Tensor& view = unpack_tensor(other.real.get());
+      return view.is_view() && view._base().is_same(real);
+    };
+    if (traced.requires_grad() && std::ranges::any_of(hooks_.states(), is_view_of_it)) refuse_new_leaf();
+    if (traced.requires_grad() && !recorder_.is_written(traced)) continue;
+    if (const auto node = torch::autograd::impl::try_get_grad_accumulator(traced)) changed.insert(node.get());
+  }
+  if (changed.empty()) return;
+  for (const py::Ref& output : outputs) {
+    if (!is_tensor(output.get()) || !unpack_tensor(output.get()).requires_grad()) continue;
+    const at::Tensor& tensor = unpack_tensor(output.get());
+    if (tensor.is_leaf()) continue;
+    const auto is_changed = [&](torch::autograd::Node& node) { return changed.contains(&node); };
+    if (tracer::any_node_behind(gradient_edge(tensor), is_changed)) refuse_new_leaf();
+  }
+}
+
+bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
+  static PyObject* const set_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
+  const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {
+    const py::Ref arguments = py::Ref::steal(Py_BuildValue("(OsO)", tensor, name, value));
+    return arguments && builder.add_call_effect(set_attribute, arguments.get(), nullptr);
+  };
+  for (const TorchHooks::InputState& input : hooks_.states()) {
+    const at::Tensor& traced = unpack_tensor(input.traced.get());
+    if (input.knows_grad) {
+      const py::Ref now = py::Ref::steal(wrap_tensor(traced.grad()));
+      if (!now) return false;
+      const bool is_changed = now.get() != input.grad.get();
+      if (is_changed && traced.sizes() != unpack_tensor(input.real.get()).sizes()) {
+        refuse(ErrorKind::kNotImplemented,
+               "thunder.jit: the gradient of an input that is resized is set; do it outside");
+      }
+      if (is_changed && !set(input.traced.get(), "grad", now.get())) return false;
+    }
+    const bool required = unpack_tensor(input.real.get()).requires_grad();
+    if (required && !traced.requires_grad() && !set(input.traced.get(), "requires_grad", Py_False)) return false;
+    if (!retain_gradient(builder, input)) return false;
+  }
+  require_leaves(builder.outputs());
+  for (std::size_t i = 0; i < builder.outputs().size(); ++i) {
+    const py::Ref output = builder.outputs()[i];
+    if (!is_tensor(output.get())) continue;  // a number
+    if (!set_attributes(output.get(), set)) return false;
+    const at::Tensor& gradient_of_output = unpack_tensor(output.get()).mutable_grad();  // grad() warns of non-leaves
+    if (!gradient_of_output.defined()) continue;
+    const py::Ref gradient = py::Ref::steal(wrap_tensor(gradient_of_output));
+    if (!gradient || !set(output.get(), "grad", gradient.get())) return false;
+  }
+  return true;
+}
+
+void InnerBackward::require_readable(std::span<const py::Ref> outputs) {
+  if (!recorder_.has_writes()) return;
+  const auto reads_written = [&](torch::autograd::Node& node) {
+    tracer::TraceNode* own = tracer::as_trace_node(&node);
+    return own != nullptr && gradient_.reads_written(*own);
+  };
+  std::vector<at::Tensor> tensors;
+  for (const py::Ref& output : outputs) {
+    if (is_tensor(output.get())) tensors.push_back(unpack_tensor(output.get()));
+  }
+  for (const TorchHooks::InputState& input : hooks_.states()) tensors.push_back(unpack_tensor(input.traced.get()));
+  for (const at::Tensor& tensor : tensors) {
+    if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad() || tensor.is_leaf()) continue;
+    if (!tracer::any_node_behind(gradient_edge(tensor), reads_written)) continue;
+    refuse(ErrorKind::kNotImplemented,
+           "thunder.jit: a tensor that a backward needs is written to after it was used: eager code raises an error in "
+           "the backward, or, after a write through .data, computes with what was written");
+  }
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "dispatch/capture/torch_hooks.h"
+#include "interpreter/provenance/tracker.h"
+#include "interpreter/structures/structure_builder.h"
+#include "transforms/inner_gradient.h"
+
+namespace thunder::dispatch {
+
+/// `backward()` and `torch.autograd.grad` called by a program, and the `.grad` of tensors that it reads and writes.
+class InnerBackward {
+ public:
+  InnerBackward(tracer::Recorder& recorder, TorchHooks& hooks)
+      : gradient_(recorder), recorder_(recorder), hooks_(hooks) {}
+
+  /// Sends PyTorch's door to its engine here.
+  void add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker);
+  /// Repeats at each call what the program did to the `.grad` and `requires_grad` of tensors.
+  /// False with a Python exception set.
+  [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
+  /// Refuses outputs whose backward would read what the program has written over since it was used.
+  void require_readable(std::span<const py::Ref> outputs);
+
+ private:
+  struct Call;
+
+  void require_leaves(std::span<const py::Ref> outputs) const;
+  PyObject* run(interpreter::Tracker& tracker, const Call& call);
+  void accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf);
+  void require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input);
+
+  transforms::InnerGradient gradient_;
+  tracer::Recorder& recorder_;
+  TorchHooks& hooks_;
+};
+
+}  // namespace thunder::dispatch

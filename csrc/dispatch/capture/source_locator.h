@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "interpreter/python/python_ref.h"
+#include "ir/trace.h"
+
+namespace thunder::dispatch {
+
+/// Finds the user's line that runs now: the innermost Python frame that is not inside of the torch package.
+class SourceLocator {
+ public:
+  explicit SourceLocator(std::shared_ptr<ir::TraceContext> context);
+  [[nodiscard]] ir::SourceLocation here();
+
+ private:
+  const std::string* file_of(PyCodeObject* code);
+
+  std::shared_ptr<ir::TraceContext> context_;
+  std::string library_;
+  std::unordered_map<const PyCodeObject*, const std::string*> files_;  ///< null: inside of a library
+  std::vector<py::Ref> codes_;
+};
+
+/// The folder of the torch package, with a slash at its end; empty when it cannot be found.
+[[nodiscard]] const std::string& torch_folder();
+
+}  // namespace thunder::dispatch

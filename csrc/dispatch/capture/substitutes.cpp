@@ -1,0 +1,32 @@
+#include "dispatch/capture/substitutes.h"
+
+#include <algorithm>
+#include <string>
+
+namespace thunder::dispatch {
+
+py::Ref loaded_function(const char* module_name, std::string_view path) {
+  // Only what the program can have imported already: looking it up must not import half of torch.
+  PyObject* modules = PyImport_GetModuleDict();
+  py::Ref found = py::Ref::share(PyDict_GetItemString(modules, module_name));
+  while (found && !path.empty()) {
+    const std::size_t end = std::min(path.find('.'), path.size());
+    found = py::Ref::steal(PyObject_GetAttrString(found.get(), std::string(path.substr(0, end)).c_str()));
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  PyErr_Clear();
+  return found;
+}
+
+py::Borrowed SubstitutedCall::find(std::size_t index, const char* name) const {
+  if (index < count) return arguments[index];
+  const Py_ssize_t named = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), name) == 0) {
+      return arguments[count + static_cast<std::size_t>(i)];
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace thunder::dispatch

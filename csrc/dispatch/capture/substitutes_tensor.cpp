@@ -1,0 +1,201 @@
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/clone.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "dispatch/call/output_plan.h"
+#include "dispatch/call/thread_state.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/numbers/number_arguments.h"
+#include "dispatch/python/python_tensor.h"
+#include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_tensor.h"
+#include "tracer/views.h"
+
+namespace thunder::dispatch {
+namespace {
+
+py::Ref torch_function(const char* name) {
+  const py::Ref module = checked(PyImport_ImportModule("torch"));
+  return checked(PyObject_GetAttrString(module.get(), name));
+}
+
+/// `thunder._copying` in place of a method in C, run by the interpreter.
+py::Ref call_copier(const char* name, const SubstitutedCall& call) {
+  const py::Ref copier = checked(loaded_function("thunder._copying", name).release());
+  return checked(PyObject_Vectorcall(copier.get(), call.arguments, call.count, call.names));
+}
+
+py::Ref new_tensor(const SubstitutedCall& call) { return call_copier("new_tensor", call); }
+
+bool are_numbers(const SubstitutedCall& call) {
+  for (std::size_t i = 1; i < call.count; ++i) {
+    if (!PyLong_Check(call.arguments[i])) return false;
+  }
+  return true;
+}
+
+/// The legacy `tensor.new(*sizes)` and `tensor.new(data)`.
+py::Ref new_by_sizes_or_data(const SubstitutedCall& call) {
+  const bool is_size =
+      call.count == 2 && Py_TYPE(call.arguments[1]) == reinterpret_cast<PyTypeObject*>(torch_function("Size").get());
+  if (call.count == 2 && !is_size && !PyLong_Check(call.arguments[1])) return call_copier("new_tensor", call);
+  if (!is_size && !are_numbers(call)) {
+    PyErr_SetString(PyExc_TypeError, "Tensor.new: expected sizes or data");
+    throw PendingError();
+  }
+  py::Ref sizes = py::Ref::share(is_size ? call.arguments[1] : nullptr);
+  if (!sizes && call.count == 1) sizes = checked(Py_BuildValue("(i)", 0));
+  if (!sizes) {
+    sizes = checked(PyTuple_New(static_cast<Py_ssize_t>(call.count - 1)));
+    for (std::size_t i = 1; i < call.count; ++i) {
+      PyTuple_SET_ITEM(sizes.get(), static_cast<Py_ssize_t>(i - 1), Py_NewRef(call.arguments[i]));
+    }
+  }
+  return checked(PyObject_CallMethod(call.arguments[0], "new_empty", "(O)", sizes.get()));
+}
+
+/// The tensor whose memory `tensor`, of the trace, is a view of.
+at::Tensor memory_of(at::Tensor tensor) {
+  while (const auto& view = tracer::trace_impl(tensor)->state()->view) tensor = at::Tensor(view->parent);
+  return tensor;
+}
+
+/// Inputs may lie in one storage without being views of one tensor of the trace: copies of them would not.
+void require_one_memory(PyObject* copies, const at::Tensor& memory, PyObject* key) {
+  const at::Tensor real = tracer::recorder_on_top()->real_behind(memory);
+  if (!real.defined() || !real.has_storage()) return;
+  const py::Ref storage = checked(PyLong_FromVoidPtr(real.storage().unsafeGetStorageImpl()));
+  PyObject* known = PyDict_SetDefault(copies, storage.get(), key);
+  if (known == nullptr) throw PendingError();
+  if (PyObject_RichCompareBool(known, key, Py_EQ) == 1) return;
+  PyErr_SetString(
+      PyExc_NotImplementedError,
+      "thunder.jit: copies of inputs that share memory are not supported inside; copy them before the call");
+  throw PendingError();
+}
+
+/// `copy_memory(tensor, copies)`: a copy of the memory that a tensor of the trace lies in, once for the dict `copies`,
+/// seen as the tensor sees its own.
+py::Ref copy_memory(const SubstitutedCall& call) {
+  const at::Tensor& tensor = unpack_tensor(call.arguments[0]);
+  PyObject* copies = call.arguments[1];
+  const at::Tensor memory = memory_of(tensor);
+  if (!memory.is_non_overlapping_and_dense() || memory.scalar_type() != tensor.scalar_type()) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: a copy of a tensor that has gaps, or shows memory as another dtype, is not supported "
+                    "inside; use tensor.clone()");
+    throw PendingError();
+  }
+  const py::Ref key = checked(PyLong_FromVoidPtr(memory.unsafeGetTensorImpl()));
+  require_one_memory(copies, memory, key.get());
+  PyObject* known = PyDict_GetItemWithError(copies, key.get());
+  at::Tensor copy = known != nullptr ? unpack_tensor(known) : at::clone(memory.detach(), at::MemoryFormat::Preserve);
+  const py::Ref kept = checked(wrap_tensor(copy));
+  if (PyDict_SetItem(copies, key.get(), kept.get()) < 0) throw PendingError();
+  const bool is_all = tensor.sizes().equals(memory.sizes()) && tensor.strides().equals(memory.strides()) &&
+                      tensor.storage_offset() == memory.storage_offset();
+  if (is_all && known == nullptr) return py::Ref::share(kept.get());
+  return checked(wrap_tensor(is_all ? copy.detach()
+                                    : at::as_strided(copy, tensor.sizes(), tensor.strides(),
+                                                     tensor.storage_offset() - memory.storage_offset())));
+}
+
+template <py::Ref (*handler)(const SubstitutedCall& call)>
+int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+  if (count == 0 || has_function_mode()) return 0;
+  try {
+    *result = handler({arguments, count, names}).release();
+    return 1;
+  } catch (const PendingError&) {
+    return -1;
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+/// Whether PyTorch asks the class of a tensor, when one of its methods is called.
+bool is_overridden(PyObject* tensor) {
+  using at::impl::PythonTorchFunctionTLS;
+  static const py::Ref disabled = loaded_function("torch", "_C._disabled_torch_function_impl");
+  PyTypeObject* type = Py_TYPE(tensor);
+  if (PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED) return false;
+  if (type == reinterpret_cast<PyTypeObject*>(plain_tensor_type())) return false;
+  const py::Ref function =
+      py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__torch_function__"));
+  PyErr_Clear();
+  return function && function.get() != disabled.get();
+}
+
+/// The same for a method that makes a tensor: first, a class of the user's may have its say.
+template <py::Ref (*handler)(const SubstitutedCall& call)>
+int run_method(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+  return count != 0 && is_overridden(arguments[0]) ? 0 : run<handler>(arguments, count, names, result);
+}
+
+/// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory. Of what kernels
+/// computed nobody knows.
+template <bool is_conjugate>
+py::Ref shows_by_bit(const SubstitutedCall& call) {
+  const at::Tensor& tensor = unpack_tensor(call.arguments[0]);
+  if (is_conjugate && !tensor.is_complex()) return py::Ref::share(Py_False);
+  const tracer::LazyView view = tracer::lazy_view(tensor);
+  const at::Tensor real = tracer::recorder_on_top()->real_behind(view.root);
+  if (!real.defined() || (!is_conjugate && view.is_part_of_conjugate(real.is_conj()))) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: is_conj() and is_neg() are known of inputs and their views only inside; ask outside");
+    throw PendingError();
+  }
+  const bool is_odd = (is_conjugate ? view.conjugates : view.negatives) % 2 == 1;
+  return py::Ref::share(is_odd != (is_conjugate ? real.is_conj() : real.is_neg()) ? Py_True : Py_False);
+}
+
+template <py::Ref (*handler)(const SubstitutedCall& call)>
+void substitute_for_trace_tensors(interpreter::TrackerOptions& options, const char* path) {
+  const py::Ref function = loaded_function("torch", path);
+  if (!function) return;
+  options.substitute(function.get(),
+                     [](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                       const bool is_of_trace = count == 1 && is_traced_tensor(arguments[0]);
+                       return is_of_trace ? run<handler>(arguments, count, names, result) : 0;
+                     });
+}
+
+/// Has `thunder._copying` copy a tensor of the trace, in place of a function that reads its memory.
+void copy_in_python(interpreter::TrackerOptions& options, const char* module, const char* path, const char* name) {
+  const py::Ref function = loaded_function(module, path);
+  if (!function) return;
+  options.substitute(function.get(),
+                     [name](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                       if (count == 0 || !is_traced_tensor(arguments[0]) || has_function_mode()) return 0;
+                       const py::Ref copier = loaded_function("thunder._copying", name);
+                       *result = copier ? PyObject_Vectorcall(copier.get(), arguments, count, names) : nullptr;
+                       return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;
+                     });
+}
+
+}  // namespace
+
+void add_tensor_substitutes(interpreter::TrackerOptions& options) {
+  if (const py::Ref method = loaded_function("torch", "Tensor.new_tensor")) {
+    options.substitute(method.get(), run_method<&new_tensor>);
+  }
+  if (const py::Ref method = loaded_function("torch", "Tensor.new")) {
+    options.substitute(method.get(), run_method<&new_by_sizes_or_data>);
+  }
+  substitute_for_trace_tensors<&shows_by_bit<true>>(options, "Tensor.is_conj");
+  substitute_for_trace_tensors<&shows_by_bit<true>>(options, "is_conj");
+  substitute_for_trace_tensors<&shows_by_bit<false>>(options, "Tensor.is_neg");
+  substitute_for_trace_tensors<&shows_by_bit<false>>(options, "is_neg");
+  copy_in_python(options, "torch", "Tensor.__deepcopy__", "deepcopy_tensor");
+  copy_in_python(options, "copy", "copy", "copy_tensor");
+  if (const py::Ref function = loaded_function("thunder._copying", "copy_memory")) {
+    options.substitute(function.get(), run<&copy_memory>);
+  }
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,80 @@
+#include "dispatch/capture/tensor_facts.h"
+
+#include <string>
+
+#include "dispatch/call/thread_state.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/numbers/number_arguments.h"
+#include "dispatch/python/python_tensor.h"
+#include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
+#include "tracer/trace_tensor.h"
+#include "tracer/views.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// An input, and what the program sees in its place.
+struct Input {
+  at::Tensor seen;
+  at::Tensor real;
+};
+
+/// The input that `tensor`, of the trace, is or shows a part of; undefined for others.
+Input input_of(at::Tensor tensor) {
+  for (;;) {
+    if (const at::Tensor real = tracer::recorder_on_top()->real_behind(tensor); real.defined()) return {tensor, real};
+    const auto& view = tracer::trace_impl(tensor)->state()->view;
+    if (!view) return {};
+    tensor = at::Tensor(view->parent);
+  }
+}
+
+}  // namespace
+
+bool shows_input(const at::Tensor& tensor) { return input_of(tensor).real.defined(); }
+
+bool is_conjugate_or_negative(const at::Tensor& tensor) {
+  if (!tracer::is_trace_tensor(tensor)) return tensor.is_conj() || tensor.is_neg();
+  const tracer::LazyView view = tracer::lazy_view(tensor);
+  const at::Tensor real = tracer::recorder_on_top()->real_behind(view.root);
+  const bool is_conjugate = real.defined() && real.is_conj();
+  const bool is_negative = real.defined() && real.is_neg();
+  return (view.conjugates % 2 == 1) != is_conjugate || (view.negatives % 2 == 1) != is_negative ||
+         view.is_part_of_conjugate(is_conjugate);
+}
+
+bool refuse_fact(const std::string& what) {
+  const std::string message = "thunder.jit: " + what + " of this tensor is not known inside; read it outside";
+  tracer::note_refusal(message);
+  PyErr_SetString(PyExc_NotImplementedError, message.c_str());
+  return false;
+}
+
+PyObject* TensorFacts::storage_offset(const at::Tensor& tensor) {
+  const Input input = input_of(tensor);
+  std::int64_t offset = tensor.storage_offset();
+  if (input.real.defined()) {
+    reads_offset_.insert(input.real.unsafeGetTensorImpl());
+    const bool is_input = input.seen.is_same(tensor);
+    // Views of a moved input count from elsewhere than those of what the program sees, each in its own way.
+    if (!is_input && input.real.storage_offset() != input.seen.storage_offset()) {
+      return refuse_fact("Tensor.storage_offset"), nullptr;
+    }
+    if (is_input) offset = input.real.storage_offset();
+  }
+  return PyLong_FromLongLong(offset);
+}
+
+void TensorFacts::add_substitutes(interpreter::TrackerOptions& options) {
+  const py::Ref method = loaded_function("torch", "Tensor.storage_offset");
+  if (!method) return;
+  options.substitute(method.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
+    if (count != 1 || !is_traced_tensor(arguments[0]) || has_function_mode()) return 0;
+    *result = storage_offset(unpack_tensor(arguments[0]));
+    return *result == nullptr ? -1 : 1;
+  });
+}
+
+}  // namespace thunder::dispatch

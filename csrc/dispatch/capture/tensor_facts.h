@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <unordered_set>
+
+#include "interpreter/provenance/tracker.h"
+
+namespace thunder::dispatch {
+
+/// What the program asks of tensors that is guarded only then: where in its memory an input begins.
+class TensorFacts {
+ public:
+  void add_substitutes(interpreter::TrackerOptions& options);
+  [[nodiscard]] bool reads_offset(const at::Tensor& input) const {
+    return reads_offset_.contains(input.unsafeGetTensorImpl());
+  }
+
+ private:
+  PyObject* storage_offset(const at::Tensor& tensor);
+
+  std::unordered_set<const c10::TensorImpl*> reads_offset_;
+};
+
+/// Whether a tensor of the trace is an input or a view of one.
+[[nodiscard]] bool shows_input(const at::Tensor& tensor);
+/// Whether a tensor of the trace shows the conjugate or the negative of memory that eager would not have computed.
+[[nodiscard]] bool is_conjugate_or_negative(const at::Tensor& tensor);
+/// Leaves what a trace cannot tell to eager. Returns false, with an exception set that the program cannot swallow.
+bool refuse_fact(const std::string& what);
+
+}  // namespace thunder::dispatch

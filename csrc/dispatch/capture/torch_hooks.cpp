@@ -1,0 +1,254 @@
+#include "dispatch/capture/torch_hooks.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/MemoryFormat.h>
+#include <torch/csrc/QScheme.h>
+#include <torch/csrc/Size.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "dispatch/call/tensor_guard.h"
+#include "dispatch/call/thread_state.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/capture/tensor_facts.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
+#include "dispatch/python/trace_object.h"
+#include "interpreter/loop/native_scope.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+#include "tracer/views.h"
+
+namespace thunder::dispatch {
+namespace {
+
+// Tensors that the tracer does not know how to stand in for.
+void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::string& path) {
+  const auto refuse = [&](const std::string& found, const std::string& advice) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: " + path + ": expected a dense tensor, got " + found + "; " + advice);
+  };
+  if (tensor.layout() == c10::kJagged) refuse("a nested tensor", "call it on the tensors that it consists of");
+  if (tensor.layout() == c10::kMkldnn) refuse("an MKL-DNN tensor", "call to_dense() before");
+  if (tensor.layout() != c10::kStrided) refuse("a sparse tensor", "call to_dense() before");
+  if (tensor.is_quantized()) refuse("a quantized tensor", "call dequantize() before");
+  if (tensor.is_nested()) refuse("a nested tensor", "call to_padded_tensor() before");
+  if (tensor.key_set().has(c10::DispatchKey::Python)) {
+    refuse(std::string("the tensor subclass ") + type->tp_name, "convert it to a torch.Tensor before");
+  }
+  if (at::functionalization::impl::isFunctionalTensor(tensor)) {
+    refuse("a tensor that left a function under torch.func.functionalize", "return it from that function");
+  }
+  if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "cls_to_become") != 0) {
+    refuse("a parameter of a lazy module that has none yet", "call the module once in eager");
+  }
+}
+
+/// Data descriptors in C whose answer follows from what is guarded of each tensor, or is an operation of the trace.
+bool is_told_by_stand_in(std::string_view name) {
+  constexpr std::array<std::string_view, 18> kNames{
+      "T",         "H",        "mT",     "mH",       "real",   "imag",
+      "data",      "device",   "dtype",  "itemsize", "layout", "requires_grad",
+      "__class__", "__dict__", "nbytes", "ndim",     "shape",  "_has_symbolic_sizes_strides"};
+  return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("is_") && name != "is_leaf");
+}
+
+/// Those that are read of the tensor behind an input, and guarded. What other tensors have is autograd's own answer.
+bool is_told_by_tensor_behind(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kNames{
+      "grad",         "grad_fn",    "is_leaf",         "output_nr",
+      "retains_grad", "grad_dtype", "_backward_hooks", "_post_accumulate_grad_hooks"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+/// `torch.FloatTensor` and its kin, which ask for dtype and device.
+bool is_legacy_class(PyObject* kind) { return std::string_view(Py_TYPE(kind)->tp_name) == "torch.tensortype"; }
+
+int is_of_legacy_class(PyObject* tensor, PyObject* kind) {
+  const interpreter::NativeScope native;
+  const WithoutFunctionModes unseen;
+  const py::Ref name = py::Ref::steal(PyObject_CallMethod(tensor, "type", nullptr));
+  if (!name) return -1;
+  return PyUnicode_CompareWithASCIIString(name.get(), reinterpret_cast<PyTypeObject*>(kind)->tp_name) == 0 ? 1 : 0;
+}
+
+}  // namespace
+
+bool TorchHooks::is_real_tensor(PyObject* object) const {
+  if (!is_tensor(object)) return false;
+  const at::Tensor& tensor = unpack_tensor(object);
+  // A trace is never made inside of a functorch level: whoever has a level was made by the program.
+  return !tracer::is_trace_tensor(tensor) && !is_functorch_wrapper(tensor);
+}
+
+bool TorchHooks::is_traced(PyObject* object) const {
+  if (is_traced_number(object)) return true;
+  if (!is_tensor(object)) return false;
+  const at::Tensor& tensor = unpack_tensor(object);
+  return tracer::is_trace_tensor(tensor) || is_functorch_wrapper(tensor);
+}
+
+PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
+  const interpreter::NativeScope native;
+  try {
+    const at::Tensor& real = unpack_tensor(real_tensor);
+    require_plain(real, Py_TYPE(real_tensor), path);
+    py::Ref traced = py::Ref::steal(wrap_tensor(recorder_.add_input(real, path)));
+    if (!traced) return nullptr;
+    const at::Tensor& stand_in = unpack_tensor(traced.get());
+    if (real.grad_fn() != nullptr && stand_in.is_leaf()) {
+      torch::autograd::set_history(
+          stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(stand_in)));
+    }
+    PyTypeObject* type = Py_TYPE(real_tensor);
+    // `isinstance(p, nn.Parameter)` has to hold for the stand-in of a parameter.
+    if (type != Py_TYPE(traced.get())) {
+      if (PyObject_SetAttrString(traced.get(), "__class__", reinterpret_cast<PyObject*>(type)) < 0) return nullptr;
+    }
+    if (const py::Ref attributes = interpreter::instance_dict(real_tensor);
+        attributes && PyDict_Size(attributes.get()) > 0) {
+      const py::Ref own = interpreter::instance_dict(traced.get());
+      if (!own || PyDict_Update(own.get(), attributes.get()) < 0) return nullptr;
+    }
+    const auto [place, is_new] = index_by_real_.emplace(real_tensor, inputs_.size());
+    if (is_new) {
+      index_by_traced_.emplace(traced.get(), inputs_.size());
+      inputs_.push_back(py::Ref::share(real_tensor));
+      states_.push_back({py::Ref::share(real_tensor), traced});
+    }
+    return traced.release();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+PyObject* TorchHooks::original(PyObject* traced) const {
+  const auto found = index_by_traced_.find(traced);
+  return found == index_by_traced_.end() ? nullptr : Py_NewRef(inputs_[found->second].get());
+}
+
+bool TorchHooks::require_known_state(PyObject* traced, PyObject* name) {
+  const std::string text = PyUnicode_AsUTF8(name);
+  const at::Tensor& tensor = unpack_tensor(traced);
+  if (is_functorch_wrapper(tensor)) return true;
+  if (text == "requires_grad" && tracer::is_hidden_leaf(tensor)) return refuse_fact("Tensor." + text);
+  if (is_told_by_stand_in(text)) return true;
+  const bool is_known = text == "_version"  ? !shows_input(tensor)
+                        : text == "grad_fn" ? dynamic_cast<tracer::OutsideNode*>(tensor.grad_fn().get()) == nullptr
+                                            : is_told_by_tensor_behind(text);
+  return is_known || refuse_fact("Tensor." + text);
+}
+
+bool TorchHooks::is_unknown_state(PyObject* traced, PyObject* name) const {
+  const auto found = index_by_traced_.find(traced);
+  if (found == index_by_traced_.end()) return false;
+  const InputState& state = states_[found->second];
+  const std::string text = PyUnicode_AsUTF8(name);
+  if (text == "grad") return !state.knows_grad;
+  return text != "grad_fn" && is_told_by_tensor_behind(text) && !state.compared.contains(text);
+}
+
+bool TorchHooks::learn_state(PyObject* traced, PyObject* name, PyObject* value) {
+  InputState& state = states_[index_by_traced_.at(traced)];
+  const std::string text = PyUnicode_AsUTF8(name);
+  if (text == "grad") {
+    state.knows_grad = true;
+    state.grad = py::Ref::share(value);
+    if (value != Py_None) unpack_tensor(traced).mutable_grad() = unpack_tensor(value);
+    return true;
+  }
+  state.compared.insert(text);
+  const py::Ref own = py::Ref::steal(attribute(traced, name));
+  if (!own) return false;
+  return text == "is_leaf" || own.get() == value || refuse_fact("Tensor." + text);
+}
+
+int TorchHooks::is_instance(PyObject* object, PyObject* kind) {
+  const bool is_asked_of_tensor = is_tensor(object) && is_traced(object);
+  if (!is_asked_of_tensor) return PyObject_IsInstance(object, kind);
+  if (PyTuple_Check(kind)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kind); ++i) {
+      if (const int found = is_instance(object, PyTuple_GET_ITEM(kind, i)); found != 0) return found;
+    }
+    return 0;
+  }
+  return is_legacy_class(kind) && !is_conjugate_or_negative(unpack_tensor(object)) ? is_of_legacy_class(object, kind)
+                                                                                   : PyObject_IsInstance(object, kind);
+}
+
+namespace {
+
+/// The hooks that `leaf`'s tensor has under `name`, guarded; an empty list when there are none.
+std::vector<py::Ref> hooks_behind(interpreter::Tracker& tracker, py::Borrowed leaf, PyObject* name) {
+  std::vector<py::Ref> hooks;
+  const py::Ref dict = py::Ref::steal(tracker.read_behind(leaf, name));
+  if (PyErr_Occurred() != nullptr) throw PendingError();
+  if (!dict || dict.get() == Py_None) return hooks;
+  if (!tracker.examine(dict.get(), interpreter::Aspect::kContents)) throw PendingError();
+  PyObject *key, *hook;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(dict.get(), &position, &key, &hook)) hooks.push_back(py::Ref::share(hook));
+  return hooks;
+}
+
+}  // namespace
+
+void TorchHooks::run_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf, at::Tensor& gradient) const {
+  static PyObject* const name = PyUnicode_InternFromString("_backward_hooks");
+  const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
+  if (!object) throw PendingError();
+  for (const py::Ref& hook : hooks_behind(tracker, object.get(), name)) {
+    const py::Ref argument = py::Ref::steal(wrap_tensor(gradient));
+    const py::Ref result = py::Ref::steal(argument ? PyObject_CallOneArg(hook.get(), argument.get()) : nullptr);
+    if (!result) throw PendingError();
+    if (is_tensor(result.get())) gradient = unpack_tensor(result.get());
+  }
+}
+
+void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf) const {
+  static PyObject* const name = PyUnicode_InternFromString("_post_accumulate_grad_hooks");
+  const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
+  if (!object) throw PendingError();
+  for (const py::Ref& hook : hooks_behind(tracker, object.get(), name)) {
+    if (!py::Ref::steal(PyObject_CallOneArg(hook.get(), object.get()))) throw PendingError();
+  }
+}
+
+PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
+  if (is_key) {
+    if (is_traced_number(number)) return look_at(number);
+    return look_inside(number) ? Py_NewRef(number) : nullptr;
+  }
+  return is_tensor(other) && is_traced(other) ? tensor_of_number(number) : Py_NewRef(number);
+}
+
+std::size_t TorchHooks::input_index(PyObject* real_tensor) const { return index_by_real_.at(real_tensor); }
+
+std::string TorchHooks::describe(PyObject* tensor) const { return describe_tensor(unpack_tensor(tensor)); }
+
+PyObject* TorchHooks::attribute(PyObject* owner, PyObject* name) const {
+  const WithoutFunctionModes unseen;
+  return PyObject_GenericGetAttr(owner, name);
+}
+
+interpreter::ConstantKind TorchHooks::classify(PyObject* object) const {
+  using interpreter::ConstantKind;
+  if (trace_in(object) != nullptr) return ConstantKind::kIdentity;
+  if (THPDtype_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object) || THPQScheme_Check(object) ||
+      Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPGeneratorClass)) {
+    return ConstantKind::kIdentity;
+  }
+  return THPDevice_Check(object) || THPSize_Check(object) ? ConstantKind::kEquality : ConstantKind::kUnknown;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "dispatch/numbers/traced_number.h"
+#include "interpreter/provenance/tracker.h"
+#include "interpreter/python/python_ref.h"
+#include "interpreter/python/tensor_hooks.h"
+#include "tracer/recorder.h"
+
+namespace thunder::dispatch {
+
+/// Shows the program trace tensors in place of the tensors that come from outside.
+class TorchHooks final : public interpreter::TensorHooks {
+ public:
+  explicit TorchHooks(tracer::Recorder& recorder) : recorder_(recorder) {}
+
+  [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
+  [[nodiscard]] bool is_traced(PyObject* object) const override;
+  PyObject* lift(PyObject* real_tensor, const std::string& path) override;
+  PyObject* original(PyObject* traced) const override;
+  [[nodiscard]] std::size_t input_index(PyObject* real_tensor) const override;
+  [[nodiscard]] std::string describe(PyObject* tensor) const override;
+  [[nodiscard]] interpreter::ConstantKind classify(PyObject* object) const override;
+  [[nodiscard]] PyObject* attribute(PyObject* owner, PyObject* name) const override;
+
+  bool require_known_state(PyObject* traced, PyObject* name) override;
+  [[nodiscard]] bool is_unknown_state(PyObject* traced, PyObject* name) const override;
+  bool learn_state(PyObject* traced, PyObject* name, PyObject* value) override;
+  int is_instance(PyObject* object, PyObject* kind) override;
+
+  [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
+  PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
+
+  /// What the trace knows of an input besides its data.
+  struct InputState {
+    py::Ref real;
+    py::Ref traced;
+    py::Ref grad{};                    ///< as the program found it
+    bool knows_grad = false;           ///< whether the program has looked
+    std::set<std::string> compared{};  ///< the attributes that the stand-in has like the tensor, as is guarded
+  };
+  [[nodiscard]] const std::vector<InputState>& states() const { return states_; }
+
+  /// Runs the hooks that the tensor behind a leaf has, on its gradient; throws PendingError.
+  void run_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf, at::Tensor& gradient) const;
+  void run_post_accumulate_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf) const;
+
+  /// The tensors behind the inputs, in order.
+  [[nodiscard]] const std::vector<py::Ref>& inputs() const { return inputs_; }
+
+ private:
+  tracer::Recorder& recorder_;
+  std::vector<py::Ref> inputs_;
+  std::unordered_map<const PyObject*, std::size_t> index_by_real_;
+  std::unordered_map<const PyObject*, std::size_t> index_by_traced_;
+  std::vector<InputState> states_;
+};
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,257 @@
+#include "dispatch/numbers/number_arguments.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "dispatch/python/python_tensor.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using interpreter::NativeCall;
+
+bool is_method_of_tensor(PyObject* callable, const NativeCall& call) {
+  return call.self != nullptr && is_tensor(call.self) && !name_of(callable).empty();
+}
+
+/// The position of the number that fills a tensor; -1: the function makes none.
+std::ptrdiff_t fill_position(PyObject* callable, const NativeCall& call) {
+  const std::string_view name = name_of(callable);
+  if (name == "new_full" && is_method_of_tensor(callable, call)) return 1;
+  if (!module_of(callable).starts_with("torch")) return -1;
+  if (name == "full" || name == "full_like") return 1;
+  return name == "tensor" || name == "as_tensor" || name == "scalar_tensor" ? 0 : -1;
+}
+
+PyObject* placeholder(PyObject* number) {
+  return python_type_of(number) == &PyFloat_Type ? PyFloat_FromDouble(0.0) : PyLong_FromLong(0);
+}
+
+/// Operations that multiply an operand by a number which cannot be a tensor.
+struct Scaling {
+  std::string_view name;
+  const char* keyword;
+};
+constexpr std::array kScalings{Scaling{"add", "alpha"}, Scaling{"sub", "alpha"}, Scaling{"subtract", "alpha"},
+                               Scaling{"addcdiv", "value"}, Scaling{"addcmul", "value"}};
+
+/// A number that the program computes, as an object of Python or as a tensor that PyTorch would read.
+bool is_computed_number(PyObject* object) {
+  if (is_traced_number(object)) return true;
+  return is_traced_tensor(object) && unpack_tensor(object).dim() == 0 && !unpack_tensor(object).requires_grad();
+}
+
+/// The position among the keywords of the number that scales an operand; -1: none does.
+Py_ssize_t scale_position(PyObject* callable, const NativeCall& call) {
+  std::string_view name = name_of(callable);
+  if (name.ends_with('_')) name.remove_suffix(1);
+  const auto* row = std::ranges::find(kScalings, name, &Scaling::name);
+  for (Py_ssize_t i = 0; row != kScalings.end() && call.names != nullptr && i < PyTuple_GET_SIZE(call.names); ++i) {
+    if (!is_computed_number(call.arguments[call.count + static_cast<std::size_t>(i)])) continue;
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(call.names, i), row->keyword) == 0) return i;
+  }
+  return -1;
+}
+
+/// The same call with the number multiplied into the operand. Null with an exception.
+PyObject* call_scaled(PyObject* callable, const NativeCall& call, Py_ssize_t position) {
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
+  const auto number = arguments.begin() + static_cast<std::ptrdiff_t>(call.count) + position;
+  const py::Ref factor = is_traced_number(number->get()) ? py::Ref::steal(tensor_of_number(number->get())) : *number;
+  arguments.erase(number);
+  const std::size_t operand = call.self != nullptr ? 0 : 1;
+  if (!factor || operand >= call.count) return nullptr;
+  arguments[operand] = py::Ref::steal(PyNumber_Multiply(arguments[operand].get(), factor.get()));
+  const py::Ref names = py::Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(call.names); ++i) {
+    if (i != position && PyList_Append(names.get(), PyTuple_GET_ITEM(call.names, i)) < 0) return nullptr;
+  }
+  const py::Ref others = py::Ref::steal(names ? PyList_AsTuple(names.get()) : nullptr);
+  if (!others || !arguments[operand]) return nullptr;
+  NativeCall scaled = call;
+  scaled.names = others.get();
+  return call_with(callable, scaled, arguments);
+}
+
+bool has_true(const NativeCall& call, const char* name) {
+  for (Py_ssize_t i = 0; call.names != nullptr && i < PyTuple_GET_SIZE(call.names); ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(call.names, i), name) != 0) continue;
+    return call.arguments[call.count + static_cast<std::size_t>(i)] == Py_True;
+  }
+  return false;
+}
+
+/// Fills a tensor by an operation that takes the number as a tensor.
+PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t position) {
+  PyObject* number = call.arguments[position];
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
+  arguments[position] = py::Ref::steal(placeholder(number));
+  py::Ref made;
+  if (position == 0) {  // torch.tensor(number, …)
+    const py::Ref torch = py::Ref::steal(PyImport_ImportModule("torch"));
+    const py::Ref function = py::Ref::steal(torch ? PyObject_GetAttrString(torch.get(), "full") : nullptr);
+    const py::Ref shape = py::Ref::steal(PyTuple_New(0));
+    std::vector<PyObject*> values{shape.get()};
+    for (const py::Ref& argument : arguments) values.push_back(argument.get());
+    made = py::Ref::steal(function ? PyObject_Vectorcall(function.get(), values.data(), call.count + 1, call.names)
+                                   : nullptr);
+  } else {
+    made = py::Ref::steal(call_with(callable, call, arguments));
+  }
+  const py::Ref value = py::Ref::steal(made ? tensor_of_number(number) : nullptr);
+  return value ? PyObject_CallMethod(made.get(), "fill_", "O", value.get()) : nullptr;
+}
+
+bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
+
+/// `_foreach_addcdiv_`: `addcdiv_`; empty for other functions.
+std::string name_for_each(PyObject* callable) {
+  constexpr std::string_view kPrefix = "_foreach_";
+  const std::string_view name = name_of(callable);
+  return name.starts_with(kPrefix) ? std::string(name.substr(kPrefix.size())) : std::string();
+}
+
+/// The call for the tensor at `index`. Null with an exception.
+PyObject* call_one(const char* name, const NativeCall& call, Py_ssize_t index) {
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) {
+    PyObject* argument = call.arguments[i];
+    arguments.push_back(is_sequence(argument) ? py::Ref::steal(PySequence_GetItem(argument, index))
+                                              : py::Ref::share(argument));
+    if (!arguments.back()) return nullptr;
+  }
+  const py::Ref method = py::Ref::steal(PyObject_GetAttrString(arguments[0].get(), name));
+  if (!method) return nullptr;
+  std::vector<PyObject*> values;
+  for (std::size_t i = 1; i < arguments.size(); ++i) values.push_back(arguments[i].get());
+  py::Ref names = py::Ref::share(call.names);
+  std::size_t count = call.count - 1;
+  const bool is_scaled = std::string_view(name).starts_with("addc") && count == 3;
+  if (is_scaled) {
+    names = py::Ref::steal(Py_BuildValue("(s)", "value"));
+    --count;
+  }
+  const NativeCall single = interpreter::native_call(method.get(), values.data(), count, names.get());
+  PyObject* result = nullptr;
+  const int status = call_with_computed(method.get(), single, &result);
+  if (status != 0) return status > 0 ? result : nullptr;
+  return PyObject_Vectorcall(method.get(), values.data(), count, names.get());
+}
+
+}  // namespace
+
+bool is_traced_tensor(PyObject* object) {
+  return object != nullptr && is_tensor(object) && tracer::is_trace_tensor(unpack_tensor(object));
+}
+
+/// Of C functions and methods; empty for everything else.
+std::string_view name_of(PyObject* callable) {
+  if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (Py_TYPE(callable) == &PyMethodDescr_Type) {
+    return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
+  }
+  return {};
+}
+
+std::string_view module_of(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return {};
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  if (self != nullptr && PyType_Check(self)) return reinterpret_cast<PyTypeObject*>(self)->tp_name;
+  const char* name = self != nullptr && PyModule_Check(self)             ? PyModule_GetName(self)
+                     : module != nullptr && PyUnicode_CheckExact(module) ? PyUnicode_AsUTF8(module)
+                                                                         : nullptr;
+  PyErr_Clear();
+  return name == nullptr ? std::string_view() : name;
+}
+
+bool is_torch_function(PyObject* callable, const NativeCall& call) {
+  return is_method_of_tensor(callable, call) || module_of(callable).starts_with("torch");
+}
+
+std::size_t total(const NativeCall& call) {
+  return call.count + (call.names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(call.names)));
+}
+
+bool any_argument(const NativeCall& call, bool (*predicate)(PyObject*)) {
+  return std::any_of(call.arguments, call.arguments + total(call), predicate);
+}
+
+bool is_list_of_numbers(PyObject* object) {
+  if (!is_sequence(object)) return false;
+  PyObject** items = PySequence_Fast_ITEMS(object);
+  return Py_SIZE(object) > 0 && std::all_of(items, items + Py_SIZE(object), [](PyObject* item) {
+           return is_traced_number(item) || PyFloat_Check(item) || PyLong_Check(item);
+         });
+}
+
+/// Calls with other arguments; `self` of a method that was looked up in its type goes first.
+PyObject* call_with(PyObject* callable, const NativeCall& call, const std::vector<py::Ref>& arguments) {
+  std::vector<PyObject*> values{nullptr};
+  const bool is_unbound = call.self != nullptr && Py_TYPE(callable) == &PyMethodDescr_Type;
+  if (is_unbound) values.push_back(call.self);
+  for (const py::Ref& argument : arguments) values.push_back(argument.get());
+  const std::size_t count = call.count + (is_unbound ? 1 : 0);
+  return PyObject_Vectorcall(callable, values.data() + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, call.names);
+}
+
+std::optional<std::vector<py::Ref>> replaced(const NativeCall& call, PyObject* (*replace)(PyObject* number)) {
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) {
+    PyObject* argument = call.arguments[i];
+    arguments.push_back(is_traced_number(argument) ? py::Ref::steal(replace(argument)) : py::Ref::share(argument));
+    if (!arguments.back()) return std::nullopt;
+  }
+  return arguments;
+}
+
+int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** result) {
+  const std::ptrdiff_t filled = fill_position(callable, call);
+  if (filled >= 0 && filled < static_cast<std::ptrdiff_t>(call.count) && is_traced_number(call.arguments[filled]) &&
+      !has_true(call, "requires_grad")) {
+    *result = call_filling(callable, call, static_cast<std::size_t>(filled));
+    return *result == nullptr ? -1 : 1;
+  }
+  const Py_ssize_t scale = scale_position(callable, call);
+  if (scale >= 0 && call.count > (call.self != nullptr ? 0 : 1)) {
+    *result = call_scaled(callable, call, scale);
+    return *result == nullptr ? -1 : 1;
+  }
+  if (!any_argument(call, is_traced_number)) return 0;
+  if (filled >= 0 || !(is_traced_tensor(call.self) || any_argument(call, is_traced_tensor))) return 0;
+  const auto arguments = replaced(call, [](PyObject* number) { return tensor_of_number(number); });
+  if (!arguments) return -1;
+  *result = call_with(callable, call, *arguments);
+  if (*result != nullptr) return 1;
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) return -1;
+  PyErr_Clear();  // takes no tensor there
+  return 0;
+}
+
+int call_for_each(PyObject* callable, const NativeCall& call, PyObject** result) {
+  const std::string name = name_for_each(callable);
+  if (name.empty() || call.count == 0 || !is_sequence(call.arguments[0])) return 0;
+  const bool has_numbers = any_argument(call, [](PyObject* argument) {
+    return is_list_of_numbers(argument) &&
+           std::any_of(PySequence_Fast_ITEMS(argument), PySequence_Fast_ITEMS(argument) + Py_SIZE(argument),
+                       is_traced_number);
+  });
+  if (!has_numbers) return 0;
+  const Py_ssize_t count = Py_SIZE(call.arguments[0]);
+  py::Ref results = py::Ref::steal(PyTuple_New(count));
+  for (Py_ssize_t i = 0; results && i < count; ++i) {
+    PyObject* made = call_one(name.c_str(), call, i);
+    if (made == nullptr) return -1;
+    PyTuple_SET_ITEM(results.get(), i, made);
+  }
+  if (!results) return -1;
+  *result = name.ends_with('_') ? Py_NewRef(Py_None) : results.release();
+  return 1;
+}
+
+}  // namespace thunder::dispatch

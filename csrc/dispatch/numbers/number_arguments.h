@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "dispatch/numbers/traced_number.h"
+#include "interpreter/provenance/tracker_native.h"
+
+namespace thunder::dispatch {
+
+// Numbers that the program computed, as arguments of C code. A status is by the convention of
+// `TrackerOptions::intercept`: 0 says that the call is another one's business.
+
+[[nodiscard]] bool is_traced_tensor(PyObject* object);
+/// Of C functions and methods; empty for everything else.
+[[nodiscard]] std::string_view name_of(PyObject* callable);
+[[nodiscard]] std::string_view module_of(PyObject* callable);
+[[nodiscard]] bool is_torch_function(PyObject* callable, const interpreter::NativeCall& call);
+
+/// The number of arguments without `self`.
+[[nodiscard]] std::size_t total(const interpreter::NativeCall& call);
+[[nodiscard]] bool any_argument(const interpreter::NativeCall& call, bool (*predicate)(PyObject*));
+[[nodiscard]] bool is_list_of_numbers(PyObject* object);
+
+/// Calls with other arguments; `self` of a method that was looked up in its type goes first.
+[[nodiscard]] PyObject* call_with(PyObject* callable, const interpreter::NativeCall& call,
+                                  const std::vector<py::Ref>& arguments);
+/// The arguments with `replace(number)` for each traced number; nullopt with an exception.
+[[nodiscard]] std::optional<std::vector<py::Ref>> replaced(const interpreter::NativeCall& call,
+                                                           PyObject* (*replace)(PyObject* number));
+
+/// A function of PyTorch, called with tensors in the place of the numbers where it takes them.
+[[nodiscard]] int call_with_computed(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+/// `torch.tensor`, `torch.FloatTensor` and their like, of sequences with tensors of the trace or such numbers in them.
+[[nodiscard]] int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+/// `torch._foreach_…` with a list of such numbers, as a call for each tensor.
+[[nodiscard]] int call_for_each(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+
+}  // namespace thunder::dispatch

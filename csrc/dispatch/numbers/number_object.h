@@ -1,0 +1,51 @@
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+#include <optional>
+
+#include "dispatch/numbers/number_trace.h"
+#include "dispatch/python/errors.h"
+
+namespace thunder::dispatch {
+
+// Shared by the sources behind traced_number.h.
+
+struct TracedNumber {
+  PyObject_HEAD PyObject* real;
+  std::shared_ptr<NumberTrace>* trace;
+  tracer::Number number;
+  bool looked_at;
+};
+
+extern PyTypeObject traced_float_type;
+extern PyTypeObject traced_int_type;
+
+inline TracedNumber& as_traced(PyObject* object) { return *reinterpret_cast<TracedNumber*>(object); }
+
+/// Runs `record(recorder)` as part of no program, if the trace still goes on and the number is not tied to it yet.
+/// False with a Python exception set.
+template <typename Record>
+bool with_recorder(const TracedNumber& traced, Record&& record) {
+  tracer::Recorder* recorder = (*traced.trace)->recorder;
+  if (recorder == nullptr) return true;
+  try {
+    const std::shared_ptr<void> outside = recorder->outside_program ? recorder->outside_program() : nullptr;
+    record(*recorder);
+    return true;
+  } catch (...) {
+    set_python_error();
+    return false;
+  }
+}
+
+/// What takes part in recorded arithmetic: traced numbers, floats and ints that a tensor can hold.
+[[nodiscard]] std::optional<tracer::NumberOperand> operand_of(PyObject* object);
+/// The one of two operands, one of them traced, that the trace is not tied to yet; the first one when it is tied to
+/// both.
+[[nodiscard]] const TracedNumber& untied_of(PyObject* left, PyObject* right);
+/// `compute` on values of the trace; `real` is what Python gave. Null without an exception when it is not recorded.
+PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py::Borrowed real);
+
+}  // namespace thunder::dispatch

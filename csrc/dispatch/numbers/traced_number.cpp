@@ -1,0 +1,131 @@
+#include "dispatch/numbers/traced_number.h"
+
+#include <optional>
+#include <utility>
+
+#include "bridge/number.h"
+#include "dispatch/numbers/number_object.h"
+#include "dispatch/python/python_tensor.h"
+
+namespace thunder::dispatch {
+namespace {
+
+py::Ref to_python(const c10::Scalar& number) {
+  if (number.isFloatingPoint()) return py::Ref::steal(PyFloat_FromDouble(number.toDouble()));
+  return py::Ref::steal(PyLong_FromLongLong(number.toLong()));
+}
+
+PyObject* make(const std::shared_ptr<NumberTrace>& trace, const tracer::Number& number, py::Ref real) {
+  PyTypeObject& type = number.value.isFloatingPoint() ? traced_float_type : traced_int_type;
+  PyObject* object = real ? type.tp_alloc(&type, 0) : nullptr;
+  if (object == nullptr) return nullptr;
+  TracedNumber& traced = as_traced(object);
+  traced.real = real.release();
+  traced.trace = new std::shared_ptr<NumberTrace>(trace);
+  new (&traced.number) tracer::Number(number);
+  traced.looked_at = false;
+  return object;
+}
+
+}  // namespace
+
+std::optional<tracer::NumberOperand> operand_of(PyObject* object) {
+  if (is_traced_number(object)) {
+    const TracedNumber& traced = as_traced(object);
+    if (traced.looked_at) return traced.number.value;
+    return traced.number;
+  }
+  if (PyFloat_CheckExact(object)) return c10::Scalar(PyFloat_AS_DOUBLE(object));
+  if (!PyLong_CheckExact(object)) return std::nullopt;
+  const long long number = PyLong_AsLongLong(object);
+  if (number == -1 && PyErr_Occurred() != nullptr) return PyErr_Clear(), std::nullopt;
+  return c10::Scalar(static_cast<std::int64_t>(number));
+}
+
+const TracedNumber& untied_of(PyObject* left, PyObject* right) {
+  return as_traced(is_traced_number(left) && !as_traced(left).looked_at ? left
+                   : is_traced_number(right)                            ? right
+                                                                        : left);
+}
+
+PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py::Borrowed real) {
+  const auto first = operand_of(left);
+  const auto second = operand_of(right);
+  if (symbol == nullptr || !first || !second || !(PyFloat_CheckExact(real) || PyLong_CheckExact(real))) return nullptr;
+  const TracedNumber& traced = untied_of(left, right);
+  if (traced.looked_at) return Py_NewRef(real);
+  const auto expected = operand_of(real);
+  std::optional<tracer::Number> number;
+  const auto known = bridge::compute_number(
+      symbol, is_traced_number(left) ? as_traced(left).number.value : std::get<c10::Scalar>(*first),
+      is_traced_number(right) ? as_traced(right).number.value : std::get<c10::Scalar>(*second));
+  if (!expected || !known || !bridge::same_number(*known, std::get<c10::Scalar>(*expected))) return nullptr;
+  if (!with_recorder(traced, [&](tracer::Recorder& recorder) { number = recorder.compute(symbol, *first, *second); })) {
+    return nullptr;
+  }
+  return number ? make(*traced.trace, *number, py::Ref::share(real)) : nullptr;
+}
+
+PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {
+  if (number.value.isBoolean() || number.value.isComplex()) {
+    try {
+      trace->recorder->meet(number);
+    } catch (...) {
+      set_python_error();
+      return nullptr;
+    }
+    if (number.value.isBoolean()) return PyBool_FromLong(number.value.toBool() ? 1 : 0);
+    const auto value = number.value.toComplexDouble();
+    return PyComplex_FromDoubles(value.real(), value.imag());
+  }
+  return make(trace, number, to_python(number.value));
+}
+
+bool is_traced_number(PyObject* object) {
+  return Py_TYPE(object) == &traced_float_type || Py_TYPE(object) == &traced_int_type;
+}
+
+ir::ValueId value_of_number(PyObject* traced) { return as_traced(traced).number.id; }
+
+PyTypeObject* python_type_of(PyObject* traced) {
+  return Py_TYPE(traced) == &traced_float_type ? &PyFloat_Type : &PyLong_Type;
+}
+
+PyObject* tensor_of_number(PyObject* traced) {
+  const TracedNumber& number = as_traced(traced);
+  if (number.looked_at || (*number.trace)->recorder == nullptr) return Py_NewRef(number.real);
+  at::Tensor tensor;
+  if (!with_recorder(number, [&](tracer::Recorder& recorder) { tensor = recorder.number_tensor(number.number.id); })) {
+    return nullptr;
+  }
+  return wrap_tensor(std::move(tensor));
+}
+
+PyObject* look_at(PyObject* object) {
+  TracedNumber& traced = as_traced(object);
+  if (!traced.looked_at) {
+    if (!with_recorder(traced, [&](tracer::Recorder& recorder) { recorder.meet(traced.number); })) return nullptr;
+    traced.looked_at = true;
+  }
+  return Py_NewRef(traced.real);
+}
+
+PyObject* convert_number(PyObject* traced, PyTypeObject* type) {
+  if (python_type_of(traced) == type) return Py_NewRef(traced);
+  const bool to_int = type == &PyLong_Type;
+  const unaryfunc convert = to_int ? PyNumber_Long : PyNumber_Float;
+  const py::Ref real = py::Ref::steal(convert(as_traced(traced).real));
+  PyObject* recorded = real ? record_number(to_int ? "int" : "float", traced, traced, real.get()) : nullptr;
+  if (recorded != nullptr) return recorded;
+  PyErr_Clear();
+  const py::Ref looked_at = py::Ref::steal(look_at(traced));
+  return looked_at ? convert(looked_at.get()) : nullptr;
+}
+
+PyObject* compute_math(PyObject* function, const char* name, PyObject* traced) {
+  const py::Ref real = py::Ref::steal(PyObject_CallOneArg(function, as_traced(traced).real));
+  if (!real) return PyErr_Clear(), nullptr;
+  return record_number(name, traced, traced, real.get());
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+
+#include "dispatch/numbers/number_trace.h"
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::dispatch {
+
+/// What the program gets for `tensor.item()`: acts as a Python float or int, and knows which value of the trace it is.
+/// Arithmetic is recorded. Whoever looks at the number itself (a branch, `print`, an index, C code) ties the trace to
+/// what it is now; comparisons tie it to their outcome only. It is no instance of float for C code, so that all of C
+/// code comes through its slots; for Python it is one. A bool is tied, and given as it is. New reference or null.
+PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number);
+
+[[nodiscard]] bool is_traced_number(PyObject* object);
+[[nodiscard]] ir::ValueId value_of_number(PyObject* traced);
+/// `float` or `int`.
+[[nodiscard]] PyTypeObject* python_type_of(PyObject* traced);
+/// The trace tensor that stands for a number in operations (new reference, or null with an exception set).
+PyObject* tensor_of_number(PyObject* traced);
+/// The number itself, to which the trace is tied from now on (new reference, or null with an exception set).
+PyObject* look_at(PyObject* traced);
+/// Looks at the numbers in lists, tuples, dicts and slices, and puts them in the place of the traced ones. False with
+/// an exception set.
+bool look_inside(PyObject* container);
+/// `int(number)` or `float(number)`, as a traced number.
+PyObject* convert_number(PyObject* traced, PyTypeObject* type);
+/// `function(number)` for a function of the module `math` called `name`, as a traced number. Null without an exception
+/// when it is not recorded.
+PyObject* compute_math(PyObject* function, const char* name, PyObject* traced);
+
+/// 0, or -1 with an exception.
+int init_traced_number();
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,158 @@
+#include "dispatch/python/errors.h"
+
+#include <frameobject.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "interpreter/loop/native_scope.h"
+#include "interpreter/python/python_ref.h"
+#include "ir/location.h"
+#include "tracer/recorder.h"
+#include "tracer/trace_session.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::dispatch {
+namespace {
+
+PyObject* exception_type(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kRuntime:
+      return PyExc_RuntimeError;
+    case ErrorKind::kType:
+      return PyExc_TypeError;
+    case ErrorKind::kValue:
+      return PyExc_ValueError;
+    case ErrorKind::kNotImplemented:
+      return PyExc_NotImplementedError;
+  }
+  return PyExc_RuntimeError;
+}
+
+void set_internal_error(const InternalError& error) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "InternalError") : nullptr);
+  if (!type) PyErr_Clear();
+  PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
+}
+
+std::string text_of(py::Borrowed object) {
+  const py::Ref text = py::Ref::steal(object == nullptr ? nullptr : PyObject_Str(object));
+  const char* content = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return content == nullptr ? "" : content;
+}
+
+std::string source_line(const ir::SourceLocation& location) {
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("linecache"));
+  const py::Ref line = py::Ref::steal(
+      module ? PyObject_CallMethod(module.get(), "getline", "si", location.file->c_str(), location.line) : nullptr);
+  std::string text = text_of(line.get());
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \n") + 1 - begin);
+}
+
+bool is_raised_by_operations(py::Borrowed type) {
+  return type == PyExc_RuntimeError || type == PyExc_NotImplementedError || type == PyExc_TypeError ||
+         type == PyExc_ValueError || type == PyExc_IndexError;
+}
+
+bool passed_line(py::Borrowed traceback, const ir::SourceLocation& location) {
+  for (auto* entry = reinterpret_cast<PyTracebackObject*>(traceback); entry != nullptr; entry = entry->tb_next) {
+    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame)));
+    const bool same_file = text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename) == *location.file;
+    const py::Ref line = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(entry), "tb_lineno"));
+    if (same_file && line && PyLong_AsLong(line.get()) == location.line) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+py::Ref take_error() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (type == nullptr) return nullptr;
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  const py::Ref owned_type = py::Ref::steal(type), owned_traceback = py::Ref::steal(traceback);
+  return py::Ref::steal(value);
+}
+
+void note_caught_refusal(PyObject* exception) {
+  const interpreter::NativeScope native;
+  const std::string text = text_of(exception);
+  // Stand-ins surprise PyTorch's own checks; plain tensors do not.
+  const bool is_surprise = text.find("INTERNAL ASSERT FAILED") != std::string::npos;
+  if (is_surprise || text.starts_with("thunder") || tracer::says_data_was_read(text)) tracer::note_refusal(text);
+}
+
+void release_frames_of_pending() {
+  const interpreter::NativeScope native;
+  py::Ref pending = take_error();
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("traceback"));
+  std::vector<py::Ref> chain;  // each once: a program may have them follow each other in a circle
+  py::Ref next = py::Ref::share(pending.get());
+  const auto is_next = [&](const py::Ref& known) { return known.get() == next.get(); };
+  while (next && module && std::ranges::none_of(chain, is_next)) {
+    const py::Ref entries = py::Ref::steal(PyException_GetTraceback(next.get()));
+    const py::Ref cleared =
+        py::Ref::steal(entries ? PyObject_CallMethod(module.get(), "clear_frames", "O", entries.get()) : nullptr);
+    if (!cleared) PyErr_Clear();
+    chain.push_back(next);
+    next = py::Ref::steal(PyException_GetContext(chain.back().get()));
+  }
+  PyObject* type = Py_NewRef(PyExceptionInstance_Class(pending.get()));
+  PyObject* traceback = PyException_GetTraceback(pending.get());
+  PyErr_Restore(type, pending.release(), traceback);
+}
+
+std::string describe_error(py::Borrowed error, const ir::SourceLocation& location) {
+  const std::string text = std::string(Py_TYPE(error)->tp_name) + ": " + text_of(error);
+  if (text.find(", line ") != std::string::npos) return text;
+  ir::SourceLocation line = location;
+  std::string file;
+  if (line.file == nullptr) {
+    const py::Ref traceback = py::Ref::steal(PyException_GetTraceback(error));
+    auto* last = reinterpret_cast<PyTracebackObject*>(traceback.get());
+    while (last != nullptr && last->tb_next != nullptr) last = last->tb_next;
+    if (last == nullptr) return text;
+    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(last->tb_frame)));
+    const py::Ref number = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(last), "tb_lineno"));
+    file = text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
+    line.file = &file;
+    line.line = number ? static_cast<int>(PyLong_AsLong(number.get())) : 0;
+  }
+  return text + ir::describe_line(line, "\n  in ", ":\n    ") + source_line(line);
+}
+
+void add_location(const ir::SourceLocation& location) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (location.file != nullptr && is_raised_by_operations(type) && passed_line(traceback, location)) {
+    const std::string message =
+        text_of(value) + ir::describe_line(location, "\n  in ", ":\n    ") + source_line(location);
+    const py::Ref arguments = py::Ref::steal(Py_BuildValue("(s)", message.c_str()));
+    if (!arguments || PyObject_SetAttrString(value, "args", arguments.get()) < 0) PyErr_Clear();
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+void set_python_error() {
+  if (PyErr_Occurred() != nullptr) return;
+  try {
+    throw;
+  } catch (const UserError& error) {
+    PyErr_SetString(exception_type(error.kind()), error.what());
+  } catch (const InternalError& error) {
+    set_internal_error(error);
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+  }
+}
+
+}  // namespace thunder::dispatch

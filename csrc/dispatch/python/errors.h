@@ -1,0 +1,40 @@
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "interpreter/python/python_ref.h"
+#include "ir/trace.h"
+
+namespace thunder::dispatch {
+
+/// Thrown where a Python exception is pending. No std::exception, so that nobody takes it for an error of ours.
+struct PendingError {};
+/// A new reference that a function of CPython returned; throws PendingError for null.
+[[nodiscard]] inline py::Ref checked(PyObject* object) {
+  if (object == nullptr) throw PendingError();
+  return py::Ref::steal(object);
+}
+
+/// Turns the C++ exception that is being handled into the pending Python exception: UserError by its kind,
+/// InternalError into `thunder.errors.InternalError`, PyTorch's as PyTorch does it. A Python exception that is pending
+/// already stays.
+void set_python_error();
+
+/// The pending exception, which is pending no longer; null without one.
+[[nodiscard]] py::Ref take_error();
+/// Has the trace end in failure where the program catches an error of thunder's own, which eager code does not raise.
+void note_caught_refusal(PyObject* exception);
+
+/// Clears the frames that the pending exception, and those that it came after, went through: what their variables hold
+/// is released now, not when the exception is.
+void release_frames_of_pending();
+/// `TypeError: …`, with the user's line where the operation that failed was called.
+[[nodiscard]] std::string describe_error(py::Borrowed error, const ir::SourceLocation& location);
+
+/// Appends the user's line to the message of the pending exception, when an operation of the traced program failed at
+/// `location` and that is where the exception comes from. An exception of the user's own stays as it is.
+void add_location(const ir::SourceLocation& location);
+
+}  // namespace thunder::dispatch

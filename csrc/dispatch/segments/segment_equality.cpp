@@ -1,0 +1,92 @@
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+
+#include "bridge/number.h"
+#include "dispatch/segments/segments.h"
+#include "tracer/custom_gradient.h"
+#include "tracer/python_function.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// Compares symbols of two traces that number their values alike.
+class Comparison {
+ public:
+  Comparison(const ir::Trace& left, const ir::Trace& right) : left_(left), right_(right) {}
+
+  [[nodiscard]] bool same(const ir::BoundSymbol& left, const ir::BoundSymbol& right) const {
+    return left.op == right.op && same(left.arguments, right.arguments) && same(left.results, right.results);
+  }
+  [[nodiscard]] bool same(const std::vector<ir::BoundSymbol>& left, const std::vector<ir::BoundSymbol>& right) const {
+    return std::ranges::equal(left, right, [this](const auto& a, const auto& b) { return same(a, b); });
+  }
+
+ private:
+  [[nodiscard]] bool same(const ir::ArgumentList& left, const ir::ArgumentList& right) const {
+    return std::ranges::equal(left, right, [this](const auto& a, const auto& b) { return same(a, b); });
+  }
+
+  [[nodiscard]] bool same(const ir::Argument& left, const ir::Argument& right) const {
+    if (left.content.index() != right.content.index()) return false;
+    if (const auto* list = left.get<ir::ArgumentList>()) return same(*list, *right.get<ir::ArgumentList>());
+    if (const auto* object = left.get<ir::ObjectConstant>()) return same(*object, *right.get<ir::ObjectConstant>());
+    return ir::identical(left, right);
+  }
+
+  [[nodiscard]] bool same(ir::ObjectConstant left, ir::ObjectConstant right) const {
+    const auto& a = left_.context()->objects.at(left.index);
+    const auto& b = right_.context()->objects.at(right.index);
+    if (a.owner == b.owner) return true;
+    if (a.description != b.description || a.owner == nullptr || b.owner == nullptr) return false;
+    if (a.description == "torch.Tensor") {
+      const auto& x = *static_cast<const at::Tensor*>(a.owner.get());
+      const auto& y = *static_cast<const at::Tensor*>(b.owner.get());
+      return x.device() == y.device() && bridge::same_contents(x, y);
+    }
+    if (a.description == "custom gradient") {
+      const auto& x = *static_cast<const tracer::CustomGradient*>(a.owner.get());
+      const auto& y = *static_cast<const tracer::CustomGradient*>(b.owner.get());
+      return x.cotangents == y.cotangents && x.reads == y.reads && x.inputs == y.inputs && x.gradients == y.gradients &&
+             same(x.symbols, y.symbols);
+    }
+    if (a.description == "autograd function") {
+      return static_cast<const tracer::PythonFunction*>(a.owner.get())
+          ->does_the_same(*static_cast<const tracer::PythonFunction*>(b.owner.get()));
+    }
+    if (a.description != "Generator") return false;
+    return static_cast<const c10::IValue*>(a.owner.get())->toGenerator() ==
+           static_cast<const c10::IValue*>(b.owner.get())->toGenerator();
+  }
+
+  const ir::Trace& left_;
+  const ir::Trace& right_;
+};
+
+}  // namespace
+
+bool same_segment(const Segment& left, const Segment& right) {
+  if (left.recorded != right.recorded || left.inputs != right.inputs || left.is_bare != right.is_bare) return false;
+  if (left.reads_overwritten != right.reads_overwritten) return false;
+  if (left.observation.values != right.observation.values || left.observation.check != right.observation.check)
+    return false;
+  for (std::size_t i = 0; i < left.recorded.size(); ++i) {
+    const ir::ValueId id{static_cast<std::uint32_t>(i)};
+    // What follows from data may be of another shape.
+    if (left.is_bare && i >= left.inputs.size()) continue;
+    if (!(*left.trace.value(id).type == *right.trace.value(id).type)) return false;
+  }
+  return Comparison(left.trace, right.trace).same(left.trace.symbols, right.trace.symbols);
+}
+
+Segment with_outputs(Segment segment, std::span<const ir::ValueId> outputs) {
+  for (const ir::ValueId id : outputs) {
+    if (std::ranges::find(segment.outputs, id) != segment.outputs.end()) continue;
+    const auto here = std::ranges::find(segment.recorded, id) - segment.recorded.begin();
+    segment.outputs.push_back(id);
+    segment.trace.outputs.emplace_back(ir::ValueId{static_cast<std::uint32_t>(here)});
+  }
+  return segment;
+}
+
+}  // namespace thunder::dispatch

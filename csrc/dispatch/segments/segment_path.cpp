@@ -1,0 +1,100 @@
+#include "dispatch/segments/segment_path.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "tracer/numbers.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// What the program looks at was computed operation by operation while it was traced, and must come out the same.
+std::shared_ptr<const CompiledSegment> compile_segment(Segment segment, compile::Options options) {
+  options.fuse = options.fuse && segment.observation.check == nullptr;
+  // A backward that computes again what was computed of such memory finds it written to.
+  if (segment.reads_overwritten) options.rematerialize = passes::Recompute::kNothing;
+  std::shared_ptr<compile::Compiled> program;
+  if (!segment.is_bare && !segment.trace.symbols.empty()) program = compile::compile(segment.trace, options);
+  return std::make_shared<const CompiledSegment>(CompiledSegment{std::move(segment), std::move(program)});
+}
+
+std::size_t common_steps(const std::vector<Segment>& segments, const std::vector<Observed>& observed,
+                         const SegmentPath& other) {
+  std::size_t count = 0;
+  while (count < segments.size() && count < other.steps.size()) {
+    if (!same_segment(segments[count], other.steps[count].shared->get()->segment)) break;
+    ++count;
+    if (observed[count - 1] != other.steps[count - 1].observed) break;
+  }
+  return count;
+}
+
+bool has_outputs(const Segment& segment, const std::vector<ir::ValueId>& outputs) {
+  return std::ranges::all_of(
+      outputs, [&](ir::ValueId id) { return std::ranges::find(segment.outputs, id) != segment.outputs.end(); });
+}
+
+std::shared_ptr<SharedSegment> share(const std::shared_ptr<SharedSegment>& shared, const Segment& segment,
+                                     const compile::Options& options) {
+  const auto known = shared->get();
+  if (!has_outputs(known->segment, segment.outputs)) {
+    shared->set(compile_segment(with_outputs(known->segment, segment.outputs), options));
+  }
+  return shared;
+}
+
+void find_dying(SegmentPath& path, const std::vector<Segment>& segments) {
+  std::vector<std::int64_t> last(path.value_count, -1);
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    for (const auto* ids : {&segments[k].inputs, &segments[k].outputs, &segments[k].observation.values}) {
+      for (const ir::ValueId id : *ids) last[index_of(id)] = static_cast<std::int64_t>(k);
+    }
+  }
+  for (const ir::Argument& output : path.outputs)
+    ir::for_each_value(output, [&](ir::ValueId id) { last[index_of(id)] = -1; });
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    if (last[i] >= 0)
+      path.steps[static_cast<std::size_t>(last[i])].dying.push_back(ir::ValueId{static_cast<std::uint32_t>(i)});
+  }
+}
+
+}  // namespace
+
+SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* const> others,
+                      const compile::Options& options) {
+  SegmentPath path;
+  const ir::Trace trace = defer_effects(recorded);
+  std::optional<std::vector<Segment>> segments = cut_at_checks(trace);
+  if (!segments) return path;
+  const std::vector<Observed> observed = expected_after(*segments, trace);
+  const SegmentPath* nearest = nullptr;
+  std::size_t common = 0;
+  for (const SegmentPath* other : others) {
+    const std::size_t count = common_steps(*segments, observed, *other);
+    if (count > common) common = count, nearest = other;
+  }
+  bool is_last_certain = true;  // no number in it that Python could raise for
+  path.inputs = trace.inputs;
+  path.outputs = trace.outputs;
+  path.value_count = trace.value_count();
+  for (std::size_t k = 0; k < segments->size(); ++k) {
+    SegmentPath::Step& step = path.steps.emplace_back();
+    step.observed = observed[k];
+    if (k < common) {
+      step.shared = share(nearest->steps[k].shared, (*segments)[k], options);
+    } else {
+      step.shared = std::make_shared<SharedSegment>();
+      step.shared->set(compile_segment((*segments)[k], options));
+    }
+    const auto& symbols = (*segments)[k].trace.symbols;
+    const auto has = [&](auto&& predicate) { return std::ranges::any_of(symbols, predicate); };
+    is_last_certain &= !has([](const ir::BoundSymbol& symbol) { return symbol.op == tracer::number_operator(); });
+    path.draws_random |= (k + 1 < segments->size() || !is_last_certain) &&
+                         has([](const ir::BoundSymbol& symbol) { return symbol.op->random; });
+  }
+  find_dying(path, *segments);
+  return path;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "dispatch/segments/segment_path.h"
+
+namespace thunder::dispatch {
+
+/// Where a walk stopped: no path goes on with what it observed.
+struct Stop {
+  ir::SourceLocation location;
+};
+
+struct Walk {
+  std::ptrdiff_t path = -1;  ///< the one that reached its end; -1: stopped
+  std::vector<at::Tensor> outputs;
+  Stop stop;
+};
+
+/// Gives the input tensors of a path; false when it cannot be followed after all. Called under the GIL.
+using LoadInputs = std::function<bool(std::size_t path, std::vector<at::Tensor>& inputs)>;
+
+/// Runs down the tree of paths that begin alike, each segment once, the first path as far as it goes. Nothing is
+/// written unless a path reaches its end; what a stopped walk drew from the generator is the caller's to put back.
+[[nodiscard]] Walk walk(std::span<const SegmentPath* const> paths, const LoadInputs& load, bool releases_gil);
+
+}  // namespace thunder::dispatch

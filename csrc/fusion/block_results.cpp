@@ -1,0 +1,58 @@
+#include "fusion/block_results.h"
+
+#include <algorithm>
+
+#include "fusion/placements.h"
+#include "ir/layout.h"
+#include "ir/symbol_values.h"
+#include "operators/facts.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::fusion {
+
+bool is_copy(const BoundSymbol& symbol) { return operators::has_fact(*symbol.op, operators::Fact::kCopies); }
+
+std::optional<ir::Dims> slice_start(const BoundSymbol& symbol, const Trace& trace) {
+  const auto placements = placements_of(symbol, trace);
+  const ir::TensorType* type = result_type(symbol, trace);
+  if (!placements || placements->parts.size() != 1 || !is_contiguous(*type)) return std::nullopt;
+  const Placement& part = placements->parts[0];
+  if (passes::value_argument(symbol, 0) != part.value || part.missing_dim ||
+      !is_contiguous(*trace.tensor_type(part.value)))
+    return std::nullopt;
+  ir::Dims start;
+  for (std::size_t i = 0; i < part.start.size(); ++i) {
+    start.push_back(Dim(0) - part.start[i]);
+    const Dim& size = part.sizes[i];
+    if (start[i] == Dim(0) && type->sizes[i] == size) continue;
+    const bool are_numbers = start[i].is_concrete() && size.is_concrete() && type->sizes[i].is_concrete();
+    if (!are_numbers || start[i].hint < 0 || start[i].hint + type->sizes[i].hint > size.hint) return std::nullopt;
+  }
+  return start;
+}
+
+std::vector<CopyTarget> copy_targets(const BoundSymbol& fused) {
+  const std::vector<ir::ValueId> inputs = ir::distinct_values(fused.arguments);
+  std::vector<CopyTarget> targets;
+  for (const BoundSymbol& symbol : fused.nested) {
+    if (!is_copy(symbol)) continue;
+    const ir::ValueId target = passes::value_argument(symbol, 0);
+    const auto place = std::ranges::find(inputs, target);
+    const auto reads_it = [&](const BoundSymbol& other) {
+      bool reads = false;
+      if (!is_copy(other)) passes::for_each_argument(other, [&](ir::ValueId id) { reads = reads || id == target; });
+      return reads;
+    };
+    targets.push_back({static_cast<std::size_t>(place - inputs.begin()), passes::value_argument(symbol, 1),
+                       std::ranges::any_of(fused.nested, reads_it)});
+  }
+  return targets;
+}
+
+std::vector<std::size_t> written_inputs(const BoundSymbol& fused) {
+  std::vector<std::size_t> places;
+  for (const CopyTarget& copy : copy_targets(fused)) places.push_back(copy.input);
+  return places;
+}
+
+}  // namespace thunder::fusion

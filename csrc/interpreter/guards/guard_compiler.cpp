@@ -1,0 +1,225 @@
+#include "interpreter/guards/guard_compiler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "interpreter/provenance/opaque_state.h"
+
+namespace thunder::interpreter {
+namespace {
+
+bool is_fact(Accessor accessor) {
+  return accessor == Accessor::kLength || accessor == Accessor::kTruth || accessor == Accessor::kKeys ||
+         accessor == Accessor::kMembers || accessor == Accessor::kContains || accessor == Accessor::kState;
+}
+
+std::string describe_expectation(const Node& owner, const Read& read) {
+  if (read.accessor == Accessor::kState) return describe_state(owner.object.get(), read.value.get());
+  switch (read.expectation) {
+    case Expectation::kIdentity:
+    case Expectation::kEquality:
+      return describe(read.value.get());
+    case Expectation::kAbsent:
+      return "nothing";
+    case Expectation::kPresent:
+      return "anything";
+    case Expectation::kObject:
+      return std::string("an object of type ") + Py_TYPE(read.value.get())->tp_name;
+    case Expectation::kSame:
+      return "the same object as " + expression(*read.part);
+  }
+  return {};
+}
+
+/// Whether the type of a constant can change: `self.__class__ = …`.
+bool is_reclassifiable(const Node& node) {
+  PyObject* object = node.object.get();
+  return (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && !PyType_Check(object);
+}
+
+GuardOp operation_of(Accessor accessor) {
+  switch (accessor) {
+    case Accessor::kArgument:
+      return GuardOp::kLoadArgument;
+    case Accessor::kKeyword:
+      return GuardOp::kLoadKeyword;
+    case Accessor::kItem:
+      return GuardOp::kLoadItem;
+    case Accessor::kCell:
+      return GuardOp::kLoadCell;
+    case Accessor::kDescriptor:
+      return GuardOp::kLoadDescriptor;
+    case Accessor::kDictItem:
+      return GuardOp::kLoadDictItem;
+    case Accessor::kTypeAttribute:
+      return GuardOp::kLoadTypeAttribute;
+    case Accessor::kFunctionPart:
+      return GuardOp::kLoadFunctionPart;
+    case Accessor::kReferent:
+      return GuardOp::kLoadReferent;
+    case Accessor::kCall:
+      return GuardOp::kLoadCall;
+    case Accessor::kState:
+      return GuardOp::kState;
+    case Accessor::kOther:
+      return GuardOp::kNotSame;
+    case Accessor::kPresence:
+      return GuardOp::kLoadDictItem;
+    case Accessor::kLength:
+      return GuardOp::kLength;
+    case Accessor::kTruth:
+      return GuardOp::kTruth;
+    case Accessor::kKeys:
+      return GuardOp::kKeys;
+    case Accessor::kMembers:
+      return GuardOp::kMembers;
+    case Accessor::kContains:
+      return GuardOp::kContains;
+    case Accessor::kConstant:
+    case Accessor::kInstanceDict:
+      break;
+  }
+  return GuardOp::kLoadDict;
+}
+
+GuardOp operation_of(Expectation expectation) {
+  switch (expectation) {
+    case Expectation::kIdentity:
+      return GuardOp::kIs;
+    case Expectation::kEquality:
+      return GuardOp::kEqual;
+    case Expectation::kAbsent:
+      return GuardOp::kAbsent;
+    case Expectation::kPresent:
+      return GuardOp::kPresent;
+    case Expectation::kObject:
+      return GuardOp::kType;
+    case Expectation::kSame:
+      break;
+  }
+  return GuardOp::kSame;
+}
+
+}  // namespace
+
+GuardInstruction& GuardCompiler::emit(GuardOp op, std::uint32_t target, std::uint32_t source, std::uint32_t guard) {
+  return program_.instructions_.emplace_back(GuardInstruction{op, target, source, guard, 0, nullptr});
+}
+
+PyObject* GuardCompiler::keep(py::Borrowed object) {
+  if (object != nullptr) program_.kept_.push_back(py::Ref::share(object));
+  return object;
+}
+
+std::uint32_t GuardCompiler::add_info(const Node& owner, const Read& read) {
+  const bool is_object = read.part != nullptr && read.expectation == Expectation::kObject;
+  std::string path = is_object ? expression(*read.part) : expression(owner, read);
+  std::string expected =
+      is_object && read.part->stand_in ? hooks_.describe(read.value.get()) : describe_expectation(owner, read);
+  return program_.infos_.add({std::move(path), std::move(expected), read.location});
+}
+
+void GuardCompiler::emit_fact(const Node& owner, const Read& read) {
+  const std::uint32_t guard = add_info(owner, read);
+  GuardInstruction& check = emit(operation_of(read.accessor), 0, register_of(owner), guard);
+  PyObject* value = read.value.get();
+  if (read.accessor == Accessor::kLength) {
+    check.number = PyLong_AsSsize_t(value);
+  } else if (read.accessor == Accessor::kTruth) {
+    check.number = value == Py_True;
+  } else if (read.accessor == Accessor::kState) {
+    check.number = read.index;
+    check.object = keep(value);
+  } else if (read.accessor == Accessor::kContains) {
+    check.number = value == Py_True;
+    check.object = keep(read.key.get());
+  } else {
+    check.object = keep(value);
+  }
+}
+
+void GuardCompiler::emit_expectation(const Read& read, std::uint32_t loaded, std::uint32_t guard) {
+  if (read.expectation == Expectation::kObject) return emit_object(*read.part, guard);
+  if (read.expectation == Expectation::kSame) {
+    same_checks_.push_back({GuardOp::kSame, register_of(*read.part), loaded, guard, 0, nullptr});
+    return;
+  }
+  GuardInstruction& check = emit(operation_of(read.expectation), 0, loaded, guard);
+  const bool has_value = read.expectation == Expectation::kIdentity || read.expectation == Expectation::kEquality;
+  if (has_value) check.object = keep(read.value.get());
+}
+
+void GuardCompiler::emit_read(const Node& owner, const Read& read) {
+  if (is_fact(read.accessor)) return emit_fact(owner, read);
+  const std::uint32_t guard = add_info(owner, read);
+  if (read.accessor == Accessor::kOther) {
+    same_checks_.push_back({GuardOp::kNotSame, register_of(*read.part), register_of(owner), guard, 0, nullptr});
+    return;
+  }
+  const bool is_object = read.expectation == Expectation::kObject;
+  const bool has_register = is_object || (read.expectation == Expectation::kEquality && read.part != nullptr);
+  const std::uint32_t loaded = has_register ? register_of(*read.part) : ++scratch_register_;
+  GuardInstruction& load = emit(operation_of(read.accessor), loaded, register_of(owner), guard);
+  load.object = keep(read.key.get());
+  load.number = read.index;
+  if (read.accessor == Accessor::kKeyword) {
+    load.number = PySequence_Index(program_.names_.get(), read.key.get());
+  }
+  emit_expectation(read, loaded, guard);
+}
+
+void GuardCompiler::emit_object(const Node& part, std::uint32_t guard) {
+  PyObject* object = part.object.get();
+  GuardInstruction& check = emit(part.stand_in ? GuardOp::kTensor : GuardOp::kType, 0, register_of(part), guard);
+  check.object = keep(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (part.stand_in) check.number = static_cast<std::int64_t>(hooks_.input_index(object));
+}
+
+void GuardCompiler::emit_instance_dict(const Node& owner, const Node& dict) {
+  const std::uint32_t guard = program_.infos_.add({expression(dict), "a dict", {}});
+  emit(GuardOp::kLoadDict, register_of(dict), register_of(owner), guard);
+  emit(GuardOp::kPresent, 0, register_of(dict), guard);
+}
+
+void GuardCompiler::emit_node(const Node& node) {
+  for (const Read& read : node.reads) emit_read(node, read);
+  for (const Node* part : parts_[&node]) {
+    if (part->accessor == Accessor::kInstanceDict) {
+      if (part->reads.empty() && !part->needed) continue;
+      emit_instance_dict(node, *part);
+    }
+    emit_node(*part);
+  }
+}
+
+GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) {
+  program_.positional_ = positional;
+  program_.names_ = py::Ref::share(names);
+  program_.infos_.add({"the call", describe_call(positional, names), {}});
+  scratch_register_ = static_cast<std::uint32_t>(provenance_.nodes().size());
+  for (const Node& node : provenance_.nodes()) {
+    if (node.parent != nullptr) parts_[node.parent].push_back(&node);
+  }
+  emit_node(provenance_.call());
+  for (const Node& node : provenance_.nodes()) {
+    if (!node.is_constant()) continue;
+    const auto begin = program_.instructions_.size();
+    if (node.stand_in) {
+      emit_object(node, program_.infos_.add({expression(node), hooks_.describe(node.object.get()), {}}));
+    } else if (is_reclassifiable(node) && (!node.reads.empty() || node.instance_dict != nullptr)) {
+      const std::string type = Py_TYPE(node.object.get())->tp_name;
+      emit_object(node, program_.infos_.add({"type(" + expression(node) + ")", type, {}}));
+    }
+    emit_node(node);
+    if (program_.instructions_.size() == begin && !node.needed) continue;
+    program_.constant_registers_.emplace_back(register_of(node), keep(node.object.get()));
+  }
+  program_.instructions_.insert(program_.instructions_.end(), same_checks_.begin(), same_checks_.end());
+  program_.register_count_ = scratch_register_ + 1;
+  program_.infos_.finish();
+  program_.instructions_.shrink_to_fit();
+  program_.kept_.shrink_to_fit();
+  return std::move(program_);
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "interpreter/guards/guard_program.h"
+#include "interpreter/provenance/provenance.h"
+#include "interpreter/python/tensor_hooks.h"
+
+namespace thunder::interpreter {
+
+/// Turns what a program read into guards: the call's arguments first, then what hangs on constants, parents before
+/// their parts.
+class GuardCompiler {
+ public:
+  GuardCompiler(const Provenance& provenance, const TensorHooks& hooks) : provenance_(provenance), hooks_(hooks) {}
+
+  /// `names` are the keyword arguments' (a tuple or null).
+  GuardProgram compile(std::size_t positional, py::Borrowed names);
+  /// The register that holds the object of a node when the guards hold for a call.
+  [[nodiscard]] std::uint32_t register_of(const Node& node) const { return node.id; }
+
+ private:
+  void emit_node(const Node& node);
+  void emit_read(const Node& owner, const Read& read);
+  void emit_fact(const Node& owner, const Read& read);
+  void emit_expectation(const Read& read, std::uint32_t loaded, std::uint32_t guard);
+  void emit_object(const Node& part, std::uint32_t guard);
+  void emit_instance_dict(const Node& owner, const Node& dict);
+  GuardInstruction& emit(GuardOp op, std::uint32_t target, std::uint32_t source, std::uint32_t guard);
+  std::uint32_t add_info(const Node& owner, const Read& read);
+  PyObject* keep(py::Borrowed object);
+
+  const Provenance& provenance_;
+  const TensorHooks& hooks_;
+  GuardProgram program_;
+  std::map<const Node*, std::vector<const Node*>> parts_;
+  std::vector<GuardInstruction> same_checks_;
+  std::uint32_t scratch_register_ = 0;
+};
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,150 @@
+#include "interpreter/guards/guard_step.h"
+
+#include "interpreter/provenance/opaque_state.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/deque.h"
+#include "interpreter/python/dict_view.h"
+#include "interpreter/python/object_parts.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+namespace {
+
+// The hash of a string is known after its first use; other keys are numbers and tuples, whose hashing runs no user
+// code.
+py::Borrowed dict_item(py::Borrowed dict, py::Borrowed key) {
+  if (!PyDict_Check(dict)) return nullptr;
+  const Py_hash_t hash = PyObject_Hash(key);
+  PyObject* value = hash == -1 ? nullptr : _PyDict_GetItem_KnownHash(dict, key, hash);
+  if (value == nullptr && PyErr_Occurred() != nullptr) PyErr_Clear();
+  return value;
+}
+
+py::Borrowed existing_dict(py::Borrowed object, GuardScratch& scratch) {
+  if (PyModule_Check(object)) return PyModule_GetDict(object);
+  if (PyType_Check(object)) return nullptr;
+#if PY_VERSION_HEX < 0x030d0000
+  PyObject** place = _PyObject_GetDictPtr(object);
+  if (place == nullptr) return nullptr;
+  if (*place != nullptr) return *place;
+#endif
+  return scratch.keep(instance_dict(object).release());
+}
+
+py::Borrowed item_of(py::Borrowed sequence, std::int64_t index) {
+  if (PyList_Check(sequence) || PyTuple_Check(sequence)) {
+    return index < Py_SIZE(sequence) ? PySequence_Fast_GET_ITEM(sequence, index) : nullptr;
+  }
+  return is_deque(sequence) ? deque_item(sequence, index) : nullptr;
+}
+
+py::Borrowed through_descriptor(py::Borrowed object, py::Borrowed name, GuardScratch& scratch) {
+  PyObject* value = is_thread_local(object) ? PyObject_GetAttr(object, name) : PyObject_GenericGetAttr(object, name);
+  if (value == nullptr) PyErr_Clear();
+  return scratch.keep(value);
+}
+
+py::Ref result_of(py::Borrowed function) {
+  py::Ref result = py::Ref::steal(PyObject_CallNoArgs(function));
+  if (!result) PyErr_Clear();
+  return result;
+}
+
+bool is_same_key(py::Borrowed left, py::Borrowed right) {
+  if (left == right) return true;
+  const bool is_user_object = is_python_class(Py_TYPE(left));
+  return !is_user_object && equal_constants(left, right);
+}
+
+// An OrderedDict keeps its order beside the dict's own.
+bool has_ordered_keys(py::Borrowed dict, py::Borrowed keys) {
+  const py::Ref now = py::Ref::steal(PySequence_List(dict));
+  if (!now) return PyErr_Clear(), false;
+  if (PyList_GET_SIZE(now.get()) != PyTuple_GET_SIZE(keys)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
+    if (!is_same_key(PyList_GET_ITEM(now.get(), i), PyTuple_GET_ITEM(keys, i))) return false;
+  }
+  return true;
+}
+
+bool has_keys(py::Borrowed dict, py::Borrowed keys) {
+  if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  if (PyODict_CheckExact(dict)) return has_ordered_keys(dict, keys);
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) {
+    if (!is_same_key(key, PyTuple_GET_ITEM(keys, i))) return false;
+  }
+  return true;
+}
+
+bool has_members(py::Borrowed set, py::Borrowed members) {
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(members)) return false;
+  const int equal = PyObject_RichCompareBool(members, set, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal > 0;
+}
+
+bool contains(py::Borrowed set, py::Borrowed member, bool expected) {
+  if (!PyAnySet_Check(set)) return false;
+  const int found = PySet_Contains(set, member);
+  if (found < 0) PyErr_Clear();
+  return found >= 0 && (found != 0) == expected;
+}
+
+}  // namespace
+
+PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Borrowed object, GuardScratch& scratch) {
+  switch (op) {
+    case GuardOp::kLoadDict:
+      return existing_dict(owner, scratch);
+    case GuardOp::kLoadItem:
+      return item_of(owner, number);
+    case GuardOp::kLoadCell:
+      return PyCell_Check(owner) ? PyCell_GET(owner) : nullptr;
+    case GuardOp::kLoadDescriptor:
+      return through_descriptor(owner, object, scratch);
+    case GuardOp::kLoadDictItem:
+      return dict_item(owner, object);
+    case GuardOp::kLoadTypeAttribute:
+      return PyType_Check(owner) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), object) : nullptr;
+    case GuardOp::kLoadFunctionPart:
+      return PyFunction_Check(owner) ? *function_slot(owner, static_cast<FunctionPart>(number)) : nullptr;
+    case GuardOp::kLoadReferent:
+      return scratch.keep(referent_of(owner).release());
+    case GuardOp::kLoadCall:
+      return scratch.keep(result_of(owner).release());
+    default:
+      return nullptr;
+  }
+}
+
+bool check_value(GuardOp op, py::Borrowed value, std::int64_t number, py::Borrowed object) {
+  if (value == nullptr) return op == GuardOp::kAbsent;
+  switch (op) {
+    case GuardOp::kPresent:
+      return true;
+    case GuardOp::kIs:
+      return value == object;
+    case GuardOp::kEqual:
+      return equal_constants(object, value);
+    case GuardOp::kType:
+      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == object;
+    case GuardOp::kLength:
+      return length_of(value) == number;
+    case GuardOp::kTruth:
+      return (length_of(value) != 0) == (number != 0);
+    case GuardOp::kKeys:
+      return has_keys(value, object);
+    case GuardOp::kMembers:
+      return has_members(value, object);
+    case GuardOp::kContains:
+      return contains(value, object, number != 0);
+    case GuardOp::kState:
+      return has_state(value, static_cast<StateKind>(number), object);
+    default:
+      return false;
+  }
+}
+
+}  // namespace thunder::interpreter

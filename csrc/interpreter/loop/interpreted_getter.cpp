@@ -1,0 +1,127 @@
+#include "interpreter/loop/interpreted_getter.h"
+
+#include <array>
+
+#include "interpreter/loop/native_scope.h"
+
+namespace thunder::interpreter {
+namespace {
+
+constexpr const char* kSource = R"(
+def attrgetter(names, keywords):
+    def follow(item, path):
+        for name in path:
+            item = getattr(item, name)
+        return item
+    paths = [name.split('.') for name in names]
+    if len(paths) == 1:
+        path, = paths
+        return lambda item: follow(item, path)
+    return lambda item: tuple([follow(item, path) for path in paths])
+
+def itemgetter(keys, keywords):
+    if len(keys) == 1:
+        key, = keys
+        return lambda item: item[key]
+    return lambda item: tuple([item[key] for key in keys])
+
+def methodcaller(arguments, keywords):
+    name, *arguments = arguments
+    return lambda item: getattr(item, name)(*arguments, **keywords)
+
+def forward(arguments, keywords):
+    function, *arguments = arguments
+    return lambda *more, **others: function(*arguments, *more, **keywords, **others)
+
+def iterate(iterator):
+    for value in iterator:
+        yield value
+)";
+
+struct Getters {
+  std::array<py::Ref, 3> types, makers;
+  py::Ref forward, iterate;
+};
+
+Getters make_getters() {
+  Getters getters;
+  const py::Ref module = py::Ref::steal(PyImport_ImportModule("_operator"));
+  const py::Ref names = py::Ref::steal(PyDict_New());
+  PyDict_SetItemString(names.get(), "__builtins__", PyEval_GetBuiltins());
+  const py::Ref code = py::Ref::steal(Py_CompileString(kSource, "<operator>", Py_file_input));
+  const py::Ref done = py::Ref::steal(code ? PyEval_EvalCode(code.get(), names.get(), names.get()) : nullptr);
+  constexpr std::array kNames{"attrgetter", "itemgetter", "methodcaller"};
+  for (std::size_t i = 0; module && done && i < kNames.size(); ++i) {
+    getters.types[i] = py::Ref::steal(PyObject_GetAttrString(module.get(), kNames[i]));
+    getters.makers[i] = py::Ref::share(PyDict_GetItemString(names.get(), kNames[i]));
+  }
+  if (done) getters.forward = py::Ref::share(PyDict_GetItemString(names.get(), "forward"));
+  if (done) getters.iterate = py::Ref::share(PyDict_GetItemString(names.get(), "iterate"));
+  PyErr_Clear();
+  return getters;
+}
+
+const Getters& all() {
+  static const Getters getters = make_getters();
+  return getters;
+}
+
+/// What it was made with: `(positional, keywords)`.
+py::Ref parameters_of(py::Borrowed getter) {
+  const py::Ref reduced = py::Ref::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));
+  if (!reduced || PyTuple_GET_SIZE(reduced.get()) < 2) return nullptr;
+  PyObject* maker = PyTuple_GET_ITEM(reduced.get(), 0);
+  PyObject* arguments = PyTuple_GET_ITEM(reduced.get(), 1);
+  if (PyType_Check(maker)) return py::Ref::steal(Py_BuildValue("(O{})", arguments));
+  // A methodcaller with keywords: `functools.partial(methodcaller, name, **keywords), arguments`.
+  const py::Ref first = py::Ref::steal(PyObject_GetAttrString(maker, "args"));
+  const py::Ref keywords = py::Ref::steal(PyObject_GetAttrString(maker, "keywords"));
+  const py::Ref joined = py::Ref::steal(first && keywords ? PySequence_Concat(first.get(), arguments) : nullptr);
+  return py::Ref::steal(joined ? PyTuple_Pack(2, joined.get(), keywords.get()) : nullptr);
+}
+
+}  // namespace
+
+py::Ref interpreted_call(py::Borrowed function) {
+  const NativeScope native;
+  const py::Ref parameters = py::Ref::steal(Py_BuildValue("((O){})", static_cast<PyObject*>(function)));
+  py::Ref result = py::Ref::steal(parameters ? PyObject_Call(all().forward.get(), parameters.get(), nullptr) : nullptr);
+  if (!result) PyErr_Clear();
+  return result;
+}
+
+py::Ref interpreted_partial(py::Borrowed partial) {
+  const NativeScope native;
+  const py::Ref function = py::Ref::steal(PyObject_GetAttrString(partial, "func"));
+  const py::Ref arguments = py::Ref::steal(PyObject_GetAttrString(partial, "args"));
+  const py::Ref keywords = py::Ref::steal(PyObject_GetAttrString(partial, "keywords"));
+  const py::Ref first = py::Ref::steal(function ? PyTuple_Pack(1, function.get()) : nullptr);
+  const py::Ref joined = py::Ref::steal(first && arguments ? PySequence_Concat(first.get(), arguments.get()) : nullptr);
+  py::Ref result = py::Ref::steal(
+      joined && keywords ? PyObject_CallFunctionObjArgs(all().forward.get(), joined.get(), keywords.get(), nullptr)
+                         : nullptr);
+  if (!result) PyErr_Clear();
+  return result;
+}
+
+py::Ref interpreted_iterator(py::Borrowed iterator) {
+  return py::Ref::steal(PyObject_CallOneArg(all().iterate.get(), iterator));
+}
+
+void prepare_interpreted_getters() { static_cast<void>(all()); }
+
+py::Ref interpreted_getter(py::Borrowed callable) {
+  const Getters& getters = all();
+  for (std::size_t i = 0; i < getters.types.size(); ++i) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(callable)) != getters.types[i].get()) continue;
+    const NativeScope native;
+    const py::Ref parameters = parameters_of(callable);
+    py::Ref function =
+        py::Ref::steal(parameters ? PyObject_Call(getters.makers[i].get(), parameters.get(), nullptr) : nullptr);
+    if (!function) PyErr_Clear();
+    return function;
+  }
+  return nullptr;
+}
+
+}  // namespace thunder::interpreter

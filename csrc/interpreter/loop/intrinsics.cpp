@@ -1,0 +1,229 @@
+#include "interpreter/loop/intrinsics.h"
+
+#include <unordered_map>
+
+#include "interpreter/loop/observe.h"
+#include "interpreter/python/python_ref.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+
+namespace {
+
+Observer& observer_of(const IntrinsicCall& call) { return *call.context.observer; }
+PyObject* none_if(int status) { return status == 0 ? Py_NewRef(Py_None) : nullptr; }
+PyObject* boolean(int status) { return status < 0 ? nullptr : Py_NewRef(status != 0 ? Py_True : Py_False); }
+
+bool check_name(PyObject* name, const char* function) {
+  if (PyUnicode_Check(name)) return true;
+  PyErr_Format(PyExc_TypeError, "%s(): attribute name must be string", function);
+  return false;
+}
+
+PyObject* do_getattr(const IntrinsicCall& call) {
+  if (!PyUnicode_Check(call.arguments[1])) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(call.arguments[1])->tp_name);
+    return nullptr;
+  }
+  PyObject* value = observed_get_attribute(observer_of(call), call.arguments[0], call.arguments[1]);
+  if (value != nullptr || call.count < 3 || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
+  PyErr_Clear();
+  return Py_NewRef(call.arguments[2]);
+}
+
+PyObject* do_hasattr(const IntrinsicCall& call) {
+  if (!check_name(call.arguments[1], "hasattr")) return nullptr;
+  const py::Ref value = py::Ref::steal(observed_get_attribute(observer_of(call), call.arguments[0], call.arguments[1]));
+  if (!value) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+    PyErr_Clear();
+  }
+  return boolean(value ? 1 : 0);
+}
+
+PyObject* do_setattr(const IntrinsicCall& call) {
+  return none_if(observed_set_attribute(observer_of(call), call.arguments[0], call.arguments[1], call.arguments[2]));
+}
+PyObject* do_delattr(const IntrinsicCall& call) {
+  return none_if(observed_set_attribute(observer_of(call), call.arguments[0], call.arguments[1], nullptr));
+}
+
+PyObject* do_object_getattribute(const IntrinsicCall& call) {
+  return observed_generic_get(observer_of(call), call.arguments[0], call.arguments[1]);
+}
+PyObject* do_object_setattr(const IntrinsicCall& call) {
+  return none_if(observed_generic_set(observer_of(call), call.arguments[0], call.arguments[1], call.arguments[2]));
+}
+PyObject* do_object_delattr(const IntrinsicCall& call) {
+  return none_if(observed_generic_set(observer_of(call), call.arguments[0], call.arguments[1], nullptr));
+}
+
+PyObject* do_len(const IntrinsicCall& call) {
+  if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kLength)) return nullptr;
+  const Py_ssize_t length = PyObject_Size(call.arguments[0]);
+  return length < 0 ? nullptr : PyLong_FromSsize_t(length);
+}
+
+PyObject* do_isinstance(const IntrinsicCall& call) {
+  if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
+  return boolean(observer_of(call).is_instance(call.arguments[0], call.arguments[1]));
+}
+
+PyObject* do_type(const IntrinsicCall& call) {
+  PyTypeObject* type = Py_TYPE(call.arguments[0]);
+  if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
+  const bool is_plain = type->tp_getattro == PyObject_GenericGetAttr || PyType_Check(call.arguments[0]);
+  if (!is_plain && !is_python_class(type)) {
+    // An observer's own class may stand for another one.
+    PyObject* result = nullptr;
+    const int status = observer_of(call).before_native_call(call.callable, call.arguments, 1, nullptr, &result);
+    if (status != 0) return status > 0 ? result : nullptr;
+  }
+  return Py_NewRef(reinterpret_cast<PyObject*>(type));
+}
+
+PyObject* do_bool(const IntrinsicCall& call) { return boolean(observed_is_true(observer_of(call), call.arguments[0])); }
+
+PyObject* do_iter(const IntrinsicCall& call) {
+  if (!observed_get_iterator(observer_of(call), call.arguments[0])) return nullptr;
+  return PyObject_GetIter(call.arguments[0]);
+}
+
+PyObject* do_next(const IntrinsicCall& call) {
+  PyObject* iterator = call.arguments[0];
+  if (!PyIter_Check(iterator)) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(iterator)->tp_name);
+    return nullptr;
+  }
+  if (!observed_advance(observer_of(call), iterator)) return nullptr;
+  PyObject* value = Py_TYPE(iterator)->tp_iternext(iterator);
+  if (value != nullptr) return observed_next_value(observer_of(call), iterator, value);
+  if (PyErr_Occurred() && (call.count < 2 || !PyErr_ExceptionMatches(PyExc_StopIteration))) return nullptr;
+  PyErr_Clear();
+  if (call.count == 2) return Py_NewRef(call.arguments[1]);
+  PyErr_SetNone(PyExc_StopIteration);
+  return nullptr;
+}
+
+PyObject* do_dict_get(const IntrinsicCall& call) {
+  PyObject* value = PyDict_GetItemWithError(call.arguments[0], call.arguments[1]);
+  if (value != nullptr) return observer_of(call).read_item(call.arguments[0], call.arguments[1], Py_NewRef(value));
+  if (PyErr_Occurred() || !observer_of(call).examine_presence(call.arguments[0], call.arguments[1])) return nullptr;
+  return Py_NewRef(call.count > 2 ? call.arguments[2] : Py_None);
+}
+
+/// `PyDict_GetItemWithError` wants a dict, which the unbound method checks only later.
+PyObject* do_dict_get_checked(const IntrinsicCall& call) {
+  if (PyDict_Check(call.arguments[0])) return do_dict_get(call);
+  PyErr_Format(PyExc_TypeError, "descriptor 'get' for 'dict' objects doesn't apply to a '%.200s' object",
+               Py_TYPE(call.arguments[0])->tp_name);
+  return nullptr;
+}
+
+/// `dict.__getitem__`, `list.__getitem__`: past a Python `__getitem__` of a subclass.
+template <PyTypeObject* kType>
+PyObject* do_getitem(const IntrinsicCall& call) {
+  PyObject* owner = call.arguments[0];
+  if (!PyObject_TypeCheck(owner, kType)) {
+    PyErr_Format(PyExc_TypeError, "descriptor '__getitem__' requires a '%s' object but received a '%.200s'",
+                 kType->tp_name, Py_TYPE(owner)->tp_name);
+    return nullptr;
+  }
+  PyObject* value = kType->tp_as_mapping->mp_subscript(owner, call.arguments[1]);
+  return value != nullptr ? observer_of(call).read_item(owner, call.arguments[1], value) : nullptr;
+}
+
+PyObject* do_dict_contains(const IntrinsicCall& call) {
+  if (!PyDict_Check(call.arguments[0])) {
+    PyErr_Format(PyExc_TypeError, "descriptor '__contains__' requires a 'dict' object but received a '%.200s'",
+                 Py_TYPE(call.arguments[0])->tp_name);
+    return nullptr;
+  }
+  if (!observer_of(call).examine_presence(call.arguments[0], call.arguments[1])) return nullptr;
+  return boolean(PyDict_Contains(call.arguments[0], call.arguments[1]));
+}
+
+/// The call as it stands, without an event: a view reads nothing by itself, iterating over it does.
+PyObject* do_silently(const IntrinsicCall& call) {
+  const std::size_t skipped = call.is_bound ? 1 : 0;
+  return PyObject_Vectorcall(call.callable, call.arguments + skipped, call.count - skipped, nullptr);
+}
+
+struct NamedRow {
+  const char* owner;  ///< a builtin type, or null for builtin functions
+  const char* name;
+  IntrinsicRow row;
+};
+
+constexpr NamedRow kRows[] = {
+    {nullptr, "getattr", {do_getattr, 2, 3}},
+    {nullptr, "hasattr", {do_hasattr, 2, 2}},
+    {nullptr, "setattr", {do_setattr, 3, 3}},
+    {nullptr, "delattr", {do_delattr, 2, 2}},
+    {nullptr, "len", {do_len, 1, 1}},
+    {nullptr, "isinstance", {do_isinstance, 2, 2}},
+    {nullptr, "iter", {do_iter, 1, 1}},
+    {nullptr, "next", {do_next, 1, 2}},
+    {nullptr, "type", {do_type, 1, 1}},
+    {nullptr, "bool", {do_bool, 1, 1}},
+    {"object", "__getattribute__", {do_object_getattribute, 2, 2}},
+    {"object", "__setattr__", {do_object_setattr, 3, 3}},
+    {"object", "__delattr__", {do_object_delattr, 2, 2}},
+    {"dict", "get", {do_dict_get_checked, 2, 3}},
+    {"dict", "__getitem__", {do_getitem<&PyDict_Type>, 2, 2}},
+    {"list", "__getitem__", {do_getitem<&PyList_Type>, 2, 2}},
+    {"dict", "__contains__", {do_dict_contains, 2, 2}},
+    {"dict", "keys", {do_silently, 1, 1}},
+    {"dict", "values", {do_silently, 1, 1}},
+    {"dict", "items", {do_silently, 1, 1}},
+};
+
+/// What all the objects share that stand for one builtin: `dict.get`, `{}.get` and its bound copies.
+const void* identity_of(PyObject* callable, PyObject** self) {
+  struct MethodWrapper {
+    PyObject_HEAD PyWrapperDescrObject* descriptor;
+    PyObject* self;
+  };
+  static const PyTypeObject* method_wrapper = Py_TYPE(PyObject_GetAttrString(Py_None, "__str__"));
+  *self = nullptr;
+  if (PyCFunction_Check(callable)) {
+    PyObject* bound = PyCFunction_GET_SELF(callable);
+    if (bound != nullptr && !PyModule_Check(bound)) *self = bound;
+    return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  }
+  if (Py_TYPE(callable) == &PyMethodDescr_Type) return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
+  if (Py_TYPE(callable) == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_base;
+  if (Py_TYPE(callable) == method_wrapper) {
+    const auto* wrapper = reinterpret_cast<MethodWrapper*>(callable);
+    *self = wrapper->self;
+    return wrapper->descriptor->d_base;
+  }
+  return PyType_Check(callable) ? callable : nullptr;
+}
+
+std::unordered_map<const void*, const IntrinsicRow*> make_table() {
+  std::unordered_map<const void*, const IntrinsicRow*> table;
+  PyObject* builtins = PyEval_GetBuiltins();
+  for (const NamedRow& named : kRows) {
+    PyObject* owner = named.owner != nullptr ? PyDict_GetItemString(builtins, named.owner) : nullptr;
+    const py::Ref callable = py::Ref::steal(owner != nullptr ? PyObject_GetAttrString(owner, named.name)
+                                                             : Py_XNewRef(PyDict_GetItemString(builtins, named.name)));
+    PyObject* self = nullptr;
+    const void* identity = callable ? identity_of(callable.get(), &self) : nullptr;
+    if (identity != nullptr)
+      table.emplace(identity, &named.row);
+    else
+      PyErr_Clear();
+  }
+  return table;
+}
+
+}  // namespace
+
+const IntrinsicRow* find_intrinsic(PyObject* callable, PyObject** self) {
+  static const auto* table = new std::unordered_map<const void*, const IntrinsicRow*>(make_table());
+  const auto found = table->find(identity_of(callable, self));
+  return found != table->end() ? found->second : nullptr;
+}
+
+}  // namespace thunder::interpreter

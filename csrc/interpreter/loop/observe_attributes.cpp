@@ -1,0 +1,186 @@
+#include <utility>
+
+#include "interpreter/loop/observe.h"
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::interpreter {
+
+namespace {
+
+PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
+
+/// Whether a property's accessor is written in C, as those of pybind11's classes: nobody sees what it reads or writes.
+bool is_native_accessor(PyObject* accessor) {
+  if (accessor == nullptr) return false;
+  PyObject* function = PyInstanceMethod_Check(accessor) ? PyInstanceMethod_GET_FUNCTION(accessor) : accessor;
+  return PyCFunction_Check(function) || Py_TYPE(function) == &PyMethodDescr_Type;
+}
+
+/// Whether reading through `descriptor` runs Python code.
+bool reads_by_python(PyObject* descriptor) {
+  static PyObject* get = interned("__get__");
+  if (Py_TYPE(descriptor) == &PyProperty_Type) return !is_native_accessor(property_accessors(descriptor).get);
+  return has_python_method(Py_TYPE(descriptor), get);
+}
+
+bool writes_by_python(PyObject* descriptor) {
+  static PyObject* set = interned("__set__");
+  if (Py_TYPE(descriptor) == &PyProperty_Type) return !is_native_accessor(property_accessors(descriptor).set);
+  return has_python_method(Py_TYPE(descriptor), set);
+}
+
+bool is_data_descriptor(PyObject* attribute) {
+  return attribute != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr &&
+         Py_TYPE(attribute)->tp_descr_set != nullptr;
+}
+
+AttributeSource source_of_type_attribute(PyObject* attribute, AttributeSource plain) {
+  if (Py_TYPE(attribute)->tp_descr_get != nullptr && reads_by_python(attribute)) return AttributeSource::kComputed;
+  return is_data_descriptor(attribute) ? AttributeSource::kDescriptor : plain;
+}
+
+/// A value, or null with an exception, and where the value lies.
+using Found = std::pair<PyObject*, AttributeSource>;
+
+/// What `object.__getattribute__` does.
+Found find_generic(PyObject* owner, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(owner);
+  const py::Ref attribute = py::Ref::share(_PyType_Lookup(type, name));
+  if (!is_data_descriptor(attribute.get()) && has_instance_dict(type)) {
+    const py::Ref dict = py::Ref::steal(PyObject_GenericGetDict(owner, nullptr));
+    if (!dict) return {nullptr, AttributeSource::kInstance};
+    PyObject* value = PyDict_GetItemWithError(dict.get(), name);
+    if (value != nullptr)
+      return {Py_NewRef(value), PyModule_Check(owner) ? AttributeSource::kModule : AttributeSource::kInstance};
+    if (PyErr_Occurred()) return {nullptr, AttributeSource::kInstance};
+  }
+  const AttributeSource source =
+      attribute ? source_of_type_attribute(attribute.get(), AttributeSource::kType) : AttributeSource::kComputed;
+  return {PyObject_GenericGetAttr(owner, name), source};
+}
+
+/// What `type.__getattribute__` does for a class `owner`.
+Found find_in_class(PyObject* owner, PyObject* name) {
+  PyObject* meta_attribute = _PyType_Lookup(Py_TYPE(owner), name);
+  AttributeSource source = AttributeSource::kComputed;
+  if (is_data_descriptor(meta_attribute)) {
+    source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
+  } else if (PyObject* attribute = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name)) {
+    const bool computed = Py_TYPE(attribute)->tp_descr_get != nullptr && Py_TYPE(attribute) != &PyProperty_Type &&
+                          reads_by_python(attribute);
+    source = computed ? AttributeSource::kComputed : AttributeSource::kTypeObject;
+  } else if (meta_attribute != nullptr) {
+    source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
+  }
+  return {PyObject_GetAttr(owner, name), source};
+}
+
+/// Reports an absent attribute, whose AttributeError is pending; false when something else is.
+bool report_missing(Observer& observer, PyObject* owner, PyObject* name) {
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+  py::Ref error = py::Ref::steal(take_exception());
+  if (!observer.read_missing_attribute(owner, name)) return false;
+  restore_exception(error.release());
+  return true;
+}
+
+PyObject* report(Observer& observer, PyObject* owner, PyObject* name, Found found) {
+  return found.first != nullptr ? observer.read_attribute(owner, name, found.second, found.first) : nullptr;
+}
+
+/// Whether nobody observes what this `__getattr__` does.
+bool is_native(Observer& observer, PyObject* method) {
+  return PyFunction_Check(method) &&
+         observer.treatment(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(method))) == Treatment::kNative;
+}
+
+/// The value of the Python `__getattr__`, after the generic lookup failed with a pending AttributeError.
+PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyObject* method) {
+  const bool is_observed = !is_native(observer, method);
+  if (is_observed && !report_missing(observer, owner, name)) return nullptr;
+  PyErr_Clear();
+  const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
+  const py::Ref bound = py::Ref::steal(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner)))
+                                                      : Py_NewRef(method));
+  if (!bound) return nullptr;
+  py::Ref value = py::Ref::steal(PyObject_CallOneArg(bound.get(), name));
+  if (!is_observed) {
+    // What it made and keeps (`torch.ops`) counts as there.
+    if (!value) return report_missing(observer, owner, name), nullptr;
+    if (const Found kept = find_generic(owner, name); kept.first != nullptr) return report(observer, owner, name, kept);
+    if (!report_missing(observer, owner, name)) return nullptr;
+    PyErr_Clear();
+  }
+  return report(observer, owner, name, {value.release(), AttributeSource::kComputed});
+}
+
+/// Whether `type` looks attributes up as `object` or a module does, before any `__getattr__`.
+bool has_generic_lookup(PyTypeObject* type) {
+  static PyObject* name = interned("__getattribute__");
+  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, name);
+  static PyObject* of_module = _PyType_Lookup(&PyModule_Type, name);
+  PyObject* found = _PyType_Lookup(type, name);
+  return found == of_object || found == of_module;
+}
+
+}  // namespace
+
+PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* name) {
+  const Found found = find_generic(owner, name);
+  if (found.first == nullptr) report_missing(observer, owner, name);
+  return report(observer, owner, name, found);
+}
+
+PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* name) {
+  static PyObject* getattr_name = interned("__getattr__");
+  if (is_scalar(owner)) return PyObject_GetAttr(owner, name);
+  PyTypeObject* type = Py_TYPE(owner);
+  if (type->tp_getattro == PyObject_GenericGetAttr) return observed_generic_get(observer, owner, name);
+  Found found{nullptr, AttributeSource::kComputed};
+  PyObject* method = nullptr;
+  if (type->tp_getattro == PyType_Type.tp_getattro) {
+    found = find_in_class(owner, name);
+  } else if (type->tp_getattro == PyModule_Type.tp_getattro) {
+    found = find_generic(owner, name);
+    if (found.first == nullptr) {
+      if (!report_missing(observer, owner, name)) return nullptr;
+      PyErr_Clear();
+      found = {PyObject_GetAttr(owner, name), AttributeSource::kComputed};
+    }
+  } else if (has_generic_lookup(type)) {
+    method = _PyType_Lookup(type, getattr_name);
+    found = find_generic(owner, name);
+  } else {
+    found.first = PyObject_GetAttr(owner, name);
+  }
+  if (found.first == nullptr) {
+    if (method != nullptr && PyErr_ExceptionMatches(PyExc_AttributeError))
+      return call_getattr(observer, owner, name, method);
+    report_missing(observer, owner, name);
+  }
+  return report(observer, owner, name, found);
+}
+
+int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
+  // Also where a descriptor written in Python does it: the descriptor is read from the class, and may write to itself.
+  const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
+  if (!observer.before_write(owner, kind, name)) return -1;
+  return PyObject_GenericSetAttr(owner, name, value);
+}
+
+int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
+  static PyObject* setattr_name = interned("__setattr__");
+  static PyObject* delattr_name = interned("__delattr__");
+  PyTypeObject* type = Py_TYPE(owner);
+  if (type->tp_setattro == PyObject_GenericSetAttr) return observed_generic_set(observer, owner, name, value);
+  if (has_python_method(type, value != nullptr ? setattr_name : delattr_name))
+    return PyObject_SetAttr(owner, name, value);
+  PyObject* attribute = _PyType_Lookup(type, name);
+  const bool by_python =
+      attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
+  const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
+  if (!by_python && !observer.before_write(owner, kind, name)) return -1;
+  return PyObject_SetAttr(owner, name, value);
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,179 @@
+#include "interpreter/python/cpython_compat.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "interpreter/loop/intrinsics.h"
+#include "interpreter/loop/native_scope.h"
+#include "interpreter/loop/observe.h"
+#include "interpreter/python/python_ref.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+
+namespace {
+
+/// The arguments of one call by the vectorcall convention, without the offset flag.
+struct Call {
+  PyObject* callable;
+  PyObject* const* arguments;
+  std::size_t count;  ///< positional ones
+  PyObject* names;
+
+  [[nodiscard]] std::size_t total() const {
+    return count + (names != nullptr ? static_cast<std::size_t>(PyTuple_GET_SIZE(names)) : 0);
+  }
+  [[nodiscard]] PyObject* run() const { return PyObject_Vectorcall(callable, arguments, count, names); }
+};
+
+PyObject* call_observed(Context& context, const Call& call);
+
+/// `function(self, …)` for the call of a bound method or of an object with `__call__`.
+PyObject* call_with_self(Context& context, const Call& call, PyObject* function, PyObject* self) {
+  std::vector<PyObject*> arguments(call.total() + 1);
+  arguments[0] = self;
+  std::copy_n(call.arguments, call.total(), arguments.begin() + 1);
+  return call_observed(context, {function, arguments.data(), call.count + 1, call.names});
+}
+
+PyObject* call_function(Context& context, const Call& call) {
+  PyObject* result = nullptr;
+  auto* arguments = const_cast<PyObject**>(call.arguments);
+  if (observed_enter(context, call.callable, arguments, call.count, call.names, &result)) return result;
+  result = call.run();
+  context.announced = nullptr;
+  return result;
+}
+
+PyObject* call_native(Context& context, const Call& call) {
+  PyObject* result = nullptr;
+  const int status =
+      context.observer->before_native_call(call.callable, call.arguments, call.count, call.names, &result);
+  if (status != 0) return status > 0 ? result : nullptr;
+  result = call.run();
+  if (result == nullptr) return nullptr;
+  return context.observer->after_native_call(call.callable, call.arguments, call.count, call.names, result);
+}
+
+/// Whether a call of this class runs Python code that the interpreter sees, or nothing that looks at arguments.
+bool constructs_by_python(PyTypeObject* type, const Call& call) {
+  static PyObject* new_name = PyUnicode_InternFromString("__new__");
+  static PyObject* init_name = PyUnicode_InternFromString("__init__");
+  static PyObject* call_name = PyUnicode_InternFromString("__call__");
+  if (has_python_method(Py_TYPE(type), call_name)) return true;
+  if (!is_python_class(type)) return false;
+  PyObject* make = _PyType_Lookup(type, new_name);
+  return call.total() == 0 || has_python_method(type, init_name) ||
+         (make != nullptr && Py_TYPE(make) == &PyStaticMethod_Type);
+}
+
+PyObject* call_observed(Context& context, const Call& call) {
+  static PyObject* call_name = PyUnicode_InternFromString("__call__");
+  PyObject* callable = call.callable;
+  if (PyFunction_Check(callable)) return call_function(context, call);
+  if (PyInstanceMethod_Check(callable)) {  // a method of pybind11, taken from its class
+    return call_observed(context, {PyInstanceMethod_GET_FUNCTION(callable), call.arguments, call.count, call.names});
+  }
+  if (Py_TYPE(callable) == &PyMethod_Type)
+    return call_with_self(context, call, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable));
+  PyObject* self = nullptr;
+  const IntrinsicRow* row = call.names == nullptr ? find_intrinsic(callable, &self) : nullptr;
+  if (row != nullptr) {
+    const std::size_t count = call.count + (self != nullptr ? 1 : 0);
+    const bool is_method = self == nullptr && Py_TYPE(callable) == &PyWrapperDescr_Type && count > 0;
+    const bool has_type = !is_method || PyObject_TypeCheck(call.arguments[0], PyDescr_TYPE(callable)) != 0;
+    if (has_type && count >= row->least && count <= row->most) {
+      PyObject* arguments[4] = {self};
+      std::copy_n(call.arguments, call.count, arguments + (self != nullptr ? 1 : 0));
+      return row->function({context, arguments, count, callable, self != nullptr});
+    }
+  }
+  if (PyType_Check(callable)) {
+    context.observer->construct(reinterpret_cast<PyTypeObject*>(callable));
+    const bool is_seen = callable == reinterpret_cast<PyObject*>(&PySuper_Type) ||
+                         constructs_by_python(reinterpret_cast<PyTypeObject*>(callable), call);
+    PyObject* object = is_seen ? call.run() : call_native(context, call);
+    if (object != nullptr) context.observer->made(object);
+    return object;
+  }
+  PyObject* method = _PyType_Lookup(Py_TYPE(callable), call_name);
+  if (method != nullptr && PyFunction_Check(method)) {
+    const py::Ref owned = py::Ref::share(method);
+    return call_with_self(context, call, method, callable);
+  }
+  return call_native(context, call);
+}
+
+/// Everything that a function which nobody observes may see in its arguments; false with an exception set.
+bool read_arguments(Observer& observer, PyObject* const* arguments, std::size_t count, PyObject* names) {
+  const std::size_t total = count + (names != nullptr ? static_cast<std::size_t>(PyTuple_GET_SIZE(names)) : 0);
+  return std::all_of(arguments, arguments + total, [&](PyObject* argument) {
+    return static_cast<bool>(py::Ref::steal(observed_given(observer, argument)));
+  });
+}
+
+}  // namespace
+
+bool observed_enter(Context& context, PyObject* function, PyObject** arguments, std::size_t count, PyObject* names,
+                    PyObject** result) {
+  const int status = context.observer->before_python_call(function, arguments, count, names, result);
+  if (status != 0) {
+    if (status < 0) *result = nullptr;
+    return true;
+  }
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  if (context.observer->treatment(code) == Treatment::kNative) {
+    const bool is_read = read_arguments(*context.observer, arguments, count, names);
+    const NativeScope native;
+    *result = is_read ? PyObject_Vectorcall(function, arguments, count, names) : nullptr;
+    return true;
+  }
+  if (count > 0) context.observer->enter_method(code, arguments[0]);
+  context.announced = function;
+  return false;
+}
+
+bool observed_arguments(Observer& observer, PyObject** locals, const PyCodeObject* code) {
+  // A key of a dict keeps its hash, which tells of a tensor which object it is.
+  if (PyUnicode_CompareWithASCIIString(code->co_name, "__hash__") == 0) return true;
+  return std::all_of(locals, locals + code->co_argcount + code->co_kwonlyargcount, [&](PyObject*& argument) {
+    if (argument == nullptr) return true;
+    argument = observed_receive(observer, argument);
+    return argument != nullptr;
+  });
+}
+
+PyObject* observed_call(Context& context, PyObject* callable, PyObject** arguments, std::size_t count,
+                        PyObject* names) {
+  return call_observed(context, {callable, arguments, count, names});
+}
+
+PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* arguments, PyObject* keywords) {
+  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(arguments));
+  if (!observed_examine(*context.observer, arguments, Aspect::kContents)) return nullptr;
+  std::vector<py::Ref> owned;
+  std::vector<PyObject*> values;
+  const auto add = [&](PyObject* value) {
+    owned.push_back(py::Ref::steal(observed_receive(*context.observer, Py_NewRef(value))));
+    values.push_back(owned.back().get());
+    return values.back() != nullptr;
+  };
+  PyObject** items = reinterpret_cast<PyTupleObject*>(arguments)->ob_item;
+  if (!std::all_of(items, items + count, add)) return nullptr;
+  if (keywords == nullptr || PyDict_GET_SIZE(keywords) == 0)
+    return call_observed(context, {callable, values.data(), count, nullptr});
+  const py::Ref names = py::Ref::steal(PyList_New(0));
+  if (!names) return nullptr;
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(keywords, &position, &key, &value) != 0;) {
+    if (!PyUnicode_Check(key)) {
+      PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+      return nullptr;
+    }
+    if (PyList_Append(names.get(), key) < 0 || !add(value)) return nullptr;
+  }
+  const py::Ref tuple = py::Ref::steal(PyList_AsTuple(names.get()));
+  return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,291 @@
+#include "interpreter/python/cpython_compat.h"
+
+#include <algorithm>
+#include <array>
+
+#include "interpreter/loop/observe.h"
+#include "interpreter/python/deque.h"
+#include "interpreter/python/dict_view.h"
+#include "interpreter/python/python_ref.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+
+namespace {
+
+/// The method in C that changes `left` for an operation such as `+=`; null when it makes a new object, or is Python.
+PyObject* method_in_place(PyObject* left, binaryfunc operation) {
+  struct Row {
+    binaryfunc operation;
+    PyObject* name;
+  };
+  static const std::array rows{
+      Row{PyNumber_InPlaceAdd, PyUnicode_InternFromString("__iadd__")},
+      Row{PyNumber_InPlaceSubtract, PyUnicode_InternFromString("__isub__")},
+      Row{PyNumber_InPlaceMultiply, PyUnicode_InternFromString("__imul__")},
+      Row{PyNumber_InPlaceTrueDivide, PyUnicode_InternFromString("__itruediv__")},
+      Row{PyNumber_InPlaceFloorDivide, PyUnicode_InternFromString("__ifloordiv__")},
+      Row{PyNumber_InPlaceRemainder, PyUnicode_InternFromString("__imod__")},
+      Row{PyNumber_InPlaceMatrixMultiply, PyUnicode_InternFromString("__imatmul__")},
+      Row{PyNumber_InPlaceAnd, PyUnicode_InternFromString("__iand__")},
+      Row{PyNumber_InPlaceOr, PyUnicode_InternFromString("__ior__")},
+      Row{PyNumber_InPlaceXor, PyUnicode_InternFromString("__ixor__")},
+      Row{PyNumber_InPlaceLshift, PyUnicode_InternFromString("__ilshift__")},
+      Row{PyNumber_InPlaceRshift, PyUnicode_InternFromString("__irshift__")},
+  };
+  if (is_scalar(left)) return nullptr;
+  for (const Row& row : rows) {
+    if (row.operation != operation) continue;
+    PyObject* method = _PyType_Lookup(Py_TYPE(left), row.name);
+    return method != nullptr && Py_TYPE(method) == &PyWrapperDescr_Type ? method : nullptr;
+  }
+  return nullptr;
+}
+
+bool has_method(PyObject* object, const char* name) {
+  const py::Ref key = py::Ref::steal(PyUnicode_InternFromString(name));
+  return key && has_python_method(Py_TYPE(object), key.get());
+}
+
+/// CPython is about to look for these methods, of which a class made by a class statement may get others later.
+void look_up(Observer& observer, PyObject* object, const char* names) {
+  if (is_python_class(Py_TYPE(object))) observer.look_up(object, names);
+}
+
+/// What `operation` asks both operands for.
+const char* methods_of(binaryfunc operation) {
+  struct Row {
+    binaryfunc operation;
+    const char* names;
+  };
+  static constexpr std::array kRows{
+      Row{PyNumber_Add, "__add__ __radd__"},
+      Row{PyNumber_Subtract, "__sub__ __rsub__"},
+      Row{PyNumber_Multiply, "__mul__ __rmul__"},
+      Row{PyNumber_TrueDivide, "__truediv__ __rtruediv__"},
+      Row{PyNumber_FloorDivide, "__floordiv__ __rfloordiv__"},
+      Row{PyNumber_Remainder, "__mod__ __rmod__"},
+      Row{PyNumber_MatrixMultiply, "__matmul__ __rmatmul__"},
+      Row{PyNumber_And, "__and__ __rand__"},
+      Row{PyNumber_Or, "__or__ __ror__"},
+      Row{PyNumber_Xor, "__xor__ __rxor__"},
+      Row{PyNumber_Lshift, "__lshift__ __rlshift__"},
+      Row{PyNumber_Rshift, "__rshift__ __rrshift__"},
+      Row{PyNumber_InPlaceAdd, "__iadd__ __add__ __radd__"},
+      Row{PyNumber_InPlaceSubtract, "__isub__ __sub__ __rsub__"},
+      Row{PyNumber_InPlaceMultiply, "__imul__ __mul__ __rmul__"},
+      Row{PyNumber_InPlaceTrueDivide, "__itruediv__ __truediv__ __rtruediv__"},
+      Row{PyNumber_InPlaceFloorDivide, "__ifloordiv__ __floordiv__ __rfloordiv__"},
+      Row{PyNumber_InPlaceRemainder, "__imod__ __mod__ __rmod__"},
+      Row{PyNumber_InPlaceMatrixMultiply, "__imatmul__ __matmul__ __rmatmul__"},
+      Row{PyNumber_InPlaceAnd, "__iand__ __and__ __rand__"},
+      Row{PyNumber_InPlaceOr, "__ior__ __or__ __ror__"},
+      Row{PyNumber_InPlaceXor, "__ixor__ __xor__ __rxor__"},
+      Row{PyNumber_InPlaceLshift, "__ilshift__ __lshift__ __rlshift__"},
+      Row{PyNumber_InPlaceRshift, "__irshift__ __rshift__ __rrshift__"},
+  };
+  const auto* row = std::ranges::find(kRows, operation, &Row::operation);
+  return row == kRows.end() ? "__ipow__ __pow__ __rpow__" : row->names;
+}
+
+/// What a comparison asks both operands for, by CPython's number of it.
+constexpr std::array kComparisonMethods{"__lt__ __gt__", "__le__ __ge__", "__eq__",
+                                        "__ne__ __eq__", "__gt__ __lt__", "__ge__ __le__"};
+
+bool is_builtin_container(PyObject* object) {
+  return PyList_Check(object) || PyTuple_Check(object) || PyDict_Check(object) || PyAnySet_Check(object);
+}
+
+/// Objects that have an identity, but no contents that an operation could look at.
+bool has_no_contents(PyObject* object) {
+  return is_scalar(object) || PyType_Check(object) || PyModule_Check(object) || PyFunction_Check(object) ||
+         PyCFunction_Check(object) || PyMethod_Check(object) || PyGen_CheckExact(object);
+}
+
+/// Whether operations on `object` run Python code, which is observed itself.
+bool is_seen_inside(PyObject* object) { return is_python_class(Py_TYPE(object)) && !is_builtin_container(object); }
+
+bool examine_contents(Observer& observer, PyObject* object) {
+  return has_no_contents(object) || is_seen_inside(object) || observer.examine(object, Aspect::kContents);
+}
+
+/// Whether a list or tuple has `value` is decided by identity first.
+bool examine_identities(Observer& observer, PyObject* container, PyObject* value) {
+  if (is_scalar(value) || !(PyList_CheckExact(container) || PyTuple_CheckExact(container))) return true;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(container, i);
+    look_up(observer, item, kComparisonMethods[Py_EQ]);
+    if (item != value && !is_scalar(item) && !observer.examine_identity(item, value)) return false;
+  }
+  return true;
+}
+
+/// The dict behind `dict.keys()` and friends, or a read-only proxy; null when there is none.
+PyObject* dict_behind(PyObject* object) {
+  PyObject* mapping = mapping_behind(object);
+  return mapping != nullptr && PyDict_Check(mapping) ? mapping : nullptr;
+}
+
+/// What a comparison with `other` looks at: all that is inside, but of a list and the like beside a number.
+py::Ref compared(Observer& observer, PyObject* value, PyObject* other) {
+  if (is_builtin_container(value) && is_scalar(other)) return py::Ref::share(value);
+  py::Ref given = py::Ref::steal(observed_given(observer, value));
+  // A method in Python gets the object itself, and may leave the comparison to the one in C.
+  return given && has_method(value, "__eq__") ? py::Ref::share(value) : given;
+}
+
+}  // namespace
+
+bool observed_examine(Observer& observer, PyObject* object, Aspect aspect) {
+  switch (aspect) {
+    case Aspect::kType:
+      return is_scalar(object) || observer.examine(object, aspect);
+    case Aspect::kLength:
+      look_up(observer, object, "__len__");
+      return is_scalar(object) || has_method(object, "__len__") || observer.examine(object, aspect);
+    case Aspect::kTruth:
+      look_up(observer, object, "__bool__ __len__");
+      return has_no_contents(object) || has_method(object, "__bool__") || has_method(object, "__len__") ||
+             observer.examine(object, aspect);
+    case Aspect::kKeys:
+      return has_no_contents(object) || observer.examine(object, aspect);
+    case Aspect::kContents:
+      return examine_contents(observer, object);
+  }
+  return true;
+}
+
+bool observed_write(Observer& observer, PyObject* owner, WriteKind kind, PyObject* key) {
+  if (kind == WriteKind::kItem && has_method(owner, "__setitem__")) return true;
+  if (kind == WriteKind::kDeleteItem && has_method(owner, "__delitem__")) return true;
+  return observer.before_write(owner, kind, key);
+}
+
+PyObject* observed_receive(Observer& observer, PyObject* value) {
+  return value == nullptr || is_scalar(value) ? value : observer.receive(value);
+}
+
+PyObject* observed_given(Observer& observer, PyObject* value) {
+  return has_no_contents(value) ? Py_NewRef(value) : observer.given(value);
+}
+
+PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
+  look_up(observer, owner, "__getitem__");
+  if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
+  const py::Ref index = py::Ref::steal(observer.operand(key, owner, true));
+  if (!index) return nullptr;
+  if (PyDict_Check(owner) && !PyDict_CheckExact(owner)) {
+    static PyObject* missing = PyUnicode_InternFromString("__missing__");
+    PyObject* method = _PyType_Lookup(Py_TYPE(owner), missing);
+    const int found = method != nullptr ? PyDict_Contains(owner, index.get()) : 1;
+    if (found < 0 || (found == 0 && !observer.examine_presence(owner, index.get()))) return nullptr;
+    if (found == 0) {
+      // One in C (defaultdict) stores what it makes.
+      if (!PyFunction_Check(method) && !observer.before_write(owner, WriteKind::kItem, index.get())) return nullptr;
+      return observed_receive(observer, PyObject_GetItem(owner, index.get()));
+    }
+  }
+  PyObject* value = PyObject_GetItem(owner, index.get());
+  if (value != nullptr) return observer.read_item(owner, index.get(), value);
+  if (!PyErr_ExceptionMatches(PyExc_LookupError)) return nullptr;
+  py::Ref error = py::Ref::steal(take_exception());
+  if (PyDict_Check(owner) ? observer.examine_presence(owner, index.get()) : observer.examine(owner, Aspect::kLength))
+    restore_exception(error.release());
+  return nullptr;
+}
+
+int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObject* value) {
+  look_up(observer, owner, "__setitem__ __delitem__");
+  const bool by_python = has_method(owner, value != nullptr ? "__setitem__" : "__delitem__");
+  const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
+  if (!index) return -1;
+  const WriteKind kind = value != nullptr ? WriteKind::kItem : WriteKind::kDeleteItem;
+  if (!by_python && !observer.before_write(owner, kind, index.get())) return -1;
+  if (value == nullptr) return PyObject_DelItem(owner, index.get());
+  if (PySlice_Check(key) && is_builtin_container(owner) && !observed_get_iterator(observer, value)) return -1;
+  const py::Ref stored = py::Ref::steal(observer.operand(value, owner, false));
+  return stored ? PyObject_SetItem(owner, index.get(), stored.get()) : -1;
+}
+
+int observed_is_true(Observer& observer, PyObject* object) {
+  return observed_examine(observer, object, Aspect::kTruth) ? PyObject_IsTrue(object) : -1;
+}
+
+int observed_contains(Observer& observer, PyObject* container, PyObject* value) {
+  bool allowed = true;
+  look_up(observer, container, "__contains__ __iter__");
+  PyObject* dict = dict_behind(container);
+  const bool by_python = has_method(container, "__contains__") || has_method(container, "__iter__");
+  const bool is_keyed = dict != nullptr ? PyDictKeys_Check(container) || Py_TYPE(container) == &PyDictProxy_Type
+                                        : !by_python && (PyDict_Check(container) || PyAnySet_Check(container));
+  PyObject* keyed = dict != nullptr ? dict : container;
+  if (PyIter_Check(container) && !observed_advance(observer, container)) return -1;
+  const py::Ref key = py::Ref::steal(is_keyed    ? observer.operand(value, keyed, true)
+                                     : by_python ? Py_NewRef(value)
+                                                 : observed_given(observer, value));
+  const py::Ref searched =
+      py::Ref::steal(is_keyed || by_python ? Py_NewRef(container) : observed_given(observer, container));
+  if (!key || !searched) return -1;
+  if (is_keyed) {
+    allowed = observer.examine_presence(keyed, key.get());
+  } else if (!by_python) {
+    allowed = examine_identities(observer, searched.get(), value);
+  }
+  return allowed ? PySequence_Contains(searched.get(), key.get()) : -1;
+}
+
+PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, binaryfunc operation) {
+  if (PyObject* method = method_in_place(left, operation)) {
+    const bool is_known = is_builtin_container(left) || is_deque(left);
+    PyObject* const arguments[] = {left, right};
+    PyObject* result = nullptr;
+    if (!is_known && !observer.before_write(left, WriteKind::kContents, nullptr)) return nullptr;
+    const int status = is_known ? observer.before_native_call(method, arguments, 2, nullptr, &result) : 0;
+    if (status != 0) return status > 0 ? result : nullptr;
+    const py::Ref given = py::Ref::steal(is_known ? Py_NewRef(right) : observed_given(observer, right));
+    return given ? observed_receive(observer, operation(left, given.get())) : nullptr;
+  }
+  look_up(observer, left, methods_of(operation));
+  look_up(observer, right, methods_of(operation));
+  if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
+  const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
+  const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
+  return second ? observed_receive(observer, operation(first.get(), second.get())) : nullptr;
+}
+
+PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
+  look_up(observer, left, kComparisonMethods[operation]);
+  look_up(observer, right, kComparisonMethods[operation]);
+  const bool is_by_identity = Py_TYPE(left)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
+                              Py_TYPE(right)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+  if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;
+  const py::Ref seen_left = compared(observer, left, right);
+  const py::Ref seen_right = seen_left ? compared(observer, right, left) : nullptr;
+  const py::Ref first =
+      py::Ref::steal(seen_right ? observer.operand(seen_left.get(), seen_right.get(), false) : nullptr);
+  const py::Ref second = py::Ref::steal(first ? observer.operand(seen_right.get(), seen_left.get(), false) : nullptr);
+  return second ? observed_receive(observer, PyObject_RichCompare(first.get(), second.get(), operation)) : nullptr;
+}
+
+bool observed_advance(Observer& observer, PyObject* iterator) {
+  return has_method(iterator, "__next__") || observer.before_write(iterator, WriteKind::kContents, nullptr);
+}
+
+PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* value) {
+  if (PyGen_CheckExact(iterator) || is_scalar(value) || has_method(iterator, "__next__")) return value;
+  return observer.receive(value);
+}
+
+bool observed_get_iterator(Observer& observer, PyObject* iterable) {
+  look_up(observer, iterable, "__iter__ __getitem__");
+  if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
+  if (has_method(iterable, "__iter__")) return true;
+  if (PyObject* dict = dict_behind(iterable)) {
+    const bool needs_keys = PyDictKeys_Check(iterable) || Py_TYPE(iterable) == &PyDictProxy_Type;
+    return observer.examine(dict, needs_keys ? Aspect::kKeys : Aspect::kContents);
+  }
+  if (PyDict_Check(iterable)) return observer.examine(iterable, Aspect::kKeys);
+  return examine_contents(observer, iterable);
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "interpreter/provenance/journal_record.h"
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::interpreter {
+
+/// Remembers how external objects were before the program wrote to them. Functions that return `bool` return false with
+/// a Python exception set.
+class Journal {
+ public:
+  ~Journal();
+
+  /// Before `owner[key]` of a dict is set, or deleted (`removes`).
+  bool before_dict_item(py::Borrowed dict, py::Borrowed key, bool removes);
+  /// Before a member of a set is added or discarded.
+  bool before_set_member(py::Borrowed set, py::Borrowed member, bool removes);
+  /// Before `owner[index]` of a list is set.
+  bool before_list_item(py::Borrowed list, Py_ssize_t index);
+  /// Before a list or deque grows at its end.
+  bool before_append(py::Borrowed sequence);
+  /// Before anything changes in a list, dict, set or deque; other objects are refused with false and no exception.
+  bool before_contents(py::Borrowed container);
+  bool before_cell(py::Borrowed cell);
+  bool before_slot(py::Borrowed owner, py::Borrowed name);
+
+  /// Before code that may write to `container` unseen; false and no exception for what is no container.
+  bool watch(py::Borrowed container);
+  /// After that code: what it left as it was is as if nobody had watched.
+  void end_watch();
+
+  /// Notes the state of memory that views which the program makes may write to; see `state_of`.
+  void note_memory(py::Borrowed object, py::Borrowed state);
+  /// An object whose memory is not as it was noted; null: there is none.
+  [[nodiscard]] PyObject* written_memory() const;
+
+  [[nodiscard]] const Record* find(py::Borrowed container) const;
+  [[nodiscard]] const Record* find_slot(py::Borrowed owner, py::Borrowed name) const;
+  [[nodiscard]] bool empty() const { return records_.empty(); }
+  [[nodiscard]] const std::deque<Record>& records() const { return records_; }
+  /// Grows with each write that was announced here.
+  [[nodiscard]] std::uint64_t write_count() const { return write_count_; }
+
+  /// Has `callable` called, without arguments, when everything is put back.
+  void call_at_end(py::Ref callable) { at_end_.push_back(std::move(callable)); }
+  /// The same, only when the trace failed: when the journal dies without `accept`.
+  void call_at_failure(py::Ref callable) { at_failure_.push_back(std::move(callable)); }
+  void accept() { at_failure_.clear(); }
+
+  /// Puts everything back as it was, the newest record first. The journal is empty afterwards.
+  void rollback();
+
+ private:
+  Record* open(py::Borrowed container, Store store);
+
+  std::uint64_t write_count_ = 0;
+  std::deque<Record> records_;
+  std::unordered_map<const PyObject*, Record*> by_owner_;
+  /// What is watched, each with a copy made when that began.
+  std::vector<std::pair<py::Ref, py::Ref>> watched_;
+  std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< objects with states
+  std::vector<py::Ref> at_end_;
+  std::vector<py::Ref> at_failure_;
+};
+
+}  // namespace thunder::interpreter

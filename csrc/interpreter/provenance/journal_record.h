@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::interpreter {
+
+enum class Store : std::uint8_t { kDict, kList, kSet, kDeque, kCell, kSlot };
+
+/// A key of a dict, a member of a set or an index of a list that the program wrote to.
+struct WrittenKey {
+  py::Ref key;
+  bool removed = false;  ///< at some time; a dict's key that came back stands at the end
+};
+
+/// An external container (or one slot of an object) that the program writes to.
+struct Record {
+  Store store;
+  py::Ref owner;
+  py::Ref name;    ///< of the slot
+  py::Ref before;  ///< copy of the container, or what the cell or slot held (null: empty)
+  /// Each key once, in the order in which new ones stand in the dict now. Writes to them look at nothing.
+  std::vector<WrittenKey> keys;
+  bool appended = false;   ///< a list or deque that grew at its end
+  bool rewritten = false;  ///< written in a way that `keys` and `appended` do not tell
+};
+
+}  // namespace thunder::interpreter

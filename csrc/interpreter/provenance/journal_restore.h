@@ -1,0 +1,32 @@
+#pragma once
+
+#include "interpreter/provenance/journal_record.h"
+
+namespace thunder::interpreter {
+
+/// A new container with the items of `container`, without running user code; null with an exception set.
+[[nodiscard]] py::Ref copy_of(py::Borrowed container, Store store);
+/// The items of a dict in the order in which it gives them, which for an OrderedDict is not that of its memory.
+[[nodiscard]] py::Ref copy_of_dict(py::Borrowed dict);
+/// Whether a dict holds the keys of `before` in their order, followed by new ones.
+[[nodiscard]] bool begins_with_keys(py::Borrowed dict, py::Borrowed before);
+/// Whether a container has the very items, in the same order, of a copy that was made of it.
+[[nodiscard]] bool holds_same(py::Borrowed container, py::Borrowed copy);
+/// Puts back what `record` remembers; exceptions are dropped.
+void restore(const Record& record);
+
+/// What lies behind a C descriptor of an object, or what a type itself holds: a static method stays one, and what it
+/// inherits does not count. Null without an exception where there is nothing.
+py::Ref get_slot(py::Borrowed owner, py::Borrowed name);
+/// Sets (null: deletes) what lies behind a C descriptor of an object, or an attribute of a type; 0 or -1.
+int set_slot(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
+
+/// Gives a dict the items of another, in their order; 0 or -1.
+int replace_dict(py::Borrowed dict, py::Borrowed contents);
+
+// What the class in C does, past methods of a Python subclass; 0 or -1.
+int set_dict_item(py::Borrowed dict, py::Borrowed key, py::Borrowed value);
+/// A key that is absent is no error.
+int delete_dict_item(py::Borrowed dict, py::Borrowed key);
+
+}  // namespace thunder::interpreter

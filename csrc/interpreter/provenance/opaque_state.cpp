@@ -1,0 +1,206 @@
+#include "interpreter/python/cpython_compat.h"
+
+#include "interpreter/provenance/opaque_state.h"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "interpreter/provenance/provenance.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+namespace {
+
+constexpr unsigned long kScalarSubclass =
+    Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS;
+
+bool is_scalar_subclass(py::Borrowed object) {
+  return (Py_TYPE(object)->tp_flags & kScalarSubclass) != 0 || PyFloat_Check(object) || PyComplex_Check(object);
+}
+
+bool is_exact_scalar(py::Borrowed object) {
+  const PyTypeObject* type = Py_TYPE(object);
+  return type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
+         type == &PyBytes_Type || type == &PyComplex_Type || object == Py_None;
+}
+
+// Types in C whose `repr` says everything about an instance.
+bool is_told_by_repr(PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return !is_python_class(type) && (name.starts_with("datetime.") || name.starts_with("decimal."));
+}
+
+bool has_parts_of_its_own(py::Borrowed object) {
+  static const std::array<PyTypeObject*, 14> types{
+      &PyFunction_Type,   &PyMethod_Type,       &PyCode_Type,        &PyCell_Type,       &PyProperty_Type,
+      &PyModule_Type,     &PyDictKeys_Type,     &PyDictValues_Type,  &PyDictItems_Type,  &PyDictProxy_Type,
+      &PyContextVar_Type, &PyStaticMethod_Type, &PyClassMethod_Type, &PyMemberDescr_Type};
+  PyTypeObject* type = Py_TYPE(object);
+  for (const PyTypeObject* candidate : types) {
+    if (type == candidate) return true;
+  }
+  return PyType_Check(object) || PyCFunction_Check(object) || PyIter_Check(object) || PyCoro_CheckExact(object) ||
+         PyWeakref_Check(object) || PyExceptionInstance_Check(object) || PyModule_Check(object) ||
+         std::string_view(type->tp_name).starts_with("functools.");
+}
+
+template <typename Value>
+bool same_bits(Value left, Value right) {
+  return std::memcmp(&left, &right, sizeof left) == 0;
+}
+
+bool is_true(PyObject* result) {
+  const py::Ref owned = py::Ref::steal(result);
+  if (!owned) PyErr_Clear();
+  return owned.get() == Py_True;
+}
+
+bool same_slice(py::Borrowed left, py::Borrowed right) {
+  const auto* first = reinterpret_cast<PySliceObject*>(left);
+  const auto* second = reinterpret_cast<PySliceObject*>(right);
+  const auto same = [](PyObject* a, PyObject* b) {
+    return a == b || (PyLong_CheckExact(a) && PyLong_CheckExact(b) && equal_constants(a, b));
+  };
+  return same(first->start, second->start) && same(first->stop, second->stop) && same(first->step, second->step);
+}
+
+bool same_repr(py::Borrowed left, py::Borrowed right) {
+  const py::Ref first = py::Ref::steal(PyObject_Repr(left));
+  const py::Ref second = py::Ref::steal(PyObject_Repr(right));
+  if (first && second) return PyUnicode_Compare(first.get(), second.get()) == 0;
+  PyErr_Clear();
+  return false;
+}
+
+// The operations of the built-in types themselves: a subclass may have others, in Python.
+bool same_value(py::Borrowed left, py::Borrowed right) {
+  if (left == right) return true;
+  if (Py_TYPE(left) != Py_TYPE(right)) return false;
+  if (PyLong_Check(left)) return is_true(PyLong_Type.tp_richcompare(left, right, Py_EQ));
+  if (PyUnicode_Check(left)) return is_true(PyUnicode_Type.tp_richcompare(left, right, Py_EQ));
+  if (PyBytes_Check(left)) return is_true(PyBytes_Type.tp_richcompare(left, right, Py_EQ));
+  if (PyFloat_Check(left)) return same_bits(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right));
+  if (PyComplex_Check(left)) {
+    return same_bits(reinterpret_cast<PyComplexObject*>(left)->cval, reinterpret_cast<PyComplexObject*>(right)->cval);
+  }
+  return PySlice_Check(left) ? same_slice(left, right) : same_repr(left, right);
+}
+
+/// The memory behind an object, for as long as this lives.
+class Memory {
+ public:
+  explicit Memory(py::Borrowed object, int flags = PyBUF_FULL_RO)
+      : is_open_(PyObject_GetBuffer(object, &view_, flags) == 0) {
+    if (!is_open_) PyErr_Clear();
+  }
+  ~Memory() {
+    if (is_open_) PyBuffer_Release(&view_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  [[nodiscard]] bool is_open() const { return is_open_; }
+  [[nodiscard]] Py_buffer& view() { return view_; }
+  /// An array of NumPy with `dtype=object`: nothing follows from its bytes, which are addresses.
+  [[nodiscard]] bool holds_objects() const {
+    return view_.format != nullptr && std::string_view(view_.format).find('O') != std::string_view::npos;
+  }
+  [[nodiscard]] py::Ref copy() {
+    py::Ref bytes = py::Ref::steal(PyBytes_FromStringAndSize(nullptr, view_.len));
+    if (bytes && PyBuffer_ToContiguous(PyBytes_AS_STRING(bytes.get()), &view_, view_.len, 'C') < 0) return nullptr;
+    return bytes;
+  }
+  [[nodiscard]] py::Ref layout() const {
+    py::Ref shape = py::Ref::steal(PyTuple_New(view_.shape == nullptr ? 0 : view_.ndim));
+    for (int i = 0; shape && view_.shape != nullptr && i < view_.ndim; ++i) {
+      PyTuple_SET_ITEM(shape.get(), i, PyLong_FromSsize_t(view_.shape[i]));
+    }
+    return py::Ref::steal(shape ? Py_BuildValue("(zO)", view_.format, shape.get()) : nullptr);
+  }
+
+ private:
+  Py_buffer view_{};
+  bool is_open_;
+};
+
+bool has_memory(py::Borrowed object, py::Borrowed state) {
+  Memory memory(object);
+  if (!memory.is_open()) return false;
+  const py::Ref layout = memory.layout();
+  PyObject* bytes = PyTuple_GET_ITEM(state, 1);
+  bool same = layout && equal_constants(layout.get(), PyTuple_GET_ITEM(state, 0)) &&
+              memory.view().len == PyBytes_GET_SIZE(bytes);
+  if (same && PyBuffer_IsContiguous(&memory.view(), 'C') != 0) {
+    same = std::memcmp(memory.view().buf, PyBytes_AS_STRING(bytes), static_cast<std::size_t>(memory.view().len)) == 0;
+  } else if (same) {
+    const py::Ref copy = memory.copy();
+    same = copy && equal_constants(copy.get(), bytes);
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return same;
+}
+
+}  // namespace
+
+bool is_plain_value(py::Borrowed object) {
+  if (is_exact_scalar(object)) return false;
+  return is_scalar_subclass(object) || PySlice_Check(object) || is_told_by_repr(Py_TYPE(object));
+}
+
+StateKind state_kind(py::Borrowed object) {
+  if (is_exact_scalar(object) || has_parts_of_its_own(object)) return StateKind::kNone;
+  if (is_plain_value(object)) return StateKind::kValue;
+  if (PyObject_CheckBuffer(object) != 0 && Memory(object).is_open()) return StateKind::kBuffer;
+  return is_python_class(Py_TYPE(object)) || instance_dict(object) ? StateKind::kNone : StateKind::kIdentity;
+}
+
+py::Ref state_of(py::Borrowed object, StateKind kind) {
+  if (kind != StateKind::kBuffer) return py::Ref::share(object);
+  Memory memory(object);
+  if (memory.is_open() && memory.holds_objects()) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "thunder.jit: an object of type '%.200s' from outside of the function, whose memory holds objects, is "
+                 "used in it",
+                 Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
+  const py::Ref layout = memory.is_open() ? memory.layout() : nullptr;
+  const py::Ref bytes = layout ? memory.copy() : nullptr;
+  return py::Ref::steal(bytes ? PyTuple_Pack(2, layout.get(), bytes.get()) : nullptr);
+}
+
+bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state) {
+  if (kind == StateKind::kBuffer) return has_memory(object, state);
+  return object == state || (kind == StateKind::kValue && same_value(object, state));
+}
+
+std::string describe_state(py::Borrowed object, py::Borrowed state) {
+  if (object == state) {
+    reprfunc own = PyLong_Check(object)      ? PyLong_Type.tp_repr
+                   : PyUnicode_Check(object) ? PyUnicode_Type.tp_repr
+                   : PyFloat_Check(object)   ? PyFloat_Type.tp_repr
+                                             : nullptr;
+    const py::Ref text = py::Ref::steal(own == nullptr ? nullptr : own(object));
+    const char* content = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+    PyErr_Clear();
+    return content == nullptr ? describe(object) : std::string(Py_TYPE(object)->tp_name) + "(" + content + ")";
+  }
+  const py::Ref bytes = py::Ref::share(PyTuple_GET_ITEM(state, 1));
+  return std::string(Py_TYPE(object)->tp_name) + " of the bytes " + describe(bytes.get());
+}
+
+int restore_buffer(py::Borrowed object, py::Borrowed state) {
+  PyObject* bytes = PyTuple_GET_ITEM(state, 1);
+  if (PyByteArray_Check(object)) return PySequence_SetSlice(object, 0, PY_SSIZE_T_MAX, bytes);
+  if (PySequence_Check(object) != 0 && PyObject_HasAttrString(object, "frombytes") != 0) {  // array.array
+    if (PySequence_DelSlice(object, 0, PY_SSIZE_T_MAX) < 0) return -1;
+    return py::Ref::steal(PyObject_CallMethod(object, "frombytes", "O", bytes)) ? 0 : -1;
+  }
+  Memory memory(object, PyBUF_FULL);
+  if (!memory.is_open()) return -1;
+  return PyBuffer_FromContiguous(&memory.view(), PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes), 'C');
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::interpreter {
+
+/// What C code can see in an object besides parts that are read one by one.
+enum class StateKind : std::uint8_t {
+  kNone,      ///< nothing, or its parts say it all
+  kIdentity,  ///< unknown: the object is guarded as such
+  kValue,     ///< a value that does not change: a subclass of int or str, a slice, a date
+  kBuffer,    ///< memory: bytearray, array, an array of NumPy
+};
+
+[[nodiscard]] StateKind state_kind(py::Borrowed object);
+/// Cheap: whether `state_kind` is kValue.
+[[nodiscard]] bool is_plain_value(py::Borrowed object);
+
+/// What a guard keeps of an object's state: a copy of the memory, or the object itself. Null with an exception set.
+[[nodiscard]] py::Ref state_of(py::Borrowed object, StateKind kind);
+/// Whether an object, of the type that the guarded one had, is in that state. Runs no user code, raises nothing.
+[[nodiscard]] bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state);
+/// For people: the state of an object like `object`.
+[[nodiscard]] std::string describe_state(py::Borrowed object, py::Borrowed state);
+/// Puts memory back as `state_of` saw it; 0 or -1.
+int restore_buffer(py::Borrowed object, py::Borrowed state);
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,163 @@
+#include "interpreter/provenance/provenance.h"
+
+#include <array>
+#include <utility>
+
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+
+std::size_t Provenance::ReadKeyHash::operator()(const ReadKey& key) const {
+  const auto owner = reinterpret_cast<std::uintptr_t>(key.owner);
+  const auto name = reinterpret_cast<std::uintptr_t>(key.key);
+  std::size_t hash = (owner >> 4) * 0x9E3779B97F4A7C15ULL;
+  hash ^= (name >> 4) * 0xC2B2AE3D27D4EB4FULL;
+  return (hash ^ (hash >> 29)) + static_cast<std::size_t>(key.index) * 31 + static_cast<std::size_t>(key.accessor);
+}
+
+Node& Provenance::constant(py::Borrowed object, const std::string& name) {
+  if (Node* known = find(object)) return *known;
+  Node& node = add(object, nullptr, Accessor::kConstant, nullptr, 0);
+  node.name = name;
+  return node;
+}
+
+Node& Provenance::add(py::Borrowed object, Node* parent, Accessor accessor, py::Borrowed key, Py_ssize_t index) {
+  Node& node = nodes_.emplace_back();
+  node.object = py::Ref::share(object);
+  node.parent = parent;
+  node.accessor = accessor;
+  node.key = py::Ref::share(key);
+  node.index = index;
+  node.id = static_cast<std::uint32_t>(nodes_.size());
+  nodes_by_object_.emplace(object, &node);
+  return node;
+}
+
+Read* Provenance::find_read(const Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index) const {
+  const auto found = reads_by_key_.find({&owner, accessor, key, index});
+  return found == reads_by_key_.end() ? nullptr : found->second;
+}
+
+Read& Provenance::add_read(Node& owner, Read read) {
+  const ReadKey key{&owner, read.accessor, read.key.get(), read.index};
+  Read& stored = owner.reads.emplace_back(std::move(read));
+  reads_by_key_.emplace(key, &stored);
+  return stored;
+}
+
+namespace {
+
+std::string text_of(py::Borrowed string) {
+  if (string == nullptr || !PyUnicode_Check(string)) return "?";
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(string, &size);
+  if (text == nullptr) PyErr_Clear();
+  return text == nullptr ? "?" : std::string(text, static_cast<std::size_t>(size));
+}
+
+std::string spell_dict_item(const Node& dict, py::Borrowed key) {
+  if (dict.accessor == Accessor::kInstanceDict) {
+    const Node* owner = dict.parent;
+    const std::string name = text_of(key);
+    if (owner == nullptr) return name;
+    const std::string prefix = expression(*owner);
+    // A module keeps its parameters, buffers and children in dicts of its own; people write `module.name`.
+    return prefix + "." + name;
+  }
+  if (dict.is_constant() && dict.name.empty()) return text_of(key);  // a global
+  if (dict.accessor == Accessor::kDictItem && dict.parent->accessor == Accessor::kInstanceDict) {
+    const std::string table = text_of(dict.key.get());
+    if (table == "_parameters" || table == "_buffers" || table == "_modules") {
+      const std::string name = text_of(key);
+      const std::string owner = dict.parent->parent == nullptr ? std::string{} : expression(*dict.parent->parent);
+      const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+      return is_number ? owner + "[" + name + "]" : owner + "." + name;
+    }
+  }
+  return expression(dict) + "[" + describe(key) + "]";
+}
+
+std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index) {
+  switch (accessor) {
+    case Accessor::kConstant:
+    case Accessor::kArgument:
+      return key != nullptr ? text_of(key) : "args[" + std::to_string(index) + "]";
+    case Accessor::kKeyword:
+      return text_of(key);
+    case Accessor::kInstanceDict:
+      return expression(owner) + ".__dict__";
+    case Accessor::kDictItem:
+      return spell_dict_item(owner, key);
+    case Accessor::kTypeAttribute:
+    case Accessor::kDescriptor:
+      return expression(owner) + "." + text_of(key);
+    case Accessor::kItem:
+      return expression(owner) + "[" + std::to_string(index) + "]";
+    case Accessor::kCell:
+      return owner.name.empty() ? "<closure variable>" : owner.name;
+    case Accessor::kFunctionPart: {
+      static constexpr std::array kNames{".__code__", ".__defaults__", ".__kwdefaults__", ".__closure__"};
+      return expression(owner) + kNames[static_cast<std::size_t>(index)];
+    }
+    case Accessor::kReferent:
+      return expression(owner) + (PyWeakref_Check(owner.object.get()) ? "()" : ".get()");
+    case Accessor::kCall:
+      return expression(owner) + "()";
+    case Accessor::kState:
+      return expression(owner);
+    case Accessor::kOther:
+      return expression(owner) + " is …";
+    case Accessor::kPresence:
+    case Accessor::kContains:
+      return describe(key) + " in " + expression(owner);
+    case Accessor::kLength:
+      return "len(" + expression(owner) + ")";
+    case Accessor::kTruth:
+      return "bool(" + expression(owner) + ")";
+    case Accessor::kKeys:
+      return "list(" + expression(owner) + ")";
+    case Accessor::kMembers:
+      return "set(" + expression(owner) + ")";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string expression(const Node& node) {
+  if (!node.name.empty()) return node.name;
+  if (node.is_constant()) {
+    if (PyType_Check(node.object.get())) return reinterpret_cast<PyTypeObject*>(node.object.get())->tp_name;
+    return describe(node.object.get());
+  }
+  return spell_step(*node.parent, node.accessor, node.key.get(), node.index);
+}
+
+std::string expression(const Node& owner, const Read& read) {
+  if (read.accessor == Accessor::kOther) return expression(owner) + " is " + expression(*read.part);
+  return spell_step(owner, read.accessor, read.key.get(), read.index);
+}
+
+std::string describe(py::Borrowed object) {
+  if (object == nullptr) return "nothing";
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
+  if (PyFunction_Check(object)) return text_of(reinterpret_cast<PyFunctionObject*>(object)->func_qualname);
+  const bool is_plain = object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) ||
+                        PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) ||
+                        PyComplex_CheckExact(object) || PyTuple_CheckExact(object) || PyRange_Check(object) ||
+                        PyModule_Check(object) || !is_python_class(type);
+  if (!is_plain) return std::string("an object of type ") + type->tp_name;
+  const py::Ref text = py::Ref::steal(PyObject_Repr(object));
+  if (!text) {
+    PyErr_Clear();
+    return std::string("an object of type ") + type->tp_name;
+  }
+  std::string result = text_of(text.get());
+  constexpr std::size_t kLongest = 200;
+  if (result.size() > kLongest) result = result.substr(0, kLongest) + "…";
+  return result;
+}
+
+}  // namespace thunder::interpreter

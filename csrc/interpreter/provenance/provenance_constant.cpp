@@ -1,0 +1,89 @@
+#include "interpreter/provenance/provenance_constant.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+namespace thunder::interpreter {
+namespace {
+
+bool is_enumeration_member(PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && std::strcmp(Py_TYPE(type)->tp_name, "EnumType") == 0;
+}
+
+// Types written in C whose instances have neither parts nor state that a program could change.
+bool is_frozen_type(PyTypeObject* type) {
+  static const std::array<PyTypeObject*, 13> frozen{
+      &PyFunction_Type,     &PyModule_Type,      &PyCode_Type,           &PyMethodDescr_Type, &PyClassMethodDescr_Type,
+      &PyWrapperDescr_Type, &PyGetSetDescr_Type, &PyMemberDescr_Type,    &PyProperty_Type,    &PyStaticMethod_Type,
+      &PyClassMethod_Type,  &PyEllipsis_Type,    &_PyNotImplemented_Type};
+  for (const PyTypeObject* candidate : frozen) {
+    if (type == candidate) return true;
+  }
+  return false;
+}
+
+bool is_free_function(py::Borrowed value) {
+  if (!PyCFunction_Check(value)) return false;
+  PyObject* self = PyCFunction_GET_SELF(value);
+  return self == nullptr || PyModule_Check(self) || PyType_Check(self);
+}
+
+ConstantKind classify_tuple(py::Borrowed tuple, const TensorHooks& hooks) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (classify(PyTuple_GET_ITEM(tuple, i), hooks) == ConstantKind::kUnknown) return ConstantKind::kUnknown;
+  }
+  return ConstantKind::kEquality;
+}
+
+}  // namespace
+
+ConstantKind classify(py::Borrowed value, const TensorHooks& hooks) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (value == Py_None || type == &PyBool_Type) return ConstantKind::kIdentity;
+  if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type ||
+      type == &PyComplex_Type || type == &PyRange_Type) {
+    return ConstantKind::kEquality;
+  }
+  if (type == &PyTuple_Type) return classify_tuple(value, hooks);
+  if (PyType_Check(value) || is_frozen_type(type) || is_free_function(value) || is_enumeration_member(type)) {
+    return ConstantKind::kIdentity;
+  }
+  return hooks.classify(value);
+}
+
+bool equal_constants(py::Borrowed left, py::Borrowed right) {
+  if (left == right) return true;
+  PyTypeObject* type = Py_TYPE(left);
+  if (type != Py_TYPE(right)) return false;
+  if (type == &PyFloat_Type) {
+    const double first = PyFloat_AS_DOUBLE(left);
+    const double second = PyFloat_AS_DOUBLE(right);
+    return std::memcmp(&first, &second, sizeof first) == 0;
+  }
+  if (type == &PyTuple_Type) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(left);
+    if (size != PyTuple_GET_SIZE(right)) return false;
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      if (!equal_constants(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
+    }
+    return true;
+  }
+  const int equal = PyObject_RichCompareBool(left, right, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal > 0;
+}
+
+bool is_nan(py::Borrowed value) { return PyFloat_CheckExact(value) && std::isnan(PyFloat_AS_DOUBLE(value)); }
+
+bool is_thread_local(py::Borrowed object) { return std::strcmp(Py_TYPE(object)->tp_name, "_thread._local") == 0; }
+
+py::Ref instance_dict(py::Borrowed object) {
+  if (PyModule_Check(object)) return py::Ref::share(PyModule_GetDict(object));
+  if (PyType_Check(object) || _PyObject_GetDictPtr(object) == nullptr) return nullptr;
+  py::Ref dict = py::Ref::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) PyErr_Clear();
+  return dict;
+}
+
+}  // namespace thunder::interpreter

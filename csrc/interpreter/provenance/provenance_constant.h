@@ -1,0 +1,24 @@
+#pragma once
+
+#include "interpreter/python/python_ref.h"
+#include "interpreter/python/tensor_hooks.h"
+
+namespace thunder::interpreter {
+
+/// How a value that was read is guarded, when it is a constant for the program: numbers, strings and tuples of such by
+/// equality; functions, types, modules, enumeration members by identity. `hooks` decides about torch's own.
+[[nodiscard]] ConstantKind classify(py::Borrowed value, const TensorHooks& hooks);
+
+/// Same type and same value, to the last bit; runs no user code for what `classify` calls kEquality.
+[[nodiscard]] bool equal_constants(py::Borrowed left, py::Borrowed right);
+
+/// A float that is no number: containers tell two of them apart by their identity.
+[[nodiscard]] bool is_nan(py::Borrowed value);
+
+/// An instance of `threading.local` itself: its attributes are not where others have theirs.
+[[nodiscard]] bool is_thread_local(py::Borrowed object);
+
+/// The `__dict__` of an instance or module, made if need be; null without an exception when it has none.
+[[nodiscard]] py::Ref instance_dict(py::Borrowed object);
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,258 @@
+#include "interpreter/provenance/tracker_native.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <string_view>
+#include <unordered_map>
+
+namespace thunder::interpreter {
+namespace {
+
+using Effects = std::unordered_map<const void*, NativeEffect>;
+
+// CPython's `list.__setitem__` of an instance; its layout has no public header.
+struct MethodWrapper {
+  PyObject_HEAD PyWrapperDescrObject* descriptor;
+  PyObject* self;
+};
+
+PyTypeObject* method_wrapper_type() {
+  static PyTypeObject* const type = [] {
+    const py::Ref wrapper = py::Ref::steal(PyObject_GetAttrString(Py_None, "__bool__"));
+    return Py_TYPE(wrapper.get());
+  }();
+  return type;
+}
+
+struct Row {
+  NativeEffect effect;
+  std::string_view names;  ///< separated by spaces
+};
+
+void add_rows(Effects& effects, py::Borrowed owner, std::initializer_list<Row> rows) {
+  for (const Row& row : rows) {
+    std::string_view rest = row.names;
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(' '), rest.size());
+      const py::Ref name = py::Ref::steal(PyUnicode_FromStringAndSize(rest.data(), static_cast<Py_ssize_t>(end)));
+      const py::Ref member = py::Ref::steal(PyObject_GetAttr(owner, name.get()));
+      if (member) effects.emplace(native_identity(member.get()), row.effect);
+      PyErr_Clear();
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+}
+
+PyObject* as_object(PyTypeObject& type) { return reinterpret_cast<PyObject*>(&type); }
+
+void add_container_rows(Effects& effects) {
+  using enum NativeEffect;
+  add_rows(effects, as_object(PyDict_Type),
+           {{kLength, "__len__"},
+            {kGetItem, "__getitem__ get"},
+            {kHasItem, "__contains__"},
+            {kGetKeys, "keys __iter__ __reversed__"},
+            {kGetContents, "items values copy __or__"},
+            {kCompare, "__eq__ __ne__"},
+            {kSetItem, "__setitem__"},
+            {kDeleteItem, "__delitem__"},
+            {kPopItem, "pop"},
+            {kSetDefault, "setdefault"},
+            {kUpdate, "update __init__ __ior__"},
+            {kChange, "clear popitem"}});
+  add_rows(effects, as_object(PyODict_Type),
+           {{kGetKeys, "keys __iter__ __reversed__"},
+            {kGetContents, "items values copy __or__"},
+            {kCompare, "__eq__ __ne__"},
+            {kSetItem, "__setitem__"},
+            {kDeleteItem, "__delitem__"},
+            {kPopItem, "pop"},
+            {kSetDefault, "setdefault"},
+            {kUpdate, "update __init__ __ior__"},
+            {kChange, "clear popitem move_to_end"}});
+  add_rows(effects, as_object(PyList_Type),
+           {{kLength, "__len__"},
+            {kGetItem, "__getitem__"},
+            {kGetContents, "copy __add__ __mul__ __rmul__ __iter__ __reversed__"},
+            {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"},
+            {kSetItem, "__setitem__"},
+            {kDeleteItem, "__delitem__"},
+            {kAppendOne, "append"},
+            {kAppend, "extend __iadd__"},
+            {kCompareAndChange, "remove sort"},
+            {kChange, "clear insert pop reverse __imul__ __init__"}});
+  add_rows(effects, as_object(PyTuple_Type),
+           {{kLength, "__len__"},
+            {kGetItem, "__getitem__"},
+            {kGetContents, "__add__ __iter__"},
+            {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"}});
+  add_rows(effects, as_object(PySet_Type),
+           {{kLength, "__len__"},
+            {kHasItem, "__contains__"},
+            {kGetContents, "copy union difference intersection issubset issuperset isdisjoint __iter__"},
+            {kAdd, "add"},
+            {kDiscard, "discard"},
+            {kChange,
+             "clear remove pop update difference_update intersection_update symmetric_difference_update __ior__ "
+             "__iand__ __isub__ __ixor__ __init__"}});
+  const py::Ref collections = py::Ref::steal(PyImport_ImportModule("_collections"));
+  const py::Ref deque = py::Ref::steal(collections ? PyObject_GetAttrString(collections.get(), "deque") : nullptr);
+  if (!deque) return PyErr_Clear();
+  add_rows(effects, deque.get(),
+           {{kLength, "__len__"},
+            {kGetContents, "copy __getitem__ __iter__ __reversed__ __add__"},
+            {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"},
+            {kAppendOne, "append"},
+            {kAppend, "extend __iadd__"},
+            {kCompareAndChange, "remove"},
+            {kChange,
+             "appendleft clear extendleft insert pop popleft reverse rotate __setitem__ __delitem__ __imul__ "
+             "__init__"}});
+}
+
+Effects make_effects() {
+  using enum NativeEffect;
+  Effects effects;
+  const py::Ref builtins = py::Ref::steal(PyImport_ImportModule("builtins"));
+  add_rows(effects, builtins.get(),
+           {{kNothing,
+             "isinstance issubclass type hasattr getattr super property staticmethod classmethod object "
+             "locals next bool print range slice"},
+            {kIdentity, "id"},
+            {kHash, "hash"},
+            {kCallable, "callable"},
+            {kNames, "dir"},
+            {kDictOf, "vars"},
+            {kGlobals, "globals"},
+            {kLength, "len"},
+            {kContents, "iter list tuple zip enumerate map filter reversed"},
+            {kPairs, "dict"},
+            {kSetAttribute, "setattr delattr"}});
+  add_rows(effects, as_object(PyBaseObject_Type),
+           {{kSetAttribute, "__setattr__ __delattr__"},
+            {kState, "__reduce_ex__ __reduce__ __getstate__"},
+            {kNothing, "__getattribute__ __init__ __new__ __init_subclass__ __class__ __eq__ __ne__ __hash__"}});
+  add_rows(effects, as_object(PyType_Type), {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}});
+  add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
+  add_container_rows(effects);
+  const py::Ref operators = py::Ref::steal(PyImport_ImportModule("_operator"));
+  add_rows(effects, operators.get(), {{kSetItem, "setitem"}, {kDeleteItem, "delitem"}, {kGetItem, "getitem"}});
+  return effects;
+}
+
+}  // namespace
+
+const void* native_identity(py::Borrowed callable) {
+  PyTypeObject* type = Py_TYPE(callable);
+  if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type) {
+    return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
+  }
+  if (type == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_wrapped;
+  if (type == method_wrapper_type()) return reinterpret_cast<MethodWrapper*>(callable)->descriptor->d_wrapped;
+  return callable;
+}
+
+/// Whether a function stands for a method of its first argument: `operator.setitem`.
+static bool is_operator(const void* function) {
+  static const std::array<const void*, 3> operators = [] {
+    const py::Ref module = py::Ref::steal(PyImport_ImportModule("_operator"));
+    const auto find = [&](const char* name) {
+      const py::Ref member = py::Ref::steal(PyObject_GetAttrString(module.get(), name));
+      return native_identity(member.get());
+    };
+    return std::array{find("setitem"), find("delitem"), find("getitem")};
+  }();
+  return std::ranges::find(operators, function) != operators.end();
+}
+
+NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count, py::Borrowed names) {
+  NativeCall call{native_identity(callable), nullptr, arguments, count, names};
+  PyTypeObject* type = Py_TYPE(callable);
+  if (PyCFunction_Check(callable)) {
+    call.self = PyCFunction_GET_SELF(callable);
+    if (call.self != nullptr && PyModule_Check(call.self)) call.self = nullptr;
+    if (call.self == nullptr && count > 0 && is_operator(call.function)) {
+      call.self = arguments[0];
+      ++call.arguments;
+      --call.count;
+    }
+  } else if (type == method_wrapper_type()) {
+    call.self = reinterpret_cast<MethodWrapper*>(callable)->self;
+  } else if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && count > 0) {
+    call.self = arguments[0];
+    ++call.arguments;
+    --call.count;
+  }
+  return call;
+}
+
+namespace {
+
+const Effects& effects() {
+  static const Effects rows = make_effects();
+  return rows;
+}
+
+/// The positions of the arguments that functions call; the arguments `key` and `func` are called, too.
+using Callers = std::unordered_map<const void*, std::size_t>;
+
+constexpr std::size_t kByKeyword = static_cast<std::size_t>(-1);
+
+Callers make_callers() {
+  struct CallerRow {
+    const char* module;
+    const char* path;
+    std::size_t position;
+  };
+  constexpr std::array kRows{CallerRow{"builtins", "map", 0},
+                             CallerRow{"builtins", "filter", 0},
+                             CallerRow{"builtins", "max", kByKeyword},
+                             CallerRow{"builtins", "min", kByKeyword},
+                             CallerRow{"builtins", "sorted", kByKeyword},
+                             CallerRow{"_functools", "reduce", 0},
+                             CallerRow{"itertools", "accumulate", 1},
+                             CallerRow{"itertools", "dropwhile", 0},
+                             CallerRow{"itertools", "filterfalse", 0},
+                             CallerRow{"itertools", "groupby", 1},
+                             CallerRow{"itertools", "starmap", 0},
+                             CallerRow{"itertools", "takewhile", 0}};
+  Callers callers;
+  for (const CallerRow& row : kRows) {
+    const py::Ref module = py::Ref::steal(PyImport_ImportModule(row.module));
+    const py::Ref member = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), row.path) : nullptr);
+    if (member) callers.emplace(native_identity(member.get()), row.position);
+    PyErr_Clear();
+  }
+  const py::Ref sort = py::Ref::steal(PyObject_GetAttrString(as_object(PyList_Type), "sort"));
+  callers.emplace(native_identity(sort.get()), kByKeyword);
+  return callers;
+}
+
+const Callers& callers() {
+  static const Callers rows = make_callers();
+  return rows;
+}
+
+}  // namespace
+
+bool calls_argument(const NativeCall& call, std::size_t index) {
+  const auto found = callers().find(call.function);
+  if (found == callers().end()) return false;
+  if (index < call.count) return index == found->second;
+  PyObject* name = PyTuple_GET_ITEM(call.names, static_cast<Py_ssize_t>(index - call.count));
+  return PyUnicode_CompareWithASCIIString(name, "key") == 0 || PyUnicode_CompareWithASCIIString(name, "func") == 0;
+}
+
+void prepare_native_effects() {
+  static_cast<void>(effects());
+  static_cast<void>(callers());
+}
+
+NativeEffect effect_of(const NativeCall& call) {
+  const auto found = effects().find(call.function);
+  return found == effects().end() ? NativeEffect::kOpaque : found->second;
+}
+
+}  // namespace thunder::interpreter

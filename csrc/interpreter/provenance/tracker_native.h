@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::interpreter {
+
+/// What a function written in C does to its arguments, as far as a trace is concerned.
+enum class NativeEffect : std::uint8_t {
+  kOpaque,    ///< may look at everything inside of its arguments
+  kNothing,   ///< looks at identities and types only
+  kContents,  ///< looks at what its arguments hold, one level deep
+  kPairs,     ///< looks two levels deep: `dict`
+  kLength,    ///< of its first argument
+  kIdentity,  ///< tells which object its argument is: `id`
+  kHash,
+  kCallable,
+  kNames,             ///< tells which attributes its argument has: `dir`
+  kGetItem,           ///< `self[argument]`, if there
+  kHasItem,           ///< `argument in self`
+  kGetKeys,           ///< the keys of `self`
+  kGetContents,       ///< what `self` and the arguments hold
+  kCompare,           ///< everything inside of `self` and the arguments
+  kSetItem,           ///< `self[argument] = …`
+  kDeleteItem,        ///< `del self[argument]`
+  kPopItem,           ///< reads and deletes `self[argument]`, if it is there
+  kSetDefault,        ///< reads `self[argument]`, and sets it if it is not there
+  kUpdate,            ///< sets the items of the arguments in the dict `self`
+  kCompareAndChange,  ///< the same, and rewrites `self`
+  kAppendOne,         ///< `list.append`
+  kAppend,            ///< `list.extend`
+  kAdd,               ///< `set.add`
+  kDiscard,           ///< `set.discard`
+  kChange,            ///< rewrites `self`, having looked at it or not
+  kSetAttribute,      ///< `object.__setattr__(owner, name, …)` and the like
+  kDictOf,            ///< hands out the `__dict__` of its argument
+  kState,             ///< hands out everything that its argument consists of: `object.__reduce_ex__`
+  kGlobals,           ///< hands out the globals of the frame
+};
+
+/// A call of C code with its `self`, if any, told apart from its other arguments.
+struct NativeCall {
+  const void* function = nullptr;  ///< identity of the C code, the same for bound and unbound methods
+  py::Borrowed self = nullptr;
+  PyObject* const* arguments = nullptr;
+  std::size_t count = 0;         ///< positional arguments without `self`
+  py::Borrowed names = nullptr;  ///< of the keyword arguments that follow, or null
+};
+
+[[nodiscard]] NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count,
+                                     py::Borrowed names);
+/// What all the objects share that stand for one function of C code: bound, unbound and their copies.
+[[nodiscard]] const void* native_identity(py::Borrowed callable);
+[[nodiscard]] NativeEffect effect_of(const NativeCall& call);
+/// Whether the function calls its argument at `index`, `key` of the keyword arguments included: `map`, `sorted`.
+[[nodiscard]] bool calls_argument(const NativeCall& call, std::size_t index);
+/// Fills the tables behind these. It imports, so that it must neither run under an observer nor wait for itself.
+void prepare_native_effects();
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,42 @@
+#include "interpreter/python/object_parts.h"
+
+#include "interpreter/python/deque.h"
+#include "interpreter/python/dict_view.h"
+
+namespace thunder::interpreter {
+
+PyObject** function_slot(py::Borrowed function, FunctionPart part) {
+  auto* object = reinterpret_cast<PyFunctionObject*>(function);
+  switch (part) {
+    case FunctionPart::kCode:
+      return &object->func_code;
+    case FunctionPart::kDefaults:
+      return &object->func_defaults;
+    case FunctionPart::kKeywordDefaults:
+      return &object->func_kwdefaults;
+    case FunctionPart::kClosure:
+      return &object->func_closure;
+  }
+  return nullptr;
+}
+
+py::Ref referent_of(py::Borrowed reference) {
+  PyObject* value = nullptr;
+  if (PyObject* mapping = mapping_behind(reference)) return py::Ref::share(mapping);
+  if (PyContextVar_CheckExact(reference)) {
+    if (PyContextVar_Get(reference, nullptr, &value) < 0) PyErr_Clear();
+  } else if (PyWeakref_Check(reference)) {
+    value = PyWeakref_GET_OBJECT(reference);
+    return py::Ref::share(value == Py_None ? nullptr : value);
+  }
+  return py::Ref::steal(value);
+}
+
+std::int64_t length_of(py::Borrowed container) {
+  if (PyDict_Check(container)) return PyDict_GET_SIZE(container);
+  if (PyList_Check(container) || PyTuple_Check(container)) return Py_SIZE(container);
+  if (PyAnySet_Check(container)) return PySet_GET_SIZE(container);
+  return is_deque(container) ? Py_SIZE(container) : -1;
+}
+
+}  // namespace thunder::interpreter

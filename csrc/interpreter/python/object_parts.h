@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::interpreter {
+
+/// What of a function decides what a call of it does.
+enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kClosure };
+/// Where it lies: a slot that may be empty.
+[[nodiscard]] PyObject** function_slot(py::Borrowed function, FunctionPart part);
+
+/// What a weak reference points to, or a context variable holds; null without an exception when there is nothing.
+[[nodiscard]] py::Ref referent_of(py::Borrowed reference);
+
+/// Items of a container; -1 for other objects.
+[[nodiscard]] std::int64_t length_of(py::Borrowed container);
+
+}  // namespace thunder::interpreter

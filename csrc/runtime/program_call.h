@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/instruction.h"
+
+namespace thunder::runtime {
+
+/// A value of the program being built. The numbers are the caller's (a trace's value ids); each is defined once.
+enum class Slot : std::uint32_t {};
+inline constexpr Slot kNoSlot{0xffffffffU};
+
+struct Operand;
+
+/// A list put together at each call because some of its elements are slots.
+struct ListOperand {
+  c10::TypePtr element_type;
+  std::vector<Operand> elements;
+};
+
+/// What an instruction takes: a slot, a constant made once, a size, or a list with slots or sizes in it.
+struct Operand {
+  std::variant<Slot, c10::IValue, ListOperand, SizeOperand> content;
+};
+
+/// Where a result goes: a slot (kNoSlot drops it), or one slot for each element of a list.
+using ResultSlots = std::variant<Slot, std::vector<Slot>>;
+
+/// The user's line of an instruction; an empty file is unknown.
+struct Location {
+  std::string file;
+  int line = 0;
+};
+
+/// A kernel of an executor: takes its operands from the stack and leaves its results there.
+using Kernel = void (*)(const void* state, std::vector<c10::IValue>& stack);
+
+/// One call of the program being built.
+struct ProgramCall {
+  std::optional<c10::OperatorHandle> op;  ///< none: `kernel`
+  std::string name;
+  Kernel kernel = nullptr;
+  std::shared_ptr<const void> state;
+  std::vector<Operand> operands;
+  std::vector<ResultSlots> results;
+  std::vector<Slot> written;  ///< inputs whose memory the call writes to
+  Location location;
+  bool is_small = false;
+};
+
+}  // namespace thunder::runtime

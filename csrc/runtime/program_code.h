@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/instruction.h"
+#include "runtime/memory_pool.h"
+#include "runtime/program_call.h"
+
+namespace thunder::runtime {
+
+/// Where an output comes from.
+struct OutputSource {
+  std::uint32_t index = kNoRegister;  ///< kNoRegister: the constant
+  bool last = false;                  ///< no later output reads the register
+  c10::IValue constant;
+};
+
+/// Who an instruction is for: read on failure only.
+struct Origin {
+  std::string name;
+  Location location;
+};
+
+/// Where the value of a symbol comes from.
+struct SymbolRegister {
+  std::uint32_t symbol = 0;
+  std::uint32_t index = 0;  ///< of an input
+  std::uint32_t dim = 0;
+};
+
+/// The instructions of a program and the tables that they read. Inputs arrive in registers 0 to `input_count - 1`.
+struct ProgramCode {
+  std::uint32_t input_count = 0;
+  std::uint32_t register_count = 0;
+  std::vector<Instruction> instructions;
+  std::vector<std::uint32_t> releases;  ///< registers that die, instruction after instruction
+  std::vector<std::uint32_t> writes;    ///< registers of inputs whose version an instruction bumps
+  std::vector<std::uint32_t> unused_inputs;
+  std::vector<SymbolRegister> symbols;
+  std::uint32_t symbol_count = 0;
+  std::vector<OutputSource> outputs;
+  std::vector<std::shared_ptr<const void>> states;
+  std::vector<Origin> origins;
+  std::size_t unboxed_count = 0;
+  PoolUser pool_user;
+
+  template <typename Value>
+  void run(std::span<Value> inputs, std::span<Value> results) const;
+  void execute(Frame& frame) const;
+  /// The values of the symbols, by index.
+  [[nodiscard]] std::vector<std::int64_t> read_symbols(const Frame& frame) const;
+  [[noreturn]] void rethrow_with_origin(std::size_t instruction) const;
+};
+
+}  // namespace thunder::runtime
