@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "bridge/number.h"
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "runtime/value_changed.h"
 
 namespace thunder::executors {

@@ -1,6 +1,7 @@
 #include "executors/aten/executor.h"
 
 #include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "executors/aten/work_estimate.h"
 
 namespace thunder::executors::aten {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "ir/builder.h"
 #include "ir/symbol_values.h"
 

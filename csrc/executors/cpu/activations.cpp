@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {

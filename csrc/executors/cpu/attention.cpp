@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bridge/convert.h"
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "executors/cpu/matmuls.h"
 #include "executors/cpu/plain_tensor.h"
 #include "executors/cpu/threads.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bridge/convert.h"
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "executors/cpu/depthwise.h"
 #include "executors/cpu/plain_tensor.h"
 #include "ir/symbol_values.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "executors/cpu/epilogues.h"
 #include "executors/cpu/fusion.h"
 #include "executors/cpu/native_operations.h"

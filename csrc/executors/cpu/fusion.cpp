@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "fusion/region.h"
 #include "ir/printer.h"
 #include "ir/symbol_values.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bridge/convert.h"
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "executors/cpu/activations.h"
 #include "executors/cpu/onednn.h"
 #include "executors/cpu/packed_weight.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "executors/cpu/indexed_sums.h"
 #include "executors/cpu/random_operations.h"
 

@@ -10,6 +10,7 @@
 
 #include "bridge/convert.h"
 #include "executors/api/lowering.h"
+#include "executors/api/operands.h"
 #include "fusion/assembly.h"
 #include "fusion/block_results.h"
 #include "fusion/buffer_assignment.h"
