@@ -85,7 +85,7 @@ constexpr std::array kAnswers{
 struct Refusal {
   const char* module;
   const char* function;  ///< a path of attributes
-  const char* what;      ///< what is not supported, and what to do
+  const char* what;      ///< the feature that is not supported, and what to do instead
 };
 constexpr std::array kRefusals{
     Refusal{"torch", "Tensor.__reduce_ex__", "pickling of tensors: do it outside"},
@@ -134,7 +134,7 @@ Treatment treatment_of(PyCodeObject* code) {
   }
   const std::string_view file = name;
   if (file.starts_with("<frozen importlib")) return Treatment::kNative;
-  // What `boolean_dispatch` made of two functions, such as `adaptive_max_pool1d`, calls one of them.
+  // A function made by `boolean_dispatch`, such as `adaptive_max_pool1d`, only calls one of two others.
   const bool is_dispatch =
       file.ends_with("/_jit_internal.py") && PyUnicode_CompareWithASCIIString(code->co_name, "fn") == 0;
   const bool is_native = lies_in(file, standard_library(), kNativeLibrary) ||

@@ -4,12 +4,12 @@
 
 namespace thunder::dispatch {
 
-/// What a trace does with code that it must not look into, and with functions that mean something else inside a trace
-/// (`torch.compiler.is_compiling`). One table each, in the source.
+/// How a trace runs a code object: interpreted or, where it must not look into it, natively. The source has a table.
 [[nodiscard]] interpreter::Treatment treatment_of(PyCodeObject* code);
 /// Whether these are the globals of a module of PyTorch, of the standard library, or written in C.
 [[nodiscard]] bool is_library(PyObject* globals);
-/// False with an exception set when a function of the tables cannot be found.
+/// Adds substitutes for functions that mean something else inside a trace (`torch.compiler.is_compiling`). Leaves an
+/// exception set when a function of the table in the source cannot be found.
 void add_substitutes(interpreter::TrackerOptions& options);
 
 }  // namespace thunder::dispatch

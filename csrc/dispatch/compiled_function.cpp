@@ -254,7 +254,7 @@ PyTypeObject compiled_function_type = [] {
 
 PyObject* wrapped_callable(PyObject* object) {
   if (PyFunction_Check(object)) {
-    // What `torch.compile` and `torch.compiler.disable` made of a function.
+    // `torch.compile` and `torch.compiler.disable` keep the original function here.
     static PyObject* const name = PyUnicode_InternFromString("_torchdynamo_orig_callable");
     PyObject* attributes = reinterpret_cast<PyFunctionObject*>(object)->func_dict;
     return attributes == nullptr ? nullptr : PyDict_GetItemWithError(attributes, name);

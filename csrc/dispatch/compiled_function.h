@@ -4,7 +4,8 @@
 
 namespace thunder::dispatch {
 
-/// What a `CompiledFunction` wraps (borrowed); null for every other object.
+/// The callable that a `CompiledFunction`, or a function made by `torch.compile` or `torch.compiler.disable`, wraps
+/// (borrowed); null for every other object.
 PyObject* wrapped_callable(PyObject* object);
 
 /// Adds `CompiledFunction(callable, options)` and the type of its traces to `module`; 0 or -1 with an exception.

@@ -6,7 +6,7 @@
 
 namespace thunder::dispatch {
 
-/// What `torch.func` does besides computing.
+/// Adds substitutes for PyTorch's legacy `vmap`, and for its loading of batching rules.
 void add_functional_substitutes(interpreter::TrackerOptions& options);
 
 /// Adds what `thunder.transforms.functional` is made of to `module`: recording a function as a trace of its own,

@@ -127,7 +127,7 @@ class Capture {
  public:
   using Storages = std::vector<const c10::StorageImpl*>;
 
-  /// What earlier attempts found that a trace must know from its beginning.
+  /// Facts that a trace must know from its beginning, as earlier attempts found them.
   struct Known {
     Storages shared{};
     bool live = false;  ///< see custom_functions.h
@@ -162,7 +162,7 @@ class Capture {
 
   /// `others` are the specializations of the same callable.
   TraceOutcome attempt(Specializations others, const compile::Options& options);
-  /// What is known after the attempt.
+  /// The facts that this attempt found, for the next one.
   [[nodiscard]] Known known(const Known& before, bool failed) const {
     return {recorder_.shared_storages, before.live || custom_functions_.wants_live(failed), python_backwards_.found()};
   }
@@ -192,7 +192,7 @@ class Capture {
   ThreadState state_;          ///< before the trace
   ir::SourceLocation failed_;  ///< where the last operation that failed was called
   bool is_compiling_ = false;  ///< the program has been recorded
-  bool is_exact_;              ///< what the program prints is printed at each call
+  bool is_exact_;              ///< each call prints what the program prints
   SharpEdgeWatch sharp_edges_;
   CustomFunctions custom_functions_;
   TensorFacts facts_;
@@ -427,7 +427,8 @@ void transform(ir::Trace& trace, const compile::Options& options, const Speciali
                   "thunder.jit: the function leaves " + change + " changed; set it outside");
 }
 
-/// What the program leaves changed in the thread or the process, other than grad mode, is not repeated by later calls.
+/// Refuses a program that leaves a mode or setting of the thread or the process changed, other than grad mode: later
+/// calls would not change it.
 void require_restored(const ThreadState& before) {
   ThreadState after = ThreadState::now();
   after.grad_mode = before.grad_mode;
@@ -528,7 +529,8 @@ bool has_escaped(const std::vector<tracer::WeakTensor>& tensors) {
   return std::ranges::any_of(tensors, is_kept);
 }
 
-/// What becomes of a compiled call whose program gave a tensor to such an object: eager code gives it one with data.
+/// The outcome of a trace whose tensors escaped: calls like this one run in eager, where the object that keeps the
+/// tensor gets one with data.
 TraceOutcome refuse_escape(TraceOutcome&& outcome) {
   const Specialization& compiled = *outcome.made;
   auto eager = std::make_shared<Specialization>();

@@ -17,7 +17,7 @@ namespace thunder::interpreter {
 
 namespace {
 
-/// What `interpret(callable)` returns to Python.
+/// The object that `interpret(callable)` returns to Python.
 struct Interpreted {
   PyObject_HEAD PyObject* callable;
   PyObject* dict;

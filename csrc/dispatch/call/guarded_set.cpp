@@ -115,7 +115,7 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
     inputs = call->take_inputs();
     return true;
   };
-  // What a walk that stops has drawn is drawn again.
+  // When a walk stops, the generator is put back: the next run draws the same numbers.
   const auto random = family.draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
   try {
     Walk done;
@@ -178,7 +178,7 @@ Served GuardedSet::call(const interpreter::CallArguments& arguments, Candidates 
     if (!members_[index]->path.empty()) {
       served = call_in_segments(arguments, found, index, candidates, result);
     } else {
-      // What the run found may be gone afterwards: others may have run meanwhile.
+      // `found` is not to be used after the run: other calls may run meanwhile and overwrite the registers behind it.
       candidates &= ~(Candidates{1} << index);
       served = run(index, found, result);
     }

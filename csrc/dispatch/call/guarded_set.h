@@ -11,7 +11,7 @@
 
 namespace thunder::dispatch {
 
-/// What became of a call.
+/// How a set answered a call.
 enum class Served : std::uint8_t {
   kNo,     ///< no specialization holds
   kYes,    ///< the result is a new reference, or null with an exception set
@@ -81,7 +81,7 @@ class GuardedSet {
 
   interpreter::GuardTree tree_;
   std::vector<std::shared_ptr<const Specialization>> members_;
-  std::vector<Use> uses_;                   ///< of members
+  std::vector<Use> uses_;                   ///< one for each member
   std::uint64_t clock_ = 0;                 ///< calls that were served
   std::vector<TensorGuard> tensor_guards_;  ///< distinct ones
   std::vector<std::pair<ThreadState, Candidates>> states_;

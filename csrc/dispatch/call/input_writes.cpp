@@ -14,7 +14,8 @@ namespace {
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
-/// What `view.copy_(made)` hangs into the graph. Autograd puts the base of the view in the place of the first input.
+/// The node that `view.copy_(made)` adds to the graph. Autograd puts the base of the view in the place of its first
+/// input.
 torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::Tensor& made) {
   auto node = tracer::make_node<torch::autograd::CopyBackwards>();
   node->set_next_edges({view, torch::autograd::impl::gradient_edge(made)});

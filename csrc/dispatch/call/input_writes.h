@@ -15,10 +15,11 @@ namespace thunder::dispatch {
 /// An input that takes part in autograd by what was written to it.
 struct NewHistory {
   at::Tensor tensor;
-  torch::autograd::Edge before;  ///< of a view: its history before the call
+  torch::autograd::Edge before;  ///< a view's history before the call
 };
 
-/// What a trace's writes to its inputs depend on and lead to.
+/// The writes of a trace to its inputs: the conditions under which they may be repeated, and the histories that they
+/// give.
 class InputWrites {
  public:
   InputWrites() = default;
@@ -44,7 +45,7 @@ class InputWrites {
   std::vector<std::size_t> written_;
   std::vector<bool> is_closed_;  ///< to writes with gradients on, as views of a leaf are; by written input
   std::vector<std::size_t> new_history_;
-  std::vector<Place> places_;  ///< of all inputs; empty when nothing is written
+  std::vector<Place> places_;  ///< one for each input; empty when nothing is written
 };
 
 /// A number that changes when one of these tensors is written to; nullopt when that cannot be told.

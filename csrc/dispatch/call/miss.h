@@ -15,7 +15,7 @@ struct FailedGuard {
   std::string expression;
   std::string expected;
   std::string found;
-  std::string file;  ///< of the line that read it; empty when no line did
+  std::string file;  ///< where the line stands that read it; empty when no line did
   int line = 0;
 };
 
@@ -25,7 +25,7 @@ struct Miss {
   std::size_t specialization = 0;     ///< the number of the specialization that it made, from 0
   std::size_t compared_with = 0;      ///< the number of the one that came closest
   std::string reason;                 ///< when no guard failed: "the first call", …
-  std::vector<FailedGuard> failures;  ///< of the closest specialization
+  std::vector<FailedGuard> failures;  ///< guards of the closest specialization
 };
 
 /// Where the call that just failed observed data that no specialization goes on with; nullopt: it failed at guards.

@@ -6,7 +6,7 @@
 
 namespace thunder::dispatch {
 
-/// What a call gives an output besides its value.
+/// The autograd history that a call gives an output.
 enum class OutputHistory : std::uint8_t {
   kComputed,   ///< that of the computation
   kLeaf,       ///< none, but it requires grad

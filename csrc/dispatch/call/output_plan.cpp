@@ -270,7 +270,8 @@ compile::Feeds OutputPlanner::find_view_feeds(const ir::Trace& trace) const {
   return feeds;
 }
 
-/// Of tensors of one memory that are no views of one another, autograd would not know what is written to which.
+/// Refuses outputs that share memory without being views of one another, if gradients go through one of them: autograd
+/// would not know that a write to one is a write to the other.
 void OutputPlanner::require_separate() const {
   std::unordered_map<const c10::StorageImpl*, bool> require_grad;
   const auto add = [&](const at::Tensor& tensor) {

@@ -40,32 +40,32 @@ class OutputView {
   static at::Tensor run(const Step& step, const at::Tensor& shown);
 
   std::vector<Step> steps_;             ///< the last one first
-  std::optional<std::int64_t> offset_;  ///< of a computed root, as recorded: positions of `as_strided` count from there
+  std::optional<std::int64_t> offset_;  ///< offset of a computed root as recorded, from which `as_strided` counts
   bool is_leaf_ = false;                ///< the program says that it requires grad
-  std::int64_t version_ = 0;            ///< of a view of `.data`, whose writes are not those of the root
+  std::int64_t version_ = 0;            ///< version counter of a view of `.data`, which is not the root's
 };
 
-/// What becomes of the tensors that a computation gives, on their way to the caller.
+/// How the tensors that a computation gives become what the caller gets.
 struct OutputPlan {
   static constexpr std::int32_t kNoView = -1;
   struct Source {
     bool is_input = false;
-    std::uint32_t index = 0;      ///< of the input or of what the computation gives
-    std::int32_t view = kNoView;  ///< of `views`: a view of that
+    std::uint32_t index = 0;      ///< position among the inputs, or the results of the computation
+    std::int32_t view = kNoView;  ///< position in `views` of the view that is given instead; kNoView: none
     py::Ref type{};               ///< a subclass of Tensor; null: none
   };
   struct View {
     OutputView how;
     bool is_input = false;
-    std::uint32_t index = 0;      ///< of the input or of what the computation gives
-    std::int32_t base = kNoView;  ///< of `views`, an earlier one: a view of that instead
+    std::uint32_t index = 0;      ///< position among the inputs, or the results of the computation
+    std::int32_t base = kNoView;  ///< position in `views` of an earlier view that this is a view of
   };
 
-  std::vector<Source> sources;  ///< of the tensors of the structure; empty: the computation's, one by one
+  std::vector<Source> sources;  ///< by tensor of the structure; empty: the computation's results, one by one
   std::vector<View> views;
   compile::Feeds feeds;                  ///< views that results of the computation are computed from
-  compile::Feeds written_feeds;          ///< the same of inputs that are written to, by their new histories
-  std::vector<OutputHistory> histories;  ///< of what the computation gives; empty: all kComputed
+  compile::Feeds written_feeds;          ///< new histories of written inputs that results are computed from
+  std::vector<OutputHistory> histories;  ///< by result of the computation; empty: all kComputed
   runtime::Versions versions;
 };
 
@@ -74,12 +74,13 @@ class OutputPlanner {
  public:
   explicit OutputPlanner(tracer::Recorder& recorder);
 
-  /// Of the tensors that the program returns or stores, before anything is done for that: what they show now.
+  /// Notes which value a view among the program's results shows. To be called before anything else is done for a
+  /// result.
   void note_view(PyObject* object);
   void add_number(ir::ValueId value);
   /// A tensor that the program returns or stores.
   void add_tensor(PyObject* object);
-  /// What the computation has to return. To be called after the last of these.
+  /// The values that the computation has to return. To be called after the last `add_number` and `add_tensor`.
   [[nodiscard]] ir::ArgumentList outputs();
   /// `trace` is what was recorded, with these outputs first.
   [[nodiscard]] OutputPlan finish(const ir::Trace& trace);
@@ -117,7 +118,7 @@ class OutputPlanner {
   std::unordered_map<const c10::TensorImpl*, std::uint32_t> known_;
   std::vector<Computed> computed_;
   std::vector<Viewed> viewed_;
-  std::unordered_map<const c10::TensorImpl*, compile::FeedSource> values_of_views_;  ///< of those that require grad
+  std::unordered_map<const c10::TensorImpl*, compile::FeedSource> values_of_views_;  ///< views that require grad
   std::vector<const c10::TensorImpl*> leaves_;                                       ///< that the program made
   OutputPlan plan_;
 };

@@ -26,7 +26,7 @@ struct Specialization {
   interpreter::GuardProgram guards;
   std::vector<TensorGuard> tensors;
   std::shared_ptr<compile::Compiled> computation;  ///< may be another one's, too (equal_program.h)
-  std::optional<std::size_t> fingerprint;          ///< of the trace that it was compiled from, where it may be shared
+  std::optional<std::size_t> fingerprint;          ///< hash of the trace of `computation`, where that may be shared
   interpreter::Structure structure;
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again, or views of them
   InputWrites writes;
@@ -53,7 +53,8 @@ struct Specialization {
     Status status = Status::kDone;
     PyObject* result = nullptr;
   };
-  /// What a program that looks at data does instead of `computation`: walked together with others, see `GuardedSet`.
+  /// Runs in the place of `computation` if the program looks at data: walked together with other paths, see
+  /// `GuardedSet`.
   SegmentPath path;
   std::vector<std::uint32_t> number_outputs;  ///< outputs that the program holds as Python numbers
 
@@ -98,10 +99,10 @@ class SpecializationCall {
   std::vector<NewHistory> with_new_history_;
   std::vector<at::Tensor> written_;
   std::vector<std::pair<at::Tensor, at::Tensor>> statistics_;  ///< with copies of what they hold
-  std::optional<std::uint64_t> versions_;                      ///< of `written_` before the computation
+  std::optional<std::uint64_t> versions_;                      ///< `sum_of_versions(written_)` before the computation
 };
 
-/// What tracing a call came to. When it failed, a Python exception is set.
+/// The result of tracing a call. When it failed, a Python exception is set.
 struct TraceOutcome {
   /// After a failure: one that runs eager code, or null where what was read does not tell that it would fail again.
   std::shared_ptr<const Specialization> made;

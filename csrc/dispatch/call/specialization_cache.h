@@ -52,12 +52,12 @@ class SpecializationCache {
 
   /// Why a call runs in eager though it was to be compiled.
   struct Failure {
-    std::string cause;                                ///< what the trace or the program raised; empty: nothing
+    std::string cause;                                ///< the exception of the trace or the program; empty: none
     ir::SourceLocation location;                      ///< where the operation that failed was called
     std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
-    bool is_of_program = false;                       ///< what was compiled raised it when it ran
+    bool is_of_program = false;                       ///< the compiled program raised it when it ran
     bool is_kept = false;                             ///< later calls like this one run in eager at once
-    std::optional<Miss> miss;                         ///< of the trace
+    std::optional<Miss> miss;                         ///< why the call was traced
     /// Takes the pending exception, if there is one.
     static Failure of_trace(const TraceOutcome& outcome);
     static Failure of_program();
@@ -82,7 +82,8 @@ class SpecializationCache {
                     Failure& failure);
   /// Errors of executors and transforms of the user, and with `fullgraph`, are raised.
   [[nodiscard]] bool raises_errors_of_programs() const;
-  /// What becomes of a call whose program raised the pending exception, or that is known to run in eager.
+  /// Leaves a call to eager code whose program raised the pending exception, or that is known to run in eager, unless
+  /// the user wants to see the exception.
   Served leave_to_eager(Failure& failure) const;
   /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
   bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;

@@ -20,7 +20,7 @@ class TensorGuard {
   caffe2::TypeMeta dtype_;
   c10::Device device_;
   bool requires_grad_;
-  bool is_leaf_;  ///< of those that require grad: whether gradients end there, and writes raise
+  bool is_leaf_;  ///< if it requires grad: whether gradients end there, and writes raise
   bool checks_offset_;
   std::int64_t offset_;
   std::vector<std::int64_t> sizes_;

@@ -13,7 +13,7 @@
 
 namespace thunder::dispatch {
 
-/// What PyTorch keeps for a thread or the process, and a trace depends on without reading it from Python.
+/// State of PyTorch, in the thread or the process, that a trace depends on without reading it from Python.
 struct ThreadState {
   struct Autocast {
     bool enabled = false;
@@ -29,7 +29,7 @@ struct ThreadState {
   std::uint32_t tensor_class = 0;  ///< version of `torch.Tensor`: another one once its methods are replaced
   Autocast cpu;
   Autocast cuda;
-  /// Of the `with torch.device(…)` blocks and `torch.set_default_device` that are active, the innermost last.
+  /// The devices that active `with torch.device(…)` blocks and `torch.set_default_device` set, the innermost last.
   c10::SmallVector<c10::Device, 1> default_devices;
   friend bool operator==(const ThreadState&, const ThreadState&) = default;
 

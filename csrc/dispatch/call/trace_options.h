@@ -4,11 +4,11 @@
 
 namespace thunder::dispatch {
 
-/// What happens when the program does something that reaches beyond its objects: files, clocks, what it prints.
+/// How a program is treated that does something beyond its objects: opens files, reads clocks, prints.
 enum class SharpEdges : std::uint8_t {
   kExact,  ///< as in eager at each call: what can be repeated is, by compiled code; anything else is refused
   kAllow,  ///< it happens while the program is traced, and not at later calls
-  kWarn,   ///< the same, with a warning
+  kWarn,   ///< like kAllow, with a warning
   kError,
 };
 

@@ -133,7 +133,7 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   }
   const interpreter::NativeScope native;
   const tracer::SuspendRecording suspended;
-  const bool requires_grad = unpack_tensor(call.self).requires_grad();  // of which NumPy's arrays know nothing
+  const bool requires_grad = unpack_tensor(call.self).requires_grad();  // NumPy's arrays know nothing of it
   const py::Ref real = py::Ref::steal(wrap_tensor(requires_grad ? contents.detach().requires_grad_() : contents));
   const std::string name(name_of(callable));
   if (name != "tolist") trace_->recorder->add_shared_memory(contents, unpack_tensor(call.self));

@@ -92,7 +92,7 @@ py::Ref DeferredCalls::text_of(PyObject* value) {
 py::Ref DeferredCalls::shown(PyObject* value) {
   if (PyUnicode_CheckExact(value) || is_traced_number(value)) return py::Ref::share(value);
   if (!is_traced_tensor(value)) return text_of(value);
-  // What the program writes to the tensor later is not shown.
+  // A copy, since later writes of the program to the tensor are not shown.
   const py::Ref detached = py::Ref::steal(PyObject_CallMethod(value, "detach", nullptr));
   return py::Ref::steal(detached ? PyObject_CallMethod(detached.get(), "clone", nullptr) : nullptr);
 }
@@ -234,7 +234,7 @@ void DeferredCalls::add_rest(const py::Ref& owner, interpreter::TrackerOptions& 
   }
 }
 
-/// What loggers say is guarded: their levels, handlers and names.
+/// Calls a function that asks a logger for its level, handlers or name, and guards the result.
 int DeferredCalls::ask(const py::Ref& function, PyObject* const* arguments, std::size_t count, PyObject* names,
                        PyObject** result) {
   const interpreter::NativeScope native;

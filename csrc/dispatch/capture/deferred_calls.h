@@ -9,11 +9,10 @@
 
 namespace thunder::dispatch {
 
-/// What a program prints, warns of and logs: calls that each run makes after its computation, in order, with what was
-/// to be shown at the time of the call.
+/// Calls of a program that print, warn or log. Each run makes them after its computation, in order, with what was to be
+/// shown at the time of the call.
 class DeferredCalls {
  public:
-  /// What a call shows and where.
   enum class Kind : std::uint8_t { kPrint, kWarn, kWrite, kFlush };
 
   DeferredCalls(tracer::Recorder& recorder, interpreter::Tracker& tracker) : recorder_(recorder), tracker_(tracker) {}
@@ -33,12 +32,12 @@ class DeferredCalls {
   };
 
   void enter(const char* module, const char* path, Kind kind);
-  /// What `print` writes to for an argument `file` (null: not given).
+  /// The stream that `print` writes to for an argument `file` (null: not given).
   [[nodiscard]] static py::Ref stream_of(PyObject* file);
   /// Whether a stream is `sys.stdout` or `sys.stderr` as they were before the program.
   [[nodiscard]] bool is_standard(PyObject* stream) const;
   [[nodiscard]] bool require_program(const char* what) const;
-  /// What a later call is given for `value`: a copy of a tensor, a number of the trace; otherwise its text.
+  /// The object that the deferred call gets for `value`: a copy of a tensor, a number of the trace; otherwise its text.
   py::Ref shown(PyObject* value);
   py::Ref text_of(PyObject* value);
   bool defer(py::Ref callable, py::Ref arguments, py::Ref keywords);

@@ -48,14 +48,14 @@ class GradientHooks {
   void record_all();
   void set_all_apart();
   void trace_again();
-  /// What stands for a hooked tensor, which may be a view, as the run makes it.
+  /// A trace tensor for the value and the history of a hooked tensor, which may be a view.
   [[nodiscard]] at::Tensor stand_in_for(const Hooked& hooked) const;
 
   tracer::Recorder& recorder_;
   PythonBackwards& backwards_;
   std::vector<Hooked> hooked_;
   std::vector<Hooked> on_inputs_;
-  ir::SourceLocation current_;  ///< of the hook in question
+  ir::SourceLocation current_;  ///< where the hook in question was registered
 };
 
 }  // namespace thunder::dispatch

@@ -179,7 +179,7 @@ bool retain_gradient(interpreter::StructureBuilder& builder, const TorchHooks::I
   return arguments && builder.add_call_effect(method.get(), arguments.get(), nullptr);
 }
 
-/// What the program has set on a tensor that it made.
+/// Calls `set` for each attribute that the program has set on a tensor that it made.
 template <typename Set>
 bool set_attributes(PyObject* tensor, Set&& set) {
   const py::Ref attributes = interpreter::instance_dict(tensor);

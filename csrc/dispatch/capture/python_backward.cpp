@@ -80,7 +80,7 @@ void append_parts(PyObject* object, int depth, std::vector<py::Ref>& parts) {
   PyErr_Clear();
 }
 
-/// What the forward left on a context; equal when nobody has changed it.
+/// The objects that the forward left on a context; the lists are equal when nobody has changed it.
 std::vector<PyObject*> state_of(const py::Ref& context, std::vector<py::Ref>& kept) {
   const interpreter::NativeScope native;
   const std::size_t begin = kept.size();
@@ -221,7 +221,7 @@ bool PythonBackwards::only_computes(interpreter::Tracker& own, const std::functi
   try {
     is_recorded = record();
   } catch (...) {
-    // What it raises belongs to each backward.
+    // The code runs as Python at each backward then, and raises there.
     set_python_error();
   }
   PyErr_Clear();

@@ -22,7 +22,7 @@ namespace thunder::dispatch {
 /// recorded: the trace is thrown away then, and made again.
 class PythonBackwards {
  public:
-  /// What earlier attempts to trace the program have found.
+  /// The backwards and hooks that earlier attempts to trace the program left to Python.
   struct Found {
     std::unordered_set<const void*> functions;  ///< classes
     bool hooks = false;                         ///< the program's hooks on gradients
@@ -37,7 +37,8 @@ class PythonBackwards {
 
   /// `Function.apply`, by the convention of a substitute. `own` is what it substitutes.
   int apply(PyObject* own, PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result);
-  /// The same, entered by code in C, which does not tell the arguments.
+  /// Called where `Function.apply` begins: refuses a call by code in C, which does not tell the arguments. 0 or -1 with
+  /// an exception.
   int enter();
   /// Whether `record` does nothing but compute. What it recorded is not to be used otherwise.
   [[nodiscard]] bool only_computes(interpreter::Tracker& tracker, const std::function<bool()>& record);
@@ -49,8 +50,8 @@ class PythonBackwards {
   /// Gives the contexts of functions what the forward left on them, and the hooks that the program put on them.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
 
-  /// What `call` gives, a part of the program that a backward computes again: null with an exception set when it does
-  /// something besides computing.
+  /// Makes `call`, a part of the program that a backward recomputes, and gives its result; null with an exception set
+  /// when it does something besides computing.
   [[nodiscard]] py::Ref call_without_effects(const std::function<py::Ref()>& call, const char* what);
 
   interpreter::Tracker* tracker = nullptr;
@@ -58,7 +59,7 @@ class PythonBackwards {
  private:
   struct Application {
     py::Ref result;   ///< stands for one of its results
-    py::Ref context;  ///< of the forward that was traced
+    py::Ref context;  ///< made by the traced forward
   };
 
   /// A leaf that the program made: in a run it would be a part of the graph that leads to it.

@@ -38,7 +38,7 @@ class SharpEdgeWatch {
  private:
   struct Edge {
     std::string name;         ///< `time.time`
-    std::string consequence;  ///< what later calls do
+    std::string consequence;  ///< how later calls differ from eager
   };
   void fill();
   void add_methods(const char* module, const char* type, const char* names, const char* consequence);

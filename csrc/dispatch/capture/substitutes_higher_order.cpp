@@ -5,7 +5,8 @@
 namespace thunder::dispatch {
 namespace {
 
-/// What PyTorch runs when nobody looks on: plain Python over the operator's functions. Null: there is none.
+/// The kernel that PyTorch runs when no mode or transform is active: plain Python over the operator's functions. Null:
+/// there is none.
 py::Ref plain_kernel(PyObject* higher_order_operator) {
   static PyObject* const key = [] {
     const py::Ref keys = loaded_function("torch._C", "DispatchKey.CompositeExplicitAutograd");

@@ -131,7 +131,7 @@ bool is_overridden(PyObject* tensor) {
   return function && function.get() != disabled.get();
 }
 
-/// The same for a method that makes a tensor: first, a class of the user's may have its say.
+/// Runs the handler of a method that makes a tensor, unless the tensor's class has its own (`__torch_function__`).
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 int run_method(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
   return count != 0 && is_overridden(arguments[0]) ? 0 : run<handler>(arguments, count, names, result);

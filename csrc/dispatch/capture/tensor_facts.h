@@ -8,7 +8,7 @@
 
 namespace thunder::dispatch {
 
-/// What the program asks of tensors that is guarded only then: where in its memory an input begins.
+/// Facts about inputs that are guarded only if the program asks for them: where in its memory an input begins.
 class TensorFacts {
  public:
   void add_substitutes(interpreter::TrackerOptions& options);

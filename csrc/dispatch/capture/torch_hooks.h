@@ -34,7 +34,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
   PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
 
-  /// What the trace knows of an input besides its data.
+  /// The state of an input, besides its data, that the program has read or written.
   struct InputState {
     py::Ref real;
     py::Ref traced;

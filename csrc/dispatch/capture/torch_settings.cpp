@@ -76,8 +76,8 @@ constexpr Setting kSettings[] = {
     {"_is_view_replay_enabled", "_set_view_replay_enabled"},
 };
 
-/// What `ThreadState` knows or `has_unknown_layers` rules out, what does not change in a process, and what says
-/// something of its argument.
+/// Functions whose results need no guard here: `ThreadState` holds them, `has_unknown_layers` rules them out, they do
+/// not change in a process, or they tell something about their argument.
 constexpr std::array<std::string_view, 24> kKnown{"_get_accelerator",
                                                   "_get_all_dtypes",
                                                   "_get_cpu_capability",
@@ -117,8 +117,8 @@ constexpr std::pair<const char*, const char*> kOthers[] = {{"gc", "isenabled"},
                                                            {"torch._C._autograd", "_profiler_enabled"}};
 
 enum class Role : std::uint8_t {
-  kGetter,    ///< of a setting in the table
-  kSetter,    ///< of a setting in the table
+  kGetter,    ///< reads a setting of the table
+  kSetter,    ///< writes a setting of the table
   kReads,     ///< gives something that nobody here sets
   kDecimal,   ///< gives the context of `decimal`
   kAbstract,  ///< tells whether something is an instance or a subclass of an abstract class

@@ -35,7 +35,7 @@ class TorchSettings {
   };
   void record_text(const std::vector<PyObject*>& call, const std::string& name, PyObject* text);
   void record_decimal_context();
-  /// What NumPy does about errors of numbers, on which its functions depend.
+  /// Guards how NumPy treats floating-point errors, on which its functions depend.
   void record_numpy_errors();
   /// `isinstance(object, abstract_class)` and the like: whether it is False may change with `register`.
   int ask_abstract_class(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);

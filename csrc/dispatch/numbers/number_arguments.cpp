@@ -56,7 +56,7 @@ Py_ssize_t scale_position(PyObject* callable, const NativeCall& call) {
   return -1;
 }
 
-/// The same call with the number multiplied into the operand. Null with an exception.
+/// Calls the function with the number multiplied into the operand. Null with an exception.
 PyObject* call_scaled(PyObject* callable, const NativeCall& call, Py_ssize_t position) {
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
@@ -149,7 +149,6 @@ bool is_traced_tensor(PyObject* object) {
   return object != nullptr && is_tensor(object) && tracer::is_trace_tensor(unpack_tensor(object));
 }
 
-/// Of C functions and methods; empty for everything else.
 std::string_view name_of(PyObject* callable) {
   if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
   if (Py_TYPE(callable) == &PyMethodDescr_Type) {

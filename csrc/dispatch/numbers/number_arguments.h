@@ -13,7 +13,7 @@ namespace thunder::dispatch {
 // `TrackerOptions::intercept`: 0 says that the call is another one's business.
 
 [[nodiscard]] bool is_traced_tensor(PyObject* object);
-/// Of C functions and methods; empty for everything else.
+/// The name of a C function or method; empty for everything else.
 [[nodiscard]] std::string_view name_of(PyObject* callable);
 [[nodiscard]] std::string_view module_of(PyObject* callable);
 [[nodiscard]] bool is_torch_function(PyObject* callable, const interpreter::NativeCall& call);

@@ -28,7 +28,7 @@ bool look_into(PyObject* object, int depth) {
         continue;
       }
       const py::Ref real = py::Ref::steal(look_at(value));
-      if (!real || PyDict_SetItem(object, key, real.get()) < 0) return false;  // of a key that is there: no resize
+      if (!real || PyDict_SetItem(object, key, real.get()) < 0) return false;  // the key exists: no resize
     }
   }
   return true;

@@ -40,7 +40,7 @@ bool with_recorder(const TracedNumber& traced, Record&& record) {
   }
 }
 
-/// What takes part in recorded arithmetic: traced numbers, floats and ints that a tensor can hold.
+/// The object as an operand of recorded arithmetic: a traced number, or a float or int that a tensor can hold.
 [[nodiscard]] std::optional<tracer::NumberOperand> operand_of(PyObject* object);
 /// The one of two operands, one of them traced, that the trace is not tied to yet; the first one when it is tied to
 /// both.

@@ -1,4 +1,4 @@
-// What Python's operators and builtins find in the type of a traced number.
+// The slots of a traced number's type, which Python's operators and builtins call.
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/python/python_tensor.h"
 
@@ -39,7 +39,7 @@ PyObject* calculate(PyObject* left, PyObject* right, const char* symbol, binaryf
   }
   const py::Ref real = py::Ref::steal(operation(real_of(left), real_of(right)));
   if (!real) {
-    // What is raised follows from the numbers.
+    // Whether this raises depends on the numbers: the trace is tied to them.
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     if (look_at_both(left, right)) PyErr_Restore(type, value, traceback);

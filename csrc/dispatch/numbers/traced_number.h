@@ -9,10 +9,11 @@
 
 namespace thunder::dispatch {
 
-/// What the program gets for `tensor.item()`: acts as a Python float or int, and knows which value of the trace it is.
-/// Arithmetic is recorded. Whoever looks at the number itself (a branch, `print`, an index, C code) ties the trace to
-/// what it is now; comparisons tie it to their outcome only. It is no instance of float for C code, so that all of C
-/// code comes through its slots; for Python it is one. A bool is tied, and given as it is. New reference or null.
+/// The object that the program gets for `tensor.item()`: it acts as a Python float or int, and knows which value of the
+/// trace it is. Arithmetic is recorded. Whoever looks at the number itself (a branch, `print`, an index, C code) ties
+/// the trace to what it is now; comparisons tie it to their outcome only. It is no instance of float for C code, so
+/// that all of C code comes through its slots; for Python it is one. A bool is tied, and given as it is. New reference
+/// or null.
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number);
 
 [[nodiscard]] bool is_traced_number(PyObject* object);

@@ -20,8 +20,8 @@ class HookScope {
   tracer::SuspendRecording suspended_;
 };
 
-/// What `thunder.transforms.Transform` hands over: `(name, pre_prologue, post_optimization)`, a str and two functions
-/// (or None) that take and give traces of `thunder._C`. Null with a Python exception set.
+/// Makes a transform of the hooks of a `thunder.transforms.Transform`: `(name, pre_prologue, post_optimization)`, a str
+/// and two functions (or None) that take and give traces of `thunder._C`. Null with a Python exception set.
 [[nodiscard]] std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks);
 
 }  // namespace thunder::dispatch

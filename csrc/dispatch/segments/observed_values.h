@@ -10,12 +10,12 @@
 
 namespace thunder::dispatch {
 
-/// What a run observed at one place: a number's kind and bits, sizes, or a tensor's bytes.
+/// The values that a run observed at one place: a number's kind and bits, sizes, or a tensor's bytes.
 using Observed = std::vector<std::int64_t>;
 
-/// What a run with these values, of the recorded trace, observes.
+/// Looks at the values of a run as the program does; `values` holds a tensor for each value of the recorded trace.
 [[nodiscard]] Observed observe(const Observation& observation, const std::vector<at::Tensor>& values);
-/// What the checks of a recorded trace expect after each of its segments.
+/// The observations that the checks of a recorded trace expect, one for each of its segments.
 [[nodiscard]] std::vector<Observed> expected_after(std::span<const Segment> segments, const ir::Trace& recorded);
 
 }  // namespace thunder::dispatch

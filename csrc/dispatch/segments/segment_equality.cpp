@@ -72,7 +72,7 @@ bool same_segment(const Segment& left, const Segment& right) {
     return false;
   for (std::size_t i = 0; i < left.recorded.size(); ++i) {
     const ir::ValueId id{static_cast<std::uint32_t>(i)};
-    // What follows from data may be of another shape.
+    // The shapes of a bare segment's results follow from data, so that they may differ.
     if (left.is_bare && i >= left.inputs.size()) continue;
     if (!(*left.trace.value(id).type == *right.trace.value(id).type)) return false;
   }

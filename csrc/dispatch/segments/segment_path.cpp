@@ -9,10 +9,11 @@
 namespace thunder::dispatch {
 namespace {
 
-/// What the program looks at was computed operation by operation while it was traced, and must come out the same.
+/// Compiles a segment. One that ends in an observation is not fused: while it was traced, the observed values were
+/// computed operation by operation, and a run must compute the same bits.
 std::shared_ptr<const CompiledSegment> compile_segment(Segment segment, compile::Options options) {
   options.fuse = options.fuse && segment.observation.check == nullptr;
-  // A backward that computes again what was computed of such memory finds it written to.
+  // A later segment writes to memory that this one reads: a backward that recomputed from it would read other values.
   if (segment.reads_overwritten) options.rematerialize = passes::Recompute::kNothing;
   std::shared_ptr<compile::Compiled> program;
   if (!segment.is_bare && !segment.trace.symbols.empty()) program = compile::compile(segment.trace, options);

@@ -18,7 +18,8 @@ struct CompiledSegment {
   Segment segment;
   std::shared_ptr<compile::Compiled> program;  ///< null: runs nothing, or is bare
 };
-/// The same segment in every path that begins alike. A path that needs more of it puts one with more outputs here.
+/// A segment that all paths with the same beginning share. A path that needs more of its values puts in its place the
+/// segment with more outputs.
 class SharedSegment {
  public:
   [[nodiscard]] std::shared_ptr<const CompiledSegment> get() const { return current_.load(std::memory_order_acquire); }
@@ -40,11 +41,11 @@ struct SegmentPath {
   };
 
   std::vector<Step> steps;
-  std::vector<ir::ValueId> inputs;  ///< of the recorded trace, as are all values here
+  std::vector<ir::ValueId> inputs;  ///< ids in the recorded trace, as all values here
   ir::ArgumentList outputs;
   std::size_t value_count = 0;
   bool draws_random = false;                                ///< and may stop afterwards
-  std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< of outputs that the program has written to
+  std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< counts of the program's writes to outputs
   std::unordered_map<ir::ValueId, std::uint32_t> writes;    ///< to inputs, by the count of eager code
 
   [[nodiscard]] bool empty() const { return steps.empty(); }

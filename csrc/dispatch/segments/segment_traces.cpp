@@ -10,7 +10,7 @@
 namespace thunder::dispatch {
 namespace {
 
-/// What is told about a path in the place of one computation.
+/// Shows the segments of a path as one computation, for its traces, timings and statistics. It cannot be run.
 class Segments final : public compile::Compiled {
  public:
   Segments(const ir::Trace& recorded, const SegmentPath& path) : recorded_(recorded) {

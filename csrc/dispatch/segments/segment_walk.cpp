@@ -93,7 +93,7 @@ class Walker {
     for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(segment.outputs[i])] = std::move(outputs[i]);
   }
 
-  /// Of the paths that observed this after step k, those that go on with the same segment; false when there is none.
+  /// Keeps the paths that observed this after step k and go on with the same segment; false when there is none.
   bool keep_those_that_observed(std::size_t k, const Observed& observed) {
     std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k].observed != observed; });
     if (alive_.empty()) return false;
@@ -121,8 +121,8 @@ class Walker {
   std::vector<std::size_t> alive_;
   std::size_t followed_ = 0;
   std::size_t released_ = 0;
-  std::optional<runtime::InputVersions> moved_;  ///< of the inputs that the path writes
-  std::vector<at::Tensor> values_;               ///< of the recorded trace
+  std::optional<runtime::InputVersions> moved_;  ///< versions of the inputs that the path writes
+  std::vector<at::Tensor> values_;               ///< by value of the recorded trace
 };
 
 }  // namespace

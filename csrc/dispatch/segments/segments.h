@@ -11,7 +11,7 @@ namespace thunder::dispatch {
 
 /// Where the program looked at data: `prims.check_…` of the recorded trace.
 struct Observation {
-  std::vector<ir::ValueId> values;      ///< of the recorded trace; several for the results of one operation
+  std::vector<ir::ValueId> values;      ///< ids in the recorded trace; several for the results of one operation
   const ir::Operator* check = nullptr;  ///< null: nothing is looked at here
   ir::SourceLocation location;
 };
@@ -20,8 +20,8 @@ struct Observation {
 struct Segment {
   ir::Trace trace;                    ///< its outputs are values
   std::vector<ir::ValueId> recorded;  ///< for each of its values the one of the recorded trace
-  std::vector<ir::ValueId> inputs;    ///< of the recorded trace
-  std::vector<ir::ValueId> outputs;   ///< of the recorded trace
+  std::vector<ir::ValueId> inputs;    ///< ids in the recorded trace
+  std::vector<ir::ValueId> outputs;   ///< ids in the recorded trace
   /// One operation whose results' shapes follow from data, which runs as the program called it, whatever the shapes; or
   /// one that gives its results a history of its own.
   bool is_bare = false;
@@ -43,7 +43,7 @@ struct Segment {
 /// The inputs, by position, that operations update as running statistics: that does not move their version counters.
 [[nodiscard]] std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded);
 
-/// Those of a trace in which a later operation may raise an error.
+/// The inputs with running statistics that are updated before an operation that may raise an error.
 [[nodiscard]] std::vector<std::uint32_t> statistics_before_errors(const ir::Trace& recorded);
 
 /// The trace in which operations update copies of running statistics, which end up in the originals: a run that stops

@@ -15,10 +15,10 @@ using Candidates = std::uint64_t;
 struct GuardStep {
   GuardOp op;
   std::uint32_t node = 0;
-  std::uint32_t source = 0;  ///< of kSame: the other node
+  std::uint32_t source = 0;  ///< for kSame the other node
   std::int64_t number = 0;
   PyObject* object = nullptr;
-  Candidates needed_by = 0;  ///< what is no candidate any more when a check fails
+  Candidates needed_by = 0;  ///< candidates that a failure of the check rules out
 };
 
 /// Steps [begin, end).

@@ -101,7 +101,7 @@ void MemoBuilder::look_at_check(const GuardStep& check, std::uint32_t position, 
       if (in_slot || is_heap_instance(value)) add_word(&value->ob_type);
       break;
     case GuardOp::kEqual:
-      // What lies in a slot might be replaced by another value at the same address.
+      // The value in a slot might be replaced by another one at the same address.
       if (in_slot && Py_TYPE(value) == Py_TYPE(check.object)) memo_.pins.push_back(py::Ref::share(value));
       break;
     case GuardOp::kLength:

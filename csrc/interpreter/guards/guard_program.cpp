@@ -34,7 +34,7 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
   return check.op == GuardOp::kSame ? "another object" : describe(value);
 }
 
-/// Of what reads like what was expected.
+/// The text for a value that reads like the expected one, changed so that the two can be told apart.
 std::string tell_apart(const GuardInstruction& check, py::Borrowed value, std::string text) {
   if (value == nullptr) return text;
   if (check.op == GuardOp::kTensor) return text + ", dispatched in another way";

@@ -61,7 +61,7 @@ class GuardProgram {
   std::vector<std::pair<std::uint32_t, PyObject*>> constant_registers_;
   std::uint32_t register_count_ = 0;
   std::size_t positional_ = 0;
-  py::Ref names_;  ///< of the keyword arguments, a tuple or null
+  py::Ref names_;  ///< names of the keyword arguments, a tuple or null
 };
 
 }  // namespace thunder::interpreter

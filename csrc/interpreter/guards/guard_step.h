@@ -20,8 +20,8 @@ enum class GuardOp : std::uint8_t {
   kLoadDictItem,       ///< `owner[object]` of a dict
   kLoadTypeAttribute,  ///< `object` in the MRO of a type
   kLoadFunctionPart,   ///< part `number` of a Python function, a FunctionPart
-  kLoadReferent,       ///< what a weak reference points to, or a context variable holds
-  kLoadCall,           ///< what a function in C gives without arguments
+  kLoadReferent,       ///< target of a weak reference, or value of a context variable
+  kLoadCall,           ///< result of a function in C, called without arguments
   // checks: all but kAbsent fail for nothing
   kPresent,
   kAbsent,
@@ -76,7 +76,7 @@ class GuardScratch {
   std::vector<PyObject*> owned_;
 };
 
-/// What a load other than of an argument gives, or null. Runs no user code and raises nothing.
+/// The object that a load gives, other than one of an argument, or null. Runs no user code and raises nothing.
 [[nodiscard]] PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Borrowed object,
                                   GuardScratch& scratch);
 /// Whether a check other than kTensor and kSame holds for `value`, which may be null.

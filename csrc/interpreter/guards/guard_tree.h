@@ -33,10 +33,11 @@ class GuardTree {
 
   /// Those of `candidates` whose guards hold.
   Candidates run(const CallArguments& call, const TensorCheck& check, Candidates candidates, GuardRun& run);
-  /// The same without a look at what hangs on constants: it is taken for what it was when this was called first.
+  /// As `run`, but without a look at objects that hang on constants: they are taken for what they were when this was
+  /// called first.
   Candidates run_arguments_only(const CallArguments& call, const TensorCheck& check, Candidates candidates,
                                 GuardRun& run);
-  /// What a register of a specialization's program held in an accepting run (borrowed).
+  /// The object that a register of a specialization's program held in an accepting run (borrowed).
   [[nodiscard]] py::Borrowed loaded(const GuardRun& run, std::size_t specialization, std::uint32_t index) const {
     return run.registers[specializations_[specialization].nodes[index]];
   }
@@ -98,7 +99,7 @@ class GuardTree {
   std::unique_ptr<PyObject*[]> registers_;
   std::unique_ptr<GuardMemo> memo_;
   std::unordered_map<std::uint32_t, std::unique_ptr<GuardMemo>> argument_memos_;
-  std::vector<py::Ref> frozen_;  ///< what the registers below constants hold, for runs that do not look
+  std::vector<py::Ref> frozen_;  ///< objects in registers below constants, for runs that do not look there
   bool busy_ = false;
 };
 

@@ -16,8 +16,8 @@ struct ExceptionRegion {
   bool push_last_instruction;
 };
 
-/// What the interpreter keeps for a code object: a private copy of its bytecode, whose inline cache units are ours to
-/// use, at the same offsets as CPython's. Lives as long as the code object.
+/// The interpreter's data for a code object: a private copy of its bytecode, whose inline cache units are ours to use,
+/// at the same offsets as CPython's. Lives as long as the code object.
 class CodeData {
  public:
   /// Null with an exception set when there is no memory.

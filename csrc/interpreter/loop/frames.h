@@ -90,7 +90,7 @@ class ClearingScope {
   PyThreadState* tstate_;
 };
 
-/// What stands for one activation of the loop in CPython's thread state.
+/// The entry of one activation of the loop in CPython's thread state.
 class Activation {
  public:
   THUNDER_INLINE Activation(PyThreadState* tstate, Frame* frame) : tstate_(tstate) {

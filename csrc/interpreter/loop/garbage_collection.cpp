@@ -8,7 +8,7 @@
 namespace thunder::interpreter {
 namespace {
 
-/// What `gc.callbacks` holds while we watch: the first of its entries and the last, so that others' run in between.
+/// Our entries of `gc.callbacks` while we watch: the first one and the last one, so that others' run in between.
 PyObject* callbacks = nullptr;
 PyObject* at_start = nullptr;
 PyObject* at_stop = nullptr;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What only CPython 3.10 has: block stack, exceptions as three values, absolute jumps, cells behind the locals.
+// Handlers for CPython 3.10 alone: block stack, exceptions as three values, absolute jumps, cells behind the locals.
 
 #include "interpreter/loop/handlers_calls.h"
 #include "interpreter/loop/handlers_containers.h"

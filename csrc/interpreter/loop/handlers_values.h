@@ -149,7 +149,7 @@ inline PyObject* find_global(PyObject* globals, PyObject* builtins, PyObject* na
   return observer != nullptr ? observer->read_global(globals, name, from_builtins, value) : value;
 }
 
-/// The same for exact dicts and interned names, without an observer.
+/// `find_global` without an observer, faster for exact dicts and interned names.
 THUNDER_INLINE PyObject* find_global_fast(PyObject* globals, PyObject* builtins, PyObject* name) {
   if (PyDict_CheckExact(globals) && PyDict_CheckExact(builtins)) [[likely]] {
     const Py_hash_t hash = reinterpret_cast<PyASCIIObject*>(name)->hash;

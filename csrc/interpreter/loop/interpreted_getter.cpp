@@ -66,7 +66,7 @@ const Getters& all() {
   return getters;
 }
 
-/// What it was made with: `(positional, keywords)`.
+/// The arguments that a getter was made with: `(positional, keywords)`.
 py::Ref parameters_of(py::Borrowed getter) {
   const py::Ref reduced = py::Ref::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));
   if (!reduced || PyTuple_GET_SIZE(reduced.get()) < 2) return nullptr;

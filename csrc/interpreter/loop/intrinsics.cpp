@@ -178,7 +178,7 @@ constexpr NamedRow kRows[] = {
     {"dict", "items", {do_silently, 1, 1}},
 };
 
-/// What all the objects share that stand for one builtin: `dict.get`, `{}.get` and its bound copies.
+/// An address that all objects for one builtin share: `dict.get`, `{}.get` and bound copies of it.
 const void* identity_of(PyObject* callable, PyObject** self) {
   struct MethodWrapper {
     PyObject_HEAD PyWrapperDescrObject* descriptor;

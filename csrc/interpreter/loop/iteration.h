@@ -12,13 +12,14 @@ bool unpack_iterable(PyObject* iterable, int before, int after, PyObject** top, 
 
 /// The iterator behind `await object`, a new reference.
 PyObject* awaitable_iterator(PyObject* object);
-/// The same with the errors of GET_AWAITABLE; `context` is 1 in `async with`'s enter and 2 in its exit.
+/// The iterator behind `await object`, with the errors of GET_AWAITABLE; `context` is 1 in `async with`'s enter and 2
+/// in its exit.
 PyObject* get_awaitable(PyObject* object, int context);
 /// `aiter(object)` and the awaitable of its `__anext__`, as in `async for`.
 PyObject* get_async_iterator(PyObject* object);
 PyObject* get_async_next(PyObject* iterator);
 #if PY_VERSION_HEX < 0x030d0000
-/// What an asynchronous generator yields for `value`.
+/// Wraps `value` as an asynchronous generator does with a value that it yields.
 PyObject* wrap_async_value(PyObject* value);
 #endif
 

@@ -7,7 +7,7 @@
 
 namespace thunder::interpreter {
 
-/// What the loop does after a handler.
+/// The loop's next step after a handler.
 enum class Step {
   kNext,     ///< the next instruction
   kError,    ///< an exception is pending: add this frame to its traceback, then unwind
@@ -28,7 +28,7 @@ struct Machine {
   PyObject* names;
   PyObject* constants;
   CodeData* data;
-  PyObject* keyword_names;  ///< of the next call (borrowed), or null
+  PyObject* keyword_names;  ///< names of the next call's keyword arguments (borrowed), or null
   PyObject* result;
   Frame* callee;
   int unwind_offset;  ///< where the unwound exception counts as raised, or -1 for the current instruction

@@ -80,7 +80,7 @@ int prepare_operations() {
   return 0;
 }
 
-/// What a generator raises instead of the StopIteration that left its body.
+/// The exception that a generator raises instead of a StopIteration that left its body.
 PyObject* stop_iteration_error(PyObject* exception, int code_flags) {
   const char* message = nullptr;
   if (PyErr_GivenExceptionMatches(exception, PyExc_StopIteration)) {

@@ -12,8 +12,8 @@ extern PyObject* empty_function;
 /// The `vectorcall` of every plain function object.
 extern vectorcallfunc plain_function_vectorcall;
 
-/// What `except*` raises at its end, from the original exception and the list of what the clauses left; None for
-/// nothing.
+/// The exception that `except*` raises at its end, from the original exception and the list of what the clauses left;
+/// None for nothing.
 PyObject* prepare_reraise_star(PyObject* original, PyObject* exceptions);
 
 #if PY_VERSION_HEX >= 0x030c0000

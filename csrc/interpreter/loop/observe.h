@@ -26,7 +26,7 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
 int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, PyObject* value);
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key);
 int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObject* value);
-/// The same behind a Python `__setattr__` or `__getattribute__`: what `object`'s methods do.
+/// `object.__getattribute__` and `object.__setattr__`, as a Python method of that name calls them.
 PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* name);
 int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, PyObject* value);
 int observed_is_true(Observer& observer, PyObject* object);

@@ -42,7 +42,7 @@ AttributeSource source_of_type_attribute(PyObject* attribute, AttributeSource pl
 /// A value, or null with an exception, and where the value lies.
 using Found = std::pair<PyObject*, AttributeSource>;
 
-/// What `object.__getattribute__` does.
+/// Looks an attribute up as `object.__getattribute__` does.
 Found find_generic(PyObject* owner, PyObject* name) {
   PyTypeObject* type = Py_TYPE(owner);
   const py::Ref attribute = py::Ref::share(_PyType_Lookup(type, name));
@@ -59,7 +59,7 @@ Found find_generic(PyObject* owner, PyObject* name) {
   return {PyObject_GenericGetAttr(owner, name), source};
 }
 
-/// What `type.__getattribute__` does for a class `owner`.
+/// Looks an attribute of a class `owner` up as `type.__getattribute__` does.
 Found find_in_class(PyObject* owner, PyObject* name) {
   PyObject* meta_attribute = _PyType_Lookup(Py_TYPE(owner), name);
   AttributeSource source = AttributeSource::kComputed;
@@ -105,7 +105,7 @@ PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyOb
   if (!bound) return nullptr;
   py::Ref value = py::Ref::steal(PyObject_CallOneArg(bound.get(), name));
   if (!is_observed) {
-    // What it made and keeps (`torch.ops`) counts as there.
+    // A value that `__getattr__` has stored in the object (`torch.ops`) counts as one that was there.
     if (!value) return report_missing(observer, owner, name), nullptr;
     if (const Found kept = find_generic(owner, name); kept.first != nullptr) return report(observer, owner, name, kept);
     if (!report_missing(observer, owner, name)) return nullptr;

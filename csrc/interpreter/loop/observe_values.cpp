@@ -52,7 +52,7 @@ void look_up(Observer& observer, PyObject* object, const char* names) {
   if (is_python_class(Py_TYPE(object))) observer.look_up(object, names);
 }
 
-/// What `operation` asks both operands for.
+/// The special methods that `operation` looks up in both operands.
 const char* methods_of(binaryfunc operation) {
   struct Row {
     binaryfunc operation;
@@ -88,7 +88,7 @@ const char* methods_of(binaryfunc operation) {
   return row == kRows.end() ? "__ipow__ __pow__ __rpow__" : row->names;
 }
 
-/// What a comparison asks both operands for, by CPython's number of it.
+/// The special methods that a comparison looks up in both operands, by CPython's number of it.
 constexpr std::array kComparisonMethods{"__lt__ __gt__", "__le__ __ge__", "__eq__",
                                         "__ne__ __eq__", "__gt__ __lt__", "__ge__ __le__"};
 
@@ -126,7 +126,8 @@ PyObject* dict_behind(PyObject* object) {
   return mapping != nullptr && PyDict_Check(mapping) ? mapping : nullptr;
 }
 
-/// What a comparison with `other` looks at: all that is inside, but of a list and the like beside a number.
+/// The operand that a comparison with `other` gets for `value`. It looks at all that is inside of `value`, unless a
+/// container is compared with a number.
 py::Ref compared(Observer& observer, PyObject* value, PyObject* other) {
   if (is_builtin_container(value) && is_scalar(other)) return py::Ref::share(value);
   py::Ref given = py::Ref::steal(observed_given(observer, value));

@@ -17,13 +17,13 @@ enum class AttributeSource : std::uint8_t {
   kComputed,    ///< Python code or an unknown `tp_getattro` computed it; its own reads were observed, if interpreted
 };
 
-/// What a read looked at, other than one attribute or item.
+/// The aspect of an object that a read looked at, other than one attribute or item.
 enum class Aspect : std::uint8_t {
   kType,      ///< `type(x)`, `isinstance`
   kLength,    ///< `len(x)`
   kTruth,     ///< `bool(x)`, a branch
   kKeys,      ///< ordered keys of a dict, members of a set; `key in x`
-  kContents,  ///< what it holds, one level deep: iteration; see also `Observer::given`
+  kContents,  ///< items, one level deep: iteration; see also `Observer::given`
 };
 
 enum class WriteKind : std::uint8_t {
@@ -81,10 +81,11 @@ class Observer {
   /// `isinstance(object, kind)`; -1 with an exception set.
   virtual int is_instance(PyObject* object, PyObject* kind) { return PyObject_IsInstance(object, kind); }
 
-  /// What an operator of C code gets for `value` beside `other` (`is_key`: as an index of it). Steals nothing; returns
-  /// a new reference or null with an exception set.
+  /// The operand that an operator in C gets for `value` beside `other` (`is_key`: as an index of it). Steals nothing;
+  /// returns a new reference or null with an exception set.
   virtual PyObject* operand(PyObject* value, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(value); }
-  /// What code in C gets for `value`, when it may look into it as deep as it likes. References as for `operand`.
+  /// The object that code in C gets for `value`, when it may look into it as deep as it likes. References as for
+  /// `operand`.
   virtual PyObject* given(PyObject* value) { return Py_NewRef(value); }
 
   // --- writes: called before they happen

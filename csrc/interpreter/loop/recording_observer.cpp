@@ -124,7 +124,7 @@ class RecordingObserver final : public Observer {
     const py::Ref owned = py::Ref::steal(event);
     return event != nullptr && PyList_Append(events_.get(), event) == 0;
   }
-  /// The same for events of a value (stolen), which is passed on.
+  /// Adds the event of a value (stolen), and passes the value on.
   PyObject* keep(PyObject* value, PyObject* event) {
     if (add(event)) return value;
     Py_DECREF(value);

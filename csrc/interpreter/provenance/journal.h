@@ -48,7 +48,8 @@ class Journal {
 
   /// Has `callable` called, without arguments, when everything is put back.
   void call_at_end(py::Ref callable) { at_end_.push_back(std::move(callable)); }
-  /// The same, only when the trace failed: when the journal dies without `accept`.
+  /// Has `callable` called as `call_at_end` does, but only when the trace failed: when the journal dies without
+  /// `accept`.
   void call_at_failure(py::Ref callable) { at_failure_.push_back(std::move(callable)); }
   void accept() { at_failure_.clear(); }
 
@@ -61,7 +62,7 @@ class Journal {
   std::uint64_t write_count_ = 0;
   std::deque<Record> records_;
   std::unordered_map<const PyObject*, Record*> by_owner_;
-  /// What is watched, each with a copy made when that began.
+  /// Containers that are watched, each with a copy made when that began.
   std::vector<std::pair<py::Ref, py::Ref>> watched_;
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< objects with states
   std::vector<py::Ref> at_end_;

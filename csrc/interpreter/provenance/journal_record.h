@@ -19,7 +19,7 @@ struct WrittenKey {
 struct Record {
   Store store;
   py::Ref owner;
-  py::Ref name;    ///< of the slot
+  py::Ref name;    ///< name of the slot
   py::Ref before;  ///< copy of the container, or what the cell or slot held (null: empty)
   /// Each key once, in the order in which new ones stand in the dict now. Writes to them look at nothing.
   std::vector<WrittenKey> keys;

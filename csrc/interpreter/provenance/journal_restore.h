@@ -15,18 +15,18 @@ namespace thunder::interpreter {
 /// Puts back what `record` remembers; exceptions are dropped.
 void restore(const Record& record);
 
-/// What lies behind a C descriptor of an object, or what a type itself holds: a static method stays one, and what it
-/// inherits does not count. Null without an exception where there is nothing.
+/// The value behind a C descriptor of an object, or an attribute that a type itself holds: a static method is not
+/// unwrapped, and inherited attributes do not count. Null without an exception where there is nothing.
 py::Ref get_slot(py::Borrowed owner, py::Borrowed name);
-/// Sets (null: deletes) what lies behind a C descriptor of an object, or an attribute of a type; 0 or -1.
+/// Sets (null: deletes) the value behind a C descriptor of an object, or an attribute of a type; 0 or -1.
 int set_slot(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
 
 /// Gives a dict the items of another, in their order; 0 or -1.
 int replace_dict(py::Borrowed dict, py::Borrowed contents);
 
-// What the class in C does, past methods of a Python subclass; 0 or -1.
+// Sets an item with the method of `dict` itself, past those of a Python subclass; 0 or -1.
 int set_dict_item(py::Borrowed dict, py::Borrowed key, py::Borrowed value);
-/// A key that is absent is no error.
+/// Deletes an item as `set_dict_item` sets one; a key that is absent is no error.
 int delete_dict_item(py::Borrowed dict, py::Borrowed key);
 
 }  // namespace thunder::interpreter

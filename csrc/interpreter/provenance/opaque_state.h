@@ -7,7 +7,7 @@
 
 namespace thunder::interpreter {
 
-/// What C code can see in an object besides parts that are read one by one.
+/// The kind of state that C code can see in an object besides the parts that are read one by one.
 enum class StateKind : std::uint8_t {
   kNone,      ///< nothing, or its parts say it all
   kIdentity,  ///< unknown: the object is guarded as such
@@ -19,7 +19,7 @@ enum class StateKind : std::uint8_t {
 /// Cheap: whether `state_kind` is kValue.
 [[nodiscard]] bool is_plain_value(py::Borrowed object);
 
-/// What a guard keeps of an object's state: a copy of the memory, or the object itself. Null with an exception set.
+/// The copy of an object's state that a guard keeps: its memory, or the object itself. Null with an exception set.
 [[nodiscard]] py::Ref state_of(py::Borrowed object, StateKind kind);
 /// Whether an object, of the type that the guarded one had, is in that state. Runs no user code, raises nothing.
 [[nodiscard]] bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state);

@@ -25,19 +25,19 @@ enum class Accessor : std::uint8_t {
   kItem,           ///< `owner[index]` of a list or tuple
   kCell,           ///< contents of a closure cell
   kFunctionPart,   ///< part `index` of a Python function
-  kReferent,       ///< what a weak reference points to, a context variable holds or a view of a dict looks into
-  kCall,           ///< what the function gives without arguments
+  kReferent,       ///< target of a weak reference, value of a context variable, or dict behind a view of it
+  kCall,           ///< result of the function, called without arguments
   kPresence,       ///< whether a dict has `key`
   kLength,         ///< `len(owner)`
   kTruth,          ///< `bool(owner)` of a container
   kKeys,           ///< ordered keys of a dict
   kMembers,        ///< members of a set
   kContains,       ///< whether a set has the member `key`
-  kState,          ///< what C code sees in the object: the StateKind is `index`
+  kState,          ///< the state that C code sees in the object: the StateKind is `index`
   kOther,          ///< that it is not the object of `part`
 };
 
-/// What has to hold for what the step gives.
+/// The condition that the result of a step has to meet.
 enum class Expectation : std::uint8_t {
   kIdentity,  ///< the very object `value`
   kEquality,  ///< same type and equal to `value`
@@ -57,7 +57,7 @@ struct Read {
   Py_ssize_t index = 0;
   py::Ref value;  ///< at trace time; null when absent
   Node* part = nullptr;
-  ir::SourceLocation location{};  ///< of the program's first read
+  ir::SourceLocation location{};  ///< where the program read it first
 };
 
 /// An object from outside of the trace: a node of the guard tree, whose edges are reads.
@@ -70,8 +70,8 @@ struct Node {
   std::uint32_t id = 0;
   bool deeply_read = false;
   bool needed = false;  ///< by a structure that is built at each call
-  py::Ref stand_in;     ///< of a tensor that the program uses
-  std::string name;     ///< of a constant: how the program spelled it first
+  py::Ref stand_in;     ///< for a tensor that the program uses
+  std::string name;     ///< for a constant: how the program spelled it first
   std::deque<Read> reads;
   Node* instance_dict = nullptr;
 

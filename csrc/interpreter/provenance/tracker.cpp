@@ -27,7 +27,7 @@ bool holds(py::Borrowed items, py::Borrowed value) {
 
 /// Whether equal objects of its type are one object.
 bool is_one_of_its_kind(py::Borrowed value) {
-  constexpr long kLeast = -5;  // of the integers that CPython makes once
+  constexpr long kLeast = -5;  // CPython has one object for each integer from here
   constexpr long kGreatest = 256;
   if (PyLong_CheckExact(value)) {
     int overflow = 0;
@@ -236,7 +236,7 @@ void Tracker::record_fact(Node& owner, Accessor accessor, py::Ref value) {
 
 void Tracker::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value) {
   if (const Record* written = journal_.find(dict.object.get())) {
-    // What the program put there is not from outside.
+    // An item that the program wrote itself is not from outside.
     if (PyDict_GetItemWithError(written->before.get(), key) != value) return;
   }
   record(dict, Accessor::kDictItem, key, 0, value);
@@ -370,7 +370,7 @@ bool Tracker::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
   return false;
 }
 
-// What the program put into a class is not from outside; that no nearer class had the attribute is.
+// An attribute that the program wrote into a class is not from outside, but the fact that no nearer class had it is.
 void Tracker::record_written_type_attribute(PyTypeObject* type, py::Borrowed name) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     PyObject* object = PyTuple_GET_ITEM(type->tp_mro, i);
@@ -465,7 +465,7 @@ void Tracker::read_attribute_behind(py::Borrowed traced, py::Borrowed name, py::
   record_dict_item(*dict, name, value);
 }
 
-// What a stand-in begins with, seen all at once.
+// Reads all attributes that a stand-in begins with: those of the tensor behind it.
 bool Tracker::read_all_attributes_behind(py::Borrowed traced) {
   const py::Ref real = py::Ref::steal(hooks_.original(traced));
   Node* node = real ? provenance_.find(real.get()) : nullptr;
@@ -476,7 +476,7 @@ bool Tracker::read_all_attributes_behind(py::Borrowed traced) {
 PyObject* Tracker::read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value) {
   py::Ref own = py::Ref::steal(value);
   if (is_slot(name, "__dict__")) return read_all_attributes_behind(traced) ? present(own.release()) : nullptr;
-  const bool tells_history = is_slot(name, "grad_fn");  // of which only inputs that are leaves have none
+  const bool tells_history = is_slot(name, "grad_fn");  // only inputs that are leaves have no grad_fn
   static PyObject* const leaf = PyUnicode_InternFromString("is_leaf");
   if (tells_history && !load_tensor_state(traced, leaf)) return nullptr;
   if (!hooks_.require_known_state(traced, name)) return nullptr;
@@ -562,7 +562,7 @@ PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_buil
 PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
   Node* node = provenance_.find(cell);
   if (node == nullptr) {
-    // What the program made, and may read and write at other times too.
+    // The program made the cell, and may read and write it at other times too.
     trial_.has_read |= trial_.runs && value != nullptr && PyCallable_Check(value) == 0 && PyObject_IS_GC(value) &&
                        !PyTuple_Check(value) && !PyModule_Check(value) && !hooks_.is_traced(value);
     return present(value);

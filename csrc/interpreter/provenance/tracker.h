@@ -15,7 +15,7 @@
 
 namespace thunder::interpreter {
 
-/// What the owner of a Tracker knows and the tracker does not.
+/// Functions and settings that the owner of a Tracker supplies.
 struct TrackerOptions {
   /// The user's line that runs now. Called once for each new read.
   std::function<ir::SourceLocation()> locate;
@@ -33,7 +33,7 @@ struct TrackerOptions {
   std::function<void(const PyTypeObject*)> note_type;
   /// Whether these are the globals of a module whose state programs do not change.
   std::function<bool(PyObject* globals)> is_library;
-  /// What a callable stands for (borrowed), to be interpreted in its place; null: nothing.
+  /// The callable (borrowed) that is interpreted in the place of another one; null: none.
   std::function<PyObject*(PyObject*)> unwrap;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
@@ -76,8 +76,8 @@ class Tracker final : public Observer {
 
   /// Guards `name` of the tensor behind a stand-in and tells the stand-in, once. False with an exception set.
   bool load_tensor_state(py::Borrowed traced, py::Borrowed name);
-  /// What the tensor behind a stand-in has as `name`, guarded (new reference); null with an exception, or without one
-  /// when there is no such tensor.
+  /// Reads `name` of the tensor behind a stand-in, guarded (new reference); null with an exception, or without one when
+  /// there is no such tensor.
   PyObject* read_behind(py::Borrowed traced, py::Borrowed name);
   /// Guards the contents of a container as they were before the program wrote to it.
   bool read_original_contents(Node& container);
@@ -137,7 +137,7 @@ class Tracker final : public Observer {
   void record_special_methods(PyTypeObject* type, const PyCodeObject* code);
   [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
   void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
-  /// What a class gave before the program wrote to it or to its bases.
+  /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
   void record_cell(Node& cell, py::Borrowed value);
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
@@ -148,7 +148,7 @@ class Tracker final : public Observer {
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
   void record_function_part(Node& function, FunctionPart part);
-  /// What the program sees for `value` (stolen): the stand-in of a real tensor, everything else itself.
+  /// The object that the program sees for `value` (stolen): the stand-in of a real tensor, everything else itself.
   PyObject* present(PyObject* value);
   PyObject* lift(Node& node);
   [[nodiscard]] bool is_real_tensor(py::Borrowed value) const;
@@ -216,7 +216,7 @@ class Tracker final : public Observer {
   bool update_dict(Node& dict, const NativeCall& call);
   bool read_state(py::Borrowed owner);
   void record_loaded_module(py::Borrowed name);
-  /// What a weak reference or context variable from outside gives now.
+  /// Guards the object that a weak reference or context variable from outside gives now.
   void read_referent(py::Borrowed reference);
   bool write_attribute(py::Borrowed owner, py::Borrowed name, bool removes);
   bool write_dict_item(Node& dict, py::Borrowed key, bool removes);
@@ -248,12 +248,12 @@ class Tracker final : public Observer {
   std::vector<py::Ref> given_;  ///< tuples of constants, defaults of functions, and NaNs, read from outside
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
-  std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< what the next call in C must not write to, with copies
+  std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< memory that the next call in C must not write to, with copies
   int memoized_depth_ = 0;
   std::vector<py::Ref> writing_memoized_;  ///< functions under functools.lru_cache whose first call wrote something
   std::vector<py::Ref> made_;              ///< weak references to objects of the program that have a `__del__`
   py::Ref caller_;                         ///< the frame that the traced function is called from, or null
-  std::vector<py::Ref> memoized_;          ///< what functions under functools.lru_cache computed in this trace
+  std::vector<py::Ref> memoized_;          ///< values that functions under functools.lru_cache computed in this trace
 };
 
 }  // namespace thunder::interpreter

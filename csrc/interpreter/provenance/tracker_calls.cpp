@@ -42,7 +42,7 @@ std::size_t count_with_keywords(std::size_t count, py::Borrowed names) {
 
 }  // namespace
 
-// What is deleted has to be there.
+// Guards that an item is there if it is to be deleted.
 bool Tracker::write_dict_item(Node& dict, py::Borrowed key, bool removes) {
   PyObject* object = dict.object.get();
   if (removes) record_dict_item(dict, key, PyDict_GetItemWithError(object, key));
@@ -127,7 +127,7 @@ bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   return true;
 }
 
-/// What functions that look at no more than they are known for ask the class of their first argument for.
+/// Notes the special methods that a function in C with a known effect looks up in the class of its first argument.
 void Tracker::look_up_for(NativeEffect effect, PyObject* argument) {
   if (effect == NativeEffect::kLength) return look_up(argument, "__len__");
   if (effect == NativeEffect::kNames) return look_up(argument, "__dir__");
@@ -136,7 +136,7 @@ void Tracker::look_up_for(NativeEffect effect, PyObject* argument) {
   }
 }
 
-/// What `dir` gives: the names in an object, in its class and in the bases of that.
+/// Guards the result of `dir`: the names in an object, in its class and in the bases of that.
 bool Tracker::read_names(py::Borrowed object) {
   Node* node = PyModule_Check(object) ? &provenance_.constant(object) : provenance_.find(object);
   Node* dict = node == nullptr || PyType_Check(object) ? nullptr : instance_dict_node(*node);
@@ -377,7 +377,7 @@ int Tracker::call_with_stand_ins(PyObject* callable, PyObject* const* arguments,
     if (!owned.back()) return -1;
     replaced.push_back(owned.back().get());
   }
-  // What the call writes to a copy that it was given would be lost.
+  // A write of the call to a copy that it was given would be lost: it is refused.
   std::vector<std::pair<PyObject*, py::Ref>> copies;
   for (std::size_t i = 0; i < owned.size(); ++i) {
     PyObject* given = owned[i].get();

@@ -35,7 +35,7 @@ bool iterates_over_objects(py::Borrowed object) {
   return PyIter_Check(object) && !PyGen_CheckExact(object) && !is_python_class(type) && !name.starts_with("_io.");
 }
 
-/// What an object in C refers to, as the garbage collector sees it.
+/// The objects that an object in C refers to, as the garbage collector sees them.
 std::vector<py::Ref> referents(py::Borrowed object) {
   std::vector<py::Ref> found;
   const auto visit = [](PyObject* part, void* parts) {
@@ -196,7 +196,7 @@ bool Tracker::refuse_depth(py::Borrowed value) {
 
 namespace {
 
-/// What code in C may ask an object for.
+/// Special methods that code in C may call on an object.
 constexpr const char* kSpecialMethods =
     "__bool__ __len__ __iter__ __next__ __getitem__ __contains__ __reversed__ __eq__ __ne__ __lt__ __le__ __gt__ "
     "__ge__ __hash__ __index__ __int__ __float__ __complex__ __abs__ __round__ __trunc__ __floor__ __ceil__ __str__ "

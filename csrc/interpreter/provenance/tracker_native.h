@@ -7,13 +7,13 @@
 
 namespace thunder::interpreter {
 
-/// What a function written in C does to its arguments, as far as a trace is concerned.
+/// The effect of a function in C on its arguments, as far as a trace is concerned.
 enum class NativeEffect : std::uint8_t {
   kOpaque,    ///< may look at everything inside of its arguments
   kNothing,   ///< looks at identities and types only
   kContents,  ///< looks at what its arguments hold, one level deep
   kPairs,     ///< looks two levels deep: `dict`
-  kLength,    ///< of its first argument
+  kLength,    ///< tells the length of its first argument
   kIdentity,  ///< tells which object its argument is: `id`
   kHash,
   kCallable,
@@ -21,14 +21,14 @@ enum class NativeEffect : std::uint8_t {
   kGetItem,           ///< `self[argument]`, if there
   kHasItem,           ///< `argument in self`
   kGetKeys,           ///< the keys of `self`
-  kGetContents,       ///< what `self` and the arguments hold
+  kGetContents,       ///< looks at the items of `self` and the arguments
   kCompare,           ///< everything inside of `self` and the arguments
   kSetItem,           ///< `self[argument] = …`
   kDeleteItem,        ///< `del self[argument]`
   kPopItem,           ///< reads and deletes `self[argument]`, if it is there
   kSetDefault,        ///< reads `self[argument]`, and sets it if it is not there
   kUpdate,            ///< sets the items of the arguments in the dict `self`
-  kCompareAndChange,  ///< the same, and rewrites `self`
+  kCompareAndChange,  ///< looks at everything, as kCompare, and rewrites `self`
   kAppendOne,         ///< `list.append`
   kAppend,            ///< `list.extend`
   kAdd,               ///< `set.add`
@@ -46,12 +46,12 @@ struct NativeCall {
   py::Borrowed self = nullptr;
   PyObject* const* arguments = nullptr;
   std::size_t count = 0;         ///< positional arguments without `self`
-  py::Borrowed names = nullptr;  ///< of the keyword arguments that follow, or null
+  py::Borrowed names = nullptr;  ///< names of the keyword arguments that follow, or null
 };
 
 [[nodiscard]] NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count,
                                      py::Borrowed names);
-/// What all the objects share that stand for one function of C code: bound, unbound and their copies.
+/// An address that all objects for one function in C share: bound, unbound and their copies.
 [[nodiscard]] const void* native_identity(py::Borrowed callable);
 [[nodiscard]] NativeEffect effect_of(const NativeCall& call);
 /// Whether the function calls its argument at `index`, `key` of the keyword arguments included: `map`, `sorted`.

@@ -36,7 +36,7 @@ void Tracker::record_opaque(Node& node) {
     const py::Ref arguments = py::Ref::steal(PyObject_GenericGetAttr(object, arguments_name));
     if (arguments) record_descriptor(object, arguments_name, arguments.get());
   }
-  // Of an object in C with a `__dict__`, code in C sees both.
+  // C code also sees the `__dict__` of an object of a class in C.
   const bool has_parts = PyModule_Check(object) || PyType_Check(object) || PyFunction_Check(object);
   if (has_parts || (is_python_class(Py_TYPE(object)) && !is_exception)) return PyErr_Clear();
   Node* dict = instance_dict_node(node);
@@ -90,7 +90,7 @@ bool Tracker::read_empty_cell(PyObject* cell) {
   return true;
 }
 
-/// What `sys.modules` has under a name, if anything.
+/// Guards the entry of `sys.modules` under a name, or its absence.
 void Tracker::record_loaded_module(py::Borrowed name) {
   if (name == nullptr || !PyUnicode_CheckExact(static_cast<PyObject*>(name))) return;
   PyObject* key = Py_NewRef(name);
@@ -161,7 +161,8 @@ bool is_filter(PyObject* callable) {
 
 }  // namespace
 
-// What a function such as `map` calls: code in C among it looks into its arguments, and may write to them.
+// The callable that a function such as `map` gets in the place of `callable`; null: `callable` itself. A callable in C
+// looks into its arguments and may write to them, so it is called by a function in Python, which is observed.
 py::Ref Tracker::called_by_c(PyObject* callable, PyObject* caller) const {
   if (py::Ref function = seen_from_c(callable, false)) return function;
   if (callable == Py_None && is_filter(caller)) return interpreted_call(reinterpret_cast<PyObject*>(&PyBool_Type));

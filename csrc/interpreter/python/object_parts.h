@@ -6,12 +6,13 @@
 
 namespace thunder::interpreter {
 
-/// What of a function decides what a call of it does.
+/// The parts of a function that decide what a call of it does.
 enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kClosure };
-/// Where it lies: a slot that may be empty.
+/// The slot of a part in the function object; the slot may be empty.
 [[nodiscard]] PyObject** function_slot(py::Borrowed function, FunctionPart part);
 
-/// What a weak reference points to, or a context variable holds; null without an exception when there is nothing.
+/// The object that a weak reference points to, or a context variable holds; null without an exception when there is
+/// none.
 [[nodiscard]] py::Ref referent_of(py::Borrowed reference);
 
 /// Items of a container; -1 for other objects.

@@ -38,7 +38,8 @@ class TensorHooks {
   /// `isinstance(object, kind)`, also for classes that look at more of a tensor than its type; -1 with an exception
   /// set.
   virtual int is_instance(PyObject* object, PyObject* kind) { return PyObject_IsInstance(object, kind); }
-  /// What `object.__getattribute__` gives, without what the program has watch its use of tensors (new reference).
+  /// `object.__getattribute__(owner, name)`, where code that the program has watch its use of tensors is not called
+  /// (new reference).
   [[nodiscard]] virtual PyObject* attribute(PyObject* owner, PyObject* name) const {
     return PyObject_GenericGetAttr(owner, name);
   }
@@ -46,8 +47,8 @@ class TensorHooks {
   [[nodiscard]] virtual std::string describe(PyObject* tensor) const = 0;
   /// A number that the program took from a tensor: the trace goes on for others too, as long as only tensors get it.
   [[nodiscard]] virtual bool is_number(PyObject* /*object*/) const { return false; }
-  /// What an operator of C code gets for a number beside `other`; `is_key`: as an index of it, which may be a container
-  /// of numbers.
+  /// The operand that an operator in C gets for a number whose other operand is `other`. `is_key`: `number` is an index
+  /// into `other`, and may be a container of numbers.
   virtual PyObject* operand(PyObject* number, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(number); }
   /// Constants that torch brings: dtypes, devices, sizes, generators, …
   [[nodiscard]] virtual ConstantKind classify(PyObject* object) const = 0;

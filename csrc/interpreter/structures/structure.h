@@ -23,7 +23,7 @@ enum class PartKind : std::uint8_t {
   kFunction,  ///< like the function `object`: `children` are defaults, keyword defaults, attributes, then cells
   kCall,      ///< `children`: a callable, the tuple and the dict of its arguments
   kCopy,      ///< `copy.copy(object)`, of something mutable that only its class looks into; or another NaN
-  kInstance,  ///< of the class `object`; see StructurePart
+  kInstance,  ///< an instance of the class `object`; see StructurePart
 };
 
 /// How one object is built. Parts name each other by index; the same part is built once for each call.
@@ -32,7 +32,7 @@ struct StructurePart {
   std::uint32_t index = 0;
   py::Ref object;
   std::vector<std::uint32_t> children;
-  /// Of an instance: `children` are items of its base container, if it has one, then values of `attributes`, then
+  /// For kInstance, `children` are items of the base container, if there is one, then values of `attributes`, then
   /// values of `slots`.
   PartKind base = PartKind::kConstant;
   std::vector<py::Ref> attributes;
@@ -40,13 +40,13 @@ struct StructurePart {
 };
 
 enum class EffectKind : std::uint8_t {
-  kSetItem,      ///< of a dict
-  kDeleteItem,   ///< of a dict, if it is there
+  kSetItem,      ///< sets an item of a dict
+  kDeleteItem,   ///< deletes an item of a dict, if it is there
   kReplaceDict,  ///< all items
   kSetListItem,  ///< `index`
   kExtendList,
   kReplaceList,
-  kAddMember,  ///< of a set
+  kAddMember,  ///< adds a member to a set
   kDiscardMember,
   kReplaceSet,
   kExtendDeque,
@@ -55,7 +55,7 @@ enum class EffectKind : std::uint8_t {
   kClearCell,
   kSetSlot,
   kDeleteSlot,  ///< if it is there
-  kCall,        ///< of `owner` with the tuple `key` and the dict `value`
+  kCall,        ///< calls `owner` with the tuple `key` and the dict `value`
 };
 
 /// A write to an external object, as every call does it after the computation.
@@ -70,7 +70,7 @@ struct Effect {
 [[nodiscard]] bool has_key(EffectKind kind);
 [[nodiscard]] bool has_value(EffectKind kind);
 
-/// What structures are filled with. All borrowed.
+/// The objects of one call that a structure is filled with. All borrowed.
 struct StructureInputs {
   PyObject* const* outputs = nullptr;
   PyObject* const* inputs = nullptr;

@@ -80,7 +80,7 @@ class PrologueWriter {
     symbol.location = info.location;
     if (!symbol.results.empty()) symbol.comment = info.expression;
   }
-  /// What a register holds; its load is written when something needs it.
+  /// The value in a register, as an argument of symbols. Writes the load of the register, if it is not written yet.
   const ir::Argument& value_of(std::uint32_t index) {
     if (const auto found = pending_.find(index); found != pending_.end()) {
       const GuardInstruction* load = found->second;
