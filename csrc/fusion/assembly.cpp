@@ -77,8 +77,8 @@ class Assembler {
     }
   }
 
-  /// What is cheaper to compute again in each fusion that reads it than to write and read: one operation of a value
-  /// that is in memory anyway.
+  /// Finds symbols that are cheaper to recompute in each fusion that reads their result than to write and read: one
+  /// operation on a value that is in memory anyway.
   void find_repeated(const FusionModel& model) {
     std::vector<bool> must_exist(trace_.value_count(), false);
     std::vector<bool> read_inside(trace_.value_count(), false);
@@ -170,7 +170,7 @@ class Assembler {
     for (const std::uint32_t i : doubled) add_outside(i);
   }
 
-  /// What a fused symbol is made of.
+  /// The parts of a fused symbol.
   struct Parts {
     std::uint32_t group = passes::kNoPlace;
     ir::ArgumentList reads;

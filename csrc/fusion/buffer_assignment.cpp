@@ -181,7 +181,7 @@ class BufferAssignment {
     const BoundSymbol& symbol = trace_.symbols[i];
     const ir::TensorType& type = *result_type(symbol, trace_);
     if (!passes::is_dense(type) || !are_apart(placements, symbol, trace_)) return;
-    std::vector<std::uint32_t> places;  // of the fusions that compute parts where they stand
+    std::vector<std::uint32_t> places;  // fusions that compute parts in their final memory
     std::uint32_t first = passes::kNoPlace;
     for (const Placement& part : placements.parts) {
       places.push_back(can_stand(part, type) ? fusion_of(part.value) : passes::kNoPlace);
@@ -272,7 +272,7 @@ class BufferAssignment {
     return passes::single_result(where.back());
   }
 
-  /// What is on both sides of the part, along one dimension after the other.
+  /// Fills the elements on both sides of the part, along one dimension after the other.
   void fill_around(ir::ValueId buffer, const Placement& part, double number, std::vector<BoundSymbol>& where) {
     ir::ValueId view = buffer;
     std::optional<std::size_t> filled;  // the last dimension, of which `view` still has all

@@ -154,7 +154,7 @@ double compute(ElementOp op, double x, double y, double z) {
   return 0;
 }
 
-/// The same of integers, which wrap around.
+/// Computes an operation of integers, which wrap around.
 std::int64_t compute(ElementOp op, std::int64_t x, std::int64_t y, std::int64_t z) {
   const auto wrapped = [](auto function, std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(function(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));

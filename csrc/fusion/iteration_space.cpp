@@ -35,7 +35,7 @@ IterationSpace space_of(const ir::TensorType& type, const ir::Dim& rows, const i
   for (const std::size_t i : memory_order(type)) {
     ir::Dim rest = type.sizes[i];
     for (const ir::Dim& cut : cuts) {
-      const auto part = exact_quotient(cut, product);  // of this size that is in front of the cut
+      const auto part = exact_quotient(cut, product);  // the part of this size in front of the cut
       if (!part || part->hint <= 1 || *part == rest) continue;
       const auto behind = exact_quotient(rest, *part);
       if (!behind || behind->hint < 1) continue;

@@ -8,14 +8,14 @@
 
 namespace thunder::fusion {
 
-/// What a fusion's loops go over: the dimensions of a dense tensor in the order of its memory, without those of size
-/// one. With `rows`, it is cut in three: `before` x `rows` x what is behind. A row, which reductions reduce, or reduce
-/// to, is what has the same place in the middle: as many runs as stand before.
+/// The space that a fusion's loops go over: the dimensions of a dense tensor in the order of its memory, without those
+/// of size one. With `rows`, the sizes form three groups: `before` x `rows` x the rest. A row, which reductions reduce,
+/// or reduce to, has all elements with the same index in the middle group: as many contiguous runs as `before` says.
 struct IterationSpace {
   ir::Dims sizes;
   ir::Dim rows = 0;  ///< 0: not cut
   ir::Dim before = 1;
-  ir::Dim blocks = 1;  ///< of rows, each with column sums of its own
+  ir::Dim blocks = 1;  ///< blocks of rows, each with column sums of its own
   /// Rows whose first elements are neighbours in memory, then the second ones: the space is cut into so many rows,
   /// columns, these. 1: a row's elements are neighbours, or runs of them.
   ir::Dim interleaved = 1;

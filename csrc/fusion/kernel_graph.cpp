@@ -58,7 +58,7 @@ BasicAccess<std::int64_t> at_sizes(const Access& access, ir::SymbolValues symbol
   return sized;
 }
 
-/// Of a constant: `value` in its type.
+/// Makes a node a constant: `value` in its type.
 void set_number(KernelNode& node, double value) {
   node.kind = KernelNode::Kind::kConstant;
   if (node.type == ComputeType::kInteger) {

@@ -16,14 +16,14 @@ using ir::Dim;
 using ir::Dims;
 using operators::ElementOp;
 
-/// What elements are computed in: bfloat16 and float16 in float, integers exactly.
+/// The type that elements are computed in: bfloat16 and float16 in float, integers exactly.
 enum class ComputeType : std::uint8_t { kFloat, kDouble, kInteger, kBool };
 /// Whether kernels compute with elements of the dtype.
 [[nodiscard]] bool has_compute_type(ir::Dtype dtype);
 /// Only where there is one.
 [[nodiscard]] ComputeType compute_type(ir::Dtype dtype);
 
-/// What there is of a value: an element for each of the domain, one for each row, or one for everything.
+/// The elements that a value has: one for each of the domain, one for each row, or one for everything.
 enum class Extent : std::uint8_t { kElements, kRows, kConstant };
 
 enum class Reduction : std::uint8_t { kSum, kMax, kMin };
@@ -37,7 +37,8 @@ struct BasicDomain {
   std::vector<Size> outer;
   Size columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
-  /// What lies in memory as the domain does has so many columns of all rows, then the next ones; 0: whole rows.
+  /// An array that lies in memory as the domain does has so many columns of all rows, then the next ones; 0: whole
+  /// rows.
   Size run = 0;
   Size blocks = 1;  ///< that the rows are cut into, for sums over the rows of each
   /// Rows of a block are interleaved in memory: their first elements come first, then the second ones.
@@ -59,7 +60,7 @@ struct BasicPart {
   std::uint32_t array = 0;
   std::vector<BasicInterval<Size>> outer;  ///< one for each of the domain's outer sizes
   BasicInterval<Size> runs;
-  BasicInterval<Size> columns;  ///< of a run
+  BasicInterval<Size> columns;  ///< columns of a run
 };
 
 /// How the domain reads or writes an array. Strides are in elements.
@@ -72,21 +73,21 @@ struct BasicAccess {
   Extent extent = Extent::kElements;
   Size run = 0;  ///< columns after which the next begin `run_stride` further; 0: one stride does for all
   Size run_stride = 0;
-  Size table_rows = 0;  ///< of kGather: among which an index chooses, `table_stride` apart
+  Size table_rows = 0;  ///< for kGather: rows among which an index chooses, `table_stride` apart
   Size table_stride = 0;
-  std::vector<BasicPart<Size>> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only one
-  bool is_dense = false;                    ///< of kStore: it lies in memory as the domain, or its rows, do
+  std::vector<BasicPart<Size>> parts = {};  ///< for kAssemble: later ones hide earlier ones; for kStore the only one
+  bool is_dense = false;                    ///< for kStore: it lies in memory as the domain, or its rows, do
 };
 
-/// What is known when all rows are done.
+/// A sum over rows, or over everything, which is known when all rows are done.
 template <typename Size, typename Scale>
 struct BasicSum {
   std::optional<std::uint32_t> array;  ///< none: it only divides others; of moments the mean's
   std::optional<std::uint32_t> variance;
   ir::Dtype dtype = ir::Dtype::kFloat32;
   Scale scale = {};                      ///< that the sum, or the variance of a population, is multiplied by
-  Size blocks = 1;                       ///< of rows: so many sums, one after the other
-  std::optional<std::uint32_t> divisor;  ///< of a total: sums[divisor]
+  Size blocks = 1;                       ///< blocks of rows: so many sums, one after the other
+  std::optional<std::uint32_t> divisor;  ///< for a total: sums[divisor]
 };
 
 using KernelDomain = BasicDomain<Dim>;
@@ -99,7 +100,7 @@ using KernelSum = BasicSum<Dim, ir::SizeRatio>;
 struct KernelNode {
   enum class Kind : std::uint8_t {
     kLoad,           ///< accesses[index]
-    kGather,         ///< the same, of the rows of a table that `operands[0]` chooses
+    kGather,         ///< kLoad for the rows of a table that `operands[0]` chooses
     kAssemble,       ///< the parts of accesses[index]; elsewhere `operands[0]`, if there is an elsewhere
     kConstant,       ///< `number`, or `integer` of type kInteger
     kRatio,          ///< the number that ratios[index] is for certain sizes
@@ -108,13 +109,13 @@ struct KernelNode {
     kConvert,        ///< `operands[0]` in another type
     kExpand,         ///< `operands[0]` as elements, or as rows: the node's extent says which
     kReduce,         ///< `reduction` of each row
-    kMean,           ///< of each row
-    kVariance,       ///< of each row of `operands[1]`, whose mean is `operands[0]`, over the columns less `number`
+    kMean,           ///< mean of each row
+    kVariance,       ///< variance of each row of `operands[1]` with mean `operands[0]`, over the columns less `number`
     kPick,           ///< for each row of `operands[0]` the element at the column in `operands[1]`
     kScatterAdd,     ///< `operands[0]`, plus `operands[2]` at the column in `operands[1]` of each row
     kStore,          ///< `operands[0]` into accesses[index]
     kColumnSum,      ///< sums[index]: over rows, one for each column
-    kColumnMoments,  ///< the same: mean and variance of each column
+    kColumnMoments,  ///< mean and variance of each column
     kTotal,          ///< sums[index]: over everything
   };
   Kind kind = Kind::kElement;
@@ -150,7 +151,7 @@ class KernelGraph {
   Value load(Access access);
   /// For each row that one of a table which `rows` chooses.
   Value gather(Access table, Value rows);
-  /// What the access's parts are put together to, and elsewhere a constant; nullopt: there is no elsewhere.
+  /// The array that the access's parts make together, and elsewhere a constant; nullopt: there is no elsewhere.
   Value assemble(Access access, std::optional<Value> fill);
   Value constant(ComputeType type, double value);
   Value integer(std::int64_t value);
@@ -171,12 +172,12 @@ class KernelGraph {
 
   /// Writes a value to an array that lies as the domain, or its rows, do.
   void store(Value value, std::uint32_t array, ir::Dtype dtype);
-  /// The same where rows may lie apart.
+  /// Writes a value to an array where rows may lie apart.
   void store(Value value, Access access);
-  /// Of all rows, or one for each of the domain's blocks.
+  /// The sums of columns over all rows, or for each of the domain's blocks.
   void column_sum(Value value, std::uint32_t array, ir::Dtype dtype, const ir::SizeRatio& scale, const Dim& blocks = 1);
   /// Mean and variance of each column, of all rows or for each block; the variance is that of a population times
-  /// `scale`. What has no array is read by nobody.
+  /// `scale`. nullopt: the value is not needed.
   void column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
                       ir::Dtype dtype, const ir::SizeRatio& scale, const Dim& blocks);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.

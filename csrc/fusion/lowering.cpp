@@ -86,7 +86,7 @@ std::optional<KernelGraph> Lowering::lower(const BoundSymbol& fused, const Trace
   return std::move(*lowering.graph_);
 }
 
-/// What all symbols go over together.
+/// Finds the space that all symbols go over together.
 bool Lowering::find_space() {
   std::vector<IterationSpace> spaces;
   for (const FusionRole& role : roles_) {
@@ -129,7 +129,7 @@ Dims Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader, std
   return strides_over_space(type, input_strides_[inputs_.at(index_of(id))], over, dims);
 }
 
-/// The same of a tensor with those strides, whose dimensions are these of `over`.
+/// The strides, over the space, of a tensor with those strides whose dimensions are the dimensions `dims` of `over`.
 Dims Lowering::strides_over_space(const ir::TensorType& type, const Dims& strides, const ir::TensorType& over,
                                   const std::vector<std::size_t>& dims) const {
   Dims result(space_.sizes.size(), 0);
@@ -212,7 +212,7 @@ std::optional<std::vector<Interval>> Lowering::intervals_over_space(const Slice&
   return intervals_over_space(by_dim, over);
 }
 
-/// Of all that is put together, or stored in part. nullopt: one cannot be read, or stored, so.
+/// The intervals of all parts that are joined, or stored. nullopt: one cannot be read, or stored, in this space.
 std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
   std::vector<std::vector<Interval>> parts;
   const auto add = [&](std::optional<std::vector<Interval>> part) {
@@ -353,7 +353,7 @@ Value Lowering::assemble(const BoundSymbol& symbol) {
   return graph_->assemble(std::move(access), fill);
 }
 
-/// Of sizes that are joined all but the first are whole.
+/// Joins the intervals of sizes that are one size of the domain: all but the first of them must be complete.
 Part Lowering::part_of(std::uint32_t array, const std::vector<Interval>& intervals) const {
   Part part{array, std::vector<Interval>(outer_count_), {0, 1, 0}, {0, 1, 0}};
   for (std::size_t i = 0; i < intervals.size(); ++i) {
@@ -412,7 +412,7 @@ ComputeType Lowering::common_type(const BoundSymbol& symbol, std::size_t count) 
       } else if (symbol.arguments[i].is<std::int64_t>()) {
         given = ComputeType::kInteger;
       }
-      // What has no dimensions gives way within its kind.
+      // A tensor without dimensions, or a number, does not widen the type within its kind.
       const bool gives_way = !with_dimensions && has_dimensions && rank(common) >= 2 && rank(given) >= 2;
       if (rank(given) > rank(common) && !gives_way) common = given;
     }
@@ -503,7 +503,7 @@ void Lowering::set_column_moments(const BoundSymbol& symbol, std::optional<std::
   const auto mean_array = mean ? array_of(symbol, *mean) : std::nullopt;
   const auto variance_array = array_of(symbol, variance);
   if (!mean_array && !variance_array) return;
-  const ir::Dtype dtype = type(symbol, 0)->dtype;  // of the results, too
+  const ir::Dtype dtype = type(symbol, 0)->dtype;  // the results have it, too
   graph_->column_moments(graph_->expand(value), mean_array, variance_array, dtype, scale, role(symbol).blocks);
 }
 

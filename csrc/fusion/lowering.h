@@ -23,7 +23,8 @@ using Strides = std::vector<Dims>;  ///< for each input of a fusion
 
 using Value = KernelGraph::Value;
 
-/// What an operation's lowering sees: its arguments as values of the kernel, and where its results go.
+/// The view that an operation's lowering has of a fusion: its arguments as values of the kernel, and where its results
+/// go.
 class Lowering {
  public:
   /// The kernel of a fused symbol, for inputs of the given strides. Its arrays are the inputs, the results, and the
@@ -46,7 +47,7 @@ class Lowering {
   [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, ComputeType type);
   /// Rows of argument `i`, a matrix that comes from memory, as `rows` chooses them.
   [[nodiscard]] Value gather(const BoundSymbol& symbol, std::size_t i, Value rows);
-  /// What the symbol puts together, of parts that come from memory.
+  /// The result of a symbol that joins parts, which come from memory.
   [[nodiscard]] Value assemble(const BoundSymbol& symbol);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.
   [[nodiscard]] Value rounded_argument(const BoundSymbol& symbol, std::size_t i, ComputeType type);
@@ -84,7 +85,7 @@ class Lowering {
     Value value;
     std::optional<ir::Dtype> rounding;
   };
-  /// What is stored of a result, if that is not all.
+  /// The slice of a result that is stored, if that is not all of it.
   struct Slice {
     ir::Dims start;  ///< by dimension
     const ir::TensorType* type;
@@ -126,17 +127,17 @@ class Lowering {
   const Strides& input_strides_;
   const Target& target_;
   std::vector<FusionRole> roles_;                             ///< by nested symbol
-  IterationSpace space_;                                      ///< what all of them go over together
+  IterationSpace space_;                                      ///< the space that all of them go over together
   std::unordered_map<std::uint32_t, std::uint32_t> inputs_;   ///< value -> array
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
   std::vector<ir::ValueId> stored_;                           ///< the values of `outputs_`
-  std::unordered_map<std::uint32_t, Dims> copy_strides_;      ///< of tensors that results are copied to, by result
+  std::unordered_map<std::uint32_t, Dims> copy_strides_;      ///< by result: strides of the tensor that it is copied to
   std::unordered_map<std::uint32_t, Slice> slices_;           ///< by result
   std::unordered_map<std::uint32_t, Made> made_;
   std::vector<std::size_t> rows_;    ///< places of the space's sizes that are rows
-  std::vector<std::size_t> places_;  ///< of all of them, the rows' first
+  std::vector<std::size_t> places_;  ///< the positions of all sizes, the rows' first
   std::vector<std::size_t> joined_;  ///< by size, the rows' first: the size of the domain that it is part of
-  std::size_t outer_count_ = 0;      ///< of the domain's sizes
+  std::size_t outer_count_ = 0;      ///< how many of the domain's sizes are rows
   Dim run_ = 0;                      ///< columns of a run, where some inputs step through rows in two ways; 0: none do
   std::unique_ptr<KernelGraph> graph_;
 };

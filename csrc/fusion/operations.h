@@ -7,7 +7,7 @@ namespace thunder::fusion {
 
 class Lowering;
 
-/// What the fuser knows of an operator.
+/// How an operator is fused.
 struct Operation {
   FusionRole (*role)(const BoundSymbol& symbol, const Trace& trace, const Target& target);
   void (*lower)(Lowering& lowering, const BoundSymbol& symbol);

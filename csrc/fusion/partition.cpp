@@ -127,7 +127,7 @@ class Partitioner {
       std::erase_if(of_rows, [&](std::size_t dim) { return std::ranges::find(columns, dim) != columns.end(); });
       return has_rows && own == of_rows;
     }
-    std::size_t first = 0;  // of the rows
+    std::size_t first = 0;  // the rows' first dimension
     ir::Dim before = 1;
     for (; first < order.size() && before != space.before; ++first) before *= over.sizes[order[first]];
     const auto rest = std::span(order).subspan(first);

@@ -10,33 +10,34 @@
 
 namespace thunder::fusion {
 
-/// What a symbol is to whoever fuses.
+/// How a symbol can be fused.
 struct FusionRole {
   enum class Kind : std::uint8_t {
     kNone,  ///< stays as it is
     kWork,  ///< reads its arguments as they broadcast to the value whose elements it goes over
     kView,  ///< gives the elements of its argument, in their order, under other sizes: nothing to do
   };
-  /// What there is of a result: an element each, one for a row, or something known only when all rows are done.
+  /// The elements that a result has: one for each of the space, one for each row, or some known only when all rows are
+  /// done.
   enum class Result : std::uint8_t { kElements, kRows, kEnd };
 
   Kind kind = Kind::kNone;
   ir::ValueId over = ir::kNoValue;  ///< the value whose elements it goes over
-  ir::Dim rows = 0;                 ///< of that value, where it reduces; 0: it does not (see IterationSpace)
+  ir::Dim rows = 0;                 ///< rows of that value, where it reduces; 0: it does not (see IterationSpace)
   std::vector<Result> results;      ///< lists flattened
   std::uint32_t by_rows = 0;        ///< a bit for each argument that has one element for a row, from the first dim on
   double work = 1;                  ///< per element; an addition is 1, a view 0
   std::uint32_t by_channels = 0;    ///< a bit for each argument that has one element for each index of dim 1
   std::uint32_t gathered = 0;       ///< a bit for each argument of which it chooses elements by what another one holds
   ir::Dim before = 1;               ///< elements of that value that stand before the rows
-  ir::Dim blocks = 1;               ///< of the rows: it reduces each to a row, known at the end
+  ir::Dim blocks = 1;               ///< blocks of rows: it reduces each to a row, known at the end
   ir::Dim interleaved = 1;          ///< see IterationSpace
 };
 
-/// What fusing is about: which symbols can be fused, and when it pays.
+/// The cost model of fusion: which symbols can be fused, and when it pays.
 struct FusionModel {
   std::function<FusionRole(const ir::BoundSymbol& symbol, const ir::Trace& trace)> role;
-  double least_work = 2;               ///< of all symbols of a fusion together
+  double least_work = 2;               ///< sum over all symbols of a fusion
   std::int64_t least_alone = 1 << 14;  ///< elements for which one symbol that works is worth a fusion
   std::int64_t largest_row = 1 << 18;  ///< elements that may have to stay in a cache
   std::size_t most_symbols = 64;

@@ -42,7 +42,7 @@ bool has_long_runs(const Placements& placements, const ir::TensorType& whole, co
   return passes::element_count(whole) >= count * target.least_run;
 }
 
-/// Of numbers that need no rounding, which would be eager's to do.
+/// Whether the type holds the number without rounding, which is left to eager.
 bool holds(const ir::TensorType& type, double number) {
   if (number == 0 || !is_float(&type)) return number == 0;
   const bool is_wide = type.dtype == ir::Dtype::kFloat32 || type.dtype == ir::Dtype::kFloat64;

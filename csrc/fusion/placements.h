@@ -19,20 +19,21 @@ struct Placement {
   ir::Dims start;
   std::optional<std::size_t> missing_dim;  ///< a dimension of the whole that the tensor does not have
 
-  /// What there is for each dimension of the tensor (sizes, strides), for each of the whole.
+  /// Sizes or strides, given for each dimension of the tensor, for each dimension of the whole; `missing` is that of
+  /// the missing dimension.
   [[nodiscard]] ir::Dims in_whole(ir::Dims dims, std::int64_t missing) const;
 };
 
-/// What an operation puts together: parts, of which later ones hide earlier ones.
+/// The parts that an operation joins; later ones hide earlier ones.
 struct Placements {
   std::vector<Placement> parts;
-  std::optional<double> fill;  ///< what is elsewhere; nullopt: there is no elsewhere
+  std::optional<double> fill;  ///< value of all elements outside of the parts; nullopt: there are none
 };
 
 /// The operators that `placements_of` knows.
 [[nodiscard]] std::vector<std::string_view> placing_operators();
-/// Of `cat`, `stack`, `pad` with a constant, `slice_backward`, `select_backward`, `slice_scatter` of tensors of the
-/// result's dtype that have elements; nullopt: of none of these.
+/// The parts that `cat`, `stack`, `pad` with a constant, `slice_backward`, `select_backward` or `slice_scatter` joins,
+/// of tensors of the result's dtype that have elements; nullopt: it is none of these.
 [[nodiscard]] std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& trace);
 
 }  // namespace thunder::fusion

@@ -14,7 +14,7 @@ namespace thunder::fusion {
 
 /// The kind of block that a kernel graph is made of. Executors have kinds of their own besides.
 inline constexpr std::string_view kKernel = "kernel";
-/// Of a block.
+/// The kind of a block.
 [[nodiscard]] std::string_view kind_of(const ir::BoundSymbol& block);
 /// Whether the symbol is a block of that kind and executor.
 [[nodiscard]] bool is_kernel_of(const ir::BoundSymbol& symbol, std::string_view executor);

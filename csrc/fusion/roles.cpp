@@ -53,7 +53,7 @@ bool can_lie_interleaved(const ir::Dim& elements, const ir::Dim& rows, const Tar
 FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work, const Target& target) {
   const ir::TensorType* type = result_type(symbol, trace);
   if (type == nullptr || passes::element_count(*type) < 2) return {};
-  // What is expanded has no order in memory of its own: its dimensions must follow one another as they are written.
+  // An expanded tensor has no order in memory of its own: its dimensions must follow one another as they are written.
   const bool is_ordered = std::ranges::is_sorted(memory_order(*type));
   bool fits = passes::is_dense(*type) || (work == 0 && is_ordered);
   passes::for_each_argument(symbol, [&](ir::ValueId id) {
@@ -122,7 +122,8 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
     return behind.hint >= target.least_reduced_run && columns == one ? role : FusionRole{};
   }
   if (has_columns_behind && columns == one) return role;
-  // What keeps its dimensions is meant to meet the elements again, if it is not the gradient of what was broadcast.
+  // A result that keeps its dimensions is likely combined with the elements again, if it is not the gradient of a
+  // broadcast.
   const ir::Dim reduced = before * behind;
   const bool keeps_dims = result_type.sizes.size() == rank && !is_reduced[0];
   if ((rows_only || keeps_dims) && can_lie_interleaved(reduced, has_columns_behind ? columns : rows, target)) {

@@ -20,7 +20,7 @@ using passes::wrap_dim;
 
 /// One result whose elements follow from those of the arguments that broadcast to it.
 [[nodiscard]] FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work, const Target& target);
-/// The same elements under other sizes.
+/// A role that gives the elements of its argument under other sizes.
 [[nodiscard]] FusionRole view_role(const BoundSymbol& symbol, const Trace& trace);
 /// A reduction over `dims` of argument 0 (empty: all) to one result.
 [[nodiscard]] FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const ir::Argument& dims,
@@ -28,12 +28,12 @@ using passes::wrap_dim;
 /// Results whose elements, or rows, follow from the rows of `over`, which are so many.
 [[nodiscard]] FusionRole rows_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, const ir::Dim& rows,
                                    double work);
-/// The same, of rows that the last `row_dims` dimensions make.
+/// The role of results whose elements, or rows, follow from rows that the last `row_dims` dimensions make.
 [[nodiscard]] FusionRole row_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::size_t row_dims,
                                   double work);
 
-/// The same, of rows along dimension `dim`, wherever that stands. There is no role where interleaved rows are too
-/// long, or too few.
+/// The role of results whose elements, or rows, follow from rows along dimension `dim`, wherever that stands. There is
+/// no role where interleaved rows are too long, or too few.
 [[nodiscard]] FusionRole dim_role(const BoundSymbol& symbol, const Trace& trace, ir::ValueId over, std::int64_t dim,
                                   double work, const Target& target);
 

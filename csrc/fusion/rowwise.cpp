@@ -30,7 +30,7 @@ FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace, const Target&
   if (!is_float(argument_type(symbol, trace, 0)) || !is_float(result_type(symbol, trace))) return {};
   return reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false, target);
 }
-/// Of rows only.
+/// The role of a reduction of rows; none where it reduces columns.
 FusionRole row_reduction_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   if (!is_float(argument_type(symbol, trace, 0))) return {};
   return reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/true, target);
@@ -57,7 +57,8 @@ void lower_extreme(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.graph().reduce(op, lowering.graph().expand(value)));
 }
 
-/// Of rows or of columns. Alone, too, it is worth a fusion: PyTorch's kernel takes one element after the other.
+/// The role of a variance of rows or of columns. Alone, too, it is worth a fusion: PyTorch's kernel takes one element
+/// after the other.
 FusionRole variance_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   if (!is_float(argument_type(symbol, trace, 0))) return {};
   FusionRole role = reduction_role(symbol, trace, symbol.arguments[1], /*rows_only=*/false, target);
@@ -125,7 +126,7 @@ FusionRole logsumexp_role(const BoundSymbol& symbol, const Trace& trace, const T
   role.work = kRowWork;
   return role;
 }
-/// Of a row whose largest element is infinite, nothing is subtracted: that would give NaN.
+/// In a row whose largest element is infinite, nothing is subtracted: that would give NaN.
 void lower_logsumexp(Lowering& lowering, const BoundSymbol& symbol) {
   KernelGraph& graph = lowering.graph();
   const ComputeType compute = lowering.result_type_of(symbol);
@@ -251,7 +252,7 @@ FusionRole batch_norm_forward_role(const BoundSymbol& symbol, const Trace& trace
 }
 void lower_batch_norm(Lowering& lowering, const BoundSymbol& symbol) { lower_norm(lowering, symbol, 1, 2, 5); }
 
-/// The same, and what the running statistics, arguments 3 and 4, are afterwards.
+/// The role of batch norm in training that also updates the running statistics, arguments 3 and 4.
 FusionRole running_batch_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   const bool is_training = symbol.arguments[5] == ir::Argument(true) && symbol.arguments[6].is<double>();
   return is_training ? batch_norm_role(symbol, trace, 0, 0b11110, kRowWork, target) : FusionRole{};

@@ -7,7 +7,7 @@
 
 namespace thunder::fusion {
 
-/// What kernels of a target can do, and what is worth a kernel there: its cost model.
+/// The abilities of a target's kernels, and its cost model: what is worth a kernel there.
 struct Target {
   /// Whether its kernels read and write such tensors.
   bool (*accepts)(const ir::TensorType& type);
@@ -17,7 +17,7 @@ struct Target {
   // Elements of contiguous runs below which a kernel is not worth it:
   std::int64_t least_run = 1;          ///< where rows, or results, are made of several runs
   std::int64_t least_moved_run = 1;    ///< in two orders of memory
-  std::int64_t least_reduced_run = 1;  ///< of a row that is only reduced
+  std::int64_t least_reduced_run = 1;  ///< in a row that is only reduced
   // Rows that are interleaved in memory:
   std::int64_t least_interleaved = 1;                    ///< so many of them
   std::int64_t longest_interleaved = INT64_C(1) << 62U;  ///< elements of each

@@ -17,12 +17,12 @@ struct Executor {
   void (*lower)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
                 runtime::ProgramBuilder& builder);
 
-  // What an executor does to a trace before anything is claimed; null: nothing.
+  // The functions below change a trace before anything is claimed; null: the executor has no such function.
 
   /// Whether it has something of its own for an operation of the program, which `expand` then gives.
   bool (*serves)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
-  /// What it puts in the place of a symbol that it serves: a trace from the symbol's distinct values to its results,
-  /// lists flattened.
+  /// The replacement of a symbol that it serves: a trace from the symbol's distinct values to its results, lists
+  /// flattened.
   ir::Trace (*expand)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
   /// Rewrites a whole trace; nullopt: it fuses nothing.
   std::optional<ir::Trace> (*fuse)(const Executor& self, const ir::Trace& trace) = nullptr;

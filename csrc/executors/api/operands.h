@@ -23,7 +23,7 @@ namespace thunder::executors {
 [[nodiscard]] runtime::SizeOperand size_operand(const ir::Dim& dim);
 /// The values of these symbols, as a list of integers, for a kernel that depends on them.
 [[nodiscard]] runtime::Operand symbols_operand(const std::vector<std::uint32_t>& symbols);
-/// What such a kernel takes from the end of the stack: the values by symbol.
+/// Takes the values of `symbols_operand` from the end of the stack; the result is indexed by symbol.
 [[nodiscard]] std::vector<std::int64_t> take_symbols(std::vector<c10::IValue>& stack,
                                                      const std::vector<std::uint32_t>& symbols);
 /// A block, as one call of a kernel: it takes the distinct values that the block reads and, if there are some, the

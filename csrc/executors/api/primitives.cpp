@@ -41,7 +41,8 @@ void lower_item(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::
                result_slots(symbol), location_of(symbol));
 }
 
-/// What Python raises for, and numbers that no tensor holds, are left to a new trace.
+/// Computes a number as Python does. Where Python would raise, or the result is a number that no tensor holds, the
+/// program is traced anew.
 void number(const void* state, Stack& stack) {
   const c10::Scalar right = bridge::unwrap_number(stack.back().toTensor());
   stack.pop_back();

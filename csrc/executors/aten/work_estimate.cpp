@@ -11,7 +11,7 @@ namespace {
 
 /// A thread does this many multiplications in the microseconds that it takes to wake another one.
 constexpr std::int64_t kSmallMatmul = std::int64_t{1} << 17U;
-/// Of operations whose work we do not know: their tensors have at most this many elements.
+/// Operations whose work is not known are small if their tensors have at most this many elements.
 constexpr std::int64_t kSmallTensors = 4096;
 
 }  // namespace

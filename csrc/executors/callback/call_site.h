@@ -36,7 +36,7 @@ class ResultCheck {
   [[nodiscard]] at::Tensor checked(const at::Tensor& result, std::size_t index) const;
 
   const CallSite& site_;
-  std::vector<const c10::StorageImpl*> memory_;  ///< of the arguments
+  std::vector<const c10::StorageImpl*> memory_;  ///< storages of the arguments
 };
 
 }  // namespace thunder::executors::callback

@@ -13,7 +13,7 @@
 namespace thunder::executors::callback {
 namespace {
 
-/// What an instruction calls.
+/// The function that an instruction calls, and how.
 struct Bound {
   Call call;
   Function function;

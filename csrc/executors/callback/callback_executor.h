@@ -18,9 +18,9 @@ namespace thunder::executors::callback {
 using Call = void (*)(const void* function, const CallSite& site, std::vector<c10::IValue>& stack);
 using Function = std::shared_ptr<const void>;
 
-/// What an executor does for an operation of the program.
+/// An executor's implementation of an operation of the program.
 struct Implementation {
-  /// Whether it does so for this symbol; empty: always.
+  /// Whether it implements this symbol; empty: always.
   std::function<bool(const ir::BoundSymbol& symbol, const ir::Trace& trace)> checker;
   /// See `Executor::expand`.
   std::function<ir::Trace(const ir::BoundSymbol& symbol, const ir::Trace& trace)> expand;

@@ -12,7 +12,7 @@
 
 namespace thunder::executors::cpu {
 
-/// What oneDNN does with each element of a matmul before it stores it, as PyTorch's operators name it.
+/// The function that oneDNN applies to each element of a matmul before it stores it, as PyTorch's operators name it.
 struct Epilogue {
   std::string name = "none";
   std::string algorithm = "";

@@ -23,21 +23,21 @@ namespace {
 
 /// Multiplications of a matmul of one head that calls are small beside.
 constexpr std::int64_t kLeastHead = std::int64_t{1} << 21U;
-/// Of all examples: enough for the threads of a processor.
+/// Heads of all examples: enough for the threads of a processor.
 constexpr std::int64_t kLeastHeads = 12;
-/// Of a head: they stay in a cache.
+/// Scores of a head: they stay in a cache.
 constexpr std::int64_t kMostScores = std::int64_t{1} << 20U;
-/// What oneDNN adds up in one go, without losing more than PyTorch's kernel, which goes over keys in parts.
+/// Keys that oneDNN adds up in one go, without losing more than PyTorch's kernel, which goes over keys in parts.
 constexpr std::int64_t kMostKeys = 1024;
 
-/// Where the operator has its arguments.
+/// The positions of the operator's arguments.
 struct Place {
   enum : std::size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale, kGrouped, kArguments };
 };
 
 struct Attention {
   c10::OperatorHandle op;
-  std::vector<std::int64_t> strides;  ///< of the result
+  std::vector<std::int64_t> strides;  ///< strides of the result
 };
 
 struct Heads {
@@ -74,7 +74,7 @@ std::optional<at::Tensor> attend(const Attention& attention, const c10::IValue* 
   at::Tensor result = at::empty_strided(sizes, attention.strides, query.options());
   Heads heads{query, key, value, result, scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))))};
   run_tasks(sizes[0] * sizes[1], true, &attend_to_head, &heads);
-  // Of what is infinite PyTorch's kernel makes zeros in some places.
+  // For infinite values PyTorch's kernel gives zeros in some places.
   if (!std::isfinite(result.sum().item<float>())) return std::nullopt;
   return result;
 }

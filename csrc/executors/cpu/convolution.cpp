@@ -95,7 +95,7 @@ bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 
 namespace {
 
-/// What oneDNN chooses the layout of filters by.
+/// The sizes and arguments by which oneDNN chooses the layout of filters, as text.
 std::string layout_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   std::string text = "convolution";
   const auto add = [&](std::int64_t number) { text += ' ' + std::to_string(number); };

@@ -9,11 +9,12 @@ namespace thunder::executors::cpu {
 // layout in each call; they are kept in it while they stay the same, if images lie channels last.
 [[nodiscard]] bool takes_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
-// The same, where the user promises that filters move their versions when they change.
+// Lowers a convolution as `lower_convolution` does, where the user promises that filters move their versions when they
+// change.
 void lower_prepacked_convolution(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                  runtime::ProgramBuilder& builder);
 
-/// An `OperationWithActivation`: the same, of images that lie channels last.
+/// An `OperationWithActivation`: a convolution of images that lie channels last, which runs without gradients.
 [[nodiscard]] bool convolution_takes_activation(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_convolution_with_activation(const ir::BoundSymbol& convolution, const ir::BoundSymbol& activation,
                                        const ir::Trace& trace, bool prepacks, runtime::ProgramBuilder& builder);

@@ -204,12 +204,12 @@ class DepthwiseBackward {
   const std::int64_t images_;
   const std::int64_t channels_;
   const std::array<std::int64_t, 2> input_sizes_;
-  const std::array<std::int64_t, 2> sizes_;  ///< of the gradient
+  const std::array<std::int64_t, 2> sizes_;  ///< sizes of the gradient
   const char* const input_;
   const char* const gradient_;
   const std::int64_t width_;  ///< channels of a block
   const std::int64_t taps_;
-  const std::int64_t block_sums_;  ///< of its taps, and of its bias behind them
+  const std::int64_t block_sums_;  ///< sums of its taps, and of its bias behind them
   std::int64_t unit_rows_;
   std::int64_t units_;
   std::int64_t chunk_blocks_;

@@ -7,7 +7,7 @@
 
 namespace thunder::executors::cpu {
 
-/// Of images, with one filter for each channel; in rows and columns.
+/// A convolution of images with one filter for each channel; arrays hold rows and columns.
 struct DepthwiseConvolution {
   std::array<std::int64_t, 2> filter;
   std::array<std::int64_t, 2> stride;
@@ -20,9 +20,9 @@ struct DepthwiseGradients {
   at::Tensor bias;    ///< [channels]; undefined where it was not asked for
 };
 
-/// Of the input [n, c, h, w] and the gradient of the output, both of one dtype: float64, float32, bfloat16 or float16.
-/// Gives float64 for the first, float32 for the others. What is not channels_last is brought to it. The same bits
-/// whatever the number of threads.
+/// The gradients of a depthwise convolution, from its input [n, c, h, w] and the gradient of its output, both of one
+/// dtype: float64, float32, bfloat16 or float16. Gives float64 for the first, float32 for the others. Tensors that are
+/// not channels_last are copied to that layout. The same bits whatever the number of threads.
 [[nodiscard]] DepthwiseGradients depthwise_gradients(const at::Tensor& input, const at::Tensor& gradient,
                                                      const DepthwiseConvolution& convolution, bool with_bias);
 

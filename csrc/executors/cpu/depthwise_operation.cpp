@@ -19,7 +19,7 @@ namespace thunder::executors::cpu {
 namespace {
 
 constexpr const char* kName = "aten::convolution_backward";
-/// Of its arguments.
+/// The positions of the operator's arguments.
 enum : std::size_t {
   kGradient,
   kInput,

@@ -8,8 +8,8 @@ namespace thunder::executors::cpu {
 /// An operation of oneDNN's that computes an activation of its result before it stores it. In a trace the two are a
 /// block, as a fusion is.
 struct OperationWithActivation {
-  const char* kind;     ///< of its block
-  const char* comment;  ///< of its block
+  const char* kind;     ///< the kind of its block
+  const char* comment;  ///< the comment of its block
   bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   void (*lower)(const ir::BoundSymbol& symbol, const ir::BoundSymbol& activation, const ir::Trace& trace, bool prepacks,
                 runtime::ProgramBuilder& builder);

@@ -67,7 +67,7 @@ const Matmul* find_matmul(const ir::BoundSymbol& symbol) {
   return is_one ? matmul : nullptr;
 }
 
-/// What an instruction knows.
+/// The state of an instruction that multiplies matrices.
 struct MatmulCall {
   const Matmul& matmul;
   std::size_t arguments;
@@ -77,7 +77,7 @@ struct MatmulCall {
   std::unique_ptr<PackedWeight> weight{};  ///< null: it is taken as it is
 };
 
-/// With neighbours in a row or in a column side by side.
+/// Whether neighbours in a row, or in a column, follow one another in memory.
 bool is_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
   if (!is_plain(tensor, dtype, 2)) return false;
   const bool is_by_rows = tensor.stride(1) == 1 && tensor.stride(0) >= tensor.size(1);
@@ -85,7 +85,7 @@ bool is_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
   return is_by_rows || is_by_columns;
 }
 
-/// The same, without gaps: oneDNN takes a thousand times as long for weights that have some.
+/// Whether a matrix has no gaps: oneDNN takes a thousand times as long for weights that have some.
 bool is_whole_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
   return is_matrix(tensor, dtype) && (tensor.is_contiguous() || tensor.t().is_contiguous());
 }
@@ -185,7 +185,7 @@ void lower(const ir::BoundSymbol& symbol, const ir::Trace& trace, const ir::Boun
 
 bool matmuls_are_onednns(ir::Dtype dtype) {
   static const bool kFloat = has_avx512_but_not_for_mkl() && at::Context::hasMKL();
-  return linear() && onednn_has(dtype) && (dtype != ir::Dtype::kFloat32 || kFloat);  // of bfloat16 PyTorch's are
+  return linear() && onednn_has(dtype) && (dtype != ir::Dtype::kFloat32 || kFloat);  // PyTorch uses oneDNN for bfloat16
 }
 
 at::Tensor multiply_by_transposed(const at::Tensor& left, const at::Tensor& right) {

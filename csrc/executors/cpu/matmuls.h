@@ -12,8 +12,8 @@ namespace thunder::executors::cpu {
 [[nodiscard]] bool takes_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 
-// The same, and one of bfloat16, with a weight that is an input of the trace. While it stays the same, it is kept in
-// oneDNN's layout, where the user promises that it moves its version when it changes.
+// A `SingleOperation`: a matmul of float32 or bfloat16 matrices with a weight that is an input of the trace. While it
+// stays the same, it is kept in oneDNN's layout, where the user promises that it moves its version when it changes.
 [[nodiscard]] bool takes_prepacked_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 void lower_prepacked_matmul(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 

@@ -77,7 +77,7 @@ struct PackedWeight::Kept {
   const c10::StorageImpl* const storage_address = storage._unsafe_get_target();
   const void* const data;
   const std::int64_t version;
-  std::mutex mutex;  ///< of what follows
+  std::mutex mutex;  ///< guards the members below
   std::uint64_t checksum = 0;
   at::Tensor packed;
 };
@@ -86,7 +86,7 @@ namespace {
 
 using Kept = PackedWeight::Kept;
 
-/// What the programs of this process keep.
+/// The weights that the programs of this process keep.
 class KeptWeights {
  public:
   struct Found {

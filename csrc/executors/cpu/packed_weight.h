@@ -41,7 +41,7 @@ class PackedWeight {
   std::shared_ptr<Kept> kept_;
 };
 
-/// Of the bytes of a tensor without gaps: moves with each of them and with their order.
+/// The checksum of the bytes of a tensor without gaps: changes with each of them and with their order.
 [[nodiscard]] std::uint64_t checksum(const at::Tensor& tensor);
 
 }  // namespace thunder::executors::cpu

@@ -14,7 +14,7 @@ namespace thunder::executors::cpu {
 namespace {
 
 using Stack = std::vector<c10::IValue>;
-constexpr std::size_t kArguments = 3;  // of each operator here
+constexpr std::size_t kArguments = 3;  // each operator here has three
 
 template <typename... Results>
 void replace_arguments(Stack& stack, std::size_t count, Results&&... results) {
@@ -31,7 +31,7 @@ bool fill(at::Tensor tensor, Stack& stack) {
   return true;
 }
 
-/// What (input, p, train) keeps; nullopt where nothing is drawn.
+/// The mask of elements that a dropout (input, p, train) keeps; nullopt where nothing is drawn.
 std::optional<at::Tensor> draw_mask(const at::Tensor& input, const c10::IValue& p, const c10::IValue& train) {
   if (!p.isDouble() || !(p.toDouble() > 0 && p.toDouble() < 1) || input.numel() == 0) return std::nullopt;
   if (train.isBool() && !train.toBool()) return std::nullopt;

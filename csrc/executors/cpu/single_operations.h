@@ -10,8 +10,8 @@ namespace thunder::executors::cpu {
 /// An operation for which there is something better than PyTorch's way to run it, by itself: a kernel of ours, another
 /// library. Its results may differ from PyTorch's in their last bits. In a trace it is a block, as a fusion is.
 struct SingleOperation {
-  const char* kind;     ///< of its block
-  const char* comment;  ///< of its block
+  const char* kind;     ///< the kind of its block
+  const char* comment;  ///< the comment of its block
   bool (*takes)(const ir::BoundSymbol& symbol, const ir::Trace& trace);
   void (*lower)(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder);
 };

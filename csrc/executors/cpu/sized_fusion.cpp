@@ -112,7 +112,7 @@ bool SizedFusion::is_as_traced(const c10::IValue* inputs) const {
       return false;
     }
   }
-  // What is stored lies in the target as it was traced to.
+  // The order of a target's elements in memory is fixed by the trace.
   return std::ranges::all_of(copies_, [&](const fusion::CopyTarget& copy) {
     return has_strides(inputs[copy.input].toTensor(), inputs_[copy.input].strides);
   });
@@ -138,7 +138,7 @@ void SizedFusion::run(std::vector<c10::IValue>& stack) const {
     results.push_back(make(output));
     arrays.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
   }
-  std::vector<at::Tensor> copied;  // what cannot be written before all is read; others are undefined
+  std::vector<at::Tensor> copied;  // results that are written once all inputs are read; else undefined
   for (const fusion::CopyTarget& copy : copies_) {
     const bool waits = copy.is_read && !plan.program->overwrites_inputs;
     copied.push_back(waits ? make(inputs_[copy.input]) : at::Tensor());

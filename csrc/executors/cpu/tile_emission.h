@@ -8,7 +8,7 @@
 
 namespace thunder::executors::cpu {
 
-/// What the CPU's kernels can do, and what pays there.
+/// The abilities and the cost model of the CPU's kernels.
 [[nodiscard]] const fusion::Target& target();
 
 /// How memory holds a dtype; nullopt: no kernel reads it.

@@ -6,8 +6,8 @@
 
 namespace thunder::executors::cpu {
 
-/// What one task adds up for each column: some rows in the compute type itself, then in doubles, the partial sums of
-/// the task.
+/// The sums that one task makes of each column: of some rows in the compute type itself, which then go to doubles, the
+/// partial sums of the task.
 class ColumnSums {
  public:
   [[nodiscard]] static std::int64_t bytes_of(const TileProgram& program) {
@@ -22,7 +22,7 @@ class ColumnSums {
            std::int64_t height, std::int64_t width);
   /// So many rows of a block were added by all instructions.
   void end_rows(std::int64_t height, std::int64_t block, bool ends_block);
-  /// What was added since the last time becomes part of the partial sums.
+  /// Adds the sums made since the last flush to the partial sums.
   void flush(std::int64_t block);
 
  private:

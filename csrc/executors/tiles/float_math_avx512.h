@@ -55,7 +55,7 @@ inline Place place_of(const Piecewise<kDegree>& table, Floats x) {
 inline Floats number_of(const std::array<float, kPieces>& numbers, const Place& place) {
   return _mm512_permutex2var_ps(_mm512_load_ps(numbers.data()), place.piece, _mm512_load_ps(numbers.data() + 16));
 }
-/// What the polynomial multiplies the distance with.
+/// The factor of the distance in the polynomial of a piece.
 template <std::size_t kDegree>
 inline Floats slope_of(const Piecewise<kDegree>& table, const Place& place) {
   Floats slope = number_of(table.coefficients.back(), place);
@@ -76,7 +76,7 @@ inline Floats tail_of(const Piecewise<kDegree>& table, Floats x) {
   const Place place = place_of(table, x);
   return fma_of(slope_of(table, place), place.distance, number_of(table.coefficients[0], place));
 }
-/// Of a function whose values at x and -x add up to 1.
+/// The value at x of a function whose values at x and -x add up to 1.
 template <std::size_t kDegree>
 inline Floats complement_of(const Piecewise<kDegree>& table, Floats x) {
   const Floats tail = tail_of(table, x);

@@ -49,7 +49,7 @@ using PackKernel = void (*)(void* to, const void* from, std::int64_t stride, std
 /// packed: a block of channels for each column.
 struct TapRows {
   const void* gradient;  ///< the first row
-  const void* input;     ///< what it meets
+  const void* input;     ///< the input rows that they are multiplied by
   std::int64_t gradient_row;
   std::int64_t input_row;  ///< in elements, from what one row meets to what the next one does
   std::int64_t rows;
@@ -78,7 +78,7 @@ struct Kernels {
   ColumnsKernel (*join_moments)(ComputeType compute_type);
   /// Adds `count` elements to as many sums of the same compute type.
   void (*add_to)(ComputeType compute_type, void* sums, const void* values, std::int64_t count);
-  /// The same for products of two arrays of floats: into one accumulator, and to as many sums.
+  /// Adds products of two arrays of floats: into one accumulator, and to as many sums.
   void (*sum_products)(void* accumulator, const void* a, const void* b, std::int64_t count);
   void (*add_products_to)(void* sums, const void* a, const void* b, std::int64_t count);
   /// Adds distances of the elements from the first of their column, and the squares of these, to arrays of so many

@@ -67,7 +67,7 @@ void load_loop<float, Half>(void* to, const void* from, std::int64_t, std::int64
   for (; i < count; ++i) result[i] = converted<Half, float>(x[i]);
 }
 
-/// Of short rows that are converted the last block begins earlier, so that no element is left to go by itself.
+/// In short rows that are converted the last block begins earlier, so that no element is left to go by itself.
 template <typename From, typename To>
 void load_blocks(void* to, const void* from, std::int64_t, std::int64_t count) {
   constexpr std::int64_t kBlock = 16;
@@ -141,7 +141,7 @@ void stream_loop(void* to, const void* from, std::int64_t, std::int64_t count) {
   for (; i < count; ++i) result[i] = x[i];
 }
 
-/// The same of floats in a narrower format.
+/// Stores floats in a narrower format, past the caches as `stream_loop` does.
 template <typename Narrow>
 void stream_narrow(void* to, const void* from, std::int64_t, std::int64_t count) {
   constexpr std::int64_t kBlock = 512;  // enough that what is loaded again was stored some time ago

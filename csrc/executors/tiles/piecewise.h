@@ -15,7 +15,7 @@ template <std::size_t kDegree>
 struct Piecewise {
   double step;
   alignas(64) std::array<std::array<float, kPieces>, kDegree + 1> coefficients;
-  alignas(64) std::array<float, kPieces> low;  ///< what rounding coefficient 0 leaves
+  alignas(64) std::array<float, kPieces> low;  ///< rounding error of coefficient 0
 
   /// Where the last piece has its middle.
   [[nodiscard]] constexpr double last() const { return step * (kPieces - 1); }
@@ -98,7 +98,7 @@ constexpr PowersOfTwo powers_of_two() {
 }
 inline constexpr PowersOfTwo kPowersOfTwo = powers_of_two();
 
-// What gelu(-t) and its derivative there are made of, exact or with tanh; 3e-11 are left of it from 6.6 on.
+// Tables of functions that give gelu(-t) and its derivative there, exact or with tanh; below 3e-11 from t = 6.6 on.
 inline constexpr double kTailStep = 0.21875;
 template <typename Function>
 constexpr auto tail_table(const Function& function) {

@@ -130,7 +130,7 @@ TileBuilder::Value TileBuilder::fold(const Node& made, std::span<const Value> ar
 unsigned TileBuilder::scalars_of(std::span<const Extent> arguments, Extent result) const {
   unsigned scalars = 0;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const bool is_column = domain_.interleaved && arguments[i] == Extent::kRow;  // of a tile
+    const bool is_column = domain_.interleaved && arguments[i] == Extent::kRow;  // one for each row of a tile
     if (arguments[i] != result && !is_column) scalars |= 1U << i;
   }
   return scalars;

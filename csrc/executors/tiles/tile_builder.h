@@ -15,11 +15,11 @@ struct TileDomain {
   std::vector<std::int64_t> outer;
   std::int64_t columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
-  /// What lies as the domain does has so many columns of all rows side by side, then the next ones; 0: whole rows.
+  /// An array that lies as the domain does has so many columns of all rows, then the next ones; 0: whole rows.
   std::int64_t run = 0;
   std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
-  /// Rows of a block lie side by side: what lies as the domain does has their first elements, then the second ones. So
-  /// does a tile.
+  /// Rows of a block are interleaved: an array that lies as the domain does has their first elements, then the second
+  /// ones. So does a tile.
   bool interleaved = false;
 
   [[nodiscard]] std::int64_t rows() const {
@@ -40,7 +40,7 @@ class TileBuilder {
   Value load(Access access);
   /// For each row that one of a table which `rows` chooses.
   Value gather(Access table, Value rows);
-  /// What the access's parts are put together to, and elsewhere a constant; nullopt: there is no elsewhere.
+  /// The array that the access's parts make together, and elsewhere a constant; nullopt: there is no elsewhere.
   Value assemble(Access access, std::optional<Value> fill);
   Value constant(ComputeType compute_type, double value);
   Value integer(std::int64_t value);
@@ -59,12 +59,12 @@ class TileBuilder {
 
   /// Writes a value to an array that lies as the domain, or its rows, do.
   void store(Value value, std::uint32_t array, Storage storage);
-  /// The same where rows may lie apart.
+  /// Writes a value to an array where rows may lie apart.
   void store(Value value, Access access);
-  /// Of all rows, or one for each of the domain's blocks.
+  /// The sums of columns over all rows, or for each of the domain's blocks.
   void column_sum(Value value, std::uint32_t array, Storage storage, double scale, std::int64_t blocks = 1);
   /// Mean and variance of each column, of all rows or for each block; the variance is that of a population times
-  /// `scale`. What has no array is read by nobody.
+  /// `scale`. nullopt: the value is not needed.
   void column_moments(Value value, std::optional<std::uint32_t> mean, std::optional<std::uint32_t> variance,
                       Storage storage, double scale, std::int64_t blocks);
   /// The sum of all elements; it goes to an array, divided by total `divisor` if that is given. Returns its number.
@@ -91,9 +91,9 @@ class TileBuilder {
     ComputeType compute_type = ComputeType::kFloat;
     Extent extent = Extent::kTile;
     std::uint32_t arguments[3] = {kNone, kNone, kNone};
-    std::uint32_t index = kNone;  ///< of an access or a sum
+    std::uint32_t index = kNone;  ///< position of an access or a sum
     std::uint32_t pair = kNone;   ///< the variance of a mean
-    double number = 0;            ///< of a constant; the correction of moments
+    double number = 0;            ///< value of a constant; the correction of moments
     ElementKernel kernel = nullptr;
     std::int32_t phase = 0;  ///< a tile's; of rows the phase at whose end they are known, -1: before the first
 

@@ -447,7 +447,7 @@ struct TileBuilder::Plan {
     return instruction;
   }
 
-  /// What is known of rows at the end of a phase, or before the first.
+  /// Appends the instructions on values of rows, at the end of a phase or before the first one.
   void emit_rows(std::int32_t phase, std::vector<Instruction>& instructions) {
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const Node& node = nodes[i];
@@ -496,7 +496,7 @@ struct TileBuilder::Plan {
     emit_rows(number, phase.row);
   }
 
-  /// What a phase reads in one piece for each tile, where it is more than caches hold.
+  /// The arrays that a phase reads in one piece for each tile, where they are more than caches hold.
   [[nodiscard]] std::vector<Stream> streams_of(const std::vector<std::uint32_t>& order) const {
     std::vector<bool> is_read(nodes.size(), false);
     for (const std::uint32_t i : order) {

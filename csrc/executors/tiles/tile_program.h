@@ -8,7 +8,7 @@
 
 namespace thunder::executors::cpu {
 
-/// What a register holds of a tile: all elements, one for each row, or one for everything.
+/// The elements of a tile that a register holds: all of them, one for each row, or one for everything.
 enum class Extent : std::uint8_t { kTile, kRow, kConstant };
 
 /// The interval of one of the domain's sizes over which an array lies: index `begin` of the domain is its first
@@ -29,7 +29,7 @@ struct Part {
   std::uint32_t array = 0;
   std::vector<Interval> outer;  ///< one for each of the program's `outer_sizes`
   Interval runs;
-  Interval columns;  ///< of a run
+  Interval columns;  ///< columns of a run
 
   friend bool operator==(const Part&, const Part&) = default;
 };
@@ -43,9 +43,9 @@ struct Access {
   Extent extent = Extent::kTile;
   std::int64_t run = 0;  ///< columns after which the next begin `run_stride` further; 0: one stride does for all
   std::int64_t run_stride = 0;
-  std::int64_t table_rows = 0;  ///< of kGather: among which an index chooses, `table_stride` apart
+  std::int64_t table_rows = 0;  ///< for kGather: rows among which an index chooses, `table_stride` apart
   std::int64_t table_stride = 0;
-  std::vector<Part> parts = {};  ///< of kAssemble: later ones hide earlier ones; of kStore the only place there is
+  std::vector<Part> parts = {};  ///< for kAssemble: later ones hide earlier ones; for kStore the only target
 
   /// Between rows that differ in the last outer size only.
   [[nodiscard]] std::int64_t row_stride() const { return outer_strides.empty() ? 0 : outer_strides.back(); }
@@ -64,25 +64,25 @@ struct Binding {
   std::uint16_t target = 0;
   std::uint32_t array = 0;
   std::int64_t element_size = 0;
-  std::int64_t block_stride = 0;  ///< of kColumns: elements from what a block has to what the next one has
+  std::int64_t block_stride = 0;  ///< for kColumns: elements from a block's columns to the next block's
 };
 
 struct Instruction {
   enum class Kind : std::uint8_t {
     kElement,     ///< `element`
     kLoad,        ///< accesses[index] into `out`
-    kGather,      ///< the same, of the rows that `arguments[0]` chooses
+    kGather,      ///< kLoad for the rows that `arguments[0]` chooses
     kAssemble,    ///< the parts of accesses[index] into `out`; elsewhere `arguments[0]`, if there is an elsewhere
     kStore,       ///< `arguments[0]` into accesses[index]
     kReduce,      ///< folds rows of `arguments[0]` into `out`, ready at the end of the phase
-    kMoments,     ///< the same, mean and variance: `out` and `out2`
+    kMoments,     ///< as kReduce, mean and variance of rows: `out` and `out2`
     kPick,        ///< for each row the element at the column in `arguments[1]`: `out`, ready at the end of the phase
     kScatterAdd,  ///< `arguments[0]`, plus `arguments[2]` at the column in `arguments[1]` of each row
     kColumnSum,   ///< adds rows to column_sums[index], or to their moments
     kTotal,       ///< adds all elements to totals[index]
   };
   Kind kind = Kind::kElement;
-  ComputeType compute_type = ComputeType::kFloat;  ///< of the arguments
+  ComputeType compute_type = ComputeType::kFloat;  ///< the arguments' compute type
   std::uint8_t row_arguments = 0;     ///< a bit for each argument that is one element for each row, of a kTile result
   std::uint8_t column_arguments = 0;  ///< a bit for each argument that is one row for all of a tile
   std::uint8_t across = 0;            ///< a bit for each argument, and bit 3 for the result, that is bound so (kAcross)
@@ -92,13 +92,13 @@ struct Instruction {
   std::uint16_t out2 = 0;
   std::uint16_t arguments[3] = {0, 0, 0};
   std::uint32_t index = 0;
-  std::uint32_t accumulator = 0;  ///< of kReduce and kMoments: place among the doubles of a row
-  double correction = 0;          ///< of kMoments
+  std::uint32_t accumulator = 0;  ///< for kReduce and kMoments: position among the doubles of a row
+  double correction = 0;          ///< for kMoments: subtracted from the divisor of the variance
   ReduceOp reduce_op = ReduceOp::kSum;
   ElementKernel element = nullptr;
   ReduceKernel reduce = nullptr;
   MomentsKernel moments = nullptr;
-  ColumnsKernel reduce_columns = nullptr;  ///< of either, for rows side by side
+  ColumnsKernel reduce_columns = nullptr;  ///< for kReduce and kMoments, where rows are interleaved
   TransferKernel transfer = nullptr;
 };
 
@@ -113,7 +113,7 @@ struct Phase {
   std::vector<Binding> bindings;
   std::vector<Instruction> tile;  ///< for each tile of columns
   std::vector<Instruction> row;   ///< at the end, on what there is one of for each row
-  std::vector<Stream> streams;    ///< what is fetched ahead
+  std::vector<Stream> streams;    ///< arrays that are fetched ahead
 };
 
 struct Register {
@@ -127,15 +127,16 @@ struct Sum {
   ComputeType compute_type = ComputeType::kFloat;
   Storage storage = Storage::kFloat;
   std::int32_t array = -1;    ///< -1: only a divisor
-  std::int32_t divisor = -1;  ///< of a total: another one
+  std::int32_t divisor = -1;  ///< for a total: the total that divides it
   double scale = 1;
-  std::int64_t blocks = 1;     ///< of a sum over rows: so many, one after the other
+  std::int64_t blocks = 1;     ///< for a sum over rows: so many, one after the other
   std::int64_t partials = 0;   ///< where its partial sums begin, in rows of them
-  bool is_moments = false;     ///< of columns: the mean goes to `array`, the variance times `scale` to `variance`
+  bool is_moments = false;     ///< moments of columns: mean to `array`, variance times `scale` to `variance`
   std::int32_t variance = -1;  ///< another array
-  std::int64_t place = 0;      ///< of its first array among those that a task keeps, each as long as a row
+  std::int64_t place = 0;      ///< position of its first array among those that a task keeps, each as long as a row
 
-  /// Of moments three, of doubles: the first element, the sum of distances from it, and of their squares.
+  /// The arrays that a task keeps: for moments three, of doubles (first elements, sums of distances from these, sums of
+  /// their squares).
   [[nodiscard]] std::int64_t arrays() const { return is_moments ? 3 : 1; }
 };
 

@@ -50,7 +50,8 @@ class Task {
         program_.splits_columns ? (program_.columns + program_.tile_columns - 1) / program_.tile_columns : 1;
     for (std::int64_t unit = begin; unit < end; ++unit) {
       block_ = unit / column_tiles / units_of_block(program_);
-      const std::int64_t row = unit / column_tiles % units_of_block(program_) * program_.tile_rows;  // of the block
+      // The first row of the tile, counted from the first row of its block.
+      const std::int64_t row = unit / column_tiles % units_of_block(program_) * program_.tile_rows;
       first_row_ = block_ * program_.block_rows + row;
       height_ = std::min(program_.tile_rows, program_.block_rows - row);
       const std::int64_t first = program_.splits_columns ? unit % column_tiles * program_.tile_columns : 0;
@@ -135,7 +136,7 @@ class Task {
     return (row + column / run * program_.rows) * run + column % run;
   }
   [[nodiscard]] std::int64_t dense_offset() const { return dense_offset(first_row_, column_); }
-  /// The same of the tile behind this one, of this phase.
+  /// Where the tile behind this one begins in such an array, in the same phase.
   [[nodiscard]] std::int64_t next_offset() const {
     if (program_.run == 0) return dense_offset() + height_ * width_;
     const bool ends_rows = column_ + width_ >= program_.columns;
@@ -157,7 +158,7 @@ class Task {
     }
   }
 
-  /// What an accumulator holds at first.
+  /// The first value of an accumulator.
   static double first_of(const Instruction& instruction) {
     const double sign = instruction.reduce_op == ReduceOp::kMax ? -1 : 1;
     const bool is_sum = instruction.reduce_op == ReduceOp::kSum;
@@ -450,13 +451,13 @@ class Task {
     });
   }
 
-  /// What a tile and a part have in common of some rows.
+  /// The elements that some rows of a tile and a part have in common.
   struct Piece {
-    std::int64_t place = 0;   ///< of the first element, in the tile
+    std::int64_t place = 0;   ///< position of the first element in the tile
     std::int64_t offset = 0;  ///< in the part's array
     std::int64_t rows = 0;
     std::int64_t row_stride = 0;
-    std::int64_t count = 0;  ///< of columns
+    std::int64_t count = 0;  ///< columns
   };
   [[nodiscard]] char* at(const Access& access, const Part& part, const Piece& piece) const {
     return run_.arrays[part.array] + piece.offset * size_of(access.storage);
@@ -469,7 +470,7 @@ class Task {
     });
   }
 
-  /// Of rows that differ in the last outer size only.
+  /// The common elements of a part and of `count` rows from `row` on, which differ in the last outer size only.
   [[nodiscard]] std::optional<Piece> rows_of(const Part& part, std::int64_t row, std::int64_t count) const {
     Piece piece{.place = row * width_, .rows = count};
     std::int64_t rest = first_row_ + row;
