@@ -18,7 +18,7 @@ class UserError : public std::runtime_error {
   [[nodiscard]] ErrorKind kind() const { return kind_; }
 
  private:
-  /// What thunder does not support begins with its name: where a program catches it, that is no error of eager's.
+  /// A refusal begins with thunder's name: a program that catches it shall see that it is not an error of eager's.
   static std::string refusal(const std::string& message) {
     return message.starts_with("thunder") ? message : "thunder.jit: " + message;
   }

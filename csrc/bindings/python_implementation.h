@@ -13,7 +13,7 @@ namespace thunder::bindings {
 /// executors do.
 void call_python(const void* function, const executors::callback::CallSite& site, std::vector<c10::IValue>& stack);
 
-/// What an executor does for an operation, described by functions of Python.
+/// An executor's implementation of an operation, as functions of Python.
 struct PythonImplementation {
   std::string executor;
   std::string operation;

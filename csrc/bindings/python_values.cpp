@@ -29,7 +29,7 @@ bool is_default(const c10::Argument& parameter, const IValue& value) {
   return *parameter.default_value() == value;
 }
 
-/// Of layouts, not every version of PyTorch tells pybind11.
+/// Not every version of PyTorch has a pybind11 conversion for layouts.
 python::object layout_to_python(at::Layout layout) {
   return python::reinterpret_borrow<python::object>(reinterpret_cast<PyObject*>(torch::getTHPLayout(layout)));
 }

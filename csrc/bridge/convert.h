@@ -28,7 +28,7 @@ namespace thunder::bridge {
 /// Metadata of a tensor. Throws UserError for layouts without strides (sparse) and for nested tensors.
 [[nodiscard]] ir::TensorType type_of(const at::Tensor& tensor);
 
-/// What a conversion does with the parts that only its caller knows.
+/// The conversions of the parts that only the caller knows.
 struct ArgumentReader {
   std::function<ir::Argument(const at::Tensor&)> tensor;   ///< defined tensors
   std::function<ir::Argument(const c10::IValue&)> object;  ///< generators and other opaque values

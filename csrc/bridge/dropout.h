@@ -8,10 +8,10 @@
 
 namespace thunder::bridge {
 
-/// What `native_dropout(input, p, true)` gives for a dense tensor of floats and 0 < p < 1: the output and the mask, and
-/// for `native_dropout_mask_from_state` the state that the default generator had before. No other thread draws in
-/// between. Where that state would not give the mask again, the mask stands in its place: while a CUDA graph is
-/// captured, and for memory on CUDA that is not aligned.
+/// Draws as `native_dropout(input, p, true)` does, for a dense tensor of floats and 0 < p < 1. Gives the output, the
+/// mask and, for `native_dropout_mask_from_state`, the state that the default generator had before. No other thread
+/// draws in between. Where that state would not give the mask again, the mask stands in its place: while a CUDA graph
+/// is captured, and for memory on CUDA that is not aligned.
 [[nodiscard]] std::tuple<at::Tensor, at::Tensor, at::Tensor> native_dropout_with_state(
     const at::Tensor& input, double p, FillBernoulli fill = &fill_bernoulli);
 

@@ -10,7 +10,7 @@ namespace thunder::bridge {
 /// that it had before. No other thread draws in between. (ATen's kernels lock the generator that they draw from.)
 [[nodiscard]] at::Tensor state_before(at::Generator generator, c10::function_ref<void(const at::Generator&)> draw);
 
-/// What is drawn now is drawn anew, from other states, by each replay of a CUDA graph.
+/// Whether a CUDA graph is being captured with this generator: each replay of the graph draws anew, from other states.
 [[nodiscard]] bool is_captured(const at::Generator& generator);
 
 }  // namespace thunder::bridge

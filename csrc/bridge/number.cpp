@@ -113,7 +113,7 @@ MathFunction math_function(std::string_view name) {
 
 Number compute_math(MathFunction function, double argument) {
   const double result = function(argument);
-  return std::isfinite(result) ? Number(result) : std::nullopt;  // what is not finite may be an error
+  return std::isfinite(result) ? Number(result) : std::nullopt;  // a result that is not finite may be an error
 }
 
 bool is_float(const c10::Scalar& number) { return number.isFloatingPoint(); }

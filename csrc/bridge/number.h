@@ -23,8 +23,8 @@ namespace thunder::bridge {
 /// Equal in metadata and, down to the bits, in elements.
 [[nodiscard]] bool same_contents(const at::Tensor& left, const at::Tensor& right);
 
-/// What Python gives for `left operation right` (`neg`, `abs`, `int`, `float` and functions of `math` look at `left`
-/// alone); nullopt when it raises, or when the result is no float, int64 or bool.
+/// Computes `left operation right` as Python does (`neg`, `abs`, `int`, `float` and functions of `math` look at `left`
+/// alone); nullopt when Python raises, or when the result is no float, int64 or bool.
 [[nodiscard]] std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
                                                         const c10::Scalar& right);
 

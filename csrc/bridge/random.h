@@ -9,7 +9,7 @@ namespace thunder::bridge {
 [[nodiscard]] at::Tensor random_state();
 void set_random_state(const at::Tensor& state);
 
-/// What `torch.Generator(device)` gives.
+/// A new generator, as `torch.Generator(device)` gives.
 [[nodiscard]] at::Generator make_generator(c10::Device device);
 
 }  // namespace thunder::bridge

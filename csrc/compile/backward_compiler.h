@@ -12,7 +12,7 @@
 namespace thunder::compile {
 
 /// Makes the backwards of a computation whose forward is compiled: one for each set of cotangents, when it first comes.
-/// What the backward for all cotangents needs to decide what is saved is done before, and not done again.
+/// Steps of the backward for all cotangents that decide what is saved were run before, and are not repeated.
 class BackwardCompiler {
  public:
   /// `usual`: all cotangents that can come. `backward` is as `run_pipeline` leaves it.
@@ -29,7 +29,7 @@ class BackwardCompiler {
 
   /// The traces of the backward that was made last; makes the usual one when there is none yet.
   [[nodiscard]] std::vector<ir::Trace> traces();
-  /// Of all that was made until now.
+  /// The effects of passes on all backwards that were made until now.
   [[nodiscard]] std::vector<passes::PassStatistics> statistics() const;
 
  private:

@@ -36,7 +36,7 @@ class Compiled {
   [[nodiscard]] virtual std::vector<ir::Trace> backward_traces() const = 0;
   /// Seconds for each step by name.
   [[nodiscard]] virtual std::map<std::string, double> timings() const = 0;
-  /// What each pass did to each trace, in the order in which they ran.
+  /// The effect of each pass on each trace, in the order in which they ran.
   [[nodiscard]] virtual std::vector<passes::PassStatistics> pass_statistics() const = 0;
   /// Which rule served each operation that was differentiated.
   [[nodiscard]] virtual std::vector<transforms::ServedOperation> rules() const = 0;
@@ -48,7 +48,7 @@ class Compiled {
 /// `requires_grad` of its values.
 [[nodiscard]] std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& options);
 
-/// What `Options` may name, for messages and tests.
+/// The names of passes that `Options` may disable, for messages and tests.
 [[nodiscard]] std::vector<std::string> pass_names();
 
 }  // namespace thunder::compile

@@ -19,7 +19,7 @@ namespace thunder::compile {
 
 /// The trace after the fusion passes of the user's executors, one after another; nullopt: nothing was fused.
 [[nodiscard]] std::optional<ir::Trace> run_fusion_passes(const ir::Trace& trace, const Executors& executors);
-/// The same, of this build's executors, which need no Python.
+/// The trace after the fusion passes of this build's executors, which need no Python; nullopt: nothing was fused.
 [[nodiscard]] std::optional<ir::Trace> run_built_in_fusion_passes(const ir::Trace& trace, const Executors& executors);
 
 /// All of it: the program of a trace that no pass has seen.

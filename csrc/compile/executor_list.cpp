@@ -16,7 +16,7 @@ using executors::Executor;
 
 /// The executors of this build that run unless others are chosen, by priority.
 constexpr const Executor* kBuiltIn[] = {&executors::cpu::kExecutor, &executors::aten::kExecutor};
-/// What runs whatever nobody else does.
+/// The executor for whatever no other one runs.
 constexpr const Executor* kFallback = &executors::aten::kExecutor;
 
 Executors with_reference(Executors executors) {

@@ -22,13 +22,14 @@ void deregister_executor(std::string_view name);
 /// Whether an executor is one of this build.
 [[nodiscard]] bool is_built_in(const executors::Executor& executor);
 
-/// What compiles when nobody chooses.
+/// The executors of a compilation whose user chooses none.
 [[nodiscard]] Executors default_executors();
 void set_default_executors(Executors executors);
 
 /// `chosen`, then this build's own, unless `chosen` says itself who runs whatever is left.
 [[nodiscard]] Executors with_fallback(Executors chosen);
-/// The same, with weights kept in a library's layout (`Options::prepack_weights`).
+/// `chosen` with the CPU executor replaced by the one that keeps weights in a library's layout
+/// (`Options::prepack_weights`).
 [[nodiscard]] Executors with_prepacked_weights(Executors chosen);
 
 }  // namespace thunder::compile

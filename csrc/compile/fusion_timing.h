@@ -7,10 +7,10 @@
 
 namespace thunder::compile {
 
-/// Of one run, the shortest of several.
+/// Times of one run, the shortest of several.
 struct FusionTiming {
   double seconds = 0;
-  double copy_seconds = 0;  ///< of a copy that moves as many bytes
+  double copy_seconds = 0;  ///< time of a copy that moves as many bytes
 };
 
 /// Runs a symbol of a trace by itself, on numbers of the traced sizes and strides, in turns with the copy. nullopt: it

@@ -17,7 +17,7 @@ struct Options {
   bool background = true;
   bool fuse = true;     ///< false: results are, to the bit, those of the operations one by one
   bool verify = false;  ///< after each pass; debug builds always do
-  passes::Recompute rematerialize = passes::Recompute::kFree;  ///< what backwards compute instead of having it saved
+  passes::Recompute rematerialize = passes::Recompute::kFree;  ///< values that backwards recompute
   bool prepack_weights = false;  ///< the user promises that weights move their versions when they change
 };
 

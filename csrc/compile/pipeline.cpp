@@ -70,7 +70,7 @@ bool outputs_share_memory(const ir::Trace& trace) {
 
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
-  // What is laid out again is a copy.
+  // A tensor with another layout is a copy, which shares no memory.
   if (compilation.hands_out_numbers || outputs_share_memory(computation)) return;
   auto trace = transforms::channels_last(computation);
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);

@@ -19,12 +19,12 @@ struct TraceLine {
   std::vector<std::size_t> before_transforms;  ///< in `history`: what each transform of the user was given
   executors::Claims claims;
   runtime::Program program;
-  // Of backwards:
+  // Only for backwards:
   bool is_for_some = false;  ///< derived anew, for fewer cotangents
   std::vector<bool> reads;   ///< which of the saved values the program takes
 };
 
-/// What the steps of a compilation work on and leave behind.
+/// The state that the steps of a compilation work on and leave behind.
 struct Compilation {
   Executors executors;
   std::vector<std::shared_ptr<const TraceTransform>> transforms;
@@ -36,7 +36,7 @@ struct Compilation {
   std::size_t computation_index = 0;  ///< in `forward`: the computation before it was differentiated
   std::size_t uncut_index = 0;        ///< in `forward`: the one that saves whatever a backward may read
   std::size_t cut_index = 0;          ///< in `forward`: the one whose saved values backwards take
-  std::optional<transforms::ForwardBackward> gradient;  ///< what the split said; its traces are in the lines
+  std::optional<transforms::ForwardBackward> gradient;  ///< the result of the split; its traces are in the lines
 };
 
 /// Runs the steps of the lists in `pipeline.cpp`: all for the forward, for the backward those that decide what is

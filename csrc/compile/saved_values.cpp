@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kNone = runtime::SavedValue::kNone;
 
-/// What the symbols read that `reads` is true for, and what the trace returns.
+/// The values that the trace returns, and those read by symbols whose style `reads` is true for.
 template <typename Predicate>
 std::unordered_set<ir::ValueId> values_read(const ir::Trace& trace, Predicate reads) {
   std::unordered_set<ir::ValueId> read;

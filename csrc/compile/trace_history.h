@@ -11,7 +11,7 @@
 
 namespace thunder::compile {
 
-/// What one line of traces went through: every trace from first to last, and the seconds of each step. Traces are
+/// The history of one line of traces: every trace from first to last, and the seconds of each step. Traces are
 /// archived; the last one is at hand until `put_away`.
 class TraceHistory {
  public:

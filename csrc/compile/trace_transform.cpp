@@ -45,7 +45,8 @@ void require_alike(const TraceTransform& transform, const std::string& what, con
   fail(transform, what + ": expected " + text(expected) + ", got " + text(got));
 }
 
-/// The same outputs but for those in `free`; the same inputs but for those in `free_inputs`.
+/// Requires that a transform keeps the trace's outputs, but for those in `free_outputs`, and its inputs, but for those
+/// in `free_inputs`.
 void require_interface(const TraceTransform& transform, const ir::Trace& before, const ir::Trace& after,
                        SavedRange free_outputs, SavedRange free_inputs) {
   const auto require_count = [&](const char* what, std::size_t got, std::size_t expected) {
@@ -69,7 +70,7 @@ void require_interface(const TraceTransform& transform, const ir::Trace& before,
   }
 }
 
-/// What the program observed while it was traced holds for the transformed trace too.
+/// Requires that a transform keeps the checks: values that the program observed while it was traced must be the same.
 void require_same_checks(const TraceTransform& transform, const ir::Trace& before, const ir::Trace& after) {
   const auto checks = [](const ir::Trace& trace) {
     return std::ranges::count_if(trace.symbols,

@@ -15,7 +15,7 @@ struct SavedRange {
   std::size_t end = 0;
 };
 
-/// What the user does to traces, at two places on their way. Functions may be empty.
+/// A rewrite of traces by the user, at two places of the compilation. Functions may be empty.
 struct TraceTransform {
   std::string name;
   /// Gives the computation as it shall be, before it is differentiated. The others are to look at.

@@ -32,8 +32,8 @@ struct ElementNode {
   std::size_t operand_count = 0;
 };
 
-/// What one element of an operator's result is, as an expression of its parameters. A parameter that a call leaves out
-/// (None) leaves out the operation that it is an operand of; so does a factor of one.
+/// One element of an operator's result, as an expression of the operator's parameters. A parameter that a call leaves
+/// out (None) leaves out the operation that it is an operand of; so does a factor of one.
 struct ElementExpression {
   std::vector<ElementNode> nodes;  ///< the last one is the result
 

@@ -12,17 +12,17 @@ namespace thunder::operators {
 enum class ElementDomain : std::uint8_t {
   kNumbers,     ///< the result's dtype; it can hold all numbers that the call names
   kReal,        ///< the result's dtype, which is a floating-point one
-  kFloats,      ///< the same, and so is the first parameter's
+  kFloats,      ///< the result's dtype; that and the first parameter's are floating-point ones
   kBools,       ///< bools, from bools
   kComparison,  ///< the dtype that both operands are promoted to; the result is a bool
   kSelection,   ///< the result's dtype; a tensor chooses between others, and is a bool
   kCast,        ///< the result's dtype: the operand is rounded to it
   kExpansion,   ///< an element of the operand, or a number, for each of the result: nothing is computed
-  kCopy,        ///< the same in memory of its own
+  kCopy,        ///< each element of the operand, in memory of its own
   kView,        ///< the elements of the operand, in their order, under other sizes
 };
 
-/// What an elementwise operator computes.
+/// The arithmetic of an elementwise operator.
 struct Elements {
   ElementDomain domain = ElementDomain::kNumbers;
   ElementExpression expression;

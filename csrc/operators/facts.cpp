@@ -17,8 +17,8 @@ struct Row {
   FactSet facts;
 };
 
-// What the schema or the name's family says is in `derived_facts`. PyTorch's tag `dynamic_output_shape` is no help for
-// kShapeFollowsData: some of these lack it, and others have it whose shape is known.
+// Facts that the schema or the name's family tells are in `derived_facts`. PyTorch's tag `dynamic_output_shape` is no
+// help for kShapeFollowsData: some of these lack it, and others have it whose shape is known.
 constexpr Row kRows[] = {
     {"_c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
     {"aten::_add_batch_dim", kWrapsTensors},
@@ -263,7 +263,7 @@ bool has_parameter(const ir::Operator& op, std::string_view name) {
   return std::ranges::any_of(op.parameters, [&](const ir::SchemaValue& value) { return value.name == name; });
 }
 
-/// Of the operators by which processes talk to each other.
+/// The facts of an operator by which processes talk to each other; none for other operators.
 FactSet facts_of_collective(const ir::Operator& op) {
   const std::string_view name = op.name;
   const bool is_functional = name.starts_with("_c10d_functional") || name.starts_with("c10d_functional");

@@ -9,7 +9,7 @@
 
 namespace thunder::operators {
 
-/// What neither an operator's schema nor its tags in PyTorch's dispatcher say.
+/// Facts about an operator that neither its schema nor its tags in PyTorch's dispatcher tell.
 enum class Fact : std::uint8_t {
   // Random numbers, errors, cost
   kDrawsRandomNumbers,  ///< from a generator that is no parameter
@@ -45,7 +45,7 @@ enum class Fact : std::uint8_t {
 
   // Data and metadata
   kReadsData,         ///< gives the program a number that data decides
-  kShapeFollowsData,  ///< of a result, unless arguments say it
+  kShapeFollowsData,  ///< a result's shape depends on data, unless arguments give it
   kAsksAboutTensor,   ///< about the object: a trace tensor would give an answer of its own
   kReadsMetadata,     ///< and nothing else: its kernel may see trace tensors
   kMixesDevices,      ///< its tensors may lie on different devices
@@ -100,7 +100,7 @@ void add_facts(ir::Operator& op, FactSet facts);
 /// first parameters, and what of its row it needs besides, before it writes it: so the memory may be one of theirs.
 struct OutForm {
   const char* overload;
-  std::size_t candidates;  ///< of the parameters that may give their memory
+  std::size_t candidates;  ///< parameters, from the first, that may give their memory
 };
 /// Only where there is no in-place overload.
 [[nodiscard]] std::optional<OutForm> out_form(const ir::Operator& op);

@@ -39,7 +39,7 @@ ir::ValueId minus_zero(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
   return like_result(symbol, rewriter, 0);
 }
 
-/// Of integers only: 0.0 + -0.0 is 0.0.
+/// `a + alpha * 0` for integers only: -0.0 + 0.0 is 0.0.
 ir::ValueId plus_zero(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
   const ir::TensorType* type = rewriter.type(single_result(symbol));
   if (type == nullptr || ir::is_floating_point(type->dtype)) return ir::kNoValue;
@@ -67,7 +67,7 @@ ValueRewriter::Rule algebraic_rule(const ir::Operator& op) {
   };
   const auto found = kRules.find(op.name);
   if (found == kRules.end()) return nullptr;
-  // Of `div.Tensor_mode`, `pow.Scalar`, `where.ScalarSelf` and others no rule says anything.
+  // No rule holds for `div.Tensor_mode`, `pow.Scalar`, `where.ScalarSelf` and other overloads.
   static const std::unordered_map<std::string_view, int> kOverloads = {
       {"Tensor", 0}, {"Scalar", 0}, {"Tensor_Scalar", 0}, {"self", 0}, {"", 0}};
   const bool scalar_base = op.name == "aten::pow" && op.overload == "Scalar";

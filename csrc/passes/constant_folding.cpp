@@ -60,7 +60,7 @@ class Folder {
   }
 
  private:
-  /// What is left of symbol `i` when it is folded.
+  /// Visits the results of symbol `i` that become constants when it is folded.
   template <typename Visitor>
   void for_each_kept(std::size_t i, Visitor&& visit) const {
     if (!is_folded_[i]) return;
@@ -86,7 +86,7 @@ class Folder {
   std::vector<bool> is_known_;   ///< value: follows from constants
   std::vector<bool> is_read_;    ///< value: by a symbol that stays
   std::vector<bool> is_folded_;  ///< by symbol
-  ir::Trace part_;               ///< what only constants go into; gives what is read of it
+  ir::Trace part_;               ///< symbols that read constants only; gives the results that others read
 };
 
 }  // namespace

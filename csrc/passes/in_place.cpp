@@ -76,7 +76,7 @@ class Introducer {
   }
 
  private:
-  /// What an asynchronous operation reads is in use as long as its results are, which the wait for it returns.
+  /// An asynchronous operation uses its arguments as long as its results are used, which the wait for it returns.
   void keep_arguments_until_wait(const ir::BoundSymbol& symbol) {
     if (!operators::has_fact(*symbol.op, operators::Fact::kAsynchronous)) return;
     std::size_t last = 0;

@@ -16,7 +16,7 @@ namespace {
 
 using Permutation = std::vector<std::size_t>;
 
-/// What a dtype can hold: an integer of so many bits besides the sign, or a float of so many significant and exponent
+/// The range of a dtype: an integer of so many bits besides the sign, or a float of so many significant and exponent
 /// bits.
 struct Range {
   int digits = 0;
@@ -204,7 +204,7 @@ ir::ValueId cast(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
     return ir::kNoValue;
   }
   if (first == last) return origin;
-  // What an out of range number becomes depends on where it comes from.
+  // The integer that an out-of-range number becomes depends on the dtype that it is converted from.
   const bool to_integer = !ir::is_floating_point(last) && last != ir::Dtype::kBool;
   const bool through_float = ir::is_floating_point(argument_type(symbol, rewriter)->dtype);
   if (ir::is_complex(last) || (to_integer && through_float && !cast_is_exact(first, last))) return ir::kNoValue;

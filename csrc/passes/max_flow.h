@@ -21,7 +21,7 @@ class MaxFlow {
  private:
   struct Edge {
     std::uint32_t to;
-    std::int64_t capacity;  ///< what is left; that of the reverse edge is at `index ^ 1`
+    std::int64_t capacity;  ///< free capacity; that of the reverse edge is at `index ^ 1`
   };
 
   bool find_levels(std::uint32_t source, std::uint32_t sink);

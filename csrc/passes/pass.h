@@ -15,7 +15,7 @@ struct Pass {
   ir::Trace (*run)(const ir::Trace&, FindOperator);
 };
 
-/// What the runner in `compile/` notes of one pass over one trace.
+/// The effect of one pass on one trace, as the runner in `compile/` notes it.
 struct PassStatistics {
   std::string pass;
   std::string trace;

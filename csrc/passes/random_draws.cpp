@@ -12,7 +12,7 @@
 namespace thunder::passes {
 namespace {
 
-/// Of `torch.Generator.get_state()`, which lies on the CPU; none where generators are not known.
+/// The type of `torch.Generator.get_state()`, which lies on the CPU; none where generators are not known.
 std::optional<ir::TensorType> state_type(ir::Device device) {
   constexpr std::int64_t kMersenneTwister = 5056;
   constexpr std::int64_t kPhilox = 16;
@@ -40,7 +40,7 @@ std::optional<ir::ArgumentList> layout_of(const ir::TensorType& type) {
   return ir::ArgumentList{*std::move(sizes), *std::move(strides), type.dtype, type.device};
 }
 
-/// What a trace does to each value, and to the memory behind it.
+/// How a trace reads and writes each value, and the memory behind it.
 class Draws {
  public:
   explicit Draws(const ir::Trace& trace)
@@ -90,7 +90,7 @@ class Draws {
     return writes_[aliases_.set_of(*result.get<ir::ValueId>())];
   }
 
-  /// Of (tensor, p, generator).
+  /// The layout of the result, then p and the generator of a symbol with the arguments (tensor, p, generator).
   [[nodiscard]] std::optional<ir::ArgumentList> layout_and_probability(const ir::BoundSymbol& symbol) const {
     auto arguments = layout_of(*trace_.tensor_type(single_result(symbol)));
     if (!arguments || !symbol.arguments[1].is<double>()) return std::nullopt;

@@ -19,7 +19,7 @@ struct DrawnValue {
   ir::ValueId value;
   ir::ValueId state;  ///< from which `value` can be drawn again
 };
-/// Of a symbol that `with_generator_states` made; none of others.
+/// The value that a symbol made by `with_generator_states` draws, and its state; none for other symbols.
 [[nodiscard]] std::optional<DrawnValue> drawn_with_state(const ir::BoundSymbol& symbol);
 
 /// The draw of such a symbol repeated: it reads the state and gives the value.

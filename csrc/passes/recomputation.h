@@ -7,10 +7,10 @@
 
 namespace thunder::passes {
 
-/// What a backward may compute again instead of having it saved.
+/// The operations that a backward may recompute instead of having their results saved.
 enum class Recompute : std::uint8_t {
   kNothing,
-  kFree,  ///< views and constants: what costs no pass over data
+  kFree,  ///< views and constants: operations that cost no pass over data
   /// Also pointwise operations, casts, norms, softmax, gathers and random masks; never matmuls, convolutions,
   /// attention.
   kMemory,

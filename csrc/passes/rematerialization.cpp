@@ -92,7 +92,7 @@ class ForwardCut {
     });
   }
 
-  /// What was drawn is drawn again from the generator's state.
+  /// A draw can be repeated from the generator's state.
   void add_draw(const ir::BoundSymbol& symbol, const DrawnValue& drawn) {
     for_each_result(symbol, [&](ir::ValueId id) {
       if (id != drawn.value) add_value(id);
@@ -279,7 +279,7 @@ ir::Trace read_saved_values(const ir::Trace& plain, const ir::Trace& backward, s
   const std::size_t cotangent_count = backward.inputs.size() - (forward.outputs.size() - output_count);
   THUNDER_CHECK(result.inputs.size() == values.size() + cotangent_count, kRematerialization,
                 "a backward reads an input of the forward that is not saved");
-  // What is saved twice is read once.
+  // A value that is saved twice is read from its first position: the other one becomes an input that nobody reads.
   for (std::size_t i = 0; i < is_first.size(); ++i) {
     if (is_first[i]) continue;
     const auto* id = saved[i].get<ir::ValueId>();

@@ -21,7 +21,7 @@ constexpr std::int64_t kLeastRow = 16;
 /// The arguments of `slice_backward`.
 enum : std::uint8_t { kGradient, kSizes, kDim, kStart, kEnd, kStep, kArguments };
 
-/// What a slice takes of one dimension, seen as rows of `step`.
+/// The part of one dimension that a slice takes, seen as rows of `step`.
 struct Steps {
   std::size_t dim = 0;
   std::int64_t step = 1;

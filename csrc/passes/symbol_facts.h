@@ -57,15 +57,15 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
   return id == nullptr ? ir::kNoValue : *id;
 }
 
-/// Of a tensor; a number is one without dimensions. Null for all else.
+/// The type of a tensor value; a number is a tensor without dimensions. Null for all else.
 [[nodiscard]] const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id);
-/// Of a floating-point dtype from 16 to 64 bits; false for null, which is no tensor.
+/// Whether a type has a floating-point dtype from 16 to 64 bits; false for null, which is no tensor.
 [[nodiscard]] bool is_float(const ir::TensorType* type);
-/// What stands in a list by itself; any other argument as it is.
+/// The element of a list of one; any other argument as it is.
 [[nodiscard]] const ir::Argument& only_of(const ir::Argument& argument);
-/// Of argument `i`; null where that is no tensor.
+/// The type of argument `i`; null where that is no tensor.
 [[nodiscard]] const ir::TensorType* argument_type(const ir::BoundSymbol& symbol, const ir::Trace& trace, std::size_t i);
-/// Of the only result; null where there is none.
+/// The type of the only result; null where there is none.
 [[nodiscard]] const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 /// `dim` of a tensor of that rank, counted from the front.
 [[nodiscard]] std::size_t wrap_dim(std::int64_t dim, std::size_t rank);

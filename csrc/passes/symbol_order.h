@@ -8,7 +8,7 @@
 
 namespace thunder::passes {
 
-/// What each symbol of a trace comes after. Symbols are named by their places in the trace.
+/// The order in which symbols of a trace must stand: which ones each comes after. Symbols are named by their positions.
 class SymbolOrder {
  public:
   explicit SymbolOrder(const ir::Trace& trace);

@@ -123,8 +123,8 @@ class CompiledBackward final : public Node {
   }
 
  private:
-  /// What the backward reads. Unless the graph is kept, it leaves the node: so the program frees each plain value after
-  /// its last use.
+  /// The saved values that the backward reads. Unless the graph is kept, they leave the node, so that the program frees
+  /// each plain value after its last use.
   std::vector<c10::IValue> saved_values(const BackwardProgram& backward, const variable_list& cotangents, bool keep) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<c10::IValue> inputs;

@@ -31,7 +31,7 @@ struct SavedValue {
 
   Kind kind = Kind::kPlain;
   std::uint32_t index = kNone;
-  std::uint32_t shares_input = kNone;  ///< of a kVariable made by the program: whose memory it shares
+  std::uint32_t shares_input = kNone;  ///< for a kVariable made by the program: the input whose memory it shares
   std::uint32_t shares_output = kNone;
   /// The forward was given it.
   [[nodiscard]] bool is_input() const {

@@ -12,7 +12,7 @@ namespace thunder::runtime {
 /// which `torch.autograd` batches gradients.
 [[nodiscard]] bool has_examples(std::span<const at::Tensor> cotangents);
 
-/// What a program without batching rules gives for one example of its cotangents.
+/// Runs a program without batching rules for one example of its cotangents.
 using ExampleRun = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>&& cotangents, bool is_last)>;
 
 /// Runs each example of the batches that `cotangents` stand for, of all levels, and gives tensors of the same levels.

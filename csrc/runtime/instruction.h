@@ -17,7 +17,7 @@ struct SizeOperand {
   std::shared_ptr<const void> state;
 };
 
-/// What a running instruction works on.
+/// The state of a run that instructions work on.
 struct Frame {
   c10::IValue* registers = nullptr;
   std::vector<c10::IValue>* stack = nullptr;  ///< empty between instructions; for boxed calls

@@ -24,7 +24,7 @@ class Program {
   Program& operator=(Program&&) noexcept;
 
   void run(std::span<c10::IValue> inputs, std::span<c10::IValue> outputs) const;
-  /// The same for programs whose inputs and outputs are tensors; a None output is an undefined tensor.
+  /// Runs a program whose inputs and outputs are tensors; a None output is an undefined tensor.
   void run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) const;
 
   [[nodiscard]] std::size_t input_count() const;

@@ -36,8 +36,8 @@ class ProgramBuilder {
             std::vector<Operand> operands, std::vector<ResultSlots> results, Location location = {});
   void set_outputs(std::vector<Operand> outputs);
 
-  /// What an executor asks for again and again while the program is built, made when it does so first. `key` is an
-  /// address of its own.
+  /// An object that an executor needs again and again while the program is built, made at the first request. `key` is
+  /// an address of the executor's own.
   template <typename Make>
   const auto& once(const void* key, const Make& make) {
     using Made = decltype(make());

@@ -26,7 +26,7 @@ struct ListOperand {
   std::vector<Operand> elements;
 };
 
-/// What an instruction takes: a slot, a constant made once, a size, or a list with slots or sizes in it.
+/// An operand of an instruction: a slot, a constant made once, a size, or a list with slots or sizes in it.
 struct Operand {
   std::variant<Slot, c10::IValue, ListOperand, SizeOperand> content;
 };

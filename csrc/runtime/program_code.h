@@ -28,7 +28,7 @@ struct Origin {
 /// Where the value of a symbol comes from.
 struct SymbolRegister {
   std::uint32_t symbol = 0;
-  std::uint32_t index = 0;  ///< of an input
+  std::uint32_t index = 0;  ///< position of the input
   std::uint32_t dim = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Of OpenMP and MKL, which libtorch brings along; null where it was built without them.
+// Functions of OpenMP and MKL, which libtorch brings along; null where it was built without them.
 extern "C" {
 __attribute__((weak)) int omp_get_max_threads();
 __attribute__((weak)) void omp_set_num_threads(int count);

@@ -25,8 +25,8 @@ void add(Table& table) {
    ...);
 }
 
-/// What models of today call, forward and backward; anything else is called boxed, which costs some 100 ns more. Each
-/// new signature takes the compiler about 50 ms, an operator with a known one next to nothing.
+/// Operators that models of today call, forward and backward; anything else is called boxed, which costs some 100 ns
+/// more. Each new signature takes the compiler about 50 ms, an operator with a known one next to nothing.
 Table make_table() {
   Table table;
   // elementwise

@@ -20,7 +20,7 @@
 
 namespace thunder::runtime {
 
-// What runs once, when a program is built, is not inlined: each signature would have a copy of it.
+// Functions that run once, when a program is built, are not inlined: each signature would have a copy of them.
 
 /// How a constant for a C++ parameter of an operator is kept.
 template <typename T>

@@ -9,7 +9,7 @@
 namespace thunder::transforms {
 
 struct AutocastOptions {
-  c10::DeviceType device = c10::DeviceType::CPU;  ///< whose operations are cast
+  c10::DeviceType device = c10::DeviceType::CPU;  ///< operations on this device are cast
   c10::ScalarType dtype = c10::ScalarType::BFloat16;
 };
 

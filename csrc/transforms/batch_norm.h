@@ -36,7 +36,7 @@ class BatchNorm {
   /// Elements of a channel.
   [[nodiscard]] std::int64_t count() const;
 
-  /// Of each channel, `[1, C, 1, 1]` for `[N, C, H, W]`; the variance is that of a population.
+  /// Statistics of each channel, `[1, C, 1, 1]` for `[N, C, H, W]`; the variance is that of a population.
   struct Moments {
     at::Tensor mean;
     at::Tensor variance;

@@ -30,7 +30,7 @@ const ir::TensorType* type_of(const ir::Trace& trace, const ir::Argument& argume
   return id == nullptr ? nullptr : trace.tensor_type(*id);
 }
 
-/// What a convolution of images goes over; null for all other symbols.
+/// The type of the images that a convolution goes over; null for all other symbols.
 const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (!operators::has_fact(*symbol.op, operators::Fact::kIsConvolution)) return nullptr;
   const ir::TensorType* type = type_of(trace, symbol.arguments[0]);

@@ -36,7 +36,7 @@ class ClaimScope {
   const ClaimScope* previous_;
 };
 
-/// What the scope says, or else what is known of operators that were made at run time.
+/// The answer of the scope, or else the one of `set_derivative`.
 [[nodiscard]] std::optional<ClaimedOperation> find_claimed(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 
 /// Whoever runs it, `op` is differentiated in this way.

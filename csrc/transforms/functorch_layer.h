@@ -10,7 +10,7 @@ namespace thunder::transforms {
 /// Whether `tensor` is one example of a batch, in the innermost layer.
 [[nodiscard]] bool is_batched(const at::Tensor& tensor);
 
-/// What a tensor that outlived its `grad` or `jvp` level stands for; any other tensor as it is.
+/// The tensor behind one that outlived its `grad` or `jvp` level; any other tensor as it is.
 [[nodiscard]] at::Tensor unwrap_dead(const at::Tensor& tensor);
 
 }  // namespace thunder::transforms

@@ -28,7 +28,7 @@ bool requires_grad(const ir::Trace& trace, ir::ValueId value) {
   return type != nullptr && type->requires_grad;
 }
 
-/// Of the sum of two tensors of the same sizes.
+/// The strides of the sum of two tensors of the same sizes.
 ir::Dims strides_of_sum(const ir::TensorType& left, const ir::TensorType& right) {
   if (left.strides == right.strides && ir::is_dense(left)) return left.strides;
   const auto on_meta = [](const ir::TensorType& type) {

@@ -18,7 +18,7 @@ struct ServedOperation {
   ir::SourceLocation location;
 };
 
-/// What is remembered of a differentiation.
+/// The state of a differentiation, kept for `backward_for`.
 class GradTransform;
 
 /// A computation split for reverse-mode differentiation.

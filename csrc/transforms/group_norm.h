@@ -20,7 +20,7 @@ class GroupNorm {
   /// In the dtype that is computed in.
   [[nodiscard]] const at::Tensor& input() const { return input_; }
 
-  /// Of each group of an image: the mean for each channel, `[N, C, 1, 1]`; `[N, groups, 1]`.
+  /// Statistics of each group of an image: the mean for each channel, `[N, C, 1, 1]`, the other one `[N, groups, 1]`.
   struct Moments {
     at::Tensor mean;
     at::Tensor reciprocal_deviation;

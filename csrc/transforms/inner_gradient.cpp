@@ -23,13 +23,13 @@ namespace thunder::transforms {
 
 using torch::autograd::Edge;
 
-/// What is known of the derivative of one operation of the program.
+/// The derivative of one operation of the program, as far as it was found.
 struct InnerGradient::Derivation {
   OperatorReplay* replay = nullptr;
   std::vector<ir::ValueId> values;  ///< replay value -> value of the trace; kNoValue: not of the forward, or not made
   std::vector<ir::BoundSymbol> placed;  ///< the forward half, as it stands in the trace
   bool is_placed = false;
-  Edges edges;  ///< of values of the forward half, when second derivatives were asked for
+  Edges edges;  ///< edges of values of the forward half, when second derivatives were asked for
 };
 
 /// The second half, as it goes into the trace.
@@ -44,7 +44,7 @@ InnerGradient::InnerGradient(tracer::Recorder& recorder) : recorder_(recorder) {
   };
 }
 
-// What a node derives leads to the node, which owns it.
+// A node owns its derivation, whose edges lead back to the node: they are released here.
 InnerGradient::~InnerGradient() {
   std::vector<Edges> released;
   for (const std::weak_ptr<Derivation>& derivation : derivations_) {

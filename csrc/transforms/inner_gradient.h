@@ -37,7 +37,7 @@ class InnerGradient {
   struct Half;
 
   std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents);
-  /// The same, where a cotangent belongs to a layer of functorch (it is one example of a batch, say): the derivative is
+  /// `derive` where a cotangent belongs to a layer of functorch (it is one example of a batch, say): the derivative is
   /// found for a tensor of its shape, and replayed in that layer.
   std::vector<at::Tensor> derive_in_layers(tracer::TraceNode& node, const std::vector<at::Tensor>& cotangents);
   /// The tensor that a backward reads for a value of a forward half.

@@ -133,7 +133,8 @@ std::string message_of(const std::exception& error) {
   return of_pytorch == nullptr ? error.what() : of_pytorch->what_without_backtrace();
 }
 
-/// What the nodes say that autograd puts where an operator, or one of its arguments, has no derivative.
+/// Whether this is the error of the nodes that autograd puts where an operator, or one of its arguments, has no
+/// derivative.
 bool says_that_derivative_is_missing(const std::exception& error) {
   const std::string message = message_of(error);
   return message.find("derivative for") != std::string::npos && message.find("not implemented") != std::string::npos;

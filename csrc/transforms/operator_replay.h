@@ -74,7 +74,7 @@ class OperatorReplay {
   std::size_t forward_value_count_ = 0;
   RuleCall rule_call_;
   std::optional<ClaimedOperation> claimed_;
-  ir::Substitution kept_{0};  ///< what the derivative was taken of -> results of the operation itself
+  ir::Substitution kept_{0};  ///< values that were differentiated -> results of the operation itself
   std::map<std::string, Backward> backwards_;
 };
 

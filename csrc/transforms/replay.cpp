@@ -98,7 +98,7 @@ class Replay {
     tracer::Recorder* recorder = tracer::recorder_on_top();
     if (recorder == nullptr) return;
     const at::Tensor& tensor = values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))].toTensor();
-    // Of a batch, what the operation came to has been checked, example by example where it has no batching rule.
+    // The shape of a batched result was checked by the operation, example by example where it has no batching rule.
     const bool is_known =
         symbol.op == tracer::check_shape_operator() && is_batched(tensor) &&
         tensor.sizes().equals(bridge::to_ivalue(symbol.arguments[1], *c10::ListType::ofInts(), writer_).toIntVector());

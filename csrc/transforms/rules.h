@@ -53,7 +53,7 @@ struct RuleCall {
   void give(const at::Tensor& target, at::Tensor gradient);
 
   Tensors targets;
-  Tensors gradients;  ///< of `targets`
+  Tensors gradients;  ///< one for each of `targets`
 };
 
 struct GradRule {
