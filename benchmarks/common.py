@@ -1,4 +1,4 @@
-"""What the benchmarks share: compilers, timing in turns, results as JSON.
+"""Code that the benchmarks share: compilers, timing in turns, results as JSON.
 
 Machines are shared and noisy. Compilers therefore take turns in one process, and what counts is the ratio to eager
 within one run, never an absolute time of two runs.

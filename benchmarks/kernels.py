@@ -23,7 +23,7 @@ def bernoulli(dtype: torch.dtype) -> Case:
 
 
 def filter_gradient(channels: int, size: int, filter: int, stride: int, layout: torch.memory_format) -> Case:
-    """Of a depthwise convolution of 8 images."""
+    """The filter's gradient in a depthwise convolution of 8 images."""
     x = torch.randn(8, channels, size, size).contiguous(memory_format=layout)
     w = torch.randn(channels, 1, filter, filter, requires_grad=True)
 
@@ -36,7 +36,7 @@ def filter_gradient(channels: int, size: int, filter: int, stride: int, layout: 
 
 
 def product(rows: int, common: int, columns: int, transposed: str) -> Case:
-    """Of a matrix of so many rows and one of so many columns; those named lie in memory column by column."""
+    """A matmul of two matrices; those that `transposed` names lie in memory column by column."""
     left, right = torch.randn(rows, common), torch.randn(common, columns)
     if "left" in transposed:
         left = torch.randn(common, rows).t()
@@ -46,7 +46,7 @@ def product(rows: int, common: int, columns: int, transposed: str) -> Case:
 
 
 def gathered_gradient(rows: int, count: int, columns: int) -> Case:
-    """Of a table of so many rows, some of which were gathered: edges of a graph that read its nodes."""
+    """The gradient of a table whose rows were gathered: edges of a graph that read its nodes."""
 
     def gradient(cotangent: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return cotangent.new_zeros(rows, columns).index_put((index,), cotangent, accumulate=True)
@@ -55,7 +55,7 @@ def gathered_gradient(rows: int, count: int, columns: int) -> Case:
 
 
 def convolution(channels: int, size: int, filters: int, filter: int, dtype: torch.dtype) -> Case:
-    """Of 8 images that lie channels last, then `silu`."""
+    """A convolution of 8 images that lie channels last, then `silu`."""
     x = torch.randn(8, channels, size, size, dtype=dtype).contiguous(memory_format=torch.channels_last)
     w, b = torch.randn(filters, channels, filter, filter, dtype=dtype), torch.randn(filters, dtype=dtype)
     return lambda x, w, b: torch.nn.functional.silu(torch.conv2d(x, w, b, padding=filter // 2)), (x, w, b)

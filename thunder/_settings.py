@@ -14,7 +14,7 @@ def text_of(getter: Callable[..., Any], *arguments: Any) -> str:
 
 
 class StateOfModules:
-    """What a program may set by functions of Python's library that run unseen, as it was when this was made."""
+    """Settings that programs change by functions of Python's library that run unseen, as they were at creation."""
 
     _PARTS_OF_WARNINGS = ("filters", "showwarning", "_showwarnmsg_impl", "defaultaction")
     _PARTS_OF_CONTEXTS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "flags", "traps")

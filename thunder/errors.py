@@ -31,4 +31,7 @@ class SharpEdgeWarning(UserWarning):
 
 
 class SharpEdgeError(RuntimeError):
-    """The same with `sharp_edges="error"`; nothing has been changed."""
+    """With `sharp_edges="error"`: the program was about to do something that happens only while it is traced.
+
+    Nothing has been changed.
+    """

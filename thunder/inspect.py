@@ -1,4 +1,4 @@
-"""What a compiled callable has done: its traces, its cache, its figures."""
+"""Reports about a compiled callable: its traces, its cache, its measurements."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def compile_stats(fn: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class PassRun:
-    """What one pass did to one trace.
+    """The effect of one pass on one trace.
 
     Attributes:
         name: as in `thunder.jit(…, passes=[…])` and in the headers of traces.

@@ -1,8 +1,8 @@
-"""What `thunder.jit` makes of an `nn.Module`.
+"""Modules compiled by `thunder.jit`.
 
-The result is an object of a class made for it, a subclass of `ThunderModule` and of the module's own class, and shares
-its `__dict__` with the original. Parameters, buffers, submodules, hooks, attributes and methods are therefore those of
-the original, in both directions, with nothing to delegate. What differs is the class's `__call__`: the compiled
+A compiled module is an object of a class made for it, a subclass of `ThunderModule` and of the module's own class, and
+shares its `__dict__` with the original. Parameters, buffers, submodules, hooks, attributes and methods are therefore
+those of the original, in both directions, with nothing to delegate. Only the class's `__call__` differs: the compiled
 callable, written in C++ and kept from binding, so that Python's call slot reaches it without a Python frame.
 """
 

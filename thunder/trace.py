@@ -82,7 +82,7 @@ class Trace:
 
     @property
     def native(self) -> Any:
-        """What the extension module takes for this trace."""
+        """The extension module's object for this trace."""
         return self._native
 
     @property
@@ -111,7 +111,7 @@ class Trace:
 
     @property
     def saved(self) -> list[Value]:
-        """What a forward trace saves (the last of its outputs), or a backward trace takes of that (its first inputs).
+        """The values that a forward trace saves (its last outputs) or a backward trace reads (its first inputs).
 
         Empty but in `Transform.transform_trace_post_optimization`.
         """

@@ -41,7 +41,7 @@ class SaveElsewhere(Transform):
     def _pack(self, trace: Trace) -> Trace:
         edit = trace.edit("pack saved activations")
         first = len(trace.outputs) - len(trace.saved)
-        # What the caller holds anyway (parameters, inputs, results) would only be there twice.
+        # Tensors that the caller holds anyway (parameters, inputs, results) would only be there twice.
         held = {*trace.inputs, *trace.outputs[:first]}
         self.packed = {
             position: edit.insert_last(self.pack, value)

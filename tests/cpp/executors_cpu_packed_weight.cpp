@@ -12,7 +12,7 @@ using thunder::executors::cpu::WeightGuard;
 
 namespace {
 
-/// What is packed, and whether anybody still holds the last of it.
+/// Packs weights, and knows whether anybody still holds the last packed one.
 struct Packer {
   int count = 0;
   c10::weak_intrusive_ptr<c10::TensorImpl> last{c10::intrusive_ptr<c10::TensorImpl>()};

@@ -135,7 +135,7 @@ class TracedProgram {
     return failures.empty() ? "(unknown)" : guards_.info(failures.front().guard).expression;
   }
 
-  /// What a call gives whose guards hold; `outputs` is a tuple of what the computation gave.
+  /// The result of a call whose guards hold; `outputs` is a tuple of what the computation gave.
   py::Ref call(const std::string& arguments, const std::string& outputs = "()") {
     if (const std::string failed = failing_guard(arguments); !failed.empty()) {
       throw std::runtime_error("the guard of " + failed + " failed");

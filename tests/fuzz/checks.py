@@ -353,7 +353,7 @@ def check_vmap(case: Case, plan: Plan) -> None:
 
     program = case.program.function()
     expected = oracle.observe(loop(program), cloned(batched.arguments), plan.seed)
-    # What is written to the inputs is not compared: the loop's writes go to copies.
+    # Writes to the inputs are not compared: the loop's writes go to copies.
     expected.tensors = {name: value for name, value in expected.tensors.items() if name.startswith("result")}
     theirs = oracle.observe(mapped(torch.func, program), cloned(batched.arguments), plan.seed)
     try:

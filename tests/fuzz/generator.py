@@ -23,7 +23,7 @@ _KINDS = ("pure", "view", "write", "out", "infix", "index", "assign", "sample", 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a program may contain; chosen from its seed.
+    """Settings of a program's contents, chosen from its seed.
 
     Attributes:
         requires_grad: inputs that may be differentiated are.

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-# What is no operation on tensors, gives undefined contents, other kinds of tensors, or reads beyond its arguments when
-# they make no sense.
+# Functions that are no operations on tensors, give undefined contents or other kinds of tensors, or read beyond
+# their arguments when these make no sense.
 _LEFT_OUT = re.compile(
     r"^(_|empty|unsafe_|new_empty|resize|set_|native_|embedding_bag|embedding_renorm|batch_norm_|q_|qscheme|choose_|get_|"
     r"linalg__|(Generator|Size|device|tensor|as_tensor|wait|range|random|seed|initial_seed|manual_seed|retains_grad|"

@@ -1,4 +1,4 @@
-"""What a program does to all that its user can see, and whether two outcomes are the same."""
+"""Observes everything of a program that its user can see, and compares two outcomes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Difference(AssertionError):
 
 @dataclasses.dataclass
 class Outcome:
-    """What was seen: tensors and facts by name, or the exception, and the step in which it was raised."""
+    """The outcome of a program: tensors and facts by name, or the exception, and the step in which it was raised."""
 
     tensors: dict[str, torch.Tensor]
     facts: dict[str, Any]

@@ -49,7 +49,7 @@ class Found:
 
 @dataclasses.dataclass
 class Report:
-    """What a run came to. `outcomes`: check -> outcome -> count, where an outcome is "passed", "skipped" or a kind."""
+    """The result of a run. `outcomes`: check -> outcome -> count; an outcome is "passed", "skipped" or a kind."""
 
     first_seed: int
     programs: int = 0

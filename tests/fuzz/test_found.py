@@ -1,4 +1,4 @@
-"""What the fuzzer found: each program went wrong once."""
+"""Programs that the fuzzer found: each went wrong once."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz import runner
 
-# What cannot be compiled runs in eager, and is compared all the same.
+# A program that cannot be compiled runs in eager, and is compared all the same.
 pytestmark = pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
 
 _PARTS = 10  # which the workers of pytest share among them

@@ -42,7 +42,7 @@ def test_script_that_is_compiled_as_in_eager_passes() -> None:
     assert (outcome.kind, outcome.misses) == ("same", 1)
 
 
-# What differs is made to: `func` is torch.func in eager, and thunder otherwise.
+# Scripts that differ on purpose: `func` is torch.func in eager, and thunder otherwise.
 @pytest.mark.parametrize(
     ("lines", "kind"),
     [

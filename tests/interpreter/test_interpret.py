@@ -1,4 +1,4 @@
-"""What `interpret` returns, and what it leaves behind."""
+"""The result of `interpret`, and its side effects."""
 
 from __future__ import annotations
 

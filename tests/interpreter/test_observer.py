@@ -1,5 +1,5 @@
 # ruff: noqa: C416, PIE804
-"""What an observer sees, by an observer that writes everything down."""
+"""The events that an observer gets, recorded by one that writes everything down."""
 
 from __future__ import annotations
 

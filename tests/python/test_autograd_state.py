@@ -1,4 +1,4 @@
-"""What autograd knows of tensors after a call (views, versions, leaves, modes around) is as in eager, or is refused."""
+"""The state of autograd after a call (views, versions, leaves, modes around) is as in eager, or is refused."""
 
 from __future__ import annotations
 

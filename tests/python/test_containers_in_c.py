@@ -23,7 +23,7 @@ import torch.nn.functional as F
 import thunder
 
 X = torch.arange(24.0).reshape(4, 6)
-# What the numbers in a container are, and what they become.
+# The numbers in a container when it is traced, and those of a later call.
 PAIRS = (([1, 2], [0, 3]), ([0], [1]), ([2, 12], [12, 2]), ([1, 3], [2, 2]), ([True, False, True, True], [False] * 4))
 KINDS: tuple[Callable[[list[Any]], Any], ...] = (
     list,

@@ -84,7 +84,7 @@ def test_hard_numbers(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_gradients(name: str) -> None:
-    """What needs its argument for its derivative stays by itself."""
+    """An activation whose derivative needs its argument stays an operation of its own."""
     needs_onednn_for(torch.float32)
 
     def run(function: Callable[..., Tensor], dtype: torch.dtype) -> list[Tensor]:

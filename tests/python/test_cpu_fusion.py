@@ -488,7 +488,7 @@ def normalized_by_hand(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tor
     return centered * torch.rsqrt(variance + 1e-5) * per_channel(w, x) + per_channel(b, x)
 
 
-# What is kept stands in the middle of memory. Each with an operation that must be part of a fusion.
+# Reductions that keep a dimension in the middle of memory, each with an operation that must be part of a fusion.
 OF_CHANNELS: dict[str, tuple[str, Function]] = {
     "batch_norm": ("batch_norm_backward", lambda x, w, b: F.batch_norm(x * 1.5, None, None, w, b, training=True)),
     "batch_norm_relu": ("no_stats", lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True)) * x),
@@ -575,7 +575,7 @@ def test_batch_norm_of_contiguous_images_is_one_fusion_with_its_running_statisti
         assert error(got, truth) <= 1.5 * error(reference, truth) + 4 * torch.finfo(dtype).eps
 
 
-# What is reduced stands in the middle of memory.
+# Reductions over a dimension in the middle of memory.
 OF_BLOCKS: dict[str, Function] = {
     "mean_of_tokens": lambda x: (x * 2 + 1).mean(1),
     "sum_and_elements": lambda x: ((x * 2).exp().sum(1, keepdim=True) + 1) * x.sin(),

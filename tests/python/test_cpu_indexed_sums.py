@@ -13,7 +13,7 @@ def accumulate(table: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -
 
 
 def one_by_one(table: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The same, in the order of the index."""
+    """The rows added one after the other, in the order of the index."""
     table = table.clone()
     for row, value in zip(index.tolist(), values, strict=True):
         table[row] += value

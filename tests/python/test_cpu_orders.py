@@ -79,7 +79,7 @@ def test_programs(seed: int) -> None:
 
 
 def test_rows_are_read_where_they_lie() -> None:
-    """What attention gives in another order, and the residual that it is added to, are one fusion."""
+    """The result of attention in another order, and the residual that it is added to, are one fusion."""
 
     def function(x: Tensor, y: Tensor) -> Tensor:
         return (x.transpose(0, 1) + y).sigmoid() * 2

@@ -1,4 +1,4 @@
-"""What `pad`, `cat` and derivatives of slices put together, read by a fusion where its parts are."""
+"""Results of `pad`, `cat` and derivatives of slices, whose parts a fusion reads where they are."""
 
 from __future__ import annotations
 

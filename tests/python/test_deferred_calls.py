@@ -1,4 +1,4 @@
-"""What a function prints, warns of and logs is shown at each call, as in eager."""
+"""Printing, warnings and logging of a function appear at each call, as in eager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be compiled runs as the plain function, exactly once, with a warning; `fullgraph=True` raises instead."""
+"""A call that cannot be compiled runs in eager, exactly once, with a warning; `fullgraph=True` raises instead."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def frame() -> Escape:
 
 
 def inside(make: Callable[[torch.Tensor], Any], get: Callable[[Any], torch.Tensor]) -> Escape:
-    """What the function makes of the tensor, and leaves in a list."""
+    """An object that the function makes of the tensor, and leaves in a list."""
     return stored(list, lambda box, y: box.__setitem__(slice(None), [make(y)]), lambda box: get(box[0]))
 
 

@@ -1,4 +1,4 @@
-"""What executors written in Python get wrong: each is an error that names executor, operation and line."""
+"""Mistakes of executors written in Python: each is an error that names executor, operation and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the first call of a process imports: seconds that a network's first answer would wait for."""
+"""Imports of the first call of a process: seconds that a network's first answer would wait for."""
 
 from __future__ import annotations
 

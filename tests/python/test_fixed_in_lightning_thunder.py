@@ -1,4 +1,4 @@
-"""What Lightning Thunder mended around PyTorch 2.7 works here, one named test each (see test_reproduction.py too)."""
+"""Programs that Lightning Thunder fixed around PyTorch 2.7, one named test each (see test_reproduction.py too)."""
 
 from __future__ import annotations
 

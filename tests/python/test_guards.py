@@ -1,4 +1,4 @@
-"""What a compiled function depends on: each test changes one thing and states whether that traces anew."""
+"""Guards of a compiled function: each test changes one thing and states whether that traces anew."""
 
 from __future__ import annotations
 

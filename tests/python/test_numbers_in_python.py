@@ -1,4 +1,4 @@
-"""What Python does with numbers that come from tensors: beside eager, and whether the call is traced once for all."""
+"""Python's operations on numbers that come from tensors: as in eager, and whether one trace serves all numbers."""
 
 from __future__ import annotations
 

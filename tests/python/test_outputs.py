@@ -1,4 +1,4 @@
-"""What a compiled function returns is built as the function would build it."""
+"""The result of a compiled function is built as the function would build it."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def normalized(model, x):
 
 
 def test_a_segment_that_hands_an_input_on_gives_it_its_own_history():
-    """What an operation without a derivative wrote requires grad, with gradients of zero, also across a cut."""
+    """A tensor that an operation without a derivative wrote requires grad, with zero gradients, across segments too."""
 
     def f(x, y, mask):
         v = x * 2

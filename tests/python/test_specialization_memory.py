@@ -1,4 +1,4 @@
-"""What specializations cost: little memory each, and none for what is gone."""
+"""The memory of specializations: little for each, and none for objects that are gone."""
 
 from __future__ import annotations
 

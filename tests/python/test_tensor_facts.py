@@ -1,4 +1,4 @@
-"""What a program asks of a tensor besides its data, on inputs that differ in one fact: eager's answer."""
+"""Questions about a tensor besides its data get eager's answer, on inputs that differ in one fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program gives in eager and compiled, and how the two differ."""
+"""Compares the results of a program in eager and compiled."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Executor:
 
     @property
     def native(self) -> Any:
-        """What the extension module takes for this executor."""
+        """This executor for the extension module: its name, or an object of that module."""
         return self.name
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ _REFUSALS = (NotImplementedError,)
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a script.
+    """The outcome of a script.
 
     `kind` is "same", "refused", "unstable" (eager differs from itself), "skipped" (it crashes or hangs) or a failure's.
     """

@@ -82,7 +82,7 @@ def alone(text: str) -> str:
 
 @dataclasses.dataclass
 class Run:
-    """What a script showed, and how many of its calls thunder compiled and ran in eager."""
+    """One run of a script: its observed steps, and how many of its calls thunder compiled and ran in eager."""
 
     steps: list[Seen]
     error: BaseException | None = None  # of the script itself, outside of its steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-# What programs may use without holding it: classes and functions of every script.
+# Classes and functions that every script may use.
 LIBRARY: dict[str, str] = {
     "Twice": """
 class Twice(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""What a script shows after each of its steps: every object that it can reach, by the path that leads there."""
+"""Observes a script after each of its steps: every object that it can reach, by the path that leads there."""
 
 from __future__ import annotations
 

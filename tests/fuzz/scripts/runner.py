@@ -44,7 +44,7 @@ class Found:
 
 @dataclasses.dataclass
 class Report:
-    """What a run came to. `calls` are those of jitted functions; `outcomes`: kind -> count."""
+    """The result of a run. `calls` are those of jitted functions; `outcomes`: kind -> count."""
 
     first_seed: int
     scripts: int = 0

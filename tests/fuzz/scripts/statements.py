@@ -1,4 +1,4 @@
-"""What scripts consist of: templates of statements and blocks.
+"""The parts of scripts: templates of statements and blocks.
 
 A line is `kind | text`: the kind of the variable that it defines, or `-`. In the text, {new} is that variable, and
 

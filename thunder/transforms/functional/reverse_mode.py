@@ -73,7 +73,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 class Pullback:
-    """What `vjp` returns beside the output: pulls cotangents back to the primals.
+    """The function that `vjp` returns beside the output: pulls cotangents back to the primals.
 
     It keeps what the forward saved, so it may be called later and more than once.
     """
