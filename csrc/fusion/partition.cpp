@@ -92,8 +92,8 @@ class Partitioner {
     return stays;
   }
 
-  /// Nothing writes to the memory once the value is there: the value is what the last write to memory of the trace's
-  /// own gave, or nothing ever writes. Of the caller's memory segments see to it.
+  /// Nothing writes to the memory once the value is there: the value is the result of the last write to memory of the
+  /// trace's own, or nothing ever writes. Writes to the caller's memory are left to `segments_`.
   [[nodiscard]] bool is_final(ir::ValueId id) const {
     if (!aliases_.is_written(id) || aliases_.touches_input(id)) return true;
     return aliases_.is_own_memory(id) && order_.maker(id) == last_writers_[aliases_.set_of(id)];
@@ -317,7 +317,7 @@ class Partitioner {
   std::vector<FusionRole::Result> result_kinds_;     ///< by value
   std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
   std::vector<FusionRole> roles_;                    ///< by symbol
-  std::vector<std::uint32_t> segments_;              ///< by symbol: what nothing moves across, before it
+  std::vector<std::uint32_t> segments_;              ///< by symbol: how many symbols that nothing moves across stand before it
   std::vector<std::uint32_t> last_writers_;          ///< by set of values that share memory
   std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;

@@ -50,10 +50,10 @@ struct FusionGroup {
   IterationSpace space;
 };
 
-/// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols hand to
-/// one another, then of groups that read the same. What writes, draws random numbers or has an effect stays outside, as
-/// does what touches memory that is written to, unless it reads what the last write to the trace's own memory gave;
-/// nothing moves across a write to memory of the caller, or across communication.
+/// Groups of symbols such that each can run at one place of the trace. Greedy: along the values that symbols pass to
+/// one another, then of groups that read the same values. Symbols that write, draw random numbers or have an effect
+/// stay outside, as do symbols that use memory that is written to, unless they read the result of the last write to the
+/// trace's own memory; nothing moves across a write to memory of the caller, or across communication.
 [[nodiscard]] std::vector<FusionGroup> partition(const ir::Trace& trace, const passes::SymbolOrder& order,
                                                  const FusionModel& model);
 

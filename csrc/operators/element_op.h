@@ -6,9 +6,10 @@ namespace thunder::operators {
 
 // clang-format off
 /// Scalar operations, in C++ and as the expressions in element_rows.cpp spell them: functions, and symbols between
-/// their operands. The backward ones take the cotangent first. What a function and its derivative share is an operation
-/// of its own, so that it is computed once: `normal_cdf` (the distribution function of the normal distribution) for
-/// gelu, and `tanh_tail` for its approximation. The slopes, and `gelu_of_tail`, take x and that value.
+/// their operands. The backward ones take the cotangent first. A value that a function and its derivative share is an
+/// operation of its own, so that it is computed once: `normal_cdf` (the distribution function of the normal
+/// distribution) for gelu, and `tanh_tail` for its approximation. The slopes, and `gelu_of_tail`, take x and that
+/// value.
 #define THUNDER_FORALL_ELEMENT_FUNCTIONS(_)                                                          \
   _(kAbs, "abs", 1) _(kSign, "sign", 1) _(kSquare, "square", 1) _(kReciprocal, "reciprocal", 1)      \
   _(kSqrt, "sqrt", 1) _(kRsqrt, "rsqrt", 1) _(kExp, "exp", 1) _(kExpm1, "expm1", 1)                  \

@@ -86,8 +86,8 @@ void add_facts(ir::Operator& op, FactSet facts);
 /// Whether its results are views of arguments, by its schema or not.
 [[nodiscard]] inline bool is_view(const ir::Operator& op) { return op.view || has_fact(op, Fact::kIsUnsafeView); }
 
-/// Whether it is a part of the talk of processes. Such operations stay in their order. What runs while an asynchronous
-/// one is under way hides its time, and so moves neither in front of it nor behind the wait for it.
+/// Whether an operation communicates with other processes. Such operations stay in their order. Operations that run
+/// while an asynchronous one is under way hide its time, and so move neither in front of it nor behind the wait for it.
 [[nodiscard]] inline bool communicates(const ir::Operator& op) {
   return facts_of(op).has_any(Fact::kOrdered | Fact::kAsynchronous | Fact::kWaits);
 }

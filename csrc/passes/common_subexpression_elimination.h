@@ -5,8 +5,8 @@
 namespace thunder::passes {
 
 /// Computes equal expressions once: same operator, same arguments, same types, nothing written in between to what they
-/// read. What is random, writes, or has an effect stays, as does what is written to later; two outputs never become
-/// the same memory.
+/// read. Operations that are random, write, or have an effect stay, as do those whose results are written to later; two
+/// outputs never become the same memory.
 [[nodiscard]] ir::Trace eliminate_common_subexpressions(const ir::Trace& trace);
 
 inline constexpr Pass kCommonSubexpressionElimination{

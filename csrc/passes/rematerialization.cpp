@@ -46,7 +46,7 @@ class ForwardCut {
     behind_cut_ = flow_.sink_side(sink());
   }
 
-  /// The symbol that makes a value again in the backward; null: the value is saved. Of values that the backward needs.
+  /// The symbol by which the backward recomputes a value that it needs; null: the value is saved.
   [[nodiscard]] const ir::BoundSymbol* recomputed_by(ir::ValueId id) const {
     const std::uint32_t maker = makers_[ir::index_of(id)];
     return maker != kNoPlace && behind_cut_[in(id)] ? &forward_.symbols[maker] : nullptr;

@@ -137,8 +137,8 @@ int run_method(PyObject* const* arguments, std::size_t count, PyObject* names, P
   return count != 0 && is_overridden(arguments[0]) ? 0 : run<handler>(arguments, count, names, result);
 }
 
-/// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory. Of what kernels
-/// computed nobody knows.
+/// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory. Refuses results
+/// of kernels, for which this is unknown.
 template <bool is_conjugate>
 py::Ref shows_by_bit(const SubstitutedCall& call) {
   const at::Tensor& tensor = unpack_tensor(call.arguments[0]);

@@ -62,7 +62,8 @@ bool is_told_by_stand_in(std::string_view name) {
   return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("is_") && name != "is_leaf");
 }
 
-/// Those that are read of the tensor behind an input, and guarded. What other tensors have is autograd's own answer.
+/// Whether an attribute is read from the tensor behind an input, and guarded. For other tensors autograd answers
+/// itself.
 bool is_told_by_tensor_behind(std::string_view name) {
   constexpr std::array<std::string_view, 8> kNames{
       "grad",         "grad_fn",    "is_leaf",         "output_nr",

@@ -9,8 +9,8 @@
 namespace thunder::dispatch {
 
 /// Settings of PyTorch and of Python's library that are read and set through functions in C: backends, precision,
-/// threads, the context of `decimal`. What the program reads of them is guarded, unless it has changed it itself; what
-/// it changes it has to put back.
+/// threads, the context of `decimal`. A setting that the program reads is guarded, unless the program has changed it; a
+/// setting that it changes it has to put back.
 class TorchSettings {
  public:
   /// Before the program runs.

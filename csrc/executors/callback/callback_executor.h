@@ -14,7 +14,7 @@
 namespace thunder::executors::callback {
 
 /// Calls a function that this layer knows nothing of, such as a Python object: it takes its arguments from the stack
-/// and leaves its results there. What the call needs (the GIL) is held for that long only.
+/// and leaves its results there. The GIL, if the call needs it, is held for that long only.
 using Call = void (*)(const void* function, const CallSite& site, std::vector<c10::IValue>& stack);
 using Function = std::shared_ptr<const void>;
 

@@ -31,7 +31,7 @@ const auto& pointwise() {
   return kHandle;
 }
 
-/// Where `aten::conv2d` has its arguments. What a gradient was asked of was recorded as another operator.
+/// The positions of the arguments of `aten::conv2d`. A convolution with gradients was recorded as another operator.
 struct At {
   enum : std::size_t { kImages, kFilter, kBias, kStride, kPadding, kDilation, kGroups, kArguments };
 };

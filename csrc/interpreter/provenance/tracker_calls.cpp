@@ -330,8 +330,8 @@ bool Tracker::holds_traced(py::Borrowed value, int depth) const {
   return false;
 }
 
-// A function under functools.lru_cache. What it computes in this trace stays in its cache, as in eager, unless it
-// consists of tensors of the trace.
+// Calls a function under functools.lru_cache. Its result stays in its cache, as in eager, unless it consists of tensors
+// of the trace.
 int Tracker::call_memoized(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                            PyObject** result) {
   const auto misses = [&] {

@@ -4,7 +4,8 @@
 
 namespace thunder::interpreter {
 
-/// `collections.deque`, which has no C API. What follows is what the class in C does, past methods of a subclass.
+/// `collections.deque`, which has no C API. The functions below do what the class in C does, past methods of a
+/// subclass.
 [[nodiscard]] PyTypeObject* deque_type();
 [[nodiscard]] bool is_deque(py::Borrowed object);
 /// Whether it has a `maxlen`.

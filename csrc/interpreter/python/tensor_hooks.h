@@ -23,7 +23,7 @@ class TensorHooks {
   /// A tensor of the trace.
   [[nodiscard]] virtual bool is_traced(PyObject* object) const = 0;
   /// The traced stand-in for a real tensor, seen first at `path` (an expression a person would write); becomes an input
-  /// of the computation. The same tensor gives the same stand-in.
+  /// of the computation. Calls with one tensor give one stand-in.
   virtual PyObject* lift(PyObject* real_tensor, const std::string& path) = 0;
   /// The real tensor behind a stand-in that is an input, or null without an exception when `traced` was computed.
   virtual PyObject* original(PyObject* traced) const = 0;
