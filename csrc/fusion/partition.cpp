@@ -317,7 +317,7 @@ class Partitioner {
   std::vector<FusionRole::Result> result_kinds_;     ///< by value
   std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
   std::vector<FusionRole> roles_;                    ///< by symbol
-  std::vector<std::uint32_t> segments_;              ///< by symbol: how many symbols that nothing moves across stand before it
+  std::vector<std::uint32_t> segments_;              ///< by symbol: how many symbols before it nothing moves across
   std::vector<std::uint32_t> last_writers_;          ///< by set of values that share memory
   std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;
