@@ -64,6 +64,7 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   }
   const bool detaches = has_fact(op, Fact::kDetaches);
   if (detaches) {
+    if (!target.requires_grad()) return;
     require_detachable(op, target);
   } else {
     require_writable(target, source);

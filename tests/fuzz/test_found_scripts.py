@@ -234,6 +234,71 @@ def program(x):
     x.grad = x.clone()
     x.resize_(2, 2)
 """,
+    "retain_grad on an input that retains its gradient, then on one that does not": """
+x = torch.ones(2, requires_grad=True)
+y = x + 2
+y.retain_grad()
+def program(x, y):
+    y.retain_grad()
+    return y
+f = jit(program)
+r0 = f(x, y)
+y = x + 2
+r1 = f(x, y)
+with seen():
+    backward(r1)
+""",
+    "requires_grad_(False) on an input that another input is a view of": """
+x = torch.ones(2)
+y = x[1:]
+def program(x, y):
+    x.requires_grad_(not x.requires_grad)
+    return y * 3
+f = jit(program)
+for _ in range(3):
+    with seen():
+        r0 = f(x, y)
+del r0
+""",
+    "detach_ of a tensor without a history, whose view is returned": """
+x = torch.ones(2, 1)
+def program(x):
+    v = x.view(-1)
+    x.detach_()
+    return v
+f = jit(program)
+r0 = f(x)
+with seen():
+    r0.mul_(2)
+""",
+    "keys of a dict that is emptied and filled again": """
+table = {"a": 1, "b": 2}
+def program():
+    table.pop("c", None)
+    table.clear()
+    table.update(c=3)
+    table.setdefault("d")
+f = jit(program)
+for _ in range(3):
+    with seen():
+        f()
+""",
+    "random numbers before an operation that fails, in a program that looked at data": """
+x = torch.ones(3)
+def program(x):
+    if x.sum() > 50:
+        return x
+    v = torch.rand(2)
+    try:
+        torch.linalg.inv(torch.zeros(2, 2))
+    except RuntimeError:
+        v = v + 1
+    return v
+f = jit(program)
+for _ in range(3):
+    with seen():
+        r0 = f(x)
+""",
 }
 
 

@@ -173,8 +173,7 @@ namespace {
 bool retain_gradient(interpreter::StructureBuilder& builder, const TorchHooks::InputState& input) {
   static const py::Ref method = loaded_function("torch", "Tensor.retain_grad");
   const at::Tensor& traced = unpack_tensor(input.traced.get());
-  const at::Tensor& real = unpack_tensor(input.real.get());
-  if (traced.is_leaf() || !traced.retains_grad() || real.retains_grad()) return true;
+  if (traced.is_leaf() || !traced.retains_grad()) return true;
   const py::Ref arguments = py::Ref::steal(PyTuple_Pack(1, input.traced.get()));
   return arguments && builder.add_call_effect(method.get(), arguments.get(), nullptr);
 }
@@ -201,12 +200,14 @@ void InnerBackward::require_leaves(std::span<const py::Ref> outputs) const {
   for (const TorchHooks::InputState& input : hooks_.states()) {
     const at::Tensor& traced = unpack_tensor(input.traced.get());
     const at::Tensor& real = unpack_tensor(input.real.get());
-    if (real.requires_grad()) continue;
+    // Views that other inputs are follow their base.
     const auto is_view_of_it = [&](const TorchHooks::InputState& other) {
       const at::Tensor& view = unpack_tensor(other.real.get());
       return view.is_view() && view._base().is_same(real);
     };
-    if (traced.requires_grad() && std::ranges::any_of(hooks_.states(), is_view_of_it)) refuse_new_leaf();
+    const bool is_changed = traced.requires_grad() != real.requires_grad();
+    if (is_changed && std::ranges::any_of(hooks_.states(), is_view_of_it)) refuse_new_leaf();
+    if (real.requires_grad()) continue;
     if (traced.requires_grad() && !recorder_.is_written(traced)) continue;
     if (const auto node = torch::autograd::impl::try_get_grad_accumulator(traced)) changed.insert(node.get());
   }

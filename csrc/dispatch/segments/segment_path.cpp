@@ -75,7 +75,6 @@ SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* co
     const std::size_t count = common_steps(*segments, observed, *other);
     if (count > common) common = count, nearest = other;
   }
-  bool is_last_certain = true;  // no number in it that Python could raise for
   path.inputs = trace.inputs;
   path.outputs = trace.outputs;
   path.value_count = trace.value_count();
@@ -89,10 +88,7 @@ SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* co
       step.shared->set(compile_segment((*segments)[k], options));
     }
     const auto& symbols = (*segments)[k].trace.symbols;
-    const auto has = [&](auto&& predicate) { return std::ranges::any_of(symbols, predicate); };
-    is_last_certain &= !has([](const ir::BoundSymbol& symbol) { return symbol.op == tracer::number_operator(); });
-    path.draws_random |= (k + 1 < segments->size() || !is_last_certain) &&
-                         has([](const ir::BoundSymbol& symbol) { return symbol.op->random; });
+    path.draws_random |= std::ranges::any_of(symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
   }
   find_dying(path, *segments);
   return path;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "interpreter/provenance/journal_restore.h"
 #include "interpreter/python/slots.h"
 #include "interpreter/structures/structure_builder.h"
@@ -35,7 +37,9 @@ bool StructureBuilder::add_dict_effects(const Record& record, std::uint32_t owne
   const py::Ref now = copy_of_dict(record.owner.get());
   PyObject* before = record.before.get();
   if (!now) return false;
-  if (record.rewritten && !begins_with_keys(now.get(), before)) {
+  // A key that was removed may stand elsewhere now.
+  const bool keeps_order = std::ranges::none_of(record.keys, &WrittenKey::removed);
+  if (record.rewritten && !(keeps_order && begins_with_keys(now.get(), before))) {
     return add_copy_effect(EffectKind::kReplaceDict, owner, now);
   }
   for (const WrittenKey& written : record.keys) {
