@@ -17,7 +17,6 @@
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
 #include "tracer/python_function.h"
-#include "tracer/recorder.h"
 
 namespace {
 

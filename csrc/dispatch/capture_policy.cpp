@@ -8,7 +8,6 @@
 #include "dispatch/capture/source_locator.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/functional.h"
-#include "tracer/recorder.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::dispatch {

@@ -165,7 +165,7 @@ bool may_be_differentiated() {
   tracer::Recorder* around = tracer::recorder_on_top();
   if (around == nullptr) return false;
   const ir::Trace& trace = around->trace();
-  return around->adopt || std::ranges::any_of(trace.inputs, [&](ir::ValueId input) {
+  return around->may_have_tangents() || std::ranges::any_of(trace.inputs, [&](ir::ValueId input) {
            const ir::TensorType* type = trace.tensor_type(input);
            return type != nullptr && type->requires_grad;
          });

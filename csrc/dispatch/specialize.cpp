@@ -104,15 +104,15 @@ std::vector<std::string> parameter_names(PyObject* callable) {
 
 /// While an operation is recorded. PyTorch calls operators without the GIL, recording needs it, and Python code that
 /// kernels call to find out about shapes is not part of the program. Notes the user's line when the operation fails.
-class RecordingScope {
+class OutsideProgram {
  public:
-  RecordingScope(SourceLocator& locator, ir::SourceLocation& failed)
+  OutsideProgram(SourceLocator& locator, ir::SourceLocation& failed)
       : locator_(locator), failed_(failed), exceptions_(std::uncaught_exceptions()) {}
-  ~RecordingScope() {
+  ~OutsideProgram() {
     if (std::uncaught_exceptions() != exceptions_) failed_ = locator_.here();
   }
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
+  OutsideProgram(const OutsideProgram&) = delete;
+  OutsideProgram& operator=(const OutsideProgram&) = delete;
 
  private:
   GilHold gil_;
@@ -123,7 +123,7 @@ class RecordingScope {
 };
 
 /// One trace in the making.
-class Capture {
+class Capture final : tracer::RecordingHost {
  public:
   using Storages = std::vector<const c10::StorageImpl*>;
 
@@ -136,27 +136,26 @@ class Capture {
   };
 
   Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, const Known& known)
-      : callable_(callable),
+      : RecordingHost(tracer::Recorded::kProgram),
+        callable_(callable),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
         is_exact_(how.sharp_edges == SharpEdges::kExact),
         sharp_edges_(how.sharp_edges, locator_),
         custom_functions_(known.live, locator_, failed_),
-        recorder_("computation", context_),
+        recorder_("computation", context_, *this),
         python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
         hooks_(recorder_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
-    recorder_.locate = [this] { return locator_.here(); };
-    recorder_.full_graph = how.full_graph;
-    recorder_.shared_storages = known.shared;
+    recorder_.data.full_graph = how.full_graph;
+    recorder_.memory.shared_storages = known.shared;
     python_backwards_.tracker = &tracker_;
     numbers_->recorder = &recorder_;
-    recorder_.outside_program = [this] { return std::make_shared<RecordingScope>(locator_, failed_); };
   }
 
-  ~Capture() { numbers_->recorder = nullptr; }
+  ~Capture() override { numbers_->recorder = nullptr; }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
@@ -164,7 +163,8 @@ class Capture {
   TraceOutcome attempt(Specializations others, const compile::Options& options);
   /// The facts that this attempt found, for the next one.
   [[nodiscard]] Known known(const Known& before, bool failed) const {
-    return {recorder_.shared_storages, before.live || custom_functions_.wants_live(failed), python_backwards_.found()};
+    return {recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
+            python_backwards_.found()};
   }
 
   /// The tensors of the trace that still exist: whoever keeps one for longer than the capture is nobody we know.
@@ -178,6 +178,11 @@ class Capture {
   std::shared_ptr<const Specialization> run(Specializations others, const compile::Options& options);
   /// After a failure, whose exception is set: a specialization for calls that would fail like this one, or null.
   std::shared_ptr<const Specialization> make_eager();
+  ir::SourceLocation locate() override { return locator_.here(); }
+  std::shared_ptr<void> leave_program() override { return std::make_shared<OutsideProgram>(locator_, failed_); }
+  std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) override {
+    return backward_.derive(node, std::move(cotangents));
+  }
   interpreter::TrackerOptions make_options();
   bool admit_arguments();
   py::Ref call();
@@ -314,7 +319,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   for (const py::Ref& output : builder.outputs()) {
     if (!is_traced_number(output.get())) planner.note_view(output.get());
   }
-  recorder_.return_written_memory();
+  recorder_.memory.return_written();
   for (const py::Ref& output : builder.outputs()) {
     if (is_traced_number(output.get())) {
       planner.add_number(value_of_number(output.get()));
@@ -327,7 +332,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
   writes_ = InputWrites(recorder_);
-  for (const auto& [input, value] : recorder_.inputs_with_new_history()) outputs.emplace_back(value);
+  for (const auto& [input, value] : recorder_.memory.inputs_with_new_history()) outputs.emplace_back(value);
   require_same_attributes(hooks_);
   require_no_shared_effects(recorder_, tracker_);
   ir::Trace trace = recorder_.finish(std::move(outputs));

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
 

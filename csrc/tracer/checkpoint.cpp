@@ -19,6 +19,7 @@
 #include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/python_function.h"
+#include "tracer/trace_builder.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -42,26 +43,25 @@ bool may_run_again(const ir::Operator& op) {
   return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
 }
 
-}  // namespace
-
-CheckpointRegion::CheckpointRegion(Recorder& recorder) : recorder_(recorder) {
-  recorder.settle();
-  begin_ = recorder.trace_.symbols.size();
-  recorder.marks_.push_back(&begin_);
+TraceBuilder& settled(TraceBuilder& builder) {
+  builder.settle();
+  return builder;
 }
 
-CheckpointRegion::~CheckpointRegion() { std::erase(recorder_.marks_, &begin_); }
+}  // namespace
+
+CheckpointRegion::CheckpointRegion(Recorder& recorder) : recorder_(recorder), begin_(settled(recorder.builder)) {}
 
 CheckpointRegion::Values CheckpointRegion::values_made(std::size_t end) const {
   Values made;
-  for (std::size_t i = begin_; i < end; ++i) {
-    for (const ir::ValueId id : ir::flat_results(recorder_.trace_.symbols[i])) made.insert(index_of(id));
+  for (std::size_t i = begin_.position(); i < end; ++i) {
+    for (const ir::ValueId id : ir::flat_results(recorder_.trace().symbols[i])) made.insert(index_of(id));
   }
   return made;
 }
 
 void CheckpointRegion::finish(std::span<const at::Tensor> results) {
-  const auto symbols = std::span(recorder_.trace_.symbols).subspan(begin_);
+  const auto symbols = std::span(recorder_.trace().symbols).subspan(begin_.position());
   if (std::ranges::any_of(symbols, updates_statistics)) {
     throw UserError(ErrorKind::kNotImplemented,
                     "thunder.jit: not supported inside a jitted function: torch.utils.checkpoint.checkpoint of a part "
@@ -82,42 +82,39 @@ void CheckpointRegion::finish(std::span<const at::Tensor> results) {
 
 void CheckpointRegion::finish_one(const at::Tensor& result) {
   const ir::ValueId value = recorder_.value_of(result);
-  ir::Trace& trace = recorder_.trace_;
-  std::size_t end = trace.symbols.size();
-  const Values made = values_made(end);
+  ir::Trace& trace = recorder_.trace();
+  const TraceBuilder::Mark end(recorder_.builder);
+  const Values made = values_made(end.position());
   if (!made.contains(index_of(value))) return;
   auto gradient = std::make_shared<CustomGradient>();
   ir::TensorType type = *trace.tensor_type(value);
   type.requires_grad = false;
   type.storage_offset = 0;
-  const at::Tensor cotangent = recorder_.add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
+  const at::Tensor cotangent = recorder_.tensors.add(ir::make_type(std::move(type)));
   gradient->cotangents = {trace_impl(cotangent)->state()->value};
-  recorder_.marks_.push_back(&end);
   BackwardWalk walk;
   walk.run_hooks = false;
   walk.roots = {torch::autograd::impl::gradient_edge(result)};
   walk.cotangents = {cotangent};
   walk.stops_at = [&](torch::autograd::Node& node) {
     const TraceNode* own = as_trace_node(&node);
-    const std::vector<ir::ValueId> values =
-        own != nullptr ? own->results() : (is_foreign(&node) ? recorder_.adopted_[&node] : std::vector<ir::ValueId>());
+    const std::vector<ir::ValueId> values = own != nullptr ? own->results() : recorder_.gradients.values_of(node);
     return std::ranges::none_of(values, [&](ir::ValueId id) { return made.contains(index_of(id)); });
   };
   const std::vector<at::Tensor> gradients = walk.run();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    gradient->inputs.push_back(recorder_.value_of_edge(walk.stopped[i]));
+    gradient->inputs.push_back(recorder_.gradients.value_of_edge(walk.stopped[i]));
     gradient->gradients.push_back(recorder_.value_of(gradients[i]));
   }
-  recorder_.settle();
-  std::erase(recorder_.marks_, &end);
-  gradient->symbols = recorder_.cut(end);
-  recompute(*gradient, end);
+  recorder_.builder.settle();
+  gradient->symbols = recorder_.builder.cut(end.position());
+  recompute(*gradient, end.position());
   gradient->reads = free_values(*gradient);
-  trace_impl(result)->state()->value = recorder_.add_custom_gradient({value}, std::move(gradient)).front();
+  trace_impl(result)->state()->value = recorder_.gradients.add({value}, std::move(gradient)).front();
 }
 
 void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
-  ir::Trace& trace = recorder_.trace_;
+  ir::Trace& trace = recorder_.trace();
   Values needed;
   const auto need = [&](ir::ValueId id) { needed.insert(index_of(id)); };
   const auto need_arguments = [&](const ir::BoundSymbol& symbol) {
@@ -126,7 +123,7 @@ void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {
   std::ranges::for_each(gradient.symbols, need_arguments);
   std::ranges::for_each(gradient.gradients, need);
   std::vector<std::size_t> chosen;
-  for (std::size_t i = end; i-- > begin_;) {
+  for (std::size_t i = end; i-- > begin_.position();) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
     const bool hands_on = symbol.op == custom_gradient_operator();
     const bool is_needed =

@@ -9,6 +9,7 @@
 
 #include "tracer/custom_gradient.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_builder.h"
 
 namespace thunder::tracer {
 
@@ -17,9 +18,6 @@ namespace thunder::tracer {
 class CheckpointRegion {
  public:
   explicit CheckpointRegion(Recorder& recorder);
-  ~CheckpointRegion();
-  CheckpointRegion(const CheckpointRegion&) = delete;
-  CheckpointRegion& operator=(const CheckpointRegion&) = delete;
 
   /// Gives these results of the part a backward that reads what the part read, and nothing that it made.
   void finish(std::span<const at::Tensor> results);
@@ -34,7 +32,7 @@ class CheckpointRegion {
   void recompute(CustomGradient& gradient, std::size_t end);
 
   Recorder& recorder_;
-  std::size_t begin_ = 0;  ///< the first symbol of the part
+  TraceBuilder::Mark begin_;  ///< the first symbol of the part
 };
 
 }  // namespace thunder::tracer

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 #include <c10/core/Scalar.h>
 
 #include <span>
@@ -12,8 +11,6 @@
 #include "ir/trace.h"
 
 namespace thunder::tracer {
-
-class Recorder;
 
 /// Where the program looked at data: what follows in the trace holds for what was met only. Executed, a check ends the
 /// run when it meets something else.
@@ -38,14 +35,10 @@ class Recorder;
 [[nodiscard]] std::vector<at::Tensor> run_symbol(const ir::Trace& trace, const ir::BoundSymbol& symbol,
                                                  std::span<const at::Tensor> inputs);
 
-/// `_pack_padded_sequence` and `_pad_packed_sequence`, by operations on the sequences' steps: the trace holds for these
-/// lengths.
-void pack_sequences(Recorder& recorder, std::vector<c10::IValue> arguments, torch::jit::Stack& stack);
-void pad_sequences(Recorder& recorder, std::vector<c10::IValue> arguments, torch::jit::Stack& stack);
 /// An index that says for each place whether it is meant.
 [[nodiscard]] bool is_mask(const c10::IValue& index);
-/// Writes to the places that a mask shows (`index_put`).
-[[nodiscard]] bool writes_by_mask(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+/// Whether one of these indices is a mask.
+[[nodiscard]] bool has_mask(const c10::IValue& indices);
 /// Gives tensors whose shape follows from the arguments' data.
 [[nodiscard]] bool shape_follows_data(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 

@@ -1,4 +1,5 @@
-// Operations that a recorder takes apart because their own code reads data.
+#include "tracer/data_rewrites.h"
+
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/tensor.h>
 
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "ir/trace.h"
+#include "tracer/call_builder.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
@@ -31,74 +33,8 @@ std::ptrdiff_t only_mask(const IValue& indices) {
   return is_only ? found - list.begin() : -1;
 }
 
-}  // namespace
-
-IValue Recorder::with_contents(const IValue& argument) {
-  if (!argument.isTensor() || !is_trace_tensor(argument.toTensor())) return argument;
-  const at::Tensor& tensor = argument.toTensor();
-  return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) ? contents_of(tensor) : tensor;
-}
-
-/// One number everywhere that the mask shows is `masked_fill`. Otherwise masks become positions, whose number follows
-/// from data.
-void Recorder::call_writing_by_mask(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
-  const at::Tensor& self = arguments[0].toTensor();
-  const at::Tensor& values = arguments[2].toTensor();
-  const std::ptrdiff_t position = only_mask(arguments[1]);
-  const bool accumulates = arguments[3].toBool();
-  // A number on the CPU is cast, as in eager.
-  const bool fits = values.scalar_type() == self.scalar_type() || values.is_cpu();
-  if (position >= 0 && !accumulates && values.numel() == 1 && fits) {
-    const at::Tensor mask = arguments[1].toListRef()[static_cast<std::size_t>(position)].toTensor();
-    const auto sizes = self.sizes().slice(static_cast<std::size_t>(position));
-    if (sizes.size() >= mask.sizes().size() && mask.sizes().equals(sizes.slice(0, mask.sizes().size()))) {
-      std::vector<std::int64_t> shape = mask.sizes().vec();
-      shape.resize(sizes.size(), 1);
-      const IValue places = call_by_name("aten::ne", "Scalar", {mask, c10::Scalar(0)})[0];
-      const IValue shown = call_by_name("aten::reshape", "", {places, std::move(shape)})[0];
-      const IValue value = call_by_name("aten::reshape", "", {values, std::vector<std::int64_t>()})[0];
-      stack.push_back(call_by_name("aten::masked_fill", "Tensor", {self, shown, value})[0]);
-      return;
-    }
-  }
-  c10::List<std::optional<at::Tensor>> indices;
-  for (const IValue& index : arguments[1].toListRef()) {
-    if (!is_mask(index)) {
-      indices.push_back(is_index(index) ? std::make_optional(index.toTensor()) : std::nullopt);
-      continue;
-    }
-    const IValue places = call_by_name("aten::nonzero", "", {index})[0];
-    for (std::int64_t i = 0; i < index.toTensor().dim(); ++i) {
-      indices.push_back(call_by_name("aten::select", "int", {places, std::int64_t{1}, i})[0].toTensor());
-    }
-  }
-  arguments[1] = std::move(indices);
-  call_functional(op, arguments, Level::kTop);
-  stack.push_back(std::move(arguments[0]));
-}
-
-bool Recorder::call_reading_lengths(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  struct Row {
-    std::string_view name;
-    void (*call)(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack);
-  };
-  static constexpr Row kRows[] = {{"aten::_pack_padded_sequence", &pack_sequences},
-                                  {"aten::_pad_packed_sequence", &pad_sequences},
-                                  {"aten::ctc_loss", &call_ctc_loss}};
-  const auto* row = std::ranges::find(kRows, op.operator_name().name, &Row::name);
-  if (row == std::end(kRows)) return false;
-  const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
-  row->call(*this, std::move(arguments), stack);
-  return true;
-}
-
 /// Its own code makes a tensor out of the lengths.
-void Recorder::call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
+void call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
   const auto call_by_name = [&](const char* name, const char* overload, std::vector<IValue> given) {
     return recorder.call_by_name(name, overload, std::move(given));
   };
@@ -109,7 +45,7 @@ void Recorder::call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, 
     c10::List<std::int64_t> numbers;
     for (std::int64_t i = 0; i < lengths.numel(); ++i) {
       numbers.push_back(
-          recorder.read_number(call_by_name("aten::select", "int", {lengths, std::int64_t{0}, i})[0].toTensor())
+          recorder.data.read_number(call_by_name("aten::select", "int", {lengths, std::int64_t{0}, i})[0].toTensor())
               .toLong());
     }
     arguments[position] = std::move(numbers);
@@ -145,8 +81,90 @@ void Recorder::call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, 
   stack.push_back(std::move(losses));
 }
 
-/// A custom operator whose results are numbers, too. Without tensors among its arguments they follow from no data.
-void Recorder::call_giving_numbers(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+}  // namespace
+
+bool writes_by_mask(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  return has_fact(op, Fact::kWritesToIndices) && has_mask(arguments[1]);
+}
+
+void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& values = arguments[2].toTensor();
+  const std::ptrdiff_t position = only_mask(arguments[1]);
+  const bool accumulates = arguments[3].toBool();
+  // A number on the CPU is cast, as in eager.
+  const bool fits = values.scalar_type() == self.scalar_type() || values.is_cpu();
+  if (position >= 0 && !accumulates && values.numel() == 1 && fits) {
+    const at::Tensor mask = arguments[1].toListRef()[static_cast<std::size_t>(position)].toTensor();
+    const auto sizes = self.sizes().slice(static_cast<std::size_t>(position));
+    if (sizes.size() >= mask.sizes().size() && mask.sizes().equals(sizes.slice(0, mask.sizes().size()))) {
+      std::vector<std::int64_t> shape = mask.sizes().vec();
+      shape.resize(sizes.size(), 1);
+      const IValue places = recorder.call_by_name("aten::ne", "Scalar", {mask, c10::Scalar(0)})[0];
+      const IValue shown = recorder.call_by_name("aten::reshape", "", {places, std::move(shape)})[0];
+      const IValue value = recorder.call_by_name("aten::reshape", "", {values, std::vector<std::int64_t>()})[0];
+      stack.push_back(recorder.call_by_name("aten::masked_fill", "Tensor", {self, shown, value})[0]);
+      return;
+    }
+  }
+  c10::List<std::optional<at::Tensor>> indices;
+  for (const IValue& index : arguments[1].toListRef()) {
+    if (!is_mask(index)) {
+      indices.push_back(is_index(index) ? std::make_optional(index.toTensor()) : std::nullopt);
+      continue;
+    }
+    const IValue places = recorder.call_by_name("aten::nonzero", "", {index})[0];
+    for (std::int64_t i = 0; i < index.toTensor().dim(); ++i) {
+      indices.push_back(recorder.call_by_name("aten::select", "int", {places, std::int64_t{1}, i})[0].toTensor());
+    }
+  }
+  arguments[1] = std::move(indices);
+  recorder.call_functional(op, arguments, Level::kTop);
+  stack.push_back(std::move(arguments[0]));
+}
+
+bool call_reading_lengths(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  struct Row {
+    std::string_view name;
+    void (*call)(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack);
+  };
+  static constexpr Row kRows[] = {{"aten::_pack_padded_sequence", &pack_sequences},
+                                  {"aten::_pad_packed_sequence", &pad_sequences},
+                                  {"aten::ctc_loss", &call_ctc_loss}};
+  const auto* row = std::ranges::find(kRows, op.operator_name().name, &Row::name);
+  if (row == std::end(kRows)) return false;
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  row->call(recorder, std::move(arguments), stack);
+  return true;
+}
+
+void call_reading_number(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  torch::jit::drop(stack, count);
+  const at::Tensor tensor = arguments[0].toTensor();
+  const bool is_truth = op.schema().returns()[0].type()->kind() == c10::TypeKind::BoolType;
+  if (count == 1) {
+    stack.emplace_back(is_truth ? c10::Scalar(recorder.data.read_truth(tensor)) : recorder.data.read_number(tensor));
+    return;
+  }
+  // Whether two tensors are the same, exactly or within what further arguments say.
+  const CallBuilder calls(recorder);
+  const bool is_exact = count == 2;
+  if (is_exact && !tensor.sizes().equals(arguments[1].toTensor().sizes())) {
+    stack.emplace_back(false);
+    return;
+  }
+  const at::Tensor same = is_exact ? calls.eq(tensor, arguments[1].toTensor()) : calls.isclose(std::move(arguments));
+  stack.emplace_back(recorder.data.read_number(calls.all(same)).toBool());
+}
+
+void call_giving_numbers(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const std::size_t count = op.schema().arguments().size();
   if (tensors_of(std::span(stack).last(count)).empty()) {
     const SuspendRecording suspended;
@@ -154,13 +172,13 @@ void Recorder::call_giving_numbers(const c10::OperatorHandle& op, torch::jit::St
   }
   const auto form = op.schema().is_mutable() ? std::nullopt : functional_form(op);
   if (!form) refuse(op, "expected results that are tensors, got a number that may follow from data");
-  call_functional(*form, stack, Level::kTop);
+  recorder.call_functional(*form, stack, Level::kTop);
   const auto& returns = op.schema().returns();
   const auto results = std::span(stack).last(returns.size());
   for (std::size_t i = 0; i < returns.size(); ++i) {
     if (returns[i].type()->isSubtypeOf(*c10::NumberType::get()) ||
         returns[i].type()->kind() == c10::TypeKind::BoolType) {
-      results[i] = read_number(results[i].toTensor());
+      results[i] = recorder.data.read_number(results[i].toTensor());
     }
   }
 }

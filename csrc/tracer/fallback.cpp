@@ -58,7 +58,7 @@ constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerF
 
 /// Operators that are recorded follow the settings of the time when they run, which are those around the call.
 void refuse_changed_settings(const c10::OperatorHandle& op, const Recorder& recorder) {
-  if (recorder.settings() == NumberSettings::now()) return;
+  if (recorder.settings == NumberSettings::now()) return;
   throw UserError(ErrorKind::kNotImplemented,
                   "thunder.jit: " + op.operator_name().name +
                       " is called while torch.get_default_dtype() or torch.are_deterministic_algorithms_enabled() is "

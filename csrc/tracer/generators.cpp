@@ -10,10 +10,9 @@ void Recorder::call_making_generator(const c10::OperatorHandle& op, torch::jit::
   ir::BoundSymbol symbol;
   symbol.op = operator_for(op);
   symbol.arguments = to_arguments(op, std::span(stack).last(1));
-  if (locate) symbol.location = locate();
-  const ir::ValueId value = trace_.add_value(ir::make_type(ir::ObjectType{"torch.Generator"}), "generator");
+  const ir::ValueId value = trace().add_value(ir::make_type(ir::ObjectType{"torch.Generator"}), "generator");
   symbol.results.emplace_back(value);
-  add(std::move(symbol));
+  builder.add_here(std::move(symbol));
   const SuspendRecording suspended;
   op.callBoxed(stack);
   generators_.emplace_back(stack.back().toGenerator(), value);

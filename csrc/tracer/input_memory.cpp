@@ -1,6 +1,4 @@
-// The memory behind the inputs: who shares it, and what becomes of writes to it.
-#include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/variable.h>
+#include "tracer/input_memory.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +10,6 @@
 #include "tracer/symbols.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
-#include "tracer/views.h"
 
 namespace thunder::tracer {
 namespace {
@@ -34,37 +31,55 @@ const c10::OperatorHandle& as_strided_handle() {
   return kHandle;
 }
 
+/// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
+bool has_other_geometry(const at::Tensor& input, const ir::TensorType& type) {
+  if (!state_of(input).view) return false;
+  return bridge::hints(type.sizes) != input.sizes() || bridge::hints(type.strides) != input.strides() ||
+         type.storage_offset.hint != input.storage_offset();
+}
+
+ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input) {
+  if (input.requires_grad() && !input.is_leaf()) {
+    throw UserError(
+        ErrorKind::kNotImplemented,
+        "an input that autograd made is turned in place (t_, squeeze_, transpose_); use the variant without "
+        "the underscore");
+  }
+  ir::BoundSymbol symbol = lay_out_symbol(value, input.sizes(), input.strides(), input.storage_offset());
+  symbol.comment = "turned by the program";
+  return symbol;
+}
+
 }  // namespace
 
-void Recorder::add_memory(const at::Tensor& input) {
+void InputMemory::add(const at::Tensor& input) {
   memories_.push_back({input, state_of(input).value});
   memory_of_input_.push_back(memories_.size() - 1);
 }
 
-/// All of the storage that `real` lies in, as one flat tensor.
-std::size_t Recorder::add_storage(const at::Tensor& real, ir::ValueId input) {
+std::size_t InputMemory::add_storage(const at::Tensor& real, ir::ValueId input) {
   ir::TensorType type = bridge::type_of(real);
   const auto count = static_cast<std::int64_t>(real.storage().nbytes() / real.element_size());
   type.sizes = {ir::Dim(count)};
   type.strides = {ir::Dim(1)};
   type.storage_offset = 0;
-  const at::Tensor base = add_tensor(ir::make_type(std::move(type)), "storage", /*is_input=*/false);
+  const at::Tensor base = tensors_.add(ir::make_type(std::move(type)), "storage");
   ir::BoundSymbol symbol;
   symbol.op = operator_for(as_strided_handle());
   symbol.arguments = {ir::Argument(input), ir::ArgumentList{count}, ir::ArgumentList{1}, ir::Argument(0)};
   symbol.results.emplace_back(state_of(base).value);
   symbol.comment = "inputs share this memory";
-  add(std::move(symbol));
+  builder_.add(std::move(symbol));
   memories_.push_back({base, state_of(base).value, storage_of(real)});
   return memories_.size() - 1;
 }
 
-void Recorder::lay_into_storage(const at::Tensor& real, const at::Tensor& input) {
+void InputMemory::lay_into_storage(const at::Tensor& real, const at::Tensor& input) {
   const c10::StorageImpl* storage = storage_of(real);
   if (std::ranges::find(shared_storages, storage) == shared_storages.end()) {
-    const bool is_written = std::ranges::any_of(inputs_, [&](const at::Tensor& other) {
-      const auto position = static_cast<std::size_t>(&other - inputs_.data());
-      return !other.is_same(input) && storage_of(real_inputs_[position]) == storage &&
+    const bool is_written = std::ranges::any_of(tensors_.inputs(), [&](const at::Tensor& other) {
+      const auto position = static_cast<std::size_t>(&other - tensors_.inputs().data());
+      return !other.is_same(input) && storage_of(tensors_.real_inputs()[position]) == storage &&
              root_of(state_of(other)).writes != 0;
     });
     if (is_written) found_shared(storage);
@@ -72,7 +87,7 @@ void Recorder::lay_into_storage(const at::Tensor& real, const at::Tensor& input)
   }
   if (real.requires_grad()) refuse_shared(", and requires grad");
   if (real.is_conj() || real.is_neg()) refuse_shared(" as its conjugate or negative");
-  auto memory = std::ranges::find(memories_, storage, &InputMemory::storage) - memories_.begin();
+  auto memory = std::ranges::find(memories_, storage, &Memory::storage) - memories_.begin();
   if (memory == std::ssize(memories_)) {
     memory = static_cast<std::ptrdiff_t>(add_storage(real, state_of(input).value));
   }
@@ -85,79 +100,55 @@ void Recorder::lay_into_storage(const at::Tensor& real, const at::Tensor& input)
                                 .arguments = {base, real.sizes().vec(), real.strides().vec(), real.storage_offset()}};
 }
 
-void Recorder::found_shared(const c10::StorageImpl* storage) {
+void InputMemory::found_shared(const c10::StorageImpl* storage) {
   shared_storages.push_back(storage);
   refuse_shared("");
 }
 
-bool Recorder::is_shared_storage(const TraceState& root) const {
-  return std::ranges::any_of(memories_, [&](const InputMemory& memory) {
-    return memory.storage != nullptr && &state_of(memory.root) == &root;
-  });
+void InputMemory::note_turned(const at::Tensor& before, const at::Tensor& kept) {
+  for (Memory& memory : memories_) {
+    if (memory.root.is_same(before)) memory.root = kept;
+  }
 }
 
-void Recorder::require_separate_memory(const TraceState& root) {
+bool InputMemory::is_shared(const TraceState& root) const {
+  return std::ranges::any_of(
+      memories_, [&](const Memory& memory) { return memory.storage != nullptr && &state_of(memory.root) == &root; });
+}
+
+bool InputMemory::has(const TraceState& root) const {
+  return std::ranges::any_of(memories_, [&](const Memory& memory) { return &root_of(state_of(memory.root)) == &root; });
+}
+
+bool InputMemory::is_first_value(ir::ValueId value) const {
+  return std::ranges::find(memories_, value, &Memory::value) != memories_.end();
+}
+
+void InputMemory::require_separate(const TraceState& root) {
   const auto has_root = [&](const at::Tensor& input) { return &root_of(state_of(input)) == &root; };
-  const auto written = std::ranges::find_if(inputs_, has_root) - inputs_.begin();
-  if (written == std::ssize(inputs_)) return;
-  const c10::StorageImpl* storage = storage_of(real_inputs_[static_cast<std::size_t>(written)]);
+  const std::vector<at::Tensor>& inputs = tensors_.inputs();
+  const auto written = std::ranges::find_if(inputs, has_root) - inputs.begin();
+  if (written == std::ssize(inputs)) return;
+  const c10::StorageImpl* storage = storage_of(tensors_.real_inputs()[static_cast<std::size_t>(written)]);
   if (storage == nullptr) return;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (storage_of(real_inputs_[i]) == storage && !has_root(inputs_[i])) found_shared(storage);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (storage_of(tensors_.real_inputs()[i]) == storage && !has_root(inputs[i])) found_shared(storage);
   }
 }
 
-bool is_closed_outside(const at::Tensor& tensor) {
-  if (!tensor.is_view()) return false;
-  const auto* meta = torch::autograd::impl::get_view_autograd_meta(tensor);
-  const at::Tensor base(tensor._base());
-  return meta->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT ||
-         (base.requires_grad() && base.is_leaf());
+bool InputMemory::was_input(const at::Tensor& trace_tensor) const {
+  return std::ranges::any_of(memories_, [&](const Memory& memory) { return memory.root.is_same(trace_tensor); });
 }
 
-void Recorder::require_writable(const at::Tensor& target, const at::Tensor& source) const {
-  if (!c10::GradMode::is_enabled()) return;
-  const bool is_differentiable =
-      target.requires_grad() || source.requires_grad() || requires_grad_by_memory(state_of(target));
-  if (is_differentiable && is_closed_to_writes(state_of(target))) {
-    throw UserError(ErrorKind::kNotImplemented,
-                    "a view that was made under torch.no_grad(), or by an operation with several results, is written "
-                    "to with gradients on; write to the tensor that it shows");
-  }
-  const at::Tensor shown = real_behind(root_tensor_of(target));
-  if (is_differentiable && shown.defined() && is_closed_outside(shown)) {
-    throw UserError(ErrorKind::kNotImplemented,
-                    "an input is written to with gradients on that is a view of a leaf, or that was made under "
-                    "torch.no_grad() or by an operation with several results");
-  }
-  if (!target.requires_grad()) return;
-  const at::Tensor real = real_behind(target);
-  const bool is_view = state_of(target).view || (real.defined() && real.is_view());
-  TORCH_CHECK(!is_leaf_of_program(target) && !is_leaf_of_program(root_tensor_of(target)),
-              is_view ? "a view of a leaf" : "a leaf",
-              " Variable that requires grad is being used in an in-place operation.");
-}
-
-bool Recorder::is_leaf_of_program(const at::Tensor& tensor) const {
-  if (level_ != Level::kTop || !tensor.requires_grad() || !tensor.is_leaf()) return false;
-  if (!is_input(tensor)) return true;
-  const at::Tensor real = real_behind(tensor);
-  return real.defined() && real.is_leaf();
-}
-
-bool Recorder::was_input(const at::Tensor& trace_tensor) const {
-  return std::ranges::any_of(memories_, [&](const InputMemory& memory) { return memory.root.is_same(trace_tensor); });
-}
-
-std::vector<std::size_t> Recorder::written_inputs() const {
+std::vector<std::size_t> InputMemory::written_inputs() const {
   std::vector<std::size_t> positions;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+  for (std::size_t i = 0; i < tensors_.inputs().size(); ++i) {
     if (state_of(memories_[memory_of_input_[i]].root).writes != 0) positions.push_back(i);
   }
   return positions;
 }
 
-std::vector<std::int32_t> Recorder::shared_memory_of_inputs() const {
+std::vector<std::int32_t> InputMemory::groups() const {
   std::vector<std::int32_t> groups;
   for (const std::size_t memory : memory_of_input_) {
     groups.push_back(memories_[memory].storage == nullptr ? -1 : static_cast<std::int32_t>(memory));
@@ -165,29 +156,29 @@ std::vector<std::int32_t> Recorder::shared_memory_of_inputs() const {
   return groups;
 }
 
-std::vector<std::pair<std::size_t, ir::ValueId>> Recorder::inputs_with_new_history() const {
+std::vector<std::pair<std::size_t, ir::ValueId>> InputMemory::inputs_with_new_history() const {
   std::vector<std::pair<std::size_t, ir::ValueId>> result;
   for (const std::size_t i : written_inputs()) {
-    const InputMemory& memory = memories_[memory_of_input_[i]];
+    const Memory& memory = memories_[memory_of_input_[i]];
     const ir::ValueId value = state_of(memory.root).value;
-    const at::Tensor& real = real_inputs_[i];
+    const at::Tensor& real = tensors_.real_inputs()[i];
     const bool is_parameter = real.defined() && real.is_leaf() && real.requires_grad();
     // Writes that autograd does not see leave the history as it was.
     // So does `requires_grad_()` after a write: it makes a leaf.
     const bool keeps_history =
         memory.root.is_leaf() || dynamic_cast<OutsideNode*>(memory.root.grad_fn().get()) != nullptr;
-    if (!trace_.tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
+    if (!builder_.trace().tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
     if (memory.storage != nullptr) refuse_shared(", and gets a gradient");
     result.emplace_back(i, value);
   }
   return result;
 }
 
-void Recorder::add_resize(const InputMemory& memory) {
+void InputMemory::add_resize(const Memory& memory) {
   const auto sizes = memory.root.sizes();
   const auto add_resizing = [this](ir::BoundSymbol symbol) {
     symbol.comment = "resized by the program";
-    add(std::move(symbol));
+    builder_.add(std::move(symbol));
   };
   add_resizing(resize_symbol(memory.value, sizes));
   if (!memory.root.is_contiguous()) {
@@ -195,26 +186,36 @@ void Recorder::add_resize(const InputMemory& memory) {
   }
 }
 
-void Recorder::copy_written_inputs() {
-  for (InputMemory& memory : memories_) {
+void InputMemory::copy_written() {
+  const ir::Trace& trace = builder_.trace();
+  for (Memory& memory : memories_) {
     TraceState& state = state_of(memory.root);
     if (state.view || std::exchange(memory.copied, state.writes) == state.writes) continue;
-    const ir::ValueId value = value_of(memory.root);
-    if (bridge::hints(trace_.tensor_type(memory.value)->sizes) != memory.root.sizes()) add_resize(memory);
+    const ir::ValueId value = recorder_.value_of(memory.root);
+    if (bridge::hints(trace.tensor_type(memory.value)->sizes) != memory.root.sizes()) add_resize(memory);
     ir::BoundSymbol symbol = copy_symbol(memory.value, value);
     symbol.comment = "written by the program";
-    add(std::move(symbol));
+    builder_.add(std::move(symbol));
   }
 }
 
-void Recorder::return_written_memory() {
-  copy_written_inputs();
-  for (InputMemory& memory : memories_) {
+void InputMemory::return_written() {
+  copy_written();
+  const ir::Trace& trace = builder_.trace();
+  for (Memory& memory : memories_) {
     TraceState& state = state_of(memory.root);
-    if (state.view || state.writes == 0 || trace_.tensor_type(state.value)->requires_grad) continue;
-    if (trace_.tensor_type(state.value)->sizes != trace_.tensor_type(memory.value)->sizes) continue;
+    if (state.view || state.writes == 0 || trace.tensor_type(state.value)->requires_grad) continue;
+    if (trace.tensor_type(state.value)->sizes != trace.tensor_type(memory.value)->sizes) continue;
     state.value = memory.value;
     state.writes_seen = memory.copied = ++state.writes;  // views are recorded anew when they are next read
+  }
+}
+
+void InputMemory::set_turned_geometry() {
+  for (std::size_t i = 0; i < tensors_.inputs().size(); ++i) {
+    const ir::ValueId value = builder_.trace().inputs[i];
+    const at::Tensor& input = tensors_.inputs()[i];
+    if (has_other_geometry(input, *builder_.trace().tensor_type(value))) builder_.add(set_geometry(value, input));
   }
 }
 

@@ -14,7 +14,6 @@
 #include "operators/facts.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
-#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"
 #include "tracer/symbols.h"

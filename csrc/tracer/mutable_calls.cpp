@@ -1,4 +1,5 @@
-// How a recorder calls operators that write: by their functional counterparts, whose results are then written.
+#include "tracer/mutable_calls.h"
+
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -17,7 +18,6 @@
 #include "tracer/memory_overlap.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
-#include "tracer/recorder.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
@@ -92,12 +92,10 @@ bool fills_nothing(const c10::OperatorHandle& op, const IValue& target) {
          target.toTensor().numel() == 0;
 }
 
-}  // namespace
-
 /// A call of an operator that writes.
-struct Recorder::MutableCall {
-  MutableCall(const c10::OperatorHandle& called, std::span<const IValue> given)
-      : op(called), arguments(given.begin(), given.end()) {
+struct MutableCall {
+  MutableCall(Recorder& recording, const c10::OperatorHandle& called, std::span<const IValue> given, Level at)
+      : recorder(recording), op(called), level(at), arguments(given.begin(), given.end()) {
     const auto& parameters = op.schema().arguments();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!is_written_argument(parameters[i])) continue;
@@ -146,22 +144,117 @@ struct Recorder::MutableCall {
     }
   }
 
+  [[nodiscard]] std::vector<IValue> call_counterpart(const c10::OperatorHandle& functional) const;
+  /// What the call draws, in fresh memory that is laid out as its target.
+  [[nodiscard]] at::Tensor fill_alike() const;
+  /// Gives a target what the counterpart computed for it.
+  void assign_result(std::size_t position, at::Tensor result) const;
+
+  Recorder& recorder;
   c10::OperatorHandle op;
+  Level level;
   std::vector<IValue> arguments;
   std::vector<at::Tensor> targets;
   std::vector<std::size_t> positions;  ///< of the targets, among the arguments
   bool is_out = false;
 };
 
+std::vector<IValue> MutableCall::call_counterpart(const c10::OperatorHandle& functional) const {
+  const at::Tensor& first = targets[0];
+  if (operator_for(op)->random && is_out && !first.is_contiguous()) {
+    refuse(op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
+  }
+  if (draws_by_layout(op, first)) return {fill_alike()};
+  torch::jit::Stack stack = is_functional_form(functional) ? arguments : arguments_that_are_read();
+  put_in_order_of(functional.schema(), op.schema(), first, stack);
+  const bool differentiable = std::ranges::any_of(
+      targets, [](const at::Tensor& target) { return torch::autograd::isDifferentiableType(target.scalar_type()); });
+  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable && !fills(op));
+  recorder.call_functional(functional, stack, level);
+  return stack;
+}
+
+at::Tensor MutableCall::fill_alike() const {
+  const at::Tensor& target = targets[0];
+  torch::jit::Stack stack = arguments;
+  stack[0] = CallBuilder(recorder).empty_strided_like(target);
+  const c10::AutoGradMode no_gradients(false);
+  op.callBoxed(stack);
+  return stack[0].toTensor();
+}
+
+void MutableCall::assign_result(std::size_t position, at::Tensor result) const {
+  const at::Tensor& target = targets[position];
+  if (is_out && has(Fact::kKeepsShapeOfOut) && result.numel() == target.numel()) {
+    result = CallBuilder(recorder).reshape(result, target.sizes());
+  }
+  if (level == Level::kTop && !changes_geometry(op)) {
+    require_fitting_result(op, arguments, target, result, is_out);
+  }
+  const bool may_have_tangent = recorder.may_have_tangents() && target.is_floating_point();
+  torch::autograd::edge_list edges = edges_to(tensors_of(arguments));
+  const bool is_in_question =
+      !result.requires_grad() && c10::GradMode::is_enabled() && (!edges.empty() || may_have_tangent);
+  const bool is_seen = !is_in_question || autograd_sees_write(op, arguments, positions[position]);
+  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
+  if (!is_seen && may_have_tangent)
+    result = recorder.writes.with_tangent_of(recorder.writes.copy_like(target, result), target);
+  const auto version = target.is_inference() ? 0 : target._version();
+  TraceNode* node = as_trace_node(result.grad_fn().get());
+  const ir::ValueId before = trace_impl(target)->state()->value;
+  const ir::ValueId made = trace_impl(result)->state()->value;
+  recorder.writes.assign(op, target, std::move(result), /*may_resize=*/is_out || has(Fact::kResizes));
+  if (node != nullptr && recorder.level() == Level::kTop) node->note_written(before, made, target);
+  const bool is_overwritten = is_in_question && is_seen && recorder.level() == Level::kTop && !is_out;
+  if (is_overwritten && !has(Fact::kDetaches)) overwrite_history(target, std::move(edges));
+  if (counts_as_write(op, is_out) || target.is_inference()) return;
+  c10::VariableVersion counter = target.unsafeGetTensorImpl()->version_counter();
+  counter.set_version(version);
+}
+
 /// Raises as eager before a random number is drawn.
-void Recorder::require_no_leaves(const c10::OperatorHandle& op, std::span<const IValue> arguments) const {
+void require_no_leaves(const Recorder& recorder, const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const bool is_in_place = op.operator_name().name.ends_with("_") && arguments[0].isTensor();
   if (is_in_place && is_trace_tensor(arguments[0].toTensor())) {
-    require_writable(arguments[0].toTensor(), arguments[0].toTensor());
+    recorder.writes.require_writable(arguments[0].toTensor(), arguments[0].toTensor());
   }
 }
 
-void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
+bool is_uninitialized(const ir::Trace& trace, const at::Tensor& tensor) {
+  const TraceState& state = *trace_impl(tensor)->state();
+  if (state.view || state.writes != 0) return false;
+  // The symbol that made it is among the last ones: such tensors are filled at once.
+  const auto& symbols = trace.symbols;
+  constexpr std::ptrdiff_t kReach = 8;
+  const auto from = symbols.end() - std::min<std::ptrdiff_t>(kReach, std::ssize(symbols));
+  const auto maker = std::find_if(from, symbols.end(), [&](const ir::BoundSymbol& symbol) {
+    return symbol.results.size() == 1 && symbol.results[0] == ir::Argument(state.value);
+  });
+  return maker != symbols.end() && operators::has_fact(*maker->op, Fact::kIsUninitialized);
+}
+
+/// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.
+bool call_random_fill(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  if (!operator_for(op)->random || !arguments[0].isTensor()) return false;
+  if (!is_uninitialized(recorder.trace(), arguments[0].toTensor())) return false;
+  const at::Tensor& target = arguments[0].toTensor();
+  ResultTypes types;
+  types.results.emplace_back();
+  types.results[0].tensors.emplace_back();
+  types.results[0].tensors[0].type = ir::make_type(bridge::type_of(target));
+  const std::vector<IValue> results = recorder.record(op, arguments, types, Level::kTop);
+  torch::jit::drop(stack, count);
+  recorder.writes.write(target, results[0].toTensor(), c10::GradMode::is_enabled());
+  if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
+  stack.emplace_back(target);
+  return true;
+}
+
+}  // namespace
+
+void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
   if (has_fact(op, Fact::kReplacesStorage)) refuse(op, "another memory for a tensor cannot be traced; use copy_");
@@ -173,7 +266,7 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     if (!arguments[2].isNone() && !target.is_contiguous()) refuse(op, "the memory format of a tensor is changed");
     if (target.sizes() == arguments[1].toIntVector()) return torch::jit::drop(stack, count - 1);
   }
-  if (is_left_to_parts(op, arguments)) return call_parts(op, stack);
+  if (is_left_to_parts(op, arguments)) return recorder.call_parts(op, stack);
   if (has_fact(op, Fact::kCopies)) {
     const at::Tensor target = arguments[0].toTensor();
     const at::Tensor source = arguments[1].toTensor();
@@ -182,13 +275,13 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
       if (!at::is_expandable_to(source.sizes(), target.sizes())) raise_as_eager(op, arguments);
     }
     torch::jit::drop(stack, count);
-    assign(op, target, copy_like(target, source), /*may_resize=*/false);
+    recorder.writes.assign(op, target, recorder.writes.copy_like(target, source), /*may_resize=*/false);
     stack.emplace_back(target);
     return;
   }
   if (fills_nothing(op, arguments[0])) return torch::jit::drop(stack, count - 1);
-  if (level == Level::kTop && operator_for(op)->random) require_no_leaves(op, arguments);
-  if (call_random_fill(op, stack)) return;
+  if (level == Level::kTop && operator_for(op)->random) require_no_leaves(recorder, op, arguments);
+  if (call_random_fill(recorder, op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {
     if (is_composite(op)) {
@@ -197,107 +290,22 @@ void Recorder::call_mutable(const c10::OperatorHandle& op, torch::jit::Stack& st
     }
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");
   }
-  const MutableCall call(op, arguments);
+  const MutableCall call(recorder, op, arguments, level);
   if (!std::ranges::all_of(call.targets, is_trace_tensor)) refuse(op, "a number is given as out=");
   if (is_functional_form(*functional)) call.require_copies_to_do();
   if (level == Level::kTop && !changes_geometry(op)) call.require_as_eager();
   torch::jit::drop(stack, count);
-  std::vector<IValue> results = call_counterpart(call, *functional, level);
+  std::vector<IValue> results = call.call_counterpart(*functional);
   const auto& returns = op.schema().returns();
   const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_argument)));
   std::vector<at::Tensor> written = tensors_of(std::span(results).subspan(fresh));
   if (written.size() < call.targets.size()) refuse(op, "this in-place operation cannot be traced");
-  for (std::size_t i = 0; i < call.targets.size(); ++i) assign_result(call, i, std::move(written[i]), level);
+  for (std::size_t i = 0; i < call.targets.size(); ++i) call.assign_result(i, std::move(written[i]));
   std::size_t next_fresh = 0;
   std::size_t next_target = 0;
   for (const c10::Argument& result : returns) {
     stack.push_back(is_written_argument(result) ? IValue(call.targets[next_target++]) : results[next_fresh++]);
   }
-}
-
-std::vector<IValue> Recorder::call_counterpart(const MutableCall& call, const c10::OperatorHandle& functional,
-                                               Level level) {
-  const at::Tensor& first = call.targets[0];
-  if (operator_for(call.op)->random && call.is_out && !first.is_contiguous()) {
-    refuse(call.op, "random numbers with a strided out= cannot be traced; use the variant that returns its result");
-  }
-  if (draws_by_layout(call.op, first)) return {fill_alike(call)};
-  torch::jit::Stack stack = is_functional_form(functional) ? call.arguments : call.arguments_that_are_read();
-  put_in_order_of(functional.schema(), call.op.schema(), first, stack);
-  const bool differentiable = std::ranges::any_of(call.targets, [](const at::Tensor& target) {
-    return torch::autograd::isDifferentiableType(target.scalar_type());
-  });
-  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && differentiable && !fills(call.op));
-  call_functional(functional, stack, level);
-  return stack;
-}
-
-at::Tensor Recorder::fill_alike(const MutableCall& call) {
-  const at::Tensor& target = call.targets[0];
-  torch::jit::Stack stack = call.arguments;
-  stack[0] = CallBuilder(*this).empty_strided_like(target);
-  const c10::AutoGradMode no_gradients(false);
-  call.op.callBoxed(stack);
-  return stack[0].toTensor();
-}
-
-void Recorder::assign_result(const MutableCall& call, std::size_t position, at::Tensor result, Level level) {
-  const at::Tensor& target = call.targets[position];
-  if (call.is_out && call.has(Fact::kKeepsShapeOfOut) && result.numel() == target.numel()) {
-    result = CallBuilder(*this).reshape(result, target.sizes());
-  }
-  if (level == Level::kTop && !changes_geometry(call.op)) {
-    require_fitting_result(call.op, call.arguments, target, result, call.is_out);
-  }
-  // What is recorded as a region may be pushed forward.
-  const bool may_have_tangent = adopt != nullptr && target.is_floating_point();
-  torch::autograd::edge_list edges = edges_to(tensors_of(call.arguments));
-  const bool is_in_question =
-      !result.requires_grad() && c10::GradMode::is_enabled() && (!edges.empty() || may_have_tangent);
-  const bool is_seen = !is_in_question || autograd_sees_write(call.op, call.arguments, call.positions[position]);
-  const c10::AutoGradMode mode(c10::GradMode::is_enabled() && is_seen);
-  if (!is_seen && may_have_tangent) result = with_tangent_of(copy_like(target, result), target);
-  const auto version = target.is_inference() ? 0 : target._version();
-  TraceNode* node = as_trace_node(result.grad_fn().get());
-  const ir::ValueId before = trace_impl(target)->state()->value;
-  const ir::ValueId made = trace_impl(result)->state()->value;
-  assign(call.op, target, std::move(result), /*may_resize=*/call.is_out || call.has(Fact::kResizes));
-  if (node != nullptr && level_ == Level::kTop) node->note_written(before, made, target);
-  const bool is_overwritten = is_in_question && is_seen && level_ == Level::kTop && !call.is_out;
-  if (is_overwritten && !call.has(Fact::kDetaches)) overwrite_history(target, std::move(edges));
-  if (counts_as_write(call.op, call.is_out) || target.is_inference()) return;
-  c10::VariableVersion counter = target.unsafeGetTensorImpl()->version_counter();
-  counter.set_version(version);
-}
-
-bool Recorder::call_random_fill(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::size_t count = op.schema().arguments().size();
-  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  if (!operator_for(op)->random || !arguments[0].isTensor() || !is_uninitialized(arguments[0].toTensor())) return false;
-  const at::Tensor& target = arguments[0].toTensor();
-  ResultTypes types;
-  types.results.emplace_back();
-  types.results[0].tensors.emplace_back();
-  types.results[0].tensors[0].type = ir::make_type(bridge::type_of(target));
-  const std::vector<IValue> results = record(op, arguments, types, Level::kTop);
-  torch::jit::drop(stack, count);
-  write(target, results[0].toTensor(), c10::GradMode::is_enabled());
-  if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
-  stack.emplace_back(target);
-  return true;
-}
-
-bool Recorder::is_uninitialized(const at::Tensor& tensor) const {
-  const TraceState& state = *trace_impl(tensor)->state();
-  if (state.view || state.writes != 0) return false;
-  // The symbol that made it is among the last ones: such tensors are filled at once.
-  const auto& symbols = trace_.symbols;
-  constexpr std::ptrdiff_t kReach = 8;
-  const auto from = symbols.end() - std::min<std::ptrdiff_t>(kReach, std::ssize(symbols));
-  const auto maker = std::find_if(from, symbols.end(), [&](const ir::BoundSymbol& symbol) {
-    return symbol.results.size() == 1 && symbol.results[0] == ir::Argument(state.value);
-  });
-  return maker != symbols.end() && operators::has_fact(*maker->op, Fact::kIsUninitialized);
 }
 
 }  // namespace thunder::tracer

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tracer/data_dependence.h"
+#include "tracer/data_rewrites.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
@@ -22,7 +22,7 @@ using c10::IValue;
 
 /// What `tensor` holds; the trace holds for this.
 at::Tensor known_lengths(Recorder& recorder, const at::Tensor& tensor) {
-  return is_trace_tensor(tensor) ? recorder.contents_of(tensor) : tensor;
+  return is_trace_tensor(tensor) ? recorder.data.contents_of(tensor) : tensor;
 }
 
 /// Zeros in the place of the sequences, for kernels that check lengths and compute others.

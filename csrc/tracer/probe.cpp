@@ -8,7 +8,6 @@
 #include "bridge/convert.h"
 #include "bridge/random.h"
 #include "tracer/map_tensors.h"
-#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 

@@ -20,7 +20,6 @@
 #include "tracer/operators.h"
 #include "tracer/python_function.h"
 #include "tracer/realize_scope.h"
-#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"
 #include "tracer/trace_session.h"

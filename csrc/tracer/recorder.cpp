@@ -16,10 +16,12 @@
 #include "tracer/autocast.h"
 #include "tracer/call_builder.h"
 #include "tracer/data_dependence.h"
+#include "tracer/data_rewrites.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
 #include "tracer/known_contents.h"
 #include "tracer/map_tensors.h"
+#include "tracer/mutable_calls.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/realizer.h"
@@ -52,31 +54,10 @@ bool is_unsized_repetition(const c10::OperatorHandle& op, std::span<const IValue
          has_fact(op, Fact::kShapeFollowsData) && arguments[0].toTensor().requires_grad();
 }
 
-/// `t_`, `squeeze_`: an input that shows its memory in another way than at the start.
-bool has_other_geometry(const at::Tensor& input, const ir::TensorType& type) {
-  if (!trace_impl(input)->state()->view) return false;
-  return bridge::hints(type.sizes) != input.sizes() || bridge::hints(type.strides) != input.strides() ||
-         type.storage_offset.hint != input.storage_offset();
-}
-
-ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input) {
-  if (input.requires_grad() && !input.is_leaf()) {
-    throw UserError(
-        ErrorKind::kNotImplemented,
-        "an input that autograd made is turned in place (t_, squeeze_, transpose_); use the variant without "
-        "the underscore");
-  }
-  ir::BoundSymbol symbol = lay_out_symbol(value, input.sizes(), input.strides(), input.storage_offset());
-  symbol.comment = "turned by the program";
-  return symbol;
-}
-
 void share_version(const at::Tensor& view, const at::Tensor& parent) {
   if (view.is_inference() || parent.is_inference()) return;
   view.unsafeGetTensorImpl()->set_version_counter(parent.unsafeGetTensorImpl()->version_counter());
 }
-
-bool is_of_pytorch(const c10::OperatorHandle& op) { return op.operator_name().name.starts_with("aten::"); }
 
 /// Where PyTorch itself calls one operation after the other: `torch._foreach_…` on the CPU, and tangents that are laid
 /// out as their primals, views of zeros which as_strided may look behind.
@@ -93,7 +74,7 @@ bool resolves_view(const Recorder& recorder, const c10::OperatorHandle& op, cons
   if (!resolves_conjugate && !facts.has(Fact::kResolvesNegative)) return false;
   if (!tensor.isTensor() || trace_impl(tensor.toTensor()) == nullptr) return false;
   const LazyView view = lazy_view(tensor.toTensor());
-  const at::Tensor real = recorder.real_behind(view.root);
+  const at::Tensor real = recorder.tensors.real_behind(view.root);
   const bool is_part = view.is_part_of_conjugate(real.defined() && real.is_conj());
   return (resolves_conjugate ? view.conjugates : view.negatives) % 2 == 1 || (!resolves_conjugate && is_part);
 }
@@ -104,47 +85,27 @@ NumberSettings NumberSettings::now() {
   return {c10::get_default_dtype(), at::globalContext().deterministicAlgorithms()};
 }
 
-Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, Level level)
-    : settings_(recorder_on_top() == nullptr ? NumberSettings::now() : recorder_on_top()->settings_),
-      trace_(std::move(trace_name), std::move(context)),
-      level_(level) {}
-Recorder::~Recorder() = default;
+Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, RecordingHost& starter)
+    : host(starter),
+      settings(recorder_on_top() == nullptr ? NumberSettings::now() : recorder_on_top()->settings),
+      builder(std::move(trace_name), std::move(context), starter) {}
 
-at::Tensor Recorder::add_tensor(ir::TypePtr type, std::string name, bool is_input) {
-  if (std::holds_alternative<ir::ScalarKind>(*type)) {
-    const ir::ValueId id = is_input ? trace_.add_input(type, std::move(name)) : trace_.add_value(type, std::move(name));
-    return make_number_tensor(id, *type);
-  }
-  const auto& tensor_type = std::get<ir::TensorType>(*type);
-  auto state = std::make_shared<TraceState>();
-  state->recorder = this;
-  state->value = is_input ? trace_.add_input(type, std::move(name)) : trace_.add_value(type, std::move(name));
-  at::Tensor tensor = make_trace_tensor(tensor_type, std::move(state));
-  if (tensor_type.requires_grad) tensor.set_requires_grad(true);
-  return tensor;
+void Recorder::add_kept_tensors(std::vector<WeakTensor>& kept) const {
+  tensors.live().add_kept(kept);
+  for (const std::shared_ptr<Recorder>& part : parts_) part->add_kept_tensors(kept);
 }
 
 at::Tensor Recorder::add_input(ir::TypePtr type, std::string name) {
-  at::Tensor tensor = add_tensor(std::move(type), std::move(name), /*is_input=*/true);
-  inputs_.push_back(tensor);
-  real_inputs_.emplace_back();
-  add_memory(tensor);
+  at::Tensor tensor = tensors.add_input(std::move(type), std::move(name));
+  memory.add(tensor);
   return tensor;
 }
 
 at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
-  if (auto known = find_input(real)) return *known;
-  ir::TensorType type = bridge::type_of(real);
-  at::Tensor tensor;
-  {
-    std::optional<c10::InferenceMode> as_made;  // which decides whether a tensor is an inference tensor
-    if (real.is_inference() != c10::InferenceMode::is_enabled()) as_made.emplace(real.is_inference());
-    tensor = add_input(ir::make_type(std::move(type)), std::move(name));
-  }
-  real_inputs_.back() = real;
-  has_inference_inputs_ |= real.is_inference();
-  inputs_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
-  lay_into_storage(real, tensor);
+  if (auto known = tensors.find_input(real)) return *known;
+  at::Tensor tensor = tensors.add_input(real, std::move(name));
+  memory.add(tensor);
+  memory.lay_into_storage(real, tensor);
   if (real.is_conj() || real.is_neg()) {
     const std::shared_ptr<TraceState> state = trace_impl(tensor)->state();
     state->value = value_of(CallBuilder(*this).clone(tensor));
@@ -152,71 +113,23 @@ at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
   return tensor;
 }
 
-ir::BoundSymbol& Recorder::add(ir::BoundSymbol symbol) {
-  if (facts_) facts_ = *facts_ | operators::facts_of(*symbol.op);
-  return trace_.add(std::move(symbol));
-}
-
-std::vector<ir::BoundSymbol> Recorder::cut(std::size_t begin) {
-  facts_.reset();
-  const auto first = trace_.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
-  const auto middle = std::stable_partition(first, trace_.symbols.end(), [](const ir::BoundSymbol& symbol) {
-    return symbol.op == tensor_constant_operator();
-  });
-  std::vector<ir::BoundSymbol> symbols(std::make_move_iterator(middle), std::make_move_iterator(trace_.symbols.end()));
-  trace_.symbols.erase(middle, trace_.symbols.end());
-  return symbols;
-}
-
-bool Recorder::has_any(operators::FactSet facts) {
-  if (!facts_) {
-    facts_.emplace();
-    for (const ir::BoundSymbol& symbol : trace_.symbols) facts_ = *facts_ | operators::facts_of(*symbol.op);
-  }
-  return facts_->has_any(facts);
-}
-
-std::optional<at::Tensor> Recorder::find_input(const at::Tensor& real) const {
-  const auto found = inputs_by_real_.find(real.unsafeGetTensorImpl());
-  return found == inputs_by_real_.end() ? std::nullopt : std::make_optional(found->second);
-}
-
-at::Tensor Recorder::add_constant(const at::Tensor& real) {
-  ir::TensorType type = bridge::type_of(real);
-  auto owner = std::make_shared<at::Tensor>(real.detach());
-  const ir::ObjectConstant object = trace_.context()->add_object(std::move(owner), "torch.Tensor");
-  at::Tensor tensor = add_tensor(ir::make_type(std::move(type)), {}, /*is_input=*/false);
-  ir::BoundSymbol symbol;
-  symbol.op = tensor_constant_operator();
-  symbol.arguments.emplace_back(object);
-  symbol.results.emplace_back(trace_impl(tensor)->state()->value);
-  add(std::move(symbol));
-  constants_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);
-  real_constants_.push_back(real);
-  // Tensors over memory that is not PyTorch's, such as `torch.from_numpy` makes, cannot grow.
-  const bool is_foreign = real.has_storage() && !real.storage().unsafeGetStorageImpl()->resizable();
-  if (is_foreign) add_shared_memory(real, tensor);
-  return tensor;
-}
-
-at::Tensor Recorder::replace_real_tensor(const at::Tensor& tensor) {
+at::Tensor Recorder::stand_in(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const TraceTensorImpl* impl = trace_impl(tensor);
+  const bool is_captured = host.recorded() == Recorded::kPart && (impl == nullptr || impl->state()->recorder != this);
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    return adopt && impl != nullptr && impl->state()->recorder != this ? adopt_number(tensor) : tensor;
+    return is_captured && impl != nullptr ? DataAccess::adopt_number(tensor) : tensor;
   }
-  if (adopt && (impl == nullptr || impl->state()->recorder != this)) return adopt(tensor);
+  if (is_captured) return host.capture(tensor);
   if (impl != nullptr) return tensor;
-  if (auto input = find_input(tensor)) return *input;
-  const auto known = constants_by_real_.find(tensor.unsafeGetTensorImpl());
-  if (known != constants_by_real_.end()) return known->second;
+  if (auto input = tensors.find_input(tensor)) return *input;
+  if (auto known = tensors.find_constant(tensor)) return *known;
   const SuspendRecording suspended;
-  return add_constant(tensor);
-}
-
-void Recorder::replace_real_tensors(std::span<IValue> arguments) {
-  const auto replace = [this](const at::Tensor& tensor) { return replace_real_tensor(tensor); };
-  for (IValue& argument : arguments) argument = map_tensors(argument, replace);
+  at::Tensor constant = tensors.add_constant(tensor);
+  // Tensors over memory that is not PyTorch's, such as `torch.from_numpy` makes, cannot grow.
+  const bool is_foreign = tensor.has_storage() && !tensor.storage().unsafeGetStorageImpl()->resizable();
+  if (is_foreign) arrays.add(tensor, constant);
+  return constant;
 }
 
 ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
@@ -230,15 +143,16 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
                     "was interrupted while it was traced, or it left a function that thunder.vmap, grad, vjp or jvp "
                     "transforms in another way than by being returned");
   }
-  if (level_ == Level::kTop) adopt_gradient(trace_tensor);
-  if (const at::Tensor fresh = refresh(state); fresh.defined() && fresh.requires_grad()) {
+  const bool is_top = level() == Level::kTop;
+  if (is_top) gradients.adopt(trace_tensor);
+  if (const at::Tensor fresh = writes.refresh(state); fresh.defined() && fresh.requires_grad()) {
     torch::autograd::impl::set_gradient_edge(trace_tensor, torch::autograd::impl::gradient_edge(fresh));
   }
-  if (level_ == Level::kTop) mark_leaf(trace_tensor);
-  const bool stopped = level_ == Level::kTop && !trace_tensor.requires_grad() &&
-                       trace_.tensor_type(state.value) != nullptr && trace_.tensor_type(state.value)->requires_grad &&
-                       c10::GradMode::is_enabled();
-  return stopped ? without_grad(state.value) : state.value;
+  if (is_top) history.mark_leaf(trace_tensor);
+  const ir::TensorType* type = trace().tensor_type(state.value);
+  const bool stopped =
+      is_top && !trace_tensor.requires_grad() && type != nullptr && type->requires_grad && c10::GradMode::is_enabled();
+  return stopped ? history.without_grad(state.value) : state.value;
 }
 
 namespace {
@@ -261,29 +175,15 @@ void forget_written_value(TraceState& state) {
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   THUNDER_CHECK(trace_impl(trace_tensor) != nullptr, "tracer", "expected a trace tensor");
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
-  for (SharedMemory& memory : shared_memory_) {
-    memory.is_returned |= &root_of(*memory.state) == &root_of(*trace_impl(trace_tensor)->state());
-  }
-  const bool is_constant = std::ranges::any_of(
-      constants_by_real_, [&](const auto& constant) { return share_memory(constant.second, trace_tensor); });
-  if (is_constant) return value_of(CallBuilder(*this).clone(trace_tensor));
-  return value_of(has_any(Fact::kHasNoMemory) ? with_recorded_strides(trace_tensor) : trace_tensor);
+  arrays.note_returned(trace_tensor);
+  if (tensors.lies_in_constant(trace_tensor)) return value_of(CallBuilder(*this).clone(trace_tensor));
+  return value_of(builder.has_any(Fact::kHasNoMemory) ? with_recorded_strides(trace_tensor) : trace_tensor);
 }
 
 ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {
   const ir::ValueId value = output_of(trace_tensor);
-  const bool may_lie_otherwise = has_any(Fact::kOtherStrides | Fact::kMayConjugate);
+  const bool may_lie_otherwise = builder.has_any(Fact::kOtherStrides | Fact::kMayConjugate);
   return may_lie_otherwise ? value_of(with_recorded_strides(trace_tensor)) : value;
-}
-
-bool Recorder::is_written(const at::Tensor& trace_tensor) const {
-  return root_of(*trace_impl(trace_tensor)->state()).writes != 0;
-}
-
-bool Recorder::is_input(const at::Tensor& trace_tensor) const {
-  const auto& state = trace_impl(trace_tensor)->state();
-  return std::any_of(inputs_.begin(), inputs_.end(),
-                     [&](const at::Tensor& input) { return trace_impl(input)->state() == state; });
 }
 
 ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
@@ -291,7 +191,7 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
   reader.tensor = [this](const at::Tensor& tensor) { return ir::Argument(value_of(tensor)); };
   reader.object = [this](const IValue& value) {
     if (const auto generator = find_generator(value)) return ir::Argument(*generator);
-    return ir::Argument(trace_.context()->add_object(std::make_shared<IValue>(value), value.tagKind()));
+    return ir::Argument(trace().context()->add_object(std::make_shared<IValue>(value), value.tagKind()));
   };
   ir::ArgumentList result;
   const auto& parameters = op.schema().arguments();
@@ -301,75 +201,17 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
   return result;
 }
 
-Realizer& Recorder::realizer() {
-  settle();
-  if (!realizer_) realizer_ = std::make_unique<Realizer>();
-  return *realizer_;
-}
-
-void Recorder::expect_results(const c10::OperatorHandle& op, std::shared_ptr<const ResultTypes> types) {
-  expected_operator_ = op;
-  expected_types_ = std::move(types);
-}
-
-std::shared_ptr<const ResultTypes> Recorder::infer_cached(const c10::OperatorHandle& op,
-                                                          std::span<const IValue> arguments, Level level) {
-  if (!shape_follows_data(op, arguments)) {
-    try {
-      return infer_without_data(op, arguments, level);
-    } catch (const DataNeeded&) {
-      if (is_composite(op) || op.schema().returns().empty()) throw;
-      if (level == Level::kBottom && expected_operator_ != op) {
-        if (level_ == Level::kTop || !is_of_pytorch(op)) throw;
-        return infer_by_probe_cached(op, arguments);
-      }
-    }
-  }
-  if (level == Level::kBottom && expected_operator_ == op) return expected_types_;
-  if (level_ == Level::kBottom) {
-    throw UserError(ErrorKind::kNotImplemented,
-                    op.schema().name() +
-                        ": the derivative of an operation follows from data in a way that a trace cannot "
-                        "hold; register a rule for it, or take the gradient of it in eager");
-  }
-  auto types = std::make_shared<ResultTypes>(infer_by_running(op, arguments));
-  types->from_data = true;
-  return types;
-}
-
-std::shared_ptr<const ResultTypes> Recorder::infer_by_probe_cached(const c10::OperatorHandle& op,
-                                                                   std::span<const IValue> arguments) {
-  auto types = std::make_shared<const ResultTypes>(infer_by_probe(op, arguments));
-  if (const std::string key = metadata_key(op, arguments); !key.empty()) inferred_.emplace(key, types);
-  return types;
-}
-
-std::shared_ptr<const ResultTypes> Recorder::infer_without_data(const c10::OperatorHandle& op,
-                                                                std::span<const IValue> arguments, Level level) {
-  const std::string key = metadata_key(op, arguments);
-  if (!key.empty()) {
-    const auto found = inferred_.find(key);
-    if (found != inferred_.end()) return found->second;
-  }
-  const EvaluateOnly nothing_recorded;
-  auto types =
-      std::make_shared<const ResultTypes>(level == Level::kTop ? infer_top(op, arguments) : infer_leaf(op, arguments));
-  if (!key.empty() && types->has_tensors()) inferred_.emplace(key, types);
-  return types;
-}
-
 std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                                      const ResultTypes& types, Level level) {
   ir::BoundSymbol symbol;
   // What a transform comes to arises below the program too.
-  const bool is_of_transform = data_of_input && !adopt;
+  const bool is_of_transform = host.recorded() == Recorded::kTransformed;
   const c10::OperatorHandle& recorded = recorded_operator(op, is_of_transform ? Level::kBottom : level);
   symbol.op = operator_for(recorded);
   symbol.arguments = to_arguments(recorded, arguments.first(recorded.schema().arguments().size()));
-  if (locate) symbol.location = locate();
-  const std::vector<at::Tensor> tensors = tensors_of(arguments);
+  const std::vector<at::Tensor> given = tensors_of(arguments);
   std::size_t position = 0;
-  const bool keeps_history = level == Level::kTop && level_ == Level::kTop;
+  const bool keeps_history = level == Level::kTop && this->level() == Level::kTop;
   std::vector<at::Tensor> made;
   const std::string* grad_fn = nullptr;
   const auto make = [&](const ResultType& result) -> std::pair<at::Tensor, ir::Argument> {
@@ -380,10 +222,10 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
     }
     auto state = std::make_shared<TraceState>();
     state->recorder = this;
-    state->value = trace_.add_value(result.type);
+    state->value = trace().add_value(result.type);
     c10::Storage storage;
     if (result.alias_of >= 0 && operator_for(op)->view) {
-      const at::Tensor& parent = tensors[static_cast<std::size_t>(result.alias_of)];
+      const at::Tensor& parent = given[static_cast<std::size_t>(result.alias_of)];
       state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
       state->view = ViewOf{.parent = parent,
                            .op = op,
@@ -398,11 +240,11 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
     const ir::ValueId value = state->value;
     const bool is_view = state->view.has_value();
     std::optional<c10::InferenceMode> as_parent;  // a view of a normal tensor is one, that of an inference tensor too
-    const bool of_inference = is_view && tensors[static_cast<std::size_t>(result.alias_of)].is_inference();
+    const bool of_inference = is_view && given[static_cast<std::size_t>(result.alias_of)].is_inference();
     if (is_view && of_inference != c10::InferenceMode::is_enabled()) as_parent.emplace(of_inference);
     at::Tensor tensor = make_trace_tensor(type, std::move(state), std::move(storage));
     as_parent.reset();
-    if (is_view) share_version(tensor, tensors[static_cast<std::size_t>(result.alias_of)]);
+    if (is_view) share_version(tensor, given[static_cast<std::size_t>(result.alias_of)]);
     if (keeps_history) {
       made.push_back(tensor);
       if (type.requires_grad && grad_fn == nullptr) grad_fn = &result.grad_fn;
@@ -433,12 +275,15 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
       symbol.results.push_back(std::move(value));
     }
   }
-  const ir::BoundSymbol& added = add(std::move(symbol));
-  if (grad_fn != nullptr) attach_node(added, tensors, made, *grad_fn);
+  const ir::BoundSymbol& added = builder.add_here(std::move(symbol));
+  if (grad_fn != nullptr) history.attach(added, given, made, *grad_fn);
   return results;
 }
 
-void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+namespace {
+
+/// Refuses what gives results another history in eager than a trace can give them.
+void require_known_history(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (!c10::GradMode::is_enabled()) return;
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   const bool has_results = !op.schema().returns().empty() && !has_fact(op, Fact::kDetaches);
@@ -450,8 +295,6 @@ void Recorder::require_known_history(const c10::OperatorHandle& op, std::span<co
     refuse(op, "saved_tensors_hooks are not traced; enter them around the jitted function, which then runs in eager");
   }
 }
-
-namespace {
 
 /// Counts the calls that are being recorded inside of each other on this thread. Those of `sspaddmm` and
 /// `sspaddmm.out` consist of each other.
@@ -477,7 +320,7 @@ class CallDepth {
 
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const CallDepth depth(op);
-  const std::shared_ptr<void> outside = outside_program ? outside_program() : nullptr;
+  const std::shared_ptr<void> outside = host.leave_program();
   const std::size_t count = op.schema().arguments().size();
   const operators::FactSet facts = operators::facts_of(*operator_for(op));
   if (facts.has_any(Fact::kOrdered | Fact::kWaits)) {
@@ -485,24 +328,26 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
                                                     ": communicate between processes outside of the function");
   }
   if (level == Level::kTop && call_on_known_contents(op, stack)) return;
-  replace_real_tensors(std::span(stack).last(count));
-  if (level == Level::kTop && level_ == Level::kTop) require_known_history(op, std::span(stack).last(count));
+  for (IValue& argument : std::span(stack).last(count)) {
+    argument = map_tensors(argument, [this](const at::Tensor& tensor) { return stand_in(tensor); });
+  }
+  if (level == Level::kTop && this->level() == Level::kTop) require_known_history(op, std::span(stack).last(count));
   if (count == 1 && resolves_view(*this, op, stack.back())) {
     stack.back() = CallBuilder(*this).clone(stack.back().toTensor());
   } else if (op.operator_name().name == "thunder::make_generator") {
     call_making_generator(op, stack);
   } else if (level == Level::kTop && facts.has(Fact::kReadsData)) {
-    call_reading_number(op, stack);
-  } else if (level == Level::kTop && call_reading_lengths(op, stack)) {
+    call_reading_number(*this, op, stack);
+  } else if (level == Level::kTop && call_reading_lengths(*this, op, stack)) {
     return;
   } else if (level == Level::kTop && gives_numbers(op)) {
-    call_giving_numbers(op, stack);
+    call_giving_numbers(*this, op, stack);
   } else if (facts.has(Fact::kIsRecordedAsParts) && is_on_cpu_or_composite(op, std::span(stack).last(count))) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
-  } else if (level == Level::kTop && is_taken_apart(op, std::span(stack).last(count))) {
+  } else if (level == Level::kTop && inference.is_taken_apart(op, std::span(stack).last(count))) {
     call_parts(op, stack);
   } else if (op.schema().is_mutable()) {
-    call_mutable(op, stack, level);
+    call_mutable(*this, op, stack, level);
   } else if (facts.has(Fact::kHasNoMemory)) {
     // The tangent of a mask, which formulas subtract from.
     constexpr std::ptrdiff_t kDtypeFromEnd = 4;
@@ -516,42 +361,18 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   }
 }
 
-bool Recorder::is_taken_apart(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  if (!is_autocast_on() || !is_composite(op)) return false;
-  const std::string key = metadata_key(op, arguments);
-  if (key.empty()) return parts_meet_autocast(op, arguments);
-  const auto [known, is_new] = taken_apart_.try_emplace(key);
-  if (is_new) known->second = parts_meet_autocast(op, arguments);
-  return known->second;
-}
-
-std::shared_ptr<const ResultTypes> Recorder::infer_unless_parts_are_recorded(const c10::OperatorHandle& op,
-                                                                             std::span<const IValue> arguments,
-                                                                             Level level) {
-  if (!is_composite(op)) return infer_cached(op, arguments, level);
-  try {
-    auto types = infer_cached(op, arguments, level);
-    return types->has_aliases() ? nullptr : types;
-  } catch (const DataNeeded&) {
-    if (level == Level::kBottom) throw;
-    return nullptr;
-  }
-}
-
 void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
   const at::Tensor& tensor = arguments[0].toTensor();
-  const std::uint32_t writes = root_of(*trace_impl(tensor)->state()).writes;
+  const std::uint32_t write_count = root_of(*trace_impl(tensor)->state()).writes;
   at::Tensor root = tensor;
   while (const auto& view = trace_impl(root)->state()->view) {
     // Written to, it has the value that was written, which lies elsewhere: it is shown anew.
-    if (writes != 0) trace_impl(root)->state()->writes_seen = writes - 1;
+    if (write_count != 0) trace_impl(root)->state()->writes_seen = write_count - 1;
     root = at::Tensor(view->parent);
   }
   const ir::ValueId value = trace_impl(root)->state()->value;
-  const bool is_returned =
-      std::ranges::any_of(memories_, [&](const InputMemory& memory) { return memory.value == value; });
   // What was written begins with its first element, until it is copied to the input.
-  const std::int64_t moved = writes == 0 || is_returned ? 0 : root.storage_offset();
+  const std::int64_t moved = write_count == 0 || memory.is_first_value(value) ? 0 : root.storage_offset();
   IValue& offset = arguments.back();
   if (moved != 0 && offset.isInt()) {
     if (offset.toInt() < moved) {
@@ -566,7 +387,7 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
 
 at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
   const TraceState& state = *trace_impl(tensor)->state();
-  const bool is_exact = level_ == Level::kTop && is_input(tensor) && state.writes == 0;
+  const bool is_exact = level() == Level::kTop && tensors.is_input(tensor) && state.writes == 0;
   if (is_exact || (state.view && state.view->op.operator_name().name == "thunder::restride")) return tensor;
   // The program may have left gradients switched off.
   const c10::AutoGradMode history(tensor.requires_grad() || c10::GradMode::is_enabled());
@@ -580,11 +401,11 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
   try {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
   } catch (const c10::Error& error) {
-    if (!says_data_was_read(error.what()) || level_ != Level::kTop) throw;
+    if (!says_data_was_read(error.what()) || level() != Level::kTop) throw;
     stack.resize(below);
     KnownContents contents;
     for (const IValue& argument : arguments) {
-      stack.push_back(with_contents(argument));
+      stack.push_back(data.with_contents(argument));
       if (stack.back().isTensor() && !is_trace_tensor(stack.back().toTensor())) {
         contents.add(stack.back().toTensor());
       }
@@ -599,30 +420,30 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     return;
   }
   if (level == Level::kTop && writes_by_mask(op, std::span(stack).last(op.schema().arguments().size()))) {
-    call_writing_by_mask(op, stack);
+    call_writing_by_mask(*this, op, stack);
     return;
   }
   const std::size_t count = op.schema().arguments().size();
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  // In a region the results of a composite are not cut off from what follows them; its derivative wants their size.
-  const bool wants_total =
-      level == Level::kTop && adopt && c10::GradMode::is_enabled() && is_unsized_repetition(op, arguments);
+  // In a part the results of a composite are not cut off from what follows them; its derivative wants their size.
+  const bool wants_total = level == Level::kTop && may_have_tangents() && c10::GradMode::is_enabled() &&
+                           is_unsized_repetition(op, arguments);
   if (wants_total) {
     const at::Tensor& repeats = arguments[1].toTensor();
     const at::Tensor& self = arguments[0].toTensor();
     const at::Tensor sum = CallBuilder(*this).sum(repeats);
     const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
-    arguments[3] = read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
+    arguments[3] = data.read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
   }
   const IValue last = arguments.empty() ? IValue() : arguments.back();
   const operators::FactSet facts = operators::facts_of(*operator_for(op));
   if (facts.has(Fact::kReadsStrides)) lay_out_memory(arguments);
   const bool minds_strides = facts.has(Fact::kRaisesForStrides) && level == Level::kTop;
-  if ((minds_strides && has_any(Fact::kOtherStrides)) ||
-      (facts.has(Fact::kNeedsResolvedConjugate) && has_any(Fact::kMayConjugate))) {
+  if ((minds_strides && builder.has_any(Fact::kOtherStrides)) ||
+      (facts.has(Fact::kNeedsResolvedConjugate) && builder.has_any(Fact::kMayConjugate))) {
     arguments[0] = with_recorded_strides(arguments[0].toTensor());
   }
-  const auto types = infer_unless_parts_are_recorded(op, arguments, level);
+  const auto types = inference.infer(op, arguments, level);
   if (types == nullptr) {
     call_parts(op, stack);
     return;
@@ -634,7 +455,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     return;
   }
   std::vector<IValue> results = record(op, arguments, *types, level);
-  if (types->from_data) check_shapes(results);
+  if (types->from_data) data.check_shapes(results);
   // Shown anew, or written to, it is laid out again.
   const bool is_laid_out = facts.has(Fact::kReadsStrides) && operator_for(op)->view;
   if (is_laid_out) trace_impl(results[0].toTensor())->state()->view->arguments.back() = last;
@@ -652,16 +473,10 @@ std::vector<IValue> Recorder::call_by_name(const char* name, const char* overloa
 }
 
 ir::Trace Recorder::finish(ir::ArgumentList outputs) {
-  settle();
-  copy_written_inputs();
-  for (std::size_t i = 0; i < inputs_.size() && level_ == Level::kTop; ++i) {
-    if (has_other_geometry(inputs_[i], *trace_.tensor_type(trace_.inputs[i]))) {
-      add(set_geometry(trace_.inputs[i], inputs_[i]));
-    }
-  }
-  trace_.outputs = std::move(outputs);
-  facts_ = operators::FactSet();
-  return std::exchange(trace_, ir::Trace(trace_.name(), trace_.context()));
+  builder.settle();
+  memory.copy_written();
+  if (level() == Level::kTop) memory.set_turned_geometry();
+  return builder.finish(std::move(outputs));
 }
 
 }  // namespace thunder::tracer

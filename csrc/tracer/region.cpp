@@ -17,7 +17,7 @@ std::shared_ptr<ir::TraceContext> context_around() {
 }
 
 at::Tensor data_of(Recorder* around, const at::Tensor& tensor) {
-  return around == nullptr ? tensor.detach() : around->data_of(around->stand_in(tensor));
+  return around == nullptr ? tensor.detach() : around->data.data_of(around->stand_in(tensor));
 }
 
 }  // namespace
@@ -29,19 +29,18 @@ std::function<at::Tensor(std::size_t)> data_source(std::vector<at::Tensor> tenso
 }
 
 Region::Region(std::string name, bool captures_require_grad)
-    : recorder_(std::make_shared<Recorder>(std::move(name), context_around())),
+    : RecordingHost(Recorded::kPart),
+      around_(recorder_on_top()),
+      recorder_(std::make_shared<Recorder>(std::move(name), context_around(), static_cast<RecordingHost&>(*this))),
       captures_require_grad_(captures_require_grad) {
-  recorder_->adopt = [this](const at::Tensor& outside) { return capture(outside); };
-  Recorder* around = recorder_on_top();
-  recorder_->data_of_input = [this, around](std::size_t position) {
-    const SuspendRecording suspended;
-    return data_of(around, outside_.at(position));
-  };
-  if (around == nullptr) return;
-  recorder_->locate = around->locate;
-  recorder_->outside_program = around->outside_program;
-  recorder_->full_graph = around->full_graph;
-  around->keep(recorder_);  // a tensor of ours that escapes must not meet another recorder at this address
+  if (around_ == nullptr) return;
+  recorder_->data.full_graph = around_->data.full_graph;
+  around_->keep(recorder_);  // a tensor of ours that escapes must not meet another recorder at this address
+}
+
+at::Tensor Region::data_of_input(std::size_t position) {
+  const SuspendRecording suspended;
+  return data_of(around_, outside_.at(position));
 }
 
 at::Tensor Region::add_input(const at::Tensor& outside, ir::TensorType type) {
@@ -52,7 +51,7 @@ at::Tensor Region::add_input(const at::Tensor& outside, ir::TensorType type) {
 
 at::Tensor Region::capture(const at::Tensor& outside) {
   for (std::size_t i = own_inputs_; i < outside_.size(); ++i) {
-    if (outside_[i].is_same(outside)) return recorder_->input(i);
+    if (outside_[i].is_same(outside)) return recorder_->tensors.inputs()[i];
   }
   ir::TensorType type = bridge::type_of(outside);
   type.requires_grad &= captures_require_grad_;
@@ -65,11 +64,11 @@ std::vector<at::Tensor> Region::captures() const {
 }
 
 bool Region::writes_captures() const {
-  return std::ranges::any_of(recorder_->written_inputs(), [this](std::size_t i) { return i >= own_inputs_; });
+  return std::ranges::any_of(recorder_->memory.written_inputs(), [this](std::size_t i) { return i >= own_inputs_; });
 }
 
 void Region::refuse_shared_writes() const {
-  for (const std::size_t written : recorder_->written_inputs()) {
+  for (const std::size_t written : recorder_->memory.written_inputs()) {
     for (std::size_t i = 0; i < outside_.size(); ++i) {
       if (i == written || !share_memory(outside_[i], outside_[written])) continue;
       throw UserError(ErrorKind::kNotImplemented,

@@ -17,7 +17,7 @@ namespace thunder::tracer {
 ///
 /// Its inputs are tensors made by `add_input`, which the part is called with, then those it took from around itself:
 /// the captures. Those may belong to the trace around it or be real tensors.
-class Region {
+class Region final : RecordingHost {
  public:
   /// Inside of the recorder that is active on this thread, if any. `captures_require_grad`: as they do around.
   Region(std::string name, bool captures_require_grad);
@@ -33,9 +33,17 @@ class Region {
   [[nodiscard]] ir::Trace finish(std::span<const at::Tensor> outputs);
 
  private:
-  at::Tensor capture(const at::Tensor& outside);
+  ir::SourceLocation locate() override {
+    return around_ == nullptr ? ir::SourceLocation() : around_->builder.location();
+  }
+  std::shared_ptr<void> leave_program() override {
+    return around_ == nullptr ? nullptr : around_->host.leave_program();
+  }
+  at::Tensor capture(const at::Tensor& outside) override;
+  at::Tensor data_of_input(std::size_t position) override;
   void refuse_shared_writes() const;
 
+  Recorder* around_;  ///< null: eager code
   std::shared_ptr<Recorder> recorder_;
   bool captures_require_grad_;
   std::size_t own_inputs_ = 0;       ///< those that `add_input` made, which come first

@@ -24,12 +24,14 @@ TraceNode::TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbo
       results_(ir::flat_results(symbol_)) {}
 
 torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&& cotangents) {
-  if (recorder_on_top() != &recorder_ || !recorder_.derive) {
-    throw UserError(ErrorKind::kRuntime,
-                    "backward() through a tensor that belongs to a trace: it was kept from the time when a jitted "
-                    "function was traced; return it from the function instead");
-  }
-  return recorder_.derive(*this, std::move(cotangents));
+  if (recorder_on_top() != &recorder_) refuse_backward_through_trace();
+  return recorder_.host.derive(*this, std::move(cotangents));
+}
+
+void refuse_backward_through_trace() {
+  throw UserError(ErrorKind::kRuntime,
+                  "backward() through a tensor that belongs to a trace: it was kept from the time when a jitted "
+                  "function was traced; return it from the function instead");
 }
 
 void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {

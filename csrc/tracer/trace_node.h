@@ -23,7 +23,7 @@ class TraceNode final : public torch::autograd::Node {
   TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbol);
 
   [[nodiscard]] std::string name() const override { return name_; }
-  /// Records the operation's backward; see `Recorder::derive`.
+  /// Records the operation's backward; see `RecordingHost::derive`.
   torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
   void release_variables() override { released_ = true; }
 
@@ -67,6 +67,8 @@ class TraceNode final : public torch::autograd::Node {
   std::vector<Watched> watched_;
   bool released_ = false;
 };
+
+[[noreturn]] void refuse_backward_through_trace();
 
 /// A tensor that has a history outside of the trace. Gradients inside do not go past it.
 class OutsideNode final : public torch::autograd::Node {

@@ -64,7 +64,7 @@ TraceTensorImpl::TraceTensorImpl(c10::Storage storage, c10::DispatchKeySet keys,
                                  std::shared_ptr<TraceState> state)
     : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {
   if (state_->recorder == nullptr) return;
-  registry_ = &state_->recorder->live_tensors();
+  registry_ = &state_->recorder->tensors.live();
   registry_->add(*this);
 }
 
@@ -202,6 +202,8 @@ at::Tensor root_tensor_of(const at::Tensor& trace_tensor) {
   while (trace_impl(root)->state()->view) root = at::Tensor(trace_impl(root)->state()->view->parent);
   return root;
 }
+
+bool is_written(const at::Tensor& trace_tensor) { return root_of(*trace_impl(trace_tensor)->state()).writes != 0; }
 
 bool is_trace_tensor(const at::Tensor& tensor) { return trace_impl(tensor) != nullptr; }
 

@@ -91,6 +91,8 @@ class TraceTensorImpl final : public c10::TensorImpl {
 [[nodiscard]] TraceState& root_of(TraceState& state);
 /// The tensor whose memory `trace_tensor` shows; itself when it is no view.
 [[nodiscard]] at::Tensor root_tensor_of(const at::Tensor& trace_tensor);
+/// Whether something was written to the memory that it shows.
+[[nodiscard]] bool is_written(const at::Tensor& trace_tensor);
 /// Throws when the trace that one of them was made in has ended.
 void require_living(std::span<const at::Tensor> tensors);
 /// Whether `error` says that somebody read the data of a trace tensor.

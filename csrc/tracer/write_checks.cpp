@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarType.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -12,7 +13,6 @@
 #include "tracer/map_tensors.h"
 #include "tracer/memory_overlap.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
@@ -110,6 +110,14 @@ void require_fitting_result(const c10::OperatorHandle& op, std::span<const IValu
   if (is_converted && c10::canCast(result.scalar_type(), target.scalar_type())) return;
   refuse(op, "expected a target of the result's dtype, " + std::string(c10::toString(result.scalar_type())) +
                  ", got one of " + c10::toString(target.scalar_type()) + "; use the variant that returns its result");
+}
+
+bool is_closed_outside(const at::Tensor& tensor) {
+  if (!tensor.is_view()) return false;
+  const auto* meta = torch::autograd::impl::get_view_autograd_meta(tensor);
+  const at::Tensor base(tensor._base());
+  return meta->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT ||
+         (base.requires_grad() && base.is_leaf());
 }
 
 }  // namespace thunder::tracer

@@ -21,4 +21,7 @@ void require_separate_elements(const c10::OperatorHandle& op, std::span<const c1
 void require_fitting_result(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
                             const at::Tensor& target, const at::Tensor& result, bool is_out);
 
+/// Whether eager refuses to write to a tensor from outside with gradients on, for what it is a view of.
+[[nodiscard]] bool is_closed_outside(const at::Tensor& tensor);
+
 }  // namespace thunder::tracer

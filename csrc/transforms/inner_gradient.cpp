@@ -38,12 +38,6 @@ struct InnerGradient::Half {
   std::vector<ir::ValueId> gradients;  ///< one for each input of the operation; kNoValue: zero
 };
 
-InnerGradient::InnerGradient(tracer::Recorder& recorder) : recorder_(recorder) {
-  recorder.derive = [this](tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
-    return derive(node, std::move(cotangents));
-  };
-}
-
 // A node owns its derivation, whose edges lead back to the node: they are released here.
 InnerGradient::~InnerGradient() {
   std::vector<Edges> released;
@@ -121,7 +115,7 @@ void InnerGradient::place_forward(tracer::TraceNode& node, Derivation& derivatio
   }
   for (const ir::ValueId result : node.results()) {
     if (result == ir::kNoValue) continue;
-    recorder_.replace(result, derivation.placed);
+    recorder_.builder.replace(result, derivation.placed);
     return;
   }
 }
@@ -147,7 +141,7 @@ void InnerGradient::connect(const ir::BoundSymbol& symbol, Edges& edges) {
       node->add_input_metadata(torch::autograd::Node::undefined_input());
       continue;
     }
-    const std::uint32_t number = node->add_input_metadata(recorder_.tensor_of(result));
+    const std::uint32_t number = node->add_input_metadata(recorder_.tensors.make(result));
     if (!edges[index_of(result)].is_valid()) edges[index_of(result)] = Edge(node, number);
     ir::TensorType type = *recorder_.trace().tensor_type(result);
     type.requires_grad = true;
@@ -192,8 +186,7 @@ InnerGradient::Half InnerGradient::copy_backward(tracer::TraceNode& node, Deriva
   };
   Half result;
   for (const ir::BoundSymbol& symbol : std::span(from.symbols).subspan(half.begin, half.end - half.begin)) {
-    result.symbols.push_back(copy(symbol, from, node.symbol().location, slot));
-    if (recorder_.locate) result.symbols.back().location = recorder_.locate();
+    result.symbols.push_back(copy(symbol, from, recorder_.builder.location(), slot));
   }
   for (std::size_t i = 0; i < node.inputs().size(); ++i) {
     result.gradients.push_back(half.gradients[i] == ir::kNoValue ? ir::kNoValue : slot(half.gradients[i]));
@@ -268,7 +261,7 @@ at::Tensor InnerGradient::forward_tensor(tracer::TraceNode& node, Derivation& de
   if (derivation.values[index_of(id)] == ir::kNoValue) place_forward(node, derivation);
   const ir::ValueId value = derivation.values[index_of(id)];
   node.require_unwritten(value);
-  at::Tensor tensor = recorder_.tensor_of(value);
+  at::Tensor tensor = recorder_.tensors.make(value);
   if (!c10::GradMode::is_enabled()) return tensor;
   connect_forward(node, derivation);
   const auto edge = derivation.edges.find(index_of(value));
@@ -309,7 +302,7 @@ std::vector<at::Tensor> InnerGradient::derive_in_layers(tracer::TraceNode& node,
     if (!is_known[index_of(id)]) add_input(id, forward_tensor(node, derivation, id));
   };
   for (ir::BoundSymbol& symbol : part.symbols) {
-    symbol.location = recorder_.locate ? recorder_.locate() : node.symbol().location;
+    symbol.location = recorder_.builder.location();
     for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) read(id);
     for (const ir::ValueId id : ir::flat_results(symbol)) {
       if (id != ir::kNoValue) is_known[index_of(id)] = true;
@@ -325,7 +318,7 @@ std::vector<at::Tensor> InnerGradient::derive_in_layers(tracer::TraceNode& node,
 
 std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
   if (node.num_outputs() == 0) return {};
-  const std::shared_ptr<void> outside = recorder_.outside_program ? recorder_.outside_program() : nullptr;
+  const std::shared_ptr<void> outside = recorder_.host.leave_program();
   cotangents.resize(node.results().size());
   const bool in_layers = std::ranges::any_of(cotangents, [](const at::Tensor& cotangent) {
     return cotangent.defined() && tracer::trace_impl(cotangent) == nullptr;
@@ -348,7 +341,7 @@ std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vect
     }
     for (const ir::BoundSymbol& symbol : half.symbols) connect(symbol, edges);
   }
-  for (ir::BoundSymbol& symbol : half.symbols) recorder_.add(std::move(symbol));
+  for (ir::BoundSymbol& symbol : half.symbols) recorder_.builder.add(std::move(symbol));
   std::vector<at::Tensor> gradients;
   for (const ir::ValueId value : half.gradients) {
     if (value == ir::kNoValue) {
@@ -357,7 +350,7 @@ std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vect
     }
     at::Tensor& tensor = tensors[index_of(value)];
     if (!tensor.defined()) {
-      tensor = recorder_.tensor_of(value);
+      tensor = recorder_.tensors.make(value);
       const auto edge = edges.find(index_of(value));
       const bool leads_on = edge != edges.end() && edge->second.is_valid();
       if (leads_on) torch::autograd::impl::set_gradient_edge(tensor, edge->second);

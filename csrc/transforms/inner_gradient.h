@@ -22,12 +22,13 @@ namespace thunder::transforms {
 /// its first half takes the operation's place in the trace.
 class InnerGradient {
  public:
-  /// Serves the recorder for as long as both live.
-  explicit InnerGradient(tracer::Recorder& recorder);
+  explicit InnerGradient(tracer::Recorder& recorder) : recorder_(recorder) {}
   ~InnerGradient();
   InnerGradient(const InnerGradient&) = delete;
   InnerGradient& operator=(const InnerGradient&) = delete;
 
+  /// See `tracer::RecordingHost::derive`.
+  std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents);
   /// Whether a backward through the node would read what the program has written over since: eager raises then, or,
   /// after a write through `.data`, reads what was written.
   [[nodiscard]] bool reads_written(tracer::TraceNode& node);
@@ -36,7 +37,6 @@ class InnerGradient {
   struct Derivation;
   struct Half;
 
-  std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents);
   /// `derive` where a cotangent belongs to a layer of functorch (it is one example of a batch, say): the derivative is
   /// found for a tensor of its shape, and replayed in that layer.
   std::vector<at::Tensor> derive_in_layers(tracer::TraceNode& node, const std::vector<at::Tensor>& cotangents);

@@ -144,7 +144,7 @@ bool says_that_derivative_is_missing(const std::exception& error) {
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                const ir::Trace& source)
-    : recorder_("replay", source.context(), tracer::Level::kBottom), operator_(describe(symbol)) {
+    : recorder_("replay", source.context(), tracer::RecordingHost::one_operator()), operator_(describe(symbol)) {
   for (ir::ValueId value : values) {
     inputs_.push_back(recorder_.add_input(source.value(value).type));
     input_values_.push_back(recorder_.value_of(inputs_.back()));
@@ -157,7 +157,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   if (derives_kept) require_derivable(symbol, *claimed_);
   const c10::OperatorHandle& op = tracer::handle_of(derives_kept ? *claimed_->derived_from : *symbol.op);
   handle_ = op;
-  recorder_.expect_results(op, result_types(symbol, source));
+  recorder_.inference.expect(op, result_types(symbol, source));
   torch::jit::Stack stack = tracer::arguments_of(symbol, op, writer);
   const tracer::RecordBottom recording(recorder_);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -175,7 +175,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
     result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
   }
   if (derives_kept) keep_operation(symbol, values, source);
-  recorder_.copy_written_inputs();
+  recorder_.memory.copy_written();
   forward_end_ = recorder_.trace().symbols.size();
   forward_value_count_ = recorder_.trace().value_count();
 }
@@ -196,7 +196,7 @@ void OperatorReplay::keep_operation(const ir::BoundSymbol& symbol, std::span<con
       derived = id;
     });
   }
-  recorder_.add(std::move(kept));
+  recorder_.builder.add(std::move(kept));
 }
 
 void OperatorReplay::append_results(std::span<const c10::IValue> results) {
@@ -320,7 +320,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
   try {
     return tracer::walk_backward(outputs, cotangents, inputs_, again);
   } catch (const std::exception& error) {
-    static_cast<void>(recorder_.cut(begin));
+    static_cast<void>(recorder_.builder.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
     if (!tracer::says_data_was_read(error.what())) throw;
     if (const auto whole = find_opaque_backward(*handle_)) return gradients_by_whole(*whole, outputs, cotangents);

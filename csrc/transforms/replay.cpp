@@ -30,21 +30,22 @@ using c10::IValue;
 class ReplayedLocations {
  public:
   ReplayedLocations() : recorder_(tracer::recorder_on_top()) {
-    if (recorder_ == nullptr) return;
-    outside_ = std::move(recorder_->locate);
-    recorder_->locate = [this] { return current.file == nullptr && outside_ ? outside_() : current; };
+    if (recorder_ != nullptr) outside_ = std::exchange(recorder_->builder.replayed_location, &current_);
   }
   ~ReplayedLocations() {
-    if (recorder_ != nullptr) recorder_->locate = std::move(outside_);
+    if (recorder_ != nullptr) recorder_->builder.replayed_location = outside_;
   }
   ReplayedLocations(const ReplayedLocations&) = delete;
   ReplayedLocations& operator=(const ReplayedLocations&) = delete;
 
-  ir::SourceLocation current;
+  void set(const ir::SourceLocation& location) {
+    current_ = location.file == nullptr && outside_ != nullptr ? *outside_ : location;
+  }
 
  private:
   tracer::Recorder* recorder_;
-  std::function<ir::SourceLocation()> outside_;
+  const ir::SourceLocation* outside_ = nullptr;
+  ir::SourceLocation current_;
 };
 
 class Replay {
@@ -58,7 +59,7 @@ class Replay {
                       std::to_string(inputs.size()));
     for (std::size_t i = 0; i < inputs.size(); ++i) values_[index_of(trace_.inputs[i])] = inputs[i];
     for (const ir::BoundSymbol& symbol : trace_.symbols) {
-      locations_.current = symbol.location;
+      locations_.set(symbol.location);
       call(symbol);
     }
     std::vector<at::Tensor> outputs;
@@ -83,7 +84,7 @@ class Replay {
     } else if (symbol.op == tracer::item_operator() || symbol.op == tracer::number_operator()) {
       tracer::Recorder* recorder = tracer::recorder_on_top();
       const auto stand_in = [&](ir::ValueId id) { return below_layers(values_[index_of(id)].toTensor()); };
-      if (recorder != nullptr) store(symbol.results[0], recorder->repeat_number(symbol, stand_in));
+      if (recorder != nullptr) store(symbol.results[0], recorder->data.repeat_number(symbol, stand_in));
     } else if (symbol.op->name == "thunder::restride" && grad_mode_ == GradMode::kAsRecorded) {
       // Who reads strides gets one of its own there; layers of functorch have no rule for it.
       store(symbol.results[0], values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))]);
@@ -102,7 +103,7 @@ class Replay {
     const bool is_known =
         symbol.op == tracer::check_shape_operator() && is_batched(tensor) &&
         tensor.sizes().equals(bridge::to_ivalue(symbol.arguments[1], *c10::ListType::ofInts(), writer_).toIntVector());
-    if (!is_known) recorder->repeat_check(symbol, below_layers(tensor));
+    if (!is_known) recorder->data.repeat_check(symbol, below_layers(tensor));
   }
 
   void call_operator(const ir::BoundSymbol& symbol) {
@@ -182,6 +183,26 @@ class Replay {
       tracer::make_writer(*trace_.context(), [this](ir::ValueId id) { return values_[index_of(id)]; });
 };
 
+/// What a transform makes of a trace: below a program that is recorded, which has the data, or on its own.
+class TransformHost final : public tracer::RecordingHost {
+ public:
+  using Data = std::function<at::Tensor(std::size_t)>;
+
+  explicit TransformHost(const Data& data)
+      : RecordingHost(data ? tracer::Recorded::kTransformed : tracer::Recorded::kProgram),
+        around_(tracer::recorder_on_top()),
+        data_(data) {}
+
+  std::shared_ptr<void> leave_program() override {
+    return around_ == nullptr ? nullptr : around_->host.leave_program();
+  }
+  at::Tensor data_of_input(std::size_t position) override { return data_(position); }
+
+ private:
+  const tracer::Recorder* around_;
+  const Data& data_;
+};
+
 }  // namespace
 
 std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tensor> inputs, GradMode grad_mode,
@@ -191,12 +212,9 @@ std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tenso
 
 ir::Trace record(const ir::Trace& origin, const std::string& step, const RecordedInputs& described,
                  const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& program) {
-  tracer::Recorder recorder(described.trace_name.empty() ? step : described.trace_name, origin.context());
-  if (const tracer::Recorder* around = tracer::recorder_on_top()) {
-    recorder.outside_program = around->outside_program;
-    recorder.full_graph = around->full_graph;
-  }
-  recorder.data_of_input = described.data;
+  TransformHost host(described.data);
+  tracer::Recorder recorder(described.trace_name.empty() ? step : described.trace_name, origin.context(), host);
+  if (const tracer::Recorder* around = tracer::recorder_on_top()) recorder.data.full_graph = around->data.full_graph;
   std::vector<at::Tensor> inputs;
   for (const ir::TypePtr& type : described.types) {
     const std::size_t i = inputs.size();

@@ -14,7 +14,6 @@
 #include "ir/builder.h"
 #include "tracer/fallback.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
 
 using thunder::compile::compile;
 using thunder::compile::Options;

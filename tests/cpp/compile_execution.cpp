@@ -9,7 +9,6 @@
 #include "ir/verifier.h"
 #include "tracer/fallback.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
 
 namespace thunder::compile {
 namespace {

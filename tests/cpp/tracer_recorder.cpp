@@ -19,7 +19,7 @@ template <typename Program>
 std::vector<std::string> recorded(std::vector<at::Tensor> inputs, Program program, bool full_graph = false) {
   thunder::tracer::init_tracer();
   Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
-  recorder.full_graph = full_graph;
+  recorder.data.full_graph = full_graph;
   std::vector<at::Tensor> traced;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));

@@ -6,7 +6,6 @@
 #include "ir/verifier.h"
 #include "tracer/fallback.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
 #include "transforms/rule_plan.h"
 
 namespace thunder::transforms {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tracer/node_pointer.h"
+#include "tracer/write_checks.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -26,13 +27,14 @@ torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::
 
 }  // namespace
 
-InputWrites::InputWrites(const tracer::Recorder& recorder) : written_(recorder.written_inputs()) {
+InputWrites::InputWrites(const tracer::Recorder& recorder) : written_(recorder.memory.written_inputs()) {
   if (written_.empty()) return;
-  for (const auto& [input, value] : recorder.inputs_with_new_history()) new_history_.push_back(input);
-  const std::vector<std::int32_t> memories = recorder.shared_memory_of_inputs();
-  for (const std::size_t i : written_) is_closed_.push_back(tracer::is_closed_outside(recorder.real_inputs()[i]));
+  for (const auto& [input, value] : recorder.memory.inputs_with_new_history()) new_history_.push_back(input);
+  const std::vector<std::int32_t> memories = recorder.memory.groups();
+  for (const std::size_t i : written_)
+    is_closed_.push_back(tracer::is_closed_outside(recorder.tensors.real_inputs()[i]));
   for (std::size_t i = 0; i < memories.size(); ++i) {
-    const at::Tensor& real = recorder.real_inputs()[i];
+    const at::Tensor& real = recorder.tensors.real_inputs()[i];
     places_.push_back(memories[i] < 0 ? Place()
                                       : Place{memories[i], real.storage_offset(), storage_of(real)->nbytes()});
   }

@@ -135,8 +135,8 @@ at::Tensor OutputView::show(const at::Tensor& root) const {
 }
 
 OutputPlanner::OutputPlanner(tracer::Recorder& recorder) : recorder_(recorder) {
-  for (std::size_t i = 0; i < recorder.real_inputs().size(); ++i) {
-    inputs_.emplace(recorder.input(i).unsafeGetTensorImpl(), static_cast<std::uint32_t>(i));
+  for (std::size_t i = 0; i < recorder.tensors.real_inputs().size(); ++i) {
+    inputs_.emplace(recorder.tensors.inputs()[i].unsafeGetTensorImpl(), static_cast<std::uint32_t>(i));
   }
 }
 
@@ -158,16 +158,16 @@ OutputPlanner::Root OutputPlanner::find_root(const at::Tensor& tensor) {
     const auto input = inputs_.find(root.unsafeGetTensorImpl());
     if (input != inputs_.end()) return {root, true, input->second};
     const tracer::ViewOf* view = view_of(root);
-    if (view == nullptr && recorder_.was_input(root)) return {tensor, false, computed(tensor)};
+    if (view == nullptr && recorder_.memory.was_input(root)) return {tensor, false, computed(tensor)};
     if (view == nullptr) return {root, false, computed(root)};
     root = at::Tensor(view->parent);
   }
 }
 
 void OutputPlanner::require_as_outside(const Root& root) const {
-  const at::Tensor& real = recorder_.real_inputs()[root.index];
+  const at::Tensor& real = recorder_.tensors.real_inputs()[root.index];
   const bool changes = real.requires_grad() != root.tensor.requires_grad();
-  const bool is_written = recorder_.is_written(root.tensor);  // it may be by what requires grad
+  const bool is_written = tracer::is_written(root.tensor);  // it may be by what requires grad
   if (changes && (real.requires_grad() || !is_written)) {
     refuse("a view of an input is returned on which requires_grad_() is called; return a clone");
   }
@@ -201,7 +201,7 @@ void OutputPlanner::add_tensor(PyObject* object) {
   if (!tensor.is_same(root.tensor)) {
     if (root.is_input) require_as_outside(root);
     const tracer::LazyView lazy = tracer::lazy_view(tensor);
-    const at::Tensor real = recorder_.real_behind(lazy.root);
+    const at::Tensor real = recorder_.tensors.real_behind(lazy.root);
     if (lazy.is_part_of_conjugate(real.defined() && real.is_conj())) {
       refuse("the real or imaginary part of a conjugate is returned or stored; return a clone");
     }
@@ -280,7 +280,7 @@ void OutputPlanner::require_separate() const {
     place->second |= tensor.requires_grad();
     return !place->second;
   };
-  for (std::size_t i = 0; i < inputs_.size(); ++i) add(recorder_.input(i));
+  for (std::size_t i = 0; i < inputs_.size(); ++i) add(recorder_.tensors.inputs()[i]);
   for (const Computed& each : computed_) {
     if (!each.tensor.defined()) continue;
     const tracer::TraceState& state = *trace_impl(each.tensor)->state();
@@ -326,7 +326,7 @@ ir::ArgumentList OutputPlanner::outputs() {
     const ir::TensorType* type = value == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(value);
     const bool has_gradient = each.tensor.requires_grad() || type == nullptr || !type->requires_grad;
     const bool stays = plan_.histories.back() == OutputHistory::kComputed && has_gradient;
-    values.emplace_back(stays ? value : recorder_.without_grad(value));
+    values.emplace_back(stays ? value : recorder_.history.without_grad(value));
   }
   note_versions();
   return values;
@@ -340,9 +340,9 @@ void OutputPlanner::note_versions() {
   if (std::ranges::count(plan_.versions.outputs, 0U) == std::ssize(plan_.versions.outputs)) {
     plan_.versions.outputs.clear();
   }
-  const std::vector<std::size_t> written = recorder_.written_inputs();
+  const std::vector<std::size_t> written = recorder_.memory.written_inputs();
   for (std::uint32_t i = 0; i < inputs_.size(); ++i) {
-    const at::Tensor& input = recorder_.input(i);
+    const at::Tensor& input = recorder_.tensors.inputs()[i];
     const auto count = static_cast<std::uint32_t>(input.is_inference() ? 0 : input._version());
     const bool is_written = std::ranges::find(written, i) != written.end();
     if (count != 0 || is_written) plan_.versions.inputs.emplace_back(i, count);

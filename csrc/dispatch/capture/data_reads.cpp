@@ -82,8 +82,8 @@ PyObject* DataReads::item(PyObject* tensor) {
     tracer::Number number;
     {
       tracer::Recorder& recorder = *trace_->recorder;
-      const std::shared_ptr<void> outside = recorder.outside_program ? recorder.outside_program() : nullptr;
-      number = recorder.item(unpack_tensor(tensor));
+      const std::shared_ptr<void> outside = recorder.host.leave_program();
+      number = recorder.data.item(unpack_tensor(tensor));
     }
     return make_traced_number(trace_, number);
   } catch (...) {
@@ -125,8 +125,8 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   at::Tensor contents;
   try {
     tracer::Recorder& recorder = *trace_->recorder;
-    const std::shared_ptr<void> outside = recorder.outside_program ? recorder.outside_program() : nullptr;
-    contents = recorder.contents_of(unpack_tensor(call.self));
+    const std::shared_ptr<void> outside = recorder.host.leave_program();
+    contents = recorder.data.contents_of(unpack_tensor(call.self));
   } catch (...) {
     set_python_error();
     return nullptr;
@@ -136,7 +136,7 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   const bool requires_grad = unpack_tensor(call.self).requires_grad();  // NumPy's arrays know nothing of it
   const py::Ref real = py::Ref::steal(wrap_tensor(requires_grad ? contents.detach().requires_grad_() : contents));
   const std::string name(name_of(callable));
-  if (name != "tolist") trace_->recorder->add_shared_memory(contents, unpack_tensor(call.self));
+  if (name != "tolist") trace_->recorder->arrays.add(contents, unpack_tensor(call.self));
   const py::Ref method = py::Ref::steal(real ? PyObject_GetAttrString(real.get(), name.c_str()) : nullptr);
   if (!method) return nullptr;
   std::vector<PyObject*> arguments(call.arguments, call.arguments + total(call));

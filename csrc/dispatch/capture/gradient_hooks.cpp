@@ -21,6 +21,7 @@
 #include "interpreter/loop/native_scope.h"
 #include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
+#include "tracer/python_function.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -69,8 +70,8 @@ int GradientHooks::register_hook(const char* method, PyObject* function, PyObjec
   *result = PyObject_Vectorcall(function, arguments, count, names);
   if (*result == nullptr) return -1;
   if (!tracer::is_trace_tensor(tensor)) return 1;
-  const bool is_outside = recorder_.real_behind(tensor).defined();
-  Hooked hooked{tensor.grad_fn(), recorder_.locate(), py::Ref::share(arguments[0]), method, is_outside};
+  const bool is_outside = recorder_.tensors.real_behind(tensor).defined();
+  Hooked hooked{tensor.grad_fn(), recorder_.builder.location(), py::Ref::share(arguments[0]), method, is_outside};
   if (is_outside) {
     on_inputs_.push_back(std::move(hooked));
   } else if (hooked.node != nullptr) {
@@ -95,7 +96,7 @@ void GradientHooks::record_all() {
   std::unordered_set<Node*> done;
   for (const Hooked& hooked : hooked_) {
     if (!done.insert(hooked.node.get()).second || is_released(*hooked.node)) continue;
-    recorder_.record_hooks(*hooked.node);
+    recorder_.gradients.record_hooks(*hooked.node);
   }
 }
 
@@ -103,12 +104,12 @@ void GradientHooks::set_all_apart() {
   for (const Hooked& hooked : hooked_) {
     if (is_released(*hooked.node)) continue;
     current_ = hooked.location;
-    if (recorder_.full_graph) {
+    if (recorder_.data.full_graph) {
       refuse(
           "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
           "something besides, which fullgraph=True excludes");
     }
-    if (recorder_.set_apart(unpack_tensor(hooked.tensor.get()))) continue;
+    if (tracer::set_apart(recorder_, unpack_tensor(hooked.tensor.get()))) continue;
     refuse(
         "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
         "something besides, on a tensor that is written to; register it on a clone");
@@ -139,7 +140,7 @@ void GradientHooks::trace_again() {
 }
 
 bool GradientHooks::leave_those_of_outputs(std::span<const py::Ref> outputs) {
-  if (backwards_.leaves_hooks() || recorder_.full_graph) return true;
+  if (backwards_.leaves_hooks() || recorder_.data.full_graph) return true;
   const auto is_hooked = [&](const py::Ref& output) {
     return std::ranges::any_of(hooked_, [&](const Hooked& hooked) {
       return hooked.tensor.get() == output.get() && !is_released(*hooked.node);
@@ -152,7 +153,7 @@ bool GradientHooks::leave_those_of_outputs(std::span<const py::Ref> outputs) {
 
 at::Tensor GradientHooks::stand_in_for(const Hooked& hooked) const {
   const at::Tensor& tensor = unpack_tensor(hooked.tensor.get());
-  at::Tensor stand_in = recorder_.tensor_of(recorder_.value_of(tensor));
+  at::Tensor stand_in = recorder_.tensors.make(recorder_.value_of(tensor));
   torch::autograd::impl::set_gradient_edge(stand_in, torch::autograd::impl::gradient_edge(tensor));
   tracer::trace_impl(stand_in)->state()->adopted = tracer::trace_impl(tensor)->state()->adopted;
   return stand_in;
@@ -167,7 +168,7 @@ bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
     const py::Ref dict = checked(
         PyObject_GetAttrString(hooked.tensor.get(), is_leaf_hook ? "_post_accumulate_grad_hooks" : "_backward_hooks"));
     if (dict.get() == Py_None || PyDict_Size(dict.get()) == 0) return true;
-    if (recorder_.is_written(unpack_tensor(hooked.tensor.get()))) {
+    if (tracer::is_written(unpack_tensor(hooked.tensor.get()))) {
       refuse(std::string("Tensor.") + hooked.method + " on a tensor that is written to; register it on a clone");
     }
     const py::Ref hooks = checked(hooks_in(dict.get()).release());
@@ -187,7 +188,7 @@ bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
 
 void GradientHooks::require_recorded(std::span<const py::Ref> outputs) const {
   const auto is_input = [this](const at::Tensor& leaf) {
-    return !tracer::is_trace_tensor(leaf) || recorder_.real_behind(leaf).defined();
+    return !tracer::is_trace_tensor(leaf) || recorder_.tensors.real_behind(leaf).defined();
   };
   const auto check = [&](Node& node) {
     if (is_released(node) || backwards_.keeps(node)) return false;

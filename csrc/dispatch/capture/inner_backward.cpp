@@ -81,7 +81,7 @@ void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& 
 
 /// `torch.autograd.grad` runs the hooks of what it differentiates by, and retains its gradient.
 void InnerBackward::require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input) {
-  if (input.is_leaf() || !recorder_.real_behind(input).defined()) return;
+  if (input.is_leaf() || !recorder_.tensors.real_behind(input).defined()) return;
   if (input.retains_grad()) {
     refuse(ErrorKind::kNotImplemented,
            "thunder.jit: not supported inside a jitted function: retain_grad() of an input that is no leaf, and "
@@ -208,7 +208,7 @@ void InnerBackward::require_leaves(std::span<const py::Ref> outputs) const {
     const bool is_changed = traced.requires_grad() != real.requires_grad();
     if (is_changed && std::ranges::any_of(hooks_.states(), is_view_of_it)) refuse_new_leaf();
     if (real.requires_grad()) continue;
-    if (traced.requires_grad() && !recorder_.is_written(traced)) continue;
+    if (traced.requires_grad() && !tracer::is_written(traced)) continue;
     if (const auto node = torch::autograd::impl::try_get_grad_accumulator(traced)) changed.insert(node.get());
   }
   if (changed.empty()) return;
@@ -257,7 +257,7 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
 }
 
 void InnerBackward::require_readable(std::span<const py::Ref> outputs) {
-  if (!recorder_.has_writes()) return;
+  if (!recorder_.writes.has_writes()) return;
   const auto reads_written = [&](torch::autograd::Node& node) {
     tracer::TraceNode* own = tracer::as_trace_node(&node);
     return own != nullptr && gradient_.reads_written(*own);

@@ -15,6 +15,10 @@ class InnerBackward {
 
   /// Sends PyTorch's door to its engine here.
   void add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker);
+  /// See `tracer::RecordingHost::derive`.
+  std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
+    return gradient_.derive(node, std::move(cotangents));
+  }
   /// Repeats at each call what the program did to the `.grad` and `requires_grad` of tensors.
   /// False with a Python exception set.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;

@@ -205,7 +205,7 @@ bool PythonBackwards::adopt(PyObject* type, std::span<PyObject* const> arguments
     PyErr_SetString(PyExc_RuntimeError, "thunder: the program is traced again");
   } catch (...) {
     set_python_error();
-    failed_ = recorder_.locate();
+    failed_ = recorder_.builder.location();
   }
   return false;
 }
@@ -213,9 +213,9 @@ bool PythonBackwards::adopt(PyObject* type, std::span<PyObject* const> arguments
 bool PythonBackwards::only_computes(interpreter::Tracker& own, const std::function<bool()>& record) {
   tracer::Recorder& recorder = *tracer::recorder_on_top();
   if (effect_depth_ > 0) note_effects();
-  const bool full_graph = std::exchange(recorder.full_graph, true);
+  const bool full_graph = std::exchange(recorder.data.full_graph, true);
   own.begin_trial();
-  recorder.begin_trial();
+  recorder.writes.begin_trial();
   edges_.begin_trial();
   bool is_recorded = false;
   try {
@@ -225,21 +225,21 @@ bool PythonBackwards::only_computes(interpreter::Tracker& own, const std::functi
     set_python_error();
   }
   PyErr_Clear();
-  recorder.full_graph = full_graph;
+  recorder.data.full_graph = full_graph;
   const bool reads_nothing = own.end_trial();
-  const bool writes_nothing = recorder.end_trial();
+  const bool writes_nothing = recorder.writes.end_trial();
   const bool meets_nothing = edges_.end_trial();
   if (effect_depth_ > 0) watch_effects();
   return meets_nothing && writes_nothing && reads_nothing && is_recorded;
 }
 
 void PythonBackwards::watch_effects() {
-  recorder_.begin_trial();
+  recorder_.writes.begin_trial();
   edges_.begin_trial();
 }
 
 void PythonBackwards::note_effects() {
-  const bool writes_nothing = recorder_.end_trial();
+  const bool writes_nothing = recorder_.writes.end_trial();
   has_effects_ |= !edges_.end_trial() || !writes_nothing;
 }
 
@@ -264,7 +264,7 @@ py::Ref PythonBackwards::call_without_effects(const std::function<py::Ref()>& ca
 void PythonBackwards::keep_as_python(PyObject* type, std::span<PyObject* const> arguments, PyObject* result,
                                      PyObject* context_object) {
   const py::Ref context = py::Ref::share(context_object);
-  if (recorder_.full_graph) refuse(type, "which fullgraph=True excludes");
+  if (recorder_.data.full_graph) refuse(type, "which fullgraph=True excludes");
   if (tracer::recorder_on_top() != &recorder_) refuse(type, "below a transform");
   auto function = std::make_shared<tracer::PythonFunction>();
   function->type = type;
@@ -301,13 +301,13 @@ void PythonBackwards::keep_as_python(PyObject* type, std::span<PyObject* const> 
       if (tensor.defined() && is_own_leaf(tensor)) refuse(type, "and it keeps a leaf that is made inside");
     }
   }
-  const at::Tensor made = recorder_.add_python_function(results, inputs, saved, std::move(function));
+  const at::Tensor made = recorder_.gradients.add_python_function(results, inputs, saved, std::move(function));
   applications_.push_back({checked(wrap_tensor(made)), context});
 }
 
 bool PythonBackwards::is_own_leaf(const at::Tensor& tensor) const {
   const bool is_traced = tracer::is_trace_tensor(tensor) && tensor.requires_grad() && tensor.is_leaf();
-  return is_traced && !recorder_.real_behind(tensor).defined();
+  return is_traced && !recorder_.tensors.real_behind(tensor).defined();
 }
 
 bool PythonBackwards::keeps(const torch::autograd::Node& node) const {

@@ -39,14 +39,14 @@ bool holds_same_objects(PyObject* left, PyObject* right) {
 
 void require_no_shared_effects(const tracer::Recorder& recorder, interpreter::Tracker& tracker) {
   const interpreter::Provenance& provenance = tracker.provenance();
-  recorder.require_unwritten_memory();
-  recorder.require_memory_of_one();
+  recorder.arrays.require_unwritten();
+  recorder.arrays.require_one_owner(recorder.memory);
   if (const PyObject* written = tracker.journal().written_memory()) {
     throw UserError(ErrorKind::kNotImplemented,
                     std::string("thunder.jit: writes to the memory of an object of type '") +
                         Py_TYPE(written)->tp_name + "' from outside of the function; write to it after the call");
   }
-  for (const tracer::Recorder::SharedMemory& memory : recorder.shared_memory()) {
+  for (const tracer::ArrayMemory::Array& memory : recorder.arrays.arrays()) {
     const bool is_from_outside =
         memory.is_returned && std::ranges::any_of(provenance.nodes(), [&](const interpreter::Node& node) {
           PyObject* object = node.object.get();

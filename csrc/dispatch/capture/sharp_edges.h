@@ -6,7 +6,6 @@
 #include "dispatch/call/trace_options.h"
 #include "dispatch/capture/source_locator.h"
 #include "interpreter/provenance/tracker.h"
-#include "tracer/recorder.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::dispatch {

@@ -66,7 +66,7 @@ at::Tensor memory_of(at::Tensor tensor) {
 
 /// Inputs may lie in one storage without being views of one tensor of the trace: copies of them would not.
 void require_one_memory(PyObject* copies, const at::Tensor& memory, PyObject* key) {
-  const at::Tensor real = tracer::recorder_on_top()->real_behind(memory);
+  const at::Tensor real = tracer::recorder_on_top()->tensors.real_behind(memory);
   if (!real.defined() || !real.has_storage()) return;
   const py::Ref storage = checked(PyLong_FromVoidPtr(real.storage().unsafeGetStorageImpl()));
   PyObject* known = PyDict_SetDefault(copies, storage.get(), key);
@@ -144,7 +144,7 @@ py::Ref shows_by_bit(const SubstitutedCall& call) {
   const at::Tensor& tensor = unpack_tensor(call.arguments[0]);
   if (is_conjugate && !tensor.is_complex()) return py::Ref::share(Py_False);
   const tracer::LazyView view = tracer::lazy_view(tensor);
-  const at::Tensor real = tracer::recorder_on_top()->real_behind(view.root);
+  const at::Tensor real = tracer::recorder_on_top()->tensors.real_behind(view.root);
   if (!real.defined() || (!is_conjugate && view.is_part_of_conjugate(real.is_conj()))) {
     PyErr_SetString(PyExc_NotImplementedError,
                     "thunder.jit: is_conj() and is_neg() are known of inputs and their views only inside; ask outside");

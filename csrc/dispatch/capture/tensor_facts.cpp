@@ -24,7 +24,8 @@ struct Input {
 /// The input that `tensor`, of the trace, is or shows a part of; undefined for others.
 Input input_of(at::Tensor tensor) {
   for (;;) {
-    if (const at::Tensor real = tracer::recorder_on_top()->real_behind(tensor); real.defined()) return {tensor, real};
+    if (const at::Tensor real = tracer::recorder_on_top()->tensors.real_behind(tensor); real.defined())
+      return {tensor, real};
     const auto& view = tracer::trace_impl(tensor)->state()->view;
     if (!view) return {};
     tensor = at::Tensor(view->parent);
@@ -38,7 +39,7 @@ bool shows_input(const at::Tensor& tensor) { return input_of(tensor).real.define
 bool is_conjugate_or_negative(const at::Tensor& tensor) {
   if (!tracer::is_trace_tensor(tensor)) return tensor.is_conj() || tensor.is_neg();
   const tracer::LazyView view = tracer::lazy_view(tensor);
-  const at::Tensor real = tracer::recorder_on_top()->real_behind(view.root);
+  const at::Tensor real = tracer::recorder_on_top()->tensors.real_behind(view.root);
   const bool is_conjugate = real.defined() && real.is_conj();
   const bool is_negative = real.defined() && real.is_neg();
   return (view.conjugates % 2 == 1) != is_conjugate || (view.negatives % 2 == 1) != is_negative ||

@@ -12,7 +12,6 @@
 #include "dispatch/capture/substitutes.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/provenance/provenance_constant.h"
-#include "tracer/recorder.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::dispatch {

@@ -31,7 +31,7 @@ bool with_recorder(const TracedNumber& traced, Record&& record) {
   tracer::Recorder* recorder = (*traced.trace)->recorder;
   if (recorder == nullptr) return true;
   try {
-    const std::shared_ptr<void> outside = recorder->outside_program ? recorder->outside_program() : nullptr;
+    const std::shared_ptr<void> outside = recorder->host.leave_program();
     record(*recorder);
     return true;
   } catch (...) {

@@ -102,9 +102,9 @@ int compare(PyObject* left, PyObject* right, const char* symbol, int operation) 
   if (outcome < 0 || traced.looked_at) return outcome;
   bool is_recorded = false;
   const bool succeeded = with_recorder(traced, [&](tracer::Recorder& recorder) {
-    const auto number = recorder.compute(symbol, *operand_of(left), *operand_of(right));
+    const auto number = recorder.data.compute(symbol, *operand_of(left), *operand_of(right));
     is_recorded = number && number->value.toBool() == (outcome == 1);
-    if (is_recorded) recorder.meet(*number);
+    if (is_recorded) recorder.data.observe(*number);
   });
   return succeeded && (is_recorded || look_at_both(left, right)) ? outcome : -1;
 }

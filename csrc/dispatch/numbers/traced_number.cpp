@@ -60,7 +60,8 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
       symbol, is_traced_number(left) ? as_traced(left).number.value : std::get<c10::Scalar>(*first),
       is_traced_number(right) ? as_traced(right).number.value : std::get<c10::Scalar>(*second));
   if (!expected || !known || !bridge::same_number(*known, std::get<c10::Scalar>(*expected))) return nullptr;
-  if (!with_recorder(traced, [&](tracer::Recorder& recorder) { number = recorder.compute(symbol, *first, *second); })) {
+  if (!with_recorder(traced,
+                     [&](tracer::Recorder& recorder) { number = recorder.data.compute(symbol, *first, *second); })) {
     return nullptr;
   }
   return number ? make(*traced.trace, *number, py::Ref::share(real)) : nullptr;
@@ -69,7 +70,7 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {
   if (number.value.isBoolean() || number.value.isComplex()) {
     try {
-      trace->recorder->meet(number);
+      trace->recorder->data.observe(number);
     } catch (...) {
       set_python_error();
       return nullptr;
@@ -95,7 +96,8 @@ PyObject* tensor_of_number(PyObject* traced) {
   const TracedNumber& number = as_traced(traced);
   if (number.looked_at || (*number.trace)->recorder == nullptr) return Py_NewRef(number.real);
   at::Tensor tensor;
-  if (!with_recorder(number, [&](tracer::Recorder& recorder) { tensor = recorder.number_tensor(number.number.id); })) {
+  if (!with_recorder(number,
+                     [&](tracer::Recorder& recorder) { tensor = recorder.data.number_tensor(number.number.id); })) {
     return nullptr;
   }
   return wrap_tensor(std::move(tensor));
@@ -104,7 +106,8 @@ PyObject* tensor_of_number(PyObject* traced) {
 PyObject* look_at(PyObject* object) {
   TracedNumber& traced = as_traced(object);
   if (!traced.looked_at) {
-    if (!with_recorder(traced, [&](tracer::Recorder& recorder) { recorder.meet(traced.number); })) return nullptr;
+    if (!with_recorder(traced, [&](tracer::Recorder& recorder) { recorder.data.observe(traced.number); }))
+      return nullptr;
     traced.looked_at = true;
   }
   return Py_NewRef(traced.real);

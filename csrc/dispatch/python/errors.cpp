@@ -11,7 +11,6 @@
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
 #include "ir/location.h"
-#include "tracer/recorder.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 

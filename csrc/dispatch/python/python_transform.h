@@ -7,7 +7,6 @@
 #include "compile/trace_transform.h"
 #include "dispatch/python/gil.h"
 #include "interpreter/loop/native_scope.h"
-#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 
 namespace thunder::dispatch {

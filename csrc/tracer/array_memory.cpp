@@ -1,8 +1,10 @@
+#include "tracer/array_memory.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
-#include "tracer/recorder.h"
+#include "tracer/input_memory.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
@@ -22,25 +24,26 @@ bool overlaps(const at::Tensor& left, const at::Tensor& right) {
 
 }  // namespace
 
-void Recorder::add_shared_memory(const at::Tensor& real, const at::Tensor& trace_tensor) {
+void ArrayMemory::add(const at::Tensor& real, const at::Tensor& trace_tensor) {
   if (!real.device().is_cpu()) return;
   const SuspendRecording suspended;
   const std::shared_ptr<TraceState>& state = trace_impl(trace_tensor)->state();
   const at::Tensor before = real.detach().clone(at::MemoryFormat::Contiguous);
-  shared_memory_.push_back({real.detach(), before, state, root_of(*state).writes});
+  arrays_.push_back({real.detach(), before, state, root_of(*state).writes});
 }
 
-void Recorder::require_memory_of_one() const {
-  const auto outlives = [this](const SharedMemory& memory) {
-    const TraceState& root = root_of(*memory.state);
-    return memory.is_returned || std::ranges::any_of(memories_, [&](const InputMemory& input) {
-             return &root_of(*trace_impl(input.root)->state()) == &root;
-           });
-  };
-  for (const SharedMemory& memory : shared_memory_) {
-    const bool shares = memory.is_returned && std::ranges::any_of(shared_memory_, [&](const SharedMemory& other) {
-                          return &root_of(*other.state) != &root_of(*memory.state) && outlives(other) &&
-                                 overlaps(other.real, memory.real);
+void ArrayMemory::note_returned(const at::Tensor& trace_tensor) {
+  for (Array& array : arrays_) {
+    array.is_returned |= &root_of(*array.state) == &root_of(*trace_impl(trace_tensor)->state());
+  }
+}
+
+void ArrayMemory::require_one_owner(const InputMemory& inputs) const {
+  const auto outlives = [&](const Array& array) { return array.is_returned || inputs.has(root_of(*array.state)); };
+  for (const Array& array : arrays_) {
+    const bool shares = array.is_returned && std::ranges::any_of(arrays_, [&](const Array& other) {
+                          return &root_of(*other.state) != &root_of(*array.state) && outlives(other) &&
+                                 overlaps(other.real, array.real);
                         });
     if (!shares) continue;
     throw UserError(ErrorKind::kNotImplemented,
@@ -49,10 +52,10 @@ void Recorder::require_memory_of_one() const {
   }
 }
 
-void Recorder::require_unwritten_memory() const {
+void ArrayMemory::require_unwritten() const {
   const SuspendRecording suspended;
-  for (const SharedMemory& memory : shared_memory_) {
-    if (root_of(*memory.state).writes == memory.writes && has_same_bytes(memory.real, memory.before)) continue;
+  for (const Array& array : arrays_) {
+    if (root_of(*array.state).writes == array.writes && has_same_bytes(array.real, array.before)) continue;
     throw UserError(ErrorKind::kNotImplemented,
                     "thunder.jit: writes to memory that a tensor and an array of NumPy, or the like, share; copy the "
                     "array, or write to it outside");

@@ -1,13 +1,12 @@
-// How a recorder turns writes into new values.
+#include "tracer/tensor_writes.h"
+
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
-#include <string_view>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -15,12 +14,12 @@
 #include "tracer/call_builder.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
-#include "tracer/probe.h"
 #include "tracer/recorder.h"
 #include "tracer/scatters.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
+#include "tracer/write_checks.h"
 
 namespace thunder::tracer {
 namespace {
@@ -47,18 +46,74 @@ bool shows_detached(const TraceState& state) {
 
 }  // namespace
 
-void Recorder::require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const {
+void TensorWrites::require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const {
   const ViewOf* view = autograd_view(*trace_impl(target)->state());
   if (view != nullptr && !is_detached(*view)) refuse(op, "a view cannot be detached in place; use detach");
-  const bool is_outside = is_input(target) && target.requires_grad() && !target.is_leaf();
+  const bool is_outside = recorder_.tensors.is_input(target) && target.requires_grad() && !target.is_leaf();
   if (is_outside) refuse(op, "an input that autograd made is detached in place; use detach");
 }
 
-void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
+void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& source) const {
+  if (!c10::GradMode::is_enabled()) return;
+  const bool is_differentiable =
+      target.requires_grad() || source.requires_grad() || requires_grad_by_memory(*trace_impl(target)->state());
+  if (is_differentiable && is_closed_to_writes(*trace_impl(target)->state())) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "a view that was made under torch.no_grad(), or by an operation with several results, is written "
+                    "to with gradients on; write to the tensor that it shows");
+  }
+  const at::Tensor shown = recorder_.tensors.real_behind(root_tensor_of(target));
+  if (is_differentiable && shown.defined() && is_closed_outside(shown)) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "an input is written to with gradients on that is a view of a leaf, or that was made under "
+                    "torch.no_grad() or by an operation with several results");
+  }
+  if (!target.requires_grad()) return;
+  const at::Tensor real = recorder_.tensors.real_behind(target);
+  const bool is_view = trace_impl(target)->state()->view || (real.defined() && real.is_view());
+  TORCH_CHECK(!is_leaf_of_program(target) && !is_leaf_of_program(root_tensor_of(target)),
+              is_view ? "a view of a leaf" : "a leaf",
+              " Variable that requires grad is being used in an in-place operation.");
+}
+
+bool TensorWrites::is_leaf_of_program(const at::Tensor& tensor) const {
+  if (recorder_.level() != Level::kTop || !tensor.requires_grad() || !tensor.is_leaf()) return false;
+  if (!recorder_.tensors.is_input(tensor)) return true;
+  const at::Tensor real = recorder_.tensors.real_behind(tensor);
+  return real.defined() && real.is_leaf();
+}
+
+void TensorWrites::begin_trial() { trial_ = Trial{static_cast<std::uint32_t>(recorder_.trace().value_count()), false}; }
+
+void TensorWrites::turn(const at::Tensor& target, const at::Tensor& source, bool detaches) {
+  TraceTensorImpl* impl = trace_impl(target);
+  const std::shared_ptr<TraceState> before = impl->state();
+  const at::Tensor kept = make_trace_tensor(bridge::type_of(target), before, target.storage());
+  if (target.grad_fn() != nullptr) set_gradient_edge(kept, gradient_edge(target));
+  for (const std::weak_ptr<TraceState>& weak : before->shown_by) {
+    const std::shared_ptr<TraceState> view = weak.lock();
+    if (view == nullptr || !view->view->parent.is_same(target)) continue;
+    view->view->parent = kept;
+    view->view->arguments[0] = kept;
+  }
+  recorder_.memory.note_turned(target, kept);
+  impl->set_state(trace_impl(source)->state());
+  impl->state()->view->is_turned = true;
+  impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
+  if (detaches) {
+    forget_history(target);
+  } else if (source.requires_grad()) {
+    set_gradient_edge(target, gradient_edge(source));
+  }
+  if (!detaches && !target.is_inference()) impl->bump_version();
+}
+
+void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
   const bool is_inference =
-      target.is_inference() || (has_inference_inputs_ && real_behind(root_tensor_of(target)).is_inference());
+      target.is_inference() || (recorder_.tensors.has_inference_inputs() &&
+                                recorder_.tensors.real_behind(root_tensor_of(target)).is_inference());
   if (is_inference && !c10::InferenceMode::is_enabled()) {
     refuse(op, "a tensor made in inference mode is written to outside of it; write to a clone");
   }
@@ -73,35 +128,14 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   // Nor can eager use what was saved of a tensor that is detached in place.
   if (detaches || is_hidden_write(*impl->state())) ++root_of(*impl->state()).hidden_writes;
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
-    // `t_`, `squeeze_`: the target becomes another view of its memory; what it was before stays as the parent of views.
-    const std::shared_ptr<TraceState> before = impl->state();
-    const at::Tensor kept = make_trace_tensor(bridge::type_of(target), before, target.storage());
-    if (target.grad_fn() != nullptr) set_gradient_edge(kept, gradient_edge(target));
-    for (const std::weak_ptr<TraceState>& weak : before->shown_by) {
-      const std::shared_ptr<TraceState> view = weak.lock();
-      if (view == nullptr || !view->view->parent.is_same(target)) continue;
-      view->view->parent = kept;
-      view->view->arguments[0] = kept;
-    }
-    for (InputMemory& memory : memories_) {
-      if (memory.root.is_same(target)) memory.root = kept;
-    }
-    impl->set_state(source_impl->state());
-    impl->state()->view->is_turned = true;
-    impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
-    if (detaches) {
-      forget_history(target);
-    } else if (source.requires_grad()) {
-      set_gradient_edge(target, gradient_edge(source));
-    }
-    if (!detaches && !target.is_inference()) impl->bump_version();
+    turn(target, source, detaches);
     return;
   }
   if (!source.sizes().equals(target.sizes())) {
     if (!may_resize || impl->state()->view) {
       refuse(op, "expected a result of shape " + c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
     }
-    if (target.requires_grad() && (is_input(target) || !source.requires_grad())) {
+    if (target.requires_grad() && (recorder_.tensors.is_input(target) || !source.requires_grad())) {
       refuse(op,
              "expected an out= of the result's shape where it requires grad, got one to be resized; use the "
              "variant that returns its result");
@@ -114,8 +148,8 @@ void Recorder::assign(const c10::OperatorHandle& op, const at::Tensor& target, a
   if (!target.is_inference()) impl->bump_version();
 }
 
-at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given) {
-  const CallBuilder calls(*this);
+at::Tensor TensorWrites::copy_like(const at::Tensor& target, const at::Tensor& given) {
+  const CallBuilder calls(recorder_);
   const auto converted = [&](const at::Tensor& tensor) {
     const bool is_alike =
         !target.is_contiguous() && tensor.is_non_overlapping_and_dense() && has_order_of(tensor, target);
@@ -126,40 +160,40 @@ at::Tensor Recorder::copy_like(const at::Tensor& target, const at::Tensor& given
   const at::Tensor source = given.unsafeGetTensorImpl()->is_wrapped_number() ? converted(given) : given;
   const at::Tensor expanded = source.sizes().equals(target.sizes()) ? source : calls.expand(source, target.sizes());
   const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
-  // What is recorded as a region may be pushed forward.
-  const bool may_have_tangent = adopt != nullptr && source.requires_grad();
+  const bool may_have_tangent = recorder_.may_have_tangents() && source.requires_grad();
   if (is_plain || trace_impl(target)->state()->view || may_have_tangent) return converted(expanded);
   // As `copy` does, for which there is no formula to push tangents forward.
   return calls.restride(converted(expanded), target.strides());
 }
 
-void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
+void TensorWrites::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   TraceState& state = *trace_impl(target)->state();
   const ir::ValueId before = state.value;
-  ir::ValueId value = value_of(source);
+  ir::ValueId value = recorder_.value_of(source);
   // Through `detach`: the write is differentiable for who made it, not for what lies below.
   const bool is_hidden = !recorded && c10::GradMode::is_enabled();
-  if (is_hidden && source.requires_grad()) value = without_grad(value);
-  if (!is_hidden) adopt_history(target, source, recorded);
-  if (level_ == Level::kTop && !recorded && target.requires_grad() && (is_hidden || !source.requires_grad())) {
-    value = with_gradient_of(value, before);
+  if (is_hidden && source.requires_grad()) value = recorder_.history.without_grad(value);
+  if (!is_hidden) recorder_.history.adopt(target, source, recorded);
+  if (recorder_.level() == Level::kTop && !recorded && target.requires_grad() &&
+      (is_hidden || !source.requires_grad())) {
+    value = recorder_.gradients.with_gradient_of(value, before);
   }
   if (state.view) {
     const at::Tensor parent = state.view->parent;
     const bool detached = is_detached(*state.view);
     const at::Tensor scattered = scatter_into_parent(target, source);
-    // What is recorded as a region may be pushed forward.
-    const bool keeps_tangent = detached && adopt != nullptr && !parent.requires_grad() && parent.is_floating_point();
+    const bool keeps_tangent =
+        detached && recorder_.may_have_tangents() && !parent.requires_grad() && parent.is_floating_point();
     at::Tensor whole = keeps_tangent ? with_tangent_of(scattered, parent) : scattered;
     if (!trace_impl(parent)->state()->view && !lies_as(whole, parent) && parent.is_non_overlapping_and_dense()) {
-      whole = CallBuilder(*this).restride(whole, parent.strides());
+      whole = CallBuilder(recorder_).restride(whole, parent.strides());
     }
     write(parent, whole, recorded && !detached);
   } else {
     trial_.has_written |= index_of(before) < trial_.begin;
-    if (++state.writes == 1) require_separate_memory(state);
+    if (++state.writes == 1) recorder_.memory.require_separate(state);
     // Each input of the trace has a version counter of its own.
-    if (is_shared_storage(state)) ++state.shared_writes;
+    if (recorder_.memory.is_shared(state)) ++state.shared_writes;
   }
   state.value = value;
   state.writes_seen = root_of(state).writes;
@@ -167,15 +201,14 @@ void Recorder::write(const at::Tensor& target, const at::Tensor& source, bool re
   if (state.view && !lies_as(source, target) && !shows_detached(state)) --state.writes_seen;
 }
 
-/// `value` with the tangent that `before` may have, by adding `before - detach(before)` where that is a number.
-at::Tensor Recorder::with_tangent_of(const at::Tensor& value, const at::Tensor& before) {
-  const CallBuilder calls(*this);
+at::Tensor TensorWrites::with_tangent_of(const at::Tensor& value, const at::Tensor& before) {
+  const CallBuilder calls(recorder_);
   const at::Tensor nothing = calls.sub(before, calls.detach(before));
   const at::Tensor tangent = calls.where(calls.eq(nothing, nothing), nothing, c10::Scalar(0));
   return calls.add(calls.detach(value), tangent);
 }
 
-at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Tensor& source) {
+at::Tensor TensorWrites::scatter_into_parent(const at::Tensor& target, const at::Tensor& source) {
   const ViewOf view = *trace_impl(target)->state()->view;
   auto call = write_through(view, target, source);
   if (!call) {
@@ -183,7 +216,7 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
-  const CallBuilder calls(*this);
+  const CallBuilder calls(recorder_);
   at::Tensor parent = view.parent;
   at::Tensor shown = source;
   const bool is_differentiable = c10::GradMode::is_enabled() && (parent.requires_grad() || source.requires_grad());
@@ -197,7 +230,7 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
   }
   at::Tensor result;
   const bool by_positions = operators::has_fact(*find_operator(call->name, call->overload), Fact::kReadsStrides);
-  if (by_positions && adopt && parent.is_non_overlapping_and_dense()) {
+  if (by_positions && recorder_.may_have_tangents() && parent.is_non_overlapping_and_dense()) {
     result = copied_to_positions(calls, *call, parent, shown);
   } else if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
     result = where_shown(calls, *call, parent, shown);
@@ -207,15 +240,15 @@ at::Tensor Recorder::scatter_into_parent(const at::Tensor& target, const at::Ten
   return is_split ? calls.view_as_complex(result) : result;
 }
 
-at::Tensor Recorder::refresh(TraceState& state) {
+at::Tensor TensorWrites::refresh(TraceState& state) {
   if (!state.view) return {};
   const std::uint32_t writes = root_of(state).writes;
   if (state.writes_seen == writes) return {};
   state.writes_seen = writes;
   const ViewOf view = *state.view;
-  value_of(view.parent);  // it may require grad from now on
+  recorder_.value_of(view.parent);  // it may require grad from now on
   std::vector<IValue> results = view.arguments;
-  call_functional(view.op, results, Level::kTop);
+  recorder_.call_functional(view.op, results, Level::kTop);
   at::Tensor fresh = tensors_of(results).at(view.result);
   state.value = trace_impl(fresh)->state()->value;
   return fresh;

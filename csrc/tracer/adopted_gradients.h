@@ -1,0 +1,68 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/trace.h"
+#include "tracer/trace_builder.h"
+
+namespace torch::autograd {
+struct FunctionPreHook;
+}
+
+namespace thunder::tracer {
+
+class Recorder;
+class TraceBuilder;
+struct CustomGradient;
+struct PythonFunction;
+
+/// Backwards that the program brings along, by an autograd function or a hook: each becomes one of the trace, see
+/// custom_gradient.h and python_function.h.
+class AdoptedGradients {
+ public:
+  AdoptedGradients(Recorder& recorder, TraceBuilder& builder) : recorder_(recorder), builder_(builder) {}
+
+  /// Records the backward that an autograd function of the program left on `tensor` and the other results of the same
+  /// call, once.
+  void adopt(const at::Tensor& tensor);
+  /// Gives `results` of an autograd function of the program a history that arises when the trace runs. Undefined: no
+  /// tensor. Gives a tensor that stands for a result as that run makes it.
+  at::Tensor add_python_function(std::span<const at::Tensor> results, std::span<const at::Tensor> inputs,
+                                 std::span<const at::Tensor> saved, std::shared_ptr<const PythonFunction> function);
+  /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
+  /// The program has been recorded.
+  void record_hooks(torch::autograd::Node& node);
+
+  /// Values that `gradient` is the backward of, in the place of `values`.
+  std::vector<ir::ValueId> add(const std::vector<ir::ValueId>& values, std::shared_ptr<CustomGradient> gradient);
+  /// `value`, whose gradient goes to `owner`: what autograd sees of a write that it does not record.
+  ir::ValueId with_gradient_of(ir::ValueId value, ir::ValueId owner);
+  /// The value whose gradient goes along an edge that ends the part of the graph that a function of the program left.
+  ir::ValueId value_of_edge(const torch::autograd::Edge& edge);
+  /// The values whose backward a node of the program is, by result; empty: it has not been recorded.
+  [[nodiscard]] std::vector<ir::ValueId> values_of(const torch::autograd::Node& node) const;
+
+ private:
+  /// The living results of the node of the program that made `tensor`, by their numbers.
+  [[nodiscard]] std::vector<at::Tensor> with_siblings(const at::Tensor& tensor) const;
+  ir::BoundSymbol make_symbol(const std::vector<ir::ValueId>& values, const std::vector<ir::ValueId>& results,
+                              std::shared_ptr<CustomGradient> gradient);
+  /// Puts a gradient behind the symbol that makes `value`, which the rest of the trace reads as it did. Gives what that
+  /// symbol makes now.
+  ir::ValueId insert(ir::ValueId hooked, ir::ValueId value, std::shared_ptr<CustomGradient> gradient);
+  void record_hook(torch::autograd::FunctionPreHook& hook, const std::vector<ir::ValueId>& hooked,
+                   std::vector<ir::ValueId>& values);
+
+  Recorder& recorder_;
+  TraceBuilder& builder_;
+  std::unordered_map<const void*, std::vector<ir::ValueId>> adopted_;  ///< node of the program -> values by result
+  std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
+};
+
+}  // namespace thunder::tracer

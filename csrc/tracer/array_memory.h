@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace thunder::tracer {
+
+class InputMemory;
+struct TraceState;
+
+/// Memory that arrays of NumPy, or the like, share with tensors of a trace: the program may see it without the
+/// dispatcher.
+class ArrayMemory {
+ public:
+  struct Array {
+    at::Tensor real;    ///< over that memory
+    at::Tensor before;  ///< a copy of it
+    std::shared_ptr<TraceState> state;
+    std::uint32_t writes = 0;  ///< to the tensor of the trace, before
+    bool is_returned = false;
+  };
+
+  void add(const at::Tensor& real, const at::Tensor& trace_tensor);
+  void note_returned(const at::Tensor& trace_tensor);
+  [[nodiscard]] const std::vector<Array>& arrays() const { return arrays_; }
+  /// Refuses programs that wrote to such memory: the trace keeps what a tensor held, not the memory.
+  void require_unwritten() const;
+  /// Refuses results over memory that an input, or another result, has by way of what is no tensor.
+  void require_one_owner(const InputMemory& inputs) const;
+
+ private:
+  std::vector<Array> arrays_;
+};
+
+}  // namespace thunder::tracer

@@ -1,0 +1,120 @@
+#include "tracer/autograd_history.h"
+
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "ir/symbol_values.h"
+#include "tracer/operators.h"
+#include "tracer/recorder.h"
+#include "tracer/symbols.h"
+#include "tracer/trace_node.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::tracer {
+namespace {
+
+using torch::autograd::Edge;
+
+/// `aten::index_select` -> `IndexSelectBackward0`, for operations of which autograd was not asked.
+std::string node_name(const ir::Operator& op) {
+  std::string name;
+  bool capital = true;
+  for (const char letter : op.name.substr(op.name.rfind(':') + 1)) {
+    if (letter == '_') {
+      capital = true;
+      continue;
+    }
+    name.push_back(capital ? static_cast<char>(std::toupper(static_cast<unsigned char>(letter))) : letter);
+    capital = false;
+  }
+  return name + "Backward0";
+}
+
+}  // namespace
+
+void AutogradHistory::attach(const ir::BoundSymbol& symbol, const std::vector<at::Tensor>& arguments,
+                             const std::vector<at::Tensor>& results, const std::string& name) {
+  const ir::Trace& trace = recorder_.trace();
+  const auto node = make_node<TraceNode>(recorder_, name.empty() ? node_name(*symbol.op) : name, symbol);
+  std::vector<ir::ValueId> values;
+  for (const ir::Argument& argument : symbol.arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId id) {
+      if (!std::holds_alternative<ir::ObjectType>(*trace.value(id).type)) values.push_back(id);
+    });
+  }
+  std::vector<at::Tensor> tensors;  // numbers of the program are tensors here, and no values
+  std::ranges::copy_if(arguments, std::back_inserter(tensors),
+                       [](const at::Tensor& t) { return trace_impl(t) != nullptr; });
+  THUNDER_CHECK(tensors.size() == values.size(), "tracer", symbol.op->name + ": one value for each tensor argument");
+  torch::autograd::edge_list edges;
+  for (const ir::ValueId id : node->inputs()) {
+    const auto position = static_cast<std::size_t>(std::ranges::find(values, id) - values.begin());
+    const bool is_tensor = position < values.size();
+    edges.push_back(is_tensor ? torch::autograd::impl::gradient_edge(tensors[position]) : Edge());
+    if (is_tensor) node->watch(id, tensors[position]);
+  }
+  node->set_next_edges(std::move(edges));
+  const auto results_require_grad = [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    return type != nullptr && type->requires_grad;
+  };
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i].defined() && torch::autograd::isDifferentiableType(results[i].scalar_type()) &&
+        results_require_grad(node->results()[i])) {
+      torch::autograd::set_history(results[i], node);
+    } else {
+      node->add_input_metadata(torch::autograd::Node::undefined_input());
+    }
+    if (results[i].defined()) node->watch(node->results()[i], results[i]);
+  }
+}
+
+void AutogradHistory::adopt(const at::Tensor& target, const at::Tensor& source, bool recorded) {
+  if (source.requires_grad()) {
+    if (recorder_.level() == Level::kTop) {
+      torch::autograd::impl::set_gradient_edge(target, torch::autograd::impl::gradient_edge(source));
+    } else {
+      target.set_requires_grad(true);
+    }
+  } else if (recorded && recorder_.level() == Level::kTop && target.requires_grad()) {
+    // Still differentiable, but the gradient of what it was computed from is zero.
+    overwrite_history(target, edges_to({target}));
+  }
+}
+
+void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
+  if (!tensor.requires_grad() || !tensor.is_leaf()) return;
+  TraceState& state = *trace_impl(tensor)->state();
+  ir::Trace& trace = recorder_.trace();
+  if (trace.tensor_type(state.value) == nullptr || trace.tensor_type(state.value)->requires_grad) return;
+  ir::TensorType type = *trace.tensor_type(state.value);
+  type.requires_grad = true;
+  if (std::ranges::find(trace.inputs, state.value) != trace.inputs.end()) {
+    trace.set_type(state.value, ir::make_type(std::move(type)));
+    return;
+  }
+  // Nothing flows on to what the leaf was computed from.
+  const ir::ValueId before = std::exchange(state.value, trace.add_value(ir::make_type(std::move(type))));
+  recorder_.builder.add_here(detach_symbol(before, state.value));
+}
+
+ir::ValueId AutogradHistory::without_grad(ir::ValueId value) {
+  ir::Trace& trace = recorder_.trace();
+  const auto [place, is_new] = detached_.try_emplace(index_of(value), ir::kNoValue);
+  if (!is_new) return place->second;
+  ir::TensorType type = *trace.tensor_type(value);
+  type.requires_grad = false;
+  const ir::ValueId result = trace.add_value(ir::make_type(std::move(type)));
+  recorder_.builder.add_here(detach_symbol(value, result));
+  return place->second = result;
+}
+
+}  // namespace thunder::tracer

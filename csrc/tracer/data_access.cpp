@@ -1,0 +1,192 @@
+#include "tracer/data_access.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "bridge/number.h"
+#include "tracer/data_dependence.h"
+#include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_tensor.h"
+
+namespace thunder::tracer {
+namespace {
+
+using c10::IValue;
+
+c10::Scalar value_of_operand(const NumberOperand& operand) {
+  const auto* number = std::get_if<Number>(&operand);
+  return number == nullptr ? std::get<c10::Scalar>(operand) : number->value;
+}
+
+ir::Argument argument_of_operand(const NumberOperand& operand) {
+  const auto* number = std::get_if<Number>(&operand);
+  return number == nullptr ? argument_of(std::get<c10::Scalar>(operand)) : ir::Argument(number->id);
+}
+
+}  // namespace
+
+void DataAccess::require_data() const {
+  if (full_graph) {
+    throw UserError(
+        ErrorKind::kRuntime,
+        "fullgraph=True: expected a program that does not depend on the data of tensors, got one that reads "
+        "it (bool(tensor), tensor.item(), a shape that follows from values); take it out, or leave "
+        "fullgraph=True out");
+  }
+}
+
+Realizer& DataAccess::realizer() {
+  const Recorded recorded = recorder_.host.recorded();
+  const bool is_inside = recorded == Recorded::kPart || recorded == Recorded::kTransformed;
+  for (std::size_t i = 0; is_inside && i < recorder_.tensors.real_inputs().size(); ++i) {
+    if (recorder_.tensors.real_inputs()[i].defined()) continue;
+    recorder_.tensors.set_real_input(i, recorder_.host.data_of_input(i));
+  }
+  recorder_.builder.settle();
+  if (realizer_ == nullptr || edits_ != recorder_.builder.edits()) realizer_ = std::make_unique<Realizer>();
+  edits_ = recorder_.builder.edits();
+  return *realizer_;
+}
+
+at::Tensor DataAccess::data_of(const at::Tensor& trace_tensor) {
+  require_data();
+  const ir::ValueId value = recorder_.value_of(trace_tensor);
+  return realizer().value(recorder_.trace(), recorder_.tensors.real_inputs(), value);
+}
+
+void DataAccess::repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor) {
+  add_check(check.op, recorder_.value_of(recorder_.stand_in(trace_tensor)), check.arguments[1]);
+}
+
+void DataAccess::add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected) {
+  ir::BoundSymbol symbol;
+  symbol.op = op;
+  symbol.arguments = {ir::Argument(value), std::move(expected)};
+  recorder_.builder.add_here(std::move(symbol));
+}
+
+c10::Scalar DataAccess::read_number(const at::Tensor& tensor) {
+  const Number number = item(tensor);
+  observe(number);
+  return number.value;
+}
+
+bool DataAccess::read_truth(const at::Tensor& tensor) {
+  const Number number = item(tensor);
+  if (number.value.isBoolean() || number.value.isComplex()) {
+    observe(number);
+    return number.value.isBoolean() ? number.value.toBool() : number.value.toComplexDouble() != 0.0;
+  }
+  const Number truth = compute("!=", number, c10::Scalar(0)).value();
+  observe(truth);
+  return truth.value.toBool();
+}
+
+at::Tensor DataAccess::contents_of(const at::Tensor& tensor) {
+  if (const at::Tensor real = recorder_.tensors.real_constant(tensor); real.defined() && !is_written(tensor)) {
+    const SuspendRecording suspended;
+    return real.detach().clone();
+  }
+  require_data();
+  const ir::ValueId value = recorder_.value_of(tensor);
+  auto contents =
+      std::make_shared<at::Tensor>(realizer().contents(recorder_.trace(), recorder_.tensors.real_inputs(), value));
+  add_check(check_contents_operator(), value, recorder_.trace().context()->add_object(contents, "torch.Tensor"));
+  return *contents;
+}
+
+ResultTypes DataAccess::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  require_data();
+  std::vector<ir::ValueId> values;
+  for (const at::Tensor& tensor : tensors_of(arguments)) values.push_back(recorder_.value_of(tensor));
+  return realizer().infer(recorder_.trace(), recorder_.tensors.real_inputs(), op, arguments, values);
+}
+
+void DataAccess::check_shapes(std::span<const IValue> results) {
+  for (const at::Tensor& result : tensors_of(results)) {
+    const auto sizes = result.sizes();
+    add_check(check_shape_operator(), recorder_.value_of(result), ir::ArgumentList(sizes.begin(), sizes.end()));
+  }
+}
+
+IValue DataAccess::with_contents(const IValue& argument) {
+  if (!argument.isTensor() || !is_trace_tensor(argument.toTensor())) return argument;
+  const at::Tensor& tensor = argument.toTensor();
+  return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) ? contents_of(tensor) : tensor;
+}
+
+Number DataAccess::add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value) {
+  ir::BoundSymbol symbol;
+  symbol.op = op;
+  symbol.arguments = std::move(arguments);
+  const ir::ValueId id = recorder_.trace().add_value(ir::make_type(bridge::kind_of(value)));
+  symbol.results.emplace_back(id);
+  recorder_.builder.add_here(std::move(symbol));
+  numbers_[index_of(id)].value = value;
+  return {id, value};
+}
+
+Number DataAccess::item(const at::Tensor& tensor) {
+  require_data();
+  if (tensor.numel() != 1) {
+    throw UserError(ErrorKind::kRuntime,
+                    "a Tensor with " + std::to_string(tensor.numel()) + " elements cannot be converted to Scalar");
+  }
+  const ir::ValueId value = recorder_.value_of(recorder_.stand_in(tensor));
+  const c10::Scalar number = realizer().read(recorder_.trace(), recorder_.tensors.real_inputs(), value);
+  if (is_number(recorder_.trace(), value)) return {value, number};
+  return add_number(item_operator(), {ir::Argument(value)}, number);
+}
+
+std::optional<Number> DataAccess::compute(std::string_view operation, const NumberOperand& left,
+                                          const NumberOperand& right) {
+  const auto value = bridge::compute_number(operation, value_of_operand(left), value_of_operand(right));
+  if (!value) return std::nullopt;
+  return add_number(number_operator(),
+                    {ir::Argument(std::string(operation)), argument_of_operand(left), argument_of_operand(right)},
+                    *value);
+}
+
+void DataAccess::observe(const Number& number) {
+  add_check(check_number_operator(), number.id, argument_of(number.value));
+}
+
+at::Tensor DataAccess::number_tensor(ir::ValueId number) {
+  at::Tensor& tensor = numbers_[index_of(number)].tensor;
+  if (!tensor.defined()) tensor = recorder_.tensors.make(number);
+  return tensor;
+}
+
+at::Tensor DataAccess::adopt_number(const at::Tensor& tensor) {
+  const TraceState& state = *trace_impl(tensor)->state();
+  DataAccess& around = state.recorder->data;
+  const Number number{state.value, around.numbers_.at(index_of(state.value)).value};
+  around.observe(number);
+  at::Tensor constant = c10::scalar_to_tensor(number.value);
+  constant.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return constant;
+}
+
+at::Tensor DataAccess::repeat_number(const ir::BoundSymbol& symbol,
+                                     const std::function<at::Tensor(ir::ValueId)>& stand_in) {
+  if (symbol.op == item_operator()) {
+    return number_tensor(item(stand_in(std::get<ir::ValueId>(symbol.arguments[0].content))).id);
+  }
+  const auto operand = [&](const ir::Argument& argument) -> NumberOperand {
+    const auto* id = argument.get<ir::ValueId>();
+    if (id == nullptr) return scalar_of(argument);
+    const ir::ValueId here = recorder_.value_of(stand_in(*id));
+    return Number{here, numbers_.at(index_of(here)).value};
+  };
+  const auto number = compute(std::get<std::string>(symbol.arguments[0].content), operand(symbol.arguments[1]),
+                              operand(symbol.arguments[2]));
+  THUNDER_CHECK(number.has_value(), "tracer", "a number of a trace cannot be computed again");
+  return number_tensor(number->id);
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Scalar.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+
+#include "ir/trace.h"
+#include "tracer/evaluate.h"
+#include "tracer/numbers.h"
+#include "tracer/realizer.h"
+
+namespace thunder::tracer {
+
+class Recorder;
+
+/// The data that the program reads while it is traced, found by running the trace so far on its real inputs; and the
+/// checks that tie the trace to what was found.
+class DataAccess {
+ public:
+  explicit DataAccess(Recorder& recorder) : recorder_(recorder) {}
+
+  /// Refuse programs that read the data of tensors, instead of specializing on what they read.
+  bool full_graph = false;
+
+  /// What `trace_tensor` holds.
+  [[nodiscard]] at::Tensor data_of(const at::Tensor& trace_tensor);
+  /// A real copy of a tensor that the program looks at as a whole. What follows holds for these contents only.
+  [[nodiscard]] at::Tensor contents_of(const at::Tensor& trace_tensor);
+  /// An integer tensor's contents in its place; any other argument as it is.
+  [[nodiscard]] c10::IValue with_contents(const c10::IValue& argument);
+
+  /// The one element of a trace tensor; what the trace does with it holds for any number.
+  [[nodiscard]] Number item(const at::Tensor& trace_tensor);
+  /// See `bridge::compute_number`.
+  [[nodiscard]] std::optional<Number> compute(std::string_view operation, const NumberOperand& left,
+                                              const NumberOperand& right);
+  /// The program looks at a number: what follows holds for this one only.
+  void observe(const Number& number);
+  /// The one element of a tensor that the program looks at.
+  [[nodiscard]] c10::Scalar read_number(const at::Tensor& tensor);
+  /// Whether the one element of a tensor is true to Python, which the program looks at.
+  [[nodiscard]] bool read_truth(const at::Tensor& tensor);
+  /// A trace tensor that stands for a number among the arguments of operations.
+  [[nodiscard]] at::Tensor number_tensor(ir::ValueId number);
+  /// For a part of a program: a number that the program around it read is a constant, which that program looks at.
+  [[nodiscard]] static at::Tensor adopt_number(const at::Tensor& tensor);
+
+  /// Records a check of another trace (`prims.check_number`, `prims.check_shape`) again, of `trace_tensor`.
+  void repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor);
+  /// Records `prims.item` or `prims.number` of another trace again; numbers are what `number_tensor` gives.
+  [[nodiscard]] at::Tensor repeat_number(const ir::BoundSymbol& symbol,
+                                         const std::function<at::Tensor(ir::ValueId)>& stand_in);
+  /// Records checks that results have the shapes that they have here.
+  void check_shapes(std::span<const c10::IValue> results);
+  [[nodiscard]] ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+
+ private:
+  struct KnownNumber {
+    c10::Scalar value;
+    at::Tensor tensor;  ///< stands for it; made when it is needed
+  };
+
+  /// That of the trace as it is, with the data of all inputs.
+  Realizer& realizer();
+  void require_data() const;
+  Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);
+  void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
+
+  Recorder& recorder_;
+  std::unique_ptr<Realizer> realizer_;
+  std::size_t edits_ = 0;  ///< of the trace, when the realizer began: it counts symbols
+  std::unordered_map<std::uint32_t, KnownNumber> numbers_;  ///< by value
+};
+
+}  // namespace thunder::tracer

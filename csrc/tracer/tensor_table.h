@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/trace.h"
+#include "tracer/live_tensors.h"
+#include "tracer/trace_builder.h"
+
+namespace thunder::tracer {
+
+class Recorder;
+class TraceBuilder;
+
+/// The trace tensors of a recorder, and the real tensors that some of them stand for: inputs and constants.
+class TensorTable {
+ public:
+  TensorTable(Recorder& recorder, TraceBuilder& builder) : recorder_(recorder), builder_(builder) {}
+
+  [[nodiscard]] LiveTensors& live() { return live_; }
+  [[nodiscard]] const LiveTensors& live() const { return live_; }
+
+  /// A trace tensor without a history that stands for a value of the trace. For a number it is one that stands for a
+  /// number among the arguments of operations.
+  [[nodiscard]] at::Tensor make(ir::ValueId value);
+  /// The tensor of a new value, which no symbol makes yet.
+  at::Tensor add(ir::TypePtr type, std::string name = {});
+  /// The tensor of the next input.
+  at::Tensor add_input(ir::TypePtr type, std::string name);
+  /// The tensor of the next input, which stands for `real` (same metadata, `requires_grad` too). `real` is kept alive.
+  at::Tensor add_input(const at::Tensor& real, std::string name);
+  at::Tensor add_constant(const at::Tensor& real);
+
+  [[nodiscard]] const std::vector<at::Tensor>& inputs() const { return inputs_; }
+  /// The real tensors behind the inputs, in order; undefined for those added by type whose data nobody gave yet.
+  [[nodiscard]] const std::vector<at::Tensor>& real_inputs() const { return real_inputs_; }
+  void set_real_input(std::size_t position, at::Tensor data) { real_inputs_[position] = std::move(data); }
+  [[nodiscard]] bool has_inference_inputs() const { return has_inference_inputs_; }
+
+  [[nodiscard]] std::optional<at::Tensor> find_input(const at::Tensor& real) const;
+  [[nodiscard]] std::optional<at::Tensor> find_constant(const at::Tensor& real) const;
+  [[nodiscard]] bool is_input(const at::Tensor& trace_tensor) const;
+  /// The real tensor behind an input; undefined for every other trace tensor.
+  [[nodiscard]] at::Tensor real_behind(const at::Tensor& trace_tensor) const;
+  /// The real tensor behind a constant; undefined for every other trace tensor.
+  [[nodiscard]] at::Tensor real_constant(const at::Tensor& trace_tensor) const;
+  /// Whether it is a constant, or shares memory with one.
+  [[nodiscard]] bool lies_in_constant(const at::Tensor& trace_tensor) const;
+
+ private:
+  struct Constant {
+    at::Tensor real;
+    at::Tensor tensor;
+  };
+
+  at::Tensor add_with_gradient(ir::ValueId value);
+
+  Recorder& recorder_;
+  TraceBuilder& builder_;
+  LiveTensors live_;  ///< first: the others end in it
+  bool has_inference_inputs_ = false;
+  std::vector<at::Tensor> real_inputs_;
+  std::vector<at::Tensor> inputs_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;
+  std::unordered_map<const c10::TensorImpl*, Constant> constants_by_real_;
+};
+
+}  // namespace thunder::tracer
