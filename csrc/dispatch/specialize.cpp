@@ -156,8 +156,6 @@ class Capture final : tracer::RecordingHost {
   }
 
   ~Capture() override { numbers_->recorder = nullptr; }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
 
   /// `others` are the specializations of the same callable.
   TraceOutcome attempt(Specializations others, const compile::Options& options);

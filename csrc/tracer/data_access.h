@@ -30,7 +30,7 @@ class DataAccess {
   /// Refuse programs that read the data of tensors, instead of specializing on what they read.
   bool full_graph = false;
 
-  /// What `trace_tensor` holds.
+  /// The data of a trace tensor.
   [[nodiscard]] at::Tensor data_of(const at::Tensor& trace_tensor);
   /// A real copy of a tensor that the program looks at as a whole. What follows holds for these contents only.
   [[nodiscard]] at::Tensor contents_of(const at::Tensor& trace_tensor);
@@ -68,7 +68,7 @@ class DataAccess {
     at::Tensor tensor;  ///< stands for it; made when it is needed
   };
 
-  /// That of the trace as it is, with the data of all inputs.
+  /// Runs the trace as it is now; has the data of all inputs.
   Realizer& realizer();
   void require_data() const;
   Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);

@@ -88,9 +88,7 @@ bool writes_by_mask(const c10::OperatorHandle& op, std::span<const IValue> argum
 }
 
 void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
+  std::vector<IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& values = arguments[2].toTensor();
   const std::ptrdiff_t position = only_mask(arguments[1]);
@@ -136,17 +134,13 @@ bool call_reading_lengths(Recorder& recorder, const c10::OperatorHandle& op, tor
                                   {"aten::ctc_loss", &call_ctc_loss}};
   const auto* row = std::ranges::find(kRows, op.operator_name().name, &Row::name);
   if (row == std::end(kRows)) return false;
-  const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
-  row->call(recorder, std::move(arguments), stack);
+  row->call(recorder, torch::jit::pop(stack, op.schema().arguments().size()), stack);
   return true;
 }
 
 void call_reading_number(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
+  std::vector<IValue> arguments = torch::jit::pop(stack, count);
   const at::Tensor tensor = arguments[0].toTensor();
   const bool is_truth = op.schema().returns()[0].type()->kind() == c10::TypeKind::BoolType;
   if (count == 1) {

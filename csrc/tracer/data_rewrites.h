@@ -12,17 +12,17 @@ class Recorder;
 
 /// Operations whose own code reads data: how they are recorded instead. Arguments on the stack become results.
 
-/// One whose result is a number, or a truth value, that the program looks at.
+/// Records an operator whose result is a number, or a truth value, that the program looks at.
 void call_reading_number(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
-/// A custom operator whose results are numbers, too. Without tensors among its arguments they follow from no data.
+/// Records a custom operator whose results are numbers, too. Without tensors among its arguments they follow from no data.
 void call_giving_numbers(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
-/// An operator whose own code reads lengths; the trace holds for these. False: it is another one.
+/// Records an operator whose own code reads lengths; the trace holds for these. False: it is another one.
 [[nodiscard]] bool call_reading_lengths(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 /// Writes to the places that a mask shows (`index_put`).
 [[nodiscard]] bool writes_by_mask(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
-/// One number everywhere that the mask shows is `masked_fill`. Otherwise masks become positions, whose number follows
-/// from data.
+/// Records `index_put` with masks. One number everywhere that the only mask shows is `masked_fill`; otherwise masks
+/// become positions, whose number follows from data.
 void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 /// `_pack_padded_sequence` and `_pad_packed_sequence`, by operations on the sequences' steps: the trace holds for these

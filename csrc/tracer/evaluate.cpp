@@ -373,9 +373,7 @@ ResultTypes infer_leaf(const c10::OperatorHandle& op, std::span<const IValue> ar
 }
 
 void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const auto count = op.schema().arguments().size();
-  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
+  const std::vector<IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   if (op.schema().returns().empty() && !op.schema().is_mutable()) return;  // a check of data, made when it runs
   if (!has_tensor_results(op.schema()) && !op.schema().is_mutable()) {

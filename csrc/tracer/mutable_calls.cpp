@@ -42,7 +42,7 @@ bool counts_as_write(const c10::OperatorHandle& op, bool is_out) {
 /// `t_`, `resize_`: writes nothing to memory.
 bool changes_geometry(const c10::OperatorHandle& op) { return op.hasTag(at::Tag::inplace_view); }
 
-/// What a factory takes besides what its `out=` variant takes: as `out` has it.
+/// Returns an argument that a factory takes and its `out=` variant does not: as `out` has it.
 IValue option_for(const std::string& name, const at::Tensor& out) {
   if (name == "dtype") return static_cast<std::int64_t>(out.scalar_type());
   return name == "device" ? IValue(out.device()) : IValue();
@@ -145,7 +145,7 @@ struct MutableCall {
   }
 
   [[nodiscard]] std::vector<IValue> call_counterpart(const c10::OperatorHandle& functional) const;
-  /// What the call draws, in fresh memory that is laid out as its target.
+  /// Draws the numbers of the call in fresh memory that is laid out as its target.
   [[nodiscard]] at::Tensor fill_alike() const;
   /// Gives a target what the counterpart computed for it.
   void assign_result(std::size_t position, at::Tensor result) const;

@@ -36,7 +36,7 @@ namespace {
 
 using c10::IValue;
 
-/// What is recorded in the place of `op`.
+/// Returns the operator that is recorded in the place of `op`.
 /// - `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
 ///   `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
 /// - Trace tensors have no conjugate or negative bit, so that composites which resolve it do nothing: no value of a
@@ -201,6 +201,95 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
   return result;
 }
 
+namespace {
+
+/// Makes the trace tensors that the results of a call are.
+class ResultMaker {
+ public:
+  ResultMaker(Recorder& recorder, const c10::OperatorHandle& op, std::span<const IValue> arguments, bool keeps_history)
+      : recorder_(recorder),
+        op_(op),
+        arguments_(arguments),
+        tensors_(tensors_of(arguments)),
+        may_be_view_(operator_for(op)->view),
+        keeps_history_(keeps_history) {}
+
+  /// Gives a result, and enters it among those of `symbol`.
+  IValue make(const ResultTypes::Result& result, ir::BoundSymbol& symbol) {
+    if (result.is_other) {
+      if (keeps_history_) made_.emplace_back();
+      symbol.results.emplace_back(ir::None{});
+      return result.other;
+    }
+    if (!result.is_list) return make_tensor(result.tensors.front(), symbol.results);
+    c10::List<at::Tensor> list;
+    ir::ArgumentList values;
+    for (const ResultType& element : result.tensors) list.push_back(make_tensor(element, values));
+    symbol.results.emplace_back(std::move(values));
+    return list;
+  }
+
+  /// Gives the tensors that were made their history: that of results of `symbol`.
+  void attach_history(const ir::BoundSymbol& symbol) const {
+    if (grad_fn_ != nullptr) recorder_.history.attach(symbol, tensors_, made_, *grad_fn_);
+  }
+
+ private:
+  at::Tensor make_tensor(const ResultType& result, ir::ArgumentList& values) {
+    const std::size_t index = position_++;
+    if (result.type == nullptr) {
+      if (keeps_history_) made_.emplace_back();
+      values.emplace_back(ir::None{});
+      return {};
+    }
+    auto state = std::make_shared<TraceState>();
+    state->recorder = &recorder_;
+    state->value = recorder_.trace().add_value(result.type);
+    values.emplace_back(state->value);
+    const auto& type = std::get<ir::TensorType>(*result.type);
+    const bool is_view = result.alias_of >= 0 && may_be_view_;
+    at::Tensor tensor =
+        is_view ? make_view(tensors_[static_cast<std::size_t>(result.alias_of)], type, std::move(state), index)
+                : make_trace_tensor(type, std::move(state));
+    if (keeps_history_) {
+      made_.push_back(tensor);
+      if (type.requires_grad && grad_fn_ == nullptr) grad_fn_ = &result.grad_fn;
+    } else if (type.requires_grad) {
+      tensor.set_requires_grad(true);
+    }
+    return tensor;
+  }
+
+  [[nodiscard]] at::Tensor make_view(const at::Tensor& parent, const ir::TensorType& type,
+                                     std::shared_ptr<TraceState> state, std::size_t index) const {
+    state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
+    state->view = ViewOf{.parent = parent,
+                         .op = op_,
+                         .arguments = {arguments_.begin(), arguments_.end()},
+                         .result = index,
+                         .grad_mode = c10::GradMode::is_enabled(),
+                         .inference_mode = c10::InferenceMode::is_enabled()};
+    trace_impl(parent)->state()->shown_by.push_back(state);
+    std::optional<c10::InferenceMode> as_parent;  // a view of a normal tensor is one, that of an inference tensor too
+    if (parent.is_inference() != c10::InferenceMode::is_enabled()) as_parent.emplace(parent.is_inference());
+    at::Tensor view = make_trace_tensor(type, std::move(state), parent.storage());
+    share_version(view, parent);
+    return view;
+  }
+
+  Recorder& recorder_;
+  const c10::OperatorHandle& op_;
+  std::span<const IValue> arguments_;
+  std::vector<at::Tensor> tensors_;  ///< among the arguments
+  bool may_be_view_;
+  bool keeps_history_;
+  std::size_t position_ = 0;
+  std::vector<at::Tensor> made_;           ///< one for each result, where history is kept
+  const std::string* grad_fn_ = nullptr;  ///< of the first that requires grad
+};
+
+}  // namespace
+
 std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                                      const ResultTypes& types, Level level) {
   ir::BoundSymbol symbol;
@@ -209,74 +298,10 @@ std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<co
   const c10::OperatorHandle& recorded = recorded_operator(op, is_of_transform ? Level::kBottom : level);
   symbol.op = operator_for(recorded);
   symbol.arguments = to_arguments(recorded, arguments.first(recorded.schema().arguments().size()));
-  const std::vector<at::Tensor> given = tensors_of(arguments);
-  std::size_t position = 0;
-  const bool keeps_history = level == Level::kTop && this->level() == Level::kTop;
-  std::vector<at::Tensor> made;
-  const std::string* grad_fn = nullptr;
-  const auto make = [&](const ResultType& result) -> std::pair<at::Tensor, ir::Argument> {
-    const std::size_t index = position++;
-    if (result.type == nullptr) {
-      if (keeps_history) made.emplace_back();
-      return {at::Tensor(), ir::None{}};
-    }
-    auto state = std::make_shared<TraceState>();
-    state->recorder = this;
-    state->value = trace().add_value(result.type);
-    c10::Storage storage;
-    if (result.alias_of >= 0 && operator_for(op)->view) {
-      const at::Tensor& parent = given[static_cast<std::size_t>(result.alias_of)];
-      state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
-      state->view = ViewOf{.parent = parent,
-                           .op = op,
-                           .arguments = {arguments.begin(), arguments.end()},
-                           .result = index,
-                           .grad_mode = c10::GradMode::is_enabled(),
-                           .inference_mode = c10::InferenceMode::is_enabled()};
-      trace_impl(parent)->state()->shown_by.push_back(state);
-      storage = parent.storage();
-    }
-    const auto& type = std::get<ir::TensorType>(*result.type);
-    const ir::ValueId value = state->value;
-    const bool is_view = state->view.has_value();
-    std::optional<c10::InferenceMode> as_parent;  // a view of a normal tensor is one, that of an inference tensor too
-    const bool of_inference = is_view && given[static_cast<std::size_t>(result.alias_of)].is_inference();
-    if (is_view && of_inference != c10::InferenceMode::is_enabled()) as_parent.emplace(of_inference);
-    at::Tensor tensor = make_trace_tensor(type, std::move(state), std::move(storage));
-    as_parent.reset();
-    if (is_view) share_version(tensor, given[static_cast<std::size_t>(result.alias_of)]);
-    if (keeps_history) {
-      made.push_back(tensor);
-      if (type.requires_grad && grad_fn == nullptr) grad_fn = &result.grad_fn;
-    } else if (type.requires_grad) {
-      tensor.set_requires_grad(true);
-    }
-    return {std::move(tensor), value};
-  };
+  ResultMaker maker(*this, op, arguments, level == Level::kTop && this->level() == Level::kTop);
   std::vector<IValue> results;
-  for (const ResultTypes::Result& result : types.results) {
-    if (result.is_other) {
-      if (keeps_history) made.emplace_back();
-      results.push_back(result.other);
-      symbol.results.emplace_back(ir::None{});
-    } else if (result.is_list) {
-      c10::List<at::Tensor> list;
-      ir::ArgumentList values;
-      for (const ResultType& element : result.tensors) {
-        auto [tensor, value] = make(element);
-        list.push_back(std::move(tensor));
-        values.push_back(std::move(value));
-      }
-      results.emplace_back(std::move(list));
-      symbol.results.emplace_back(std::move(values));
-    } else {
-      auto [tensor, value] = make(result.tensors.front());
-      results.emplace_back(std::move(tensor));
-      symbol.results.push_back(std::move(value));
-    }
-  }
-  const ir::BoundSymbol& added = builder.add_here(std::move(symbol));
-  if (grad_fn != nullptr) history.attach(added, given, made, *grad_fn);
+  for (const ResultTypes::Result& result : types.results) results.push_back(maker.make(result, symbol));
+  maker.attach_history(builder.add_here(std::move(symbol)));
   return results;
 }
 

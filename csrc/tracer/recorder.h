@@ -49,7 +49,7 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   RecordingHost& host;
-  const NumberSettings settings;
+  const NumberSettings settings;  ///< that the trace holds for
   TraceBuilder builder;
   TensorTable tensors{*this, builder};
   InputMemory memory{*this, builder, tensors};

@@ -30,6 +30,8 @@ class RecordingHost {
  public:
   explicit RecordingHost(Recorded recorded) : recorded_(recorded) {}
   virtual ~RecordingHost() = default;
+  RecordingHost(const RecordingHost&) = delete;
+  RecordingHost& operator=(const RecordingHost&) = delete;
   [[nodiscard]] Recorded recorded() const { return recorded_; }
 
   /// The user's line for the symbols recorded next; may be empty. Called once per recorded operation.

@@ -17,7 +17,7 @@ class TensorWrites {
  public:
   explicit TensorWrites(Recorder& recorder) : recorder_(recorder) {}
 
-  /// What an in-place operator does: gives `target` the elements of `source`, or its geometry too.
+  /// Gives `target` the elements of `source`, and its geometry where `op` changes that.
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
   /// `recorded`: autograd sees the write (gradients on, and not through `detach`).
   void write(const at::Tensor& target, const at::Tensor& source, bool recorded);

@@ -83,7 +83,7 @@ class OutsideNode final : public torch::autograd::Node {
   ir::ValueId value_;  ///< the input, as the program found it
 };
 
-/// What was there before a write of something that needs no gradient.
+/// Stands for what was there before a write of something that needs no gradient.
 class OverwrittenNode final : public torch::autograd::Node {
  public:
   [[nodiscard]] std::string name() const override { return "CopyBackwards"; }
@@ -92,7 +92,7 @@ class OverwrittenNode final : public torch::autograd::Node {
 
 /// `target` was written over with what needs no gradient: where the edges lead, gradients are zero.
 void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges);
-/// What eager's `detach_` does.
+/// Makes `target` one without a history, as `detach_` does in eager.
 void forget_history(const at::Tensor& target);
 /// Edges to those that require grad.
 [[nodiscard]] torch::autograd::edge_list edges_to(const std::vector<at::Tensor>& tensors);

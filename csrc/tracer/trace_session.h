@@ -35,12 +35,12 @@ struct TraceSession {
   bool is_capturing = false;  ///< a jitted function is called to be traced
   dispatch::CustomFunctions* custom_functions = nullptr;
 
-  /// That of this thread.
+  /// The session of this thread.
   [[nodiscard]] static TraceSession& current();
 };
 
-/// What was refused on this thread since it was last taken: a program that catches the exception has seen what eager
-/// code would not. Empty: nothing.
+/// Takes the message of the last refusal on this thread, empty for none: a program that catches the exception has seen
+/// what eager code would not.
 [[nodiscard]] std::string take_refusal();
 void note_refusal(std::string what);
 

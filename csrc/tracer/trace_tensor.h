@@ -74,7 +74,7 @@ class TraceTensorImpl final : public c10::TensorImpl {
 
  private:
   const char* tensorimpl_type_name() const override { return "TraceTensor"; }
-  /// What `.data` is: another tensor over this one's memory, with a version counter of its own.
+  /// The state of `.data`: another tensor over this one's memory, with a version counter of its own.
   [[nodiscard]] std::shared_ptr<TraceState> data_state() const;
   template <typename Version>
   c10::intrusive_ptr<TensorImpl> copy_with(Version&& version_counter, bool allow_tensor_metadata_change) const;

@@ -183,7 +183,7 @@ class Replay {
       tracer::make_writer(*trace_.context(), [this](ir::ValueId id) { return values_[index_of(id)]; });
 };
 
-/// What a transform makes of a trace: below a program that is recorded, which has the data, or on its own.
+/// Hosts the trace that a transform makes: below a program that is recorded, which has the data, or on its own.
 class TransformHost final : public tracer::RecordingHost {
  public:
   using Data = std::function<at::Tensor(std::size_t)>;

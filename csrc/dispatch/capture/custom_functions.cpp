@@ -13,7 +13,7 @@
 namespace thunder::dispatch {
 namespace {
 
-/// The custom functions of the capture that runs on this thread.
+/// The custom functions of the capture on this thread.
 CustomFunctions*& current() { return tracer::TraceSession::current().custom_functions; }
 
 py::Ref attribute(PyObject* object, const char* name) {
