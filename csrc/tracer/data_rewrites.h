@@ -14,7 +14,8 @@ class Recorder;
 
 /// Records an operator whose result is a number, or a truth value, that the program looks at.
 void call_reading_number(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
-/// Records a custom operator whose results are numbers, too. Without tensors among its arguments they follow from no data.
+/// Records a custom operator whose results are numbers, too. Without tensors among its arguments they follow from no
+/// data.
 void call_giving_numbers(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
 /// Records an operator whose own code reads lengths; the trace holds for these. False: it is another one.
 [[nodiscard]] bool call_reading_lengths(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);

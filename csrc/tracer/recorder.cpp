@@ -284,7 +284,7 @@ class ResultMaker {
   bool may_be_view_;
   bool keeps_history_;
   std::size_t position_ = 0;
-  std::vector<at::Tensor> made_;           ///< one for each result, where history is kept
+  std::vector<at::Tensor> made_;          ///< one for each result, where history is kept
   const std::string* grad_fn_ = nullptr;  ///< of the first that requires grad
 };
 

@@ -1,7 +1,6 @@
-#include "tracer/trace_builder.h"
-
 #include "check.h"
 #include "tracer/operators.h"
+#include "tracer/trace_builder.h"
 
 namespace {
 
@@ -68,8 +67,8 @@ TEST(a_mark_moves_with_what_lies_behind_it) {
   const TraceBuilder::Mark end(in.builder);
   in.builder.replace(first, {in.call("aten::exp", x).first, in.call("aten::sin", x).first});
   in.builder.settle();
-  CHECK_EQ(inside.position(), 2);
-  CHECK_EQ(end.position(), 3);
+  CHECK_EQ(inside.position(), std::size_t{2});
+  CHECK_EQ(end.position(), std::size_t{3});
 }
 
 TEST(a_cut_leaves_constants) {
@@ -81,7 +80,7 @@ TEST(a_cut_leaves_constants) {
   constant.op = thunder::tracer::tensor_constant_operator();
   constant.results.emplace_back(in.builder.trace().add_value(Building::type()));
   in.builder.add(std::move(constant));
-  CHECK_EQ(in.builder.cut(1).size(), 1);
+  CHECK_EQ(in.builder.cut(1).size(), std::size_t{1});
   CHECK_EQ(in.names(), (Names{"aten::neg", "prims::tensor_constant"}));
 }
 
@@ -90,8 +89,8 @@ TEST(another_value_takes_the_place_of_a_result) {
   const ValueId x = in.builder.trace().add_input(Building::type());
   const ValueId result = in.add("aten::neg", x);
   const ValueId made = in.builder.rename_result(in.builder.maker_of(result), result);
-  CHECK_EQ(in.builder.maker_of(made), 0);
-  CHECK_EQ(in.builder.maker_of(result), 1);
+  CHECK_EQ(in.builder.maker_of(made), std::size_t{0});
+  CHECK_EQ(in.builder.maker_of(result), std::size_t{1});
 }
 
 TEST(symbols_have_the_line_that_is_replayed) {
