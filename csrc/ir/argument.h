@@ -33,7 +33,7 @@ struct None {
 struct Argument;
 using ArgumentList = std::vector<Argument>;
 
-/// What a bound symbol takes or gives: values, constants, and lists and tuples of them.
+/// An argument or a result of a bound symbol: values, constants, and lists and tuples of them.
 struct Argument {
   using Variant = std::variant<None, ValueId, bool, std::int64_t, double, std::complex<double>, std::string, Dtype,
                                Device, Layout, MemoryFormat, ObjectConstant, Dim, ArgumentList>;

@@ -27,8 +27,8 @@ class SizeExpression {
   enum class Kind : std::uint8_t { kSymbol, kSum, kFloorDivide, kMin, kMax };
   Kind kind = Kind::kSymbol;
   std::uint32_t symbol = 0;
-  std::vector<Term> terms;  ///< of kSum, those with more leaves first
-  Dim left;                 ///< of functions
+  std::vector<Term> terms;  ///< for kSum: those with more leaves first
+  Dim left;                 ///< first operand of a function
   Dim right;
   std::string text;
 };

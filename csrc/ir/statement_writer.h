@@ -30,7 +30,7 @@ class StatementWriter {
   [[nodiscard]] bool calls_primitives() const { return calls_primitives_; }
   /// By index into the objects of the trace's context.
   [[nodiscard]] const std::vector<bool>& object_is_used() const { return object_is_used_; }
-  /// What was written since the last call.
+  /// The text that was written since the last call.
   [[nodiscard]] std::string take_text();
 
  private:

@@ -36,7 +36,7 @@ struct BoundSymbol {
   std::vector<BoundSymbol> nested;  ///< the operations that it consists of; may be empty
 };
 
-/// What every trace of one compilation shares: file names and Python constants. The constants are opaque here;
+/// Data that all traces of one compilation share: file names and Python constants. The constants are opaque here;
 /// `context` in the printer names them `object<i>`. Traces of one family may be built on several threads at once:
 /// `intern` and `add_object` lock; `objects` is read when no thread adds.
 struct TraceContext {

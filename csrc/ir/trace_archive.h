@@ -38,7 +38,7 @@ class TraceArchive {
   };
   using StoredValues = std::vector<StoredValue>;
 
-  /// What finds an item that is there already. Types are held, so that none comes to lie where another one lay.
+  /// Tables that find an item that is there already. Types are held, so that no new one gets the address of an old one.
   struct Index {
     std::unordered_map<const Operator*, std::uint32_t> operators;
     std::unordered_map<TypePtr, std::uint32_t> types;
@@ -46,7 +46,7 @@ class TraceArchive {
     std::unordered_map<std::string, std::uint32_t> texts;
     std::unordered_map<const std::string*, std::uint32_t> files;
     std::unordered_multimap<std::size_t, std::uint32_t> symbols;
-    StoredValues values;  ///< of the last trace
+    StoredValues values;  ///< values of the last trace
   };
 
   void build_index();

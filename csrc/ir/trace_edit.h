@@ -29,7 +29,7 @@ class TraceEdit {
   /// no longer made.
   void substitute(ValueId from, Argument to) { replaced_.set(from, std::move(to)); }
   void set_output(std::size_t index, Argument value);
-  /// A new value as input `index`. What reads the old one needs a substitute.
+  /// A new value as input `index`. Symbols that read the old one need a substitute.
   ValueId set_input(std::size_t index, TypePtr type);
 
   /// The types of values, inserted ones too.

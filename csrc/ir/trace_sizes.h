@@ -19,7 +19,7 @@ struct SymbolSource {
 /// The symbols that types of values, and arguments, depend on, ascending.
 [[nodiscard]] std::vector<std::uint32_t> symbols_of(const Trace& trace);
 
-/// The same trace for certain sizes: every expression is the number that it is there.
+/// The trace for certain sizes: every expression is replaced by its number.
 [[nodiscard]] Trace at_sizes(const Trace& trace, SymbolValues symbols);
 
 }  // namespace thunder::ir

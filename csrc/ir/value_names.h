@@ -7,8 +7,8 @@
 
 namespace thunder::ir {
 
-/// What the printed program calls each value: its hint made a unique identifier, or `t<id>`. Names follow from the
-/// table of values alone, so a value keeps its name through the passes.
+/// The names of values in the printed program: a value's hint made a unique identifier, or `t<id>`. Names follow from
+/// the table of values alone, so a value keeps its name through the passes.
 class ValueNames {
  public:
   explicit ValueNames(const Trace& trace);

@@ -100,7 +100,7 @@ class Verifier {
     }
   }
 
-  // What is made inside is visible inside only; the last nested operations may make the symbol's own results.
+  // Values made inside are visible inside only; the last nested operations may make the symbol's own results.
   void check_nested(const BoundSymbol& symbol) {
     for (const BoundSymbol& nested : symbol.nested) check(nested);
     for (const BoundSymbol& nested : symbol.nested) {

@@ -79,7 +79,7 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
   const std::vector<at::Tensor> gradients = walk.run();
   for (const at::Tensor& each : gradients) gradient->gradients.push_back(recorder_.value_of(each));
   gradient->symbols = builder_.cut(begin.position());
-  // What this records belongs to the trace: an input that was written to has a gradient of its own.
+  // Symbols that this records belong to the trace: an input that was written to has a gradient of its own.
   for (const torch::autograd::Edge& edge : walk.stopped) gradient->inputs.push_back(value_of_edge(edge));
   gradient->reads = free_values(*gradient);
 

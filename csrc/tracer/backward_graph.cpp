@@ -39,7 +39,7 @@ at::Tensor fit(at::Tensor gradient, const Edge& edge) {
   return gradient.scalar_type() == dtype ? gradient : gradient.to(dtype);
 }
 
-/// What AccumulateGrad does, without its look at the implementation of the tensors.
+/// Adds to a leaf's gradient as AccumulateGrad does, without its look at the implementation of the tensors.
 void accumulate_into_leaf(const at::Tensor& leaf, at::Tensor gradient) {
   at::Tensor& sum = leaf.mutable_grad();
   if (!sum.defined()) {
@@ -232,7 +232,7 @@ class Walk {
   BackwardWalk& options_;
   std::unordered_set<Node*> target_nodes_;
   std::unordered_set<Node*> seen_;
-  std::vector<Node*> order_;  ///< of discovery
+  std::vector<Node*> order_;  ///< in order of discovery
   std::vector<decltype(Edge::function)> kept_;
   std::unordered_set<Node*> needed_;    ///< gradients go there
   std::unordered_set<Node*> executed_;  ///< and on from there

@@ -19,7 +19,7 @@ namespace thunder::tracer {
 struct BackwardWalk {
   std::vector<torch::autograd::Edge> roots;
   std::vector<at::Tensor> cotangents;          ///< one for each root; undefined: zero
-  std::vector<torch::autograd::Edge> targets;  ///< whose gradients are wanted
+  std::vector<torch::autograd::Edge> targets;  ///< edges whose gradients are wanted
   bool accumulate = false;                     ///< run the nodes of leaves: all, or those among the targets
   bool keep_graph = true;
   bool create_graph = false;

@@ -76,7 +76,7 @@ class DataAccess {
 
   Recorder& recorder_;
   std::unique_ptr<Realizer> realizer_;
-  std::size_t edits_ = 0;  ///< of the trace, when the realizer began: it counts symbols
+  std::size_t edits_ = 0;  ///< the trace's edits when the realizer began: it counts symbols
   std::unordered_map<std::uint32_t, KnownNumber> numbers_;  ///< by value
 };
 

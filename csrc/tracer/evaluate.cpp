@@ -357,7 +357,7 @@ ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arg
   } catch (const DataNeeded&) {
     throw;
   } catch (const std::exception&) {
-    // What says that data is needed may have come through autograd's part of the operator, in Python.
+    // An error that says that data is needed may have come through autograd's part of the operator, in Python.
     if (!is_custom(op)) throw;
     if (forget_python_error != nullptr) forget_python_error();
     refuse_data_dependent(op);

@@ -22,7 +22,7 @@ class DataNeeded final : public UserError {
 /// Clears the exception that a kernel in Python left. Set by the layer that knows Python.
 inline void (*forget_python_error)() = nullptr;
 
-/// What is known of one tensor that an operator returns.
+/// Facts about one tensor that an operator returns.
 struct ResultType {
   ir::TypePtr type;            ///< null: undefined
   std::int32_t same_as = -1;   ///< it is this tensor argument itself (position among the tensor arguments)
@@ -56,7 +56,7 @@ struct ResultTypes {
 /// when gradients are on, down to meta kernels. Nothing is recorded.
 [[nodiscard]] ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
-/// The same for an operator that no layer above backends decomposes, by its meta kernel.
+/// The results of an operator that no layer above backends decomposes, by its meta kernel. Nothing is recorded.
 [[nodiscard]] ResultTypes infer_leaf(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
 /// Runs a leaf while nothing is recorded: arguments on the stack become results, trace tensors without a value.

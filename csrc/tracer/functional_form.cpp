@@ -36,7 +36,7 @@ bool is_tensor_or_list(const c10::Argument& result) {
   return type.isSubtypeOf(*c10::TensorType::get()) || type.isSubtypeOf(*c10::ListType::ofTensors());
 }
 
-/// What a program cannot be given back another time: process groups and other objects of C++.
+/// Whether a parameter takes an object of C++ (a process group), which a program cannot be given another time.
 bool is_object(const c10::Argument& argument) {
   const c10::TypeKind kind = argument.type()->kind();
   return kind == c10::TypeKind::ClassType || kind == c10::TypeKind::AnyType;
@@ -107,7 +107,7 @@ std::vector<c10::Argument> results_of_form(const c10::FunctionSchema& schema) {
   return results;
 }
 
-/// The same for each schema, and another one for an operator that was defined anew.
+/// The name of an operator's functional form: equal for equal schemas, and another one for an operator defined anew.
 std::string name_of_form(const c10::FunctionSchema& schema) {
   std::string name = schema.name();
   name.replace(name.find("::"), 2, "__");

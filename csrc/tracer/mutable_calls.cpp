@@ -155,7 +155,7 @@ struct MutableCall {
   Level level;
   std::vector<IValue> arguments;
   std::vector<at::Tensor> targets;
-  std::vector<std::size_t> positions;  ///< of the targets, among the arguments
+  std::vector<std::size_t> positions;  ///< positions of the targets among the arguments
   bool is_out = false;
 };
 

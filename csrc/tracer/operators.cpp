@@ -27,7 +27,7 @@ struct OperatorEntry {
 
   ir::Operator op;
   c10::OperatorHandle handle;
-  std::optional<c10::FunctionSchema> schema;                ///< of a custom operator
+  std::optional<c10::FunctionSchema> schema;                ///< for a custom operator
   std::optional<c10::RegistrationHandleRAII> registration;  ///< keeps a custom operator when its library goes
 };
 
@@ -76,7 +76,7 @@ ir::SchemaValue schema_value(const c10::Argument& argument) {
   value.keyword_only = argument.kwarg_only();
   if (const auto* alias = argument.alias_info()) {
     value.mutated = alias->isWrite();
-    // Of a list (`Tensor(a)[]`) the elements have it.
+    // In a list (`Tensor(a)[]`) the elements have the alias set.
     const c10::AliasInfo& of_tensor = alias->containedTypes().empty() ? *alias : alias->containedTypes().front();
     for (const auto& set : of_tensor.beforeSets()) value.alias_set = set.toUnqualString();
   }
@@ -152,7 +152,7 @@ const std::vector<c10::OperatorHandle>& overloads_of(const std::string& name) {
   return overloads[name];
 }
 
-/// The same names and types, perhaps in another order (`polygamma`).
+/// Whether two schemas have the same names and types, perhaps in another order (`polygamma`).
 bool same_names(const SchemaArguments& left, const SchemaArguments& right) {
   return left.size() == right.size() && std::ranges::all_of(left, [&](const c10::Argument* argument) {
            return std::ranges::any_of(right, [&](const c10::Argument* other) {

@@ -12,7 +12,7 @@ namespace thunder::tracer {
 
 using operators::Fact;
 
-/// The row for a dispatcher operator, made from its schema at first use. The same operator gives the same row.
+/// The row for a dispatcher operator, made from its schema at first use; later uses get the same row.
 [[nodiscard]] const ir::Operator* operator_for(const c10::OperatorHandle& op);
 /// The row for `aten::add`, `Tensor`; null when there is no such operator.
 [[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);

@@ -20,7 +20,7 @@ namespace {
 
 using c10::IValue;
 
-/// What `tensor` holds; the trace holds for this.
+/// The contents of `tensor`; the trace holds for these only.
 at::Tensor known_lengths(Recorder& recorder, const at::Tensor& tensor) {
   return is_trace_tensor(tensor) ? recorder.data.contents_of(tensor) : tensor;
 }

@@ -15,8 +15,8 @@ namespace thunder::tracer {
 /// Runs an operator on zeros, which raises what its kernel raises for tensors of such shapes and types.
 void raise_as_kernel(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
-/// Whether autograd takes note of the write of `op` to an argument that requires grad. Of operators that it has no
-/// formula for, such as `logical_and_`, it knows nothing: the argument keeps its history, and may be a leaf.
+/// Whether autograd takes note of the write of `op` to an argument that requires grad. It knows nothing of operators
+/// that it has no formula for, such as `logical_and_`: the argument keeps its history, and may be a leaf.
 [[nodiscard]] bool autograd_sees_write(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
                                        std::size_t written);
 

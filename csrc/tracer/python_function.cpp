@@ -44,7 +44,7 @@ bool set_apart(Recorder& recorder, const at::Tensor& trace_tensor) {
   symbol.arguments = {ir::Argument(ir::ArgumentList{ir::Argument(made)})};
   symbol.results.emplace_back(ir::ArgumentList{ir::Argument(value)});
   symbol.location = trace.symbols[position].location;
-  // What is known of the shapes of an operation's results stands right behind it.
+  // Checks of the shapes of an operation's results stand right behind it.
   for (++position; position < trace.symbols.size() && trace.symbols[position].op == check_shape_operator();
        ++position) {
     for (ir::Argument& argument : trace.symbols[position].arguments) {

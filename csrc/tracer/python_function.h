@@ -24,7 +24,7 @@ struct PythonFunction {
   std::vector<std::int32_t> constants;  ///< values that are marked as not differentiable
   bool is_tuple = false;                ///< whether the call gives a tuple
   bool fills_in_zeros = true;           ///< for the gradients of outputs that nobody differentiated
-  std::shared_ptr<void> history{};      ///< what gives the values their history; belongs to whoever runs it
+  std::shared_ptr<void> history{};      ///< object that gives the values their history; belongs to whoever runs it
 
   [[nodiscard]] bool does_the_same(const PythonFunction& other) const {
     return type == other.type && outputs == other.outputs && constants == other.constants &&

@@ -186,7 +186,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   const auto real_for = [&](const at::Tensor& tensor) { return tensor.defined() ? reals[next++] : tensor; };
   for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, real_for));
   {
-    // What it draws here, it draws again when the trace runs.
+    // Numbers that the operation draws here are drawn again when the trace runs.
     std::optional<at::Tensor> random = random_;
     const RandomScope nothing_drawn(random);
     const c10::AutoGradMode gradients(requires_grad);

@@ -285,7 +285,7 @@ class ResultMaker {
   bool keeps_history_;
   std::size_t position_ = 0;
   std::vector<at::Tensor> made_;          ///< one for each result, where history is kept
-  const std::string* grad_fn_ = nullptr;  ///< of the first that requires grad
+  const std::string* grad_fn_ = nullptr;  ///< the first result that requires grad has it
 };
 
 }  // namespace
@@ -293,7 +293,7 @@ class ResultMaker {
 std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                                      const ResultTypes& types, Level level) {
   ir::BoundSymbol symbol;
-  // What a transform comes to arises below the program too.
+  // Operations that a transform makes arise below the program too.
   const bool is_of_transform = host.recorded() == Recorded::kTransformed;
   const c10::OperatorHandle& recorded = recorded_operator(op, is_of_transform ? Level::kBottom : level);
   symbol.op = operator_for(recorded);
@@ -396,7 +396,7 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
     root = at::Tensor(view->parent);
   }
   const ir::ValueId value = trace_impl(root)->state()->value;
-  // What was written begins with its first element, until it is copied to the input.
+  // Written memory begins with its first element, until it is copied to the input.
   const std::int64_t moved = write_count == 0 || memory.is_first_value(value) ? 0 : root.storage_offset();
   IValue& offset = arguments.back();
   if (moved != 0 && offset.isInt()) {

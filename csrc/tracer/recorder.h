@@ -80,7 +80,7 @@ class Recorder {
   /// The value to return for a trace tensor of which views are made outside of the trace: laid out as recorded.
   ir::ValueId viewed_output_of(const at::Tensor& trace_tensor);
 
-  /// Records one call; arguments on the stack become results. What the fallbacks call.
+  /// Records one call, for the fallbacks; arguments on the stack become results.
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
   /// Records a call of an operator that does not write, on trace tensors.
   void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);

@@ -16,7 +16,7 @@ using Given = std::span<const c10::IValue>;  ///< the arguments of a call
 using Result = std::optional<at::Tensor>;
 using Results = std::optional<std::vector<at::Tensor>>;
 
-/// What an operator gives, with metadata alone; nullopt: the rule does not know the case.
+/// A rule for the results of an operator, by metadata alone; nullopt: the rule does not know the case.
 struct ResultRule {
   std::string_view name;
   Result (*one)(Given arguments) = nullptr;
@@ -36,7 +36,7 @@ struct ResultRule {
 [[nodiscard]] inline bool is_given(const c10::IValue& tensor) {
   return tensor.isTensor() && tensor.toTensor().defined();
 }
-/// What elementwise kernels give for contiguous tensors that broadcast.
+/// The result of elementwise kernels for contiguous tensors that broadcast.
 [[nodiscard]] Result of_contiguous(std::initializer_list<at::Tensor> tensors, const at::TensorOptions& options);
 template <std::size_t place>
 Result like_contiguous(Given arguments) {

@@ -37,7 +37,7 @@ Result one_hot(Given arguments) {
 
 Result like_first(Given arguments) { return at::empty_like(arguments[0].toTensor()); }
 
-/// Of a number among tensors; the meta kernel takes the tensors' shape.
+/// Whether a number is among the elements of a tensor (`isin`); the meta kernel takes the tensor's shape.
 Result is_number_in(Given arguments) {
   if (arguments[0].isTensor()) return std::nullopt;
   return at::empty({}, arguments[1].toTensor().options().dtype(at::kBool));
@@ -90,7 +90,7 @@ Result view_copy(Given arguments) {
   return at::empty(at::infer_size(arguments[1].toIntVector(), self.numel()), self.options());
 }
 
-/// Of operators whose own kernels for metadata are missing or wrong.
+/// Rules for operators whose own kernels for metadata are missing or wrong.
 constexpr ResultRule kRules[] = {
     {"aten::__lshift__", &shifted},
     {"aten::__rshift__", &shifted},

@@ -103,7 +103,7 @@ Result remainder(Given arguments) {
   return are_integers ? like_contiguous<0>(arguments) : like_elements_with_number(arguments);
 }
 
-/// Of integers, of which a dtype makes no others: (end), (start, end) or (start, end, step), then factory options.
+/// A range of integers, if no dtype is given: (end), (start, end) or (start, end, step), then factory options.
 Result range_of_integers(Given arguments) {
   constexpr std::size_t kOptions = 4;
   const Given numbers = arguments.first(arguments.size() - kOptions);
@@ -194,7 +194,7 @@ Result of_given_sizes(Given arguments) {
   return at::empty(arguments[1].toIntVector(), arguments[0].toTensor().options());
 }
 
-/// Of an activation: (cotangent, input, …), laid out as comparisons of the two are.
+/// The gradient of an activation from (cotangent, input, …), laid out as comparisons of the two are.
 Result like_cotangent(Given arguments) {
   const at::Tensor& cotangent = arguments[0].toTensor();
   const at::Tensor& input = arguments[1].toTensor();
@@ -203,13 +203,13 @@ Result like_cotangent(Given arguments) {
   return at::empty_strided(compared.sizes(), compared.strides(), input.options());
 }
 
-/// What a loss is taken of.
+/// Whether a loss of this input and target is one that the rules know.
 bool are_alike(const at::Tensor& input, const at::Tensor& target) {
   return is_float_or_double(input) && input.sizes() == target.sizes() && input.is_contiguous() &&
          target.is_contiguous() && input.scalar_type() == target.scalar_type() && input.device() == target.device();
 }
 
-/// Of a loss: (cotangent, input, target, …).
+/// The gradient of a loss from (cotangent, input, target, …).
 Result like_input_of_loss(Given arguments) {
   const at::Tensor& cotangent = arguments[0].toTensor();
   const at::Tensor& input = arguments[1].toTensor();
@@ -228,7 +228,7 @@ Result loss(Given arguments) {
   return at::empty(is_reduced ? at::IntArrayRef() : input.sizes(), input.options());
 }
 
-/// Of variances and deviations: (self, dim, correction, keepdim). What takes a flag instead of a correction is
+/// Variances and deviations: (self, dim, correction, keepdim). Overloads with a flag instead of a correction are
 /// composite.
 Result reduced(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();

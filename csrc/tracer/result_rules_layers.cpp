@@ -22,7 +22,7 @@ Result prelu(Given arguments) {
   return of_contiguous({arguments[0].toTensor(), arguments[1].toTensor()}, arguments[0].toTensor().options());
 }
 
-/// Of which results of norms on the CPU have the strides.
+/// Whether results of norms on the CPU have the strides of the tensor.
 bool is_contiguous_or_images(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && is_float_or_double(tensor) &&
          (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -61,7 +61,8 @@ Result embedding(Given arguments) {
   return at::empty(sizes, weight.options());
 }
 
-/// Of images and sequences of float32 on the CPU; `result_as_of_kernel` knows their memory format.
+/// The result of a convolution of images or sequences of float32 on the CPU; `result_as_of_kernel` knows the memory
+/// format.
 Result convolution(Given arguments) {
   const at::Tensor& input = arguments[0].toTensor();
   const at::Tensor& weight = arguments[1].toTensor();
@@ -77,7 +78,7 @@ Result convolution(Given arguments) {
   if ((dims != 3 && dims != 4) || weight.dim() != dims || groups < 1 || weight.size(0) % groups != 0) {
     return std::nullopt;
   }
-  const std::int64_t channels = weight.size(1) * groups;  // of the larger side of the filter's
+  const std::int64_t channels = weight.size(1) * groups;  // channels on the larger side of the filter
   if (input.size(1) != (is_transposed ? weight.size(0) : channels)) return std::nullopt;
   if (is_given(arguments[2]) && (!is_known(arguments[2].toTensor()) || arguments[2].toTensor().dim() != 1 ||
                                  arguments[2].toTensor().size(0) != (is_transposed ? channels : weight.size(0)))) {
@@ -115,7 +116,7 @@ bool is_weight_of(const at::Tensor& self, const IValue& argument) {
   return !is_given(argument) || argument.toTensor().scalar_type() == self.scalar_type();
 }
 
-/// What a norm gives: `result`, mean and reciprocal deviation.
+/// The results of a norm: `result`, mean and reciprocal deviation.
 Results with_statistics(const at::Tensor& result, c10::IntArrayRef sizes) {
   return {{result, at::empty(sizes, result.options()), at::empty(sizes, result.options())}};
 }
@@ -182,7 +183,7 @@ Results masked_gradients(const at::Tensor& of_input, c10::IntArrayRef sizes, con
   return results;
 }
 
-/// Of a norm: what its gradients lie like where cotangent and input do so, too.
+/// Whether the cotangent and the input of a norm lie alike in memory, so that its gradients lie like them.
 bool lies_like(const at::Tensor& cotangent, const at::Tensor& input) {
   return is_contiguous_or_images(input) && cotangent.scalar_type() == input.scalar_type() &&
          cotangent.sizes() == input.sizes() && cotangent.strides() == input.strides();

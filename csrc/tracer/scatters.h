@@ -10,7 +10,8 @@ namespace thunder::tracer {
 /// as_strided_scatter keeps what was written over and drops the rest.
 [[nodiscard]] at::Tensor where_shown(const CallBuilder& calls, OperatorCall call, const at::Tensor& parent,
                                      const at::Tensor& source);
-/// The same by `index_copy`, for a dense `parent`: as_strided_scatter cannot be batched.
+/// `call`, an as_strided_scatter of `source` into `parent`, by `index_copy`, for a dense `parent`: as_strided_scatter
+/// cannot be batched.
 [[nodiscard]] at::Tensor copied_to_positions(const CallBuilder& calls, const OperatorCall& call,
                                              const at::Tensor& parent, const at::Tensor& source);
 

@@ -53,7 +53,7 @@ class TraceNode final : public torch::autograd::Node {
     ir::ValueId value;
     c10::VariableVersion version;
     std::uint32_t saved_version;
-    std::shared_ptr<TraceState> state;  ///< of the memory
+    std::shared_ptr<TraceState> state;  ///< state of the memory
     std::uint32_t hidden_writes;        ///< to it, until then
     std::uint32_t shared_writes;
     [[nodiscard]] bool is_written() const;

@@ -24,10 +24,10 @@ enum class AutocastSearch : std::uint8_t { kOff, kRunning, kFound };
 /// All that decides, besides the program, how operations are traced on a thread. Scopes set a member and put back what
 /// it was. Those of layers above are opaque here.
 struct TraceSession {
-  Recorder* top = nullptr;                            ///< of the innermost `RecordTop`
-  Recorder* bottom = nullptr;                         ///< of the innermost `RecordBottom`
+  Recorder* top = nullptr;                            ///< recorder of the innermost `RecordTop`
+  Recorder* bottom = nullptr;                         ///< recorder of the innermost `RecordBottom`
   int call_depth = 0;                                 ///< calls that are being recorded inside of each other
-  std::string refusal;                                ///< what was refused since `take_refusal`
+  std::string refusal;                                ///< message of a refusal since `take_refusal`
   std::vector<at::Tensor>* known_contents = nullptr;  ///< see known_contents.h
   AutocastSearch autocast_search = AutocastSearch::kOff;
   const RealizeScope* realize = nullptr;

@@ -138,7 +138,7 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(
 c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                                              bool allow_tensor_metadata_change) const {
   auto copy = copy_with(std::move(version_counter), allow_tensor_metadata_change);
-  // Of all callers, `.data` alone asks for this.
+  // `.data` is the only caller that asks for this.
   if (!allow_tensor_metadata_change && is_recording()) static_cast<TraceTensorImpl*>(copy.get())->state_ = data_state();
   return copy;
 }

@@ -22,7 +22,7 @@ class Recorder;
 struct ViewOf {
   at::Tensor parent;
   c10::OperatorHandle op;
-  std::vector<c10::IValue> arguments;  ///< of the view operator; the parent is the first one
+  std::vector<c10::IValue> arguments;  ///< arguments of the view operator; the parent is the first one
   std::size_t result = 0;              ///< which of the operator's results
   bool grad_mode = true;               ///< when it was made
   bool inference_mode = false;         ///< when it was made
@@ -37,10 +37,10 @@ struct TraceState {
   ir::ValueId value = ir::kNoValue;
   std::optional<ViewOf> view;
   std::vector<std::weak_ptr<TraceState>> shown_by;  ///< views of it, for when it becomes a view itself (`t_`)
-  std::uint32_t writes = 0;                         ///< of a root: writes to the memory so far
+  std::uint32_t writes = 0;                         ///< for a root: writes to the memory so far
   std::uint32_t writes_seen = 0;                    ///< the root's `writes` when `value` was right
-  std::uint32_t hidden_writes = 0;                  ///< of a root: those through `.data`
-  std::uint32_t shared_writes = 0;  ///< of a root in which several inputs lie: those by way of one of them
+  std::uint32_t hidden_writes = 0;                  ///< for a root: writes through `.data`
+  std::uint32_t shared_writes = 0;  ///< for a root in which several inputs lie: writes through one of them
   const void* adopted = nullptr;    ///< the node of the program whose backward `value` has
 };
 

@@ -40,7 +40,7 @@ struct OperatorCall {
 /// diagonal, they follow it in the source). False: it has one.
 [[nodiscard]] bool to_real_parts(OperatorCall& call);
 
-/// What a tensor shows of the memory of `root`, by the bits that eager gives such views.
+/// How a tensor shows the memory of `root`: by the conjugate and negative bits that eager gives such views.
 struct LazyView {
   at::Tensor root;
   std::size_t conjugates = 0;  ///< how often it is the conjugate

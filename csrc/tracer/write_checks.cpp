@@ -75,7 +75,7 @@ bool is_out_variant(const c10::OperatorHandle& op) {
 void raise_as_eager(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (is_custom(op)) return;
   const EvaluateOnly nothing_recorded;
-  // What autograd says of writes in place, the recorder knows.
+  // The recorder checks autograd's rules for writes in place itself; here the rules for `out=` are checked.
   const c10::AutoGradMode gradients(c10::GradMode::is_enabled() && is_out_variant(op));
   StandIns stand_ins;
   torch::jit::Stack stack;
@@ -105,7 +105,7 @@ void require_fitting_result(const c10::OperatorHandle& op, std::span<const IValu
   raise_as_eager(op, arguments);
   if (!has_shape && !is_out) refuse(op, "expected a result of the target's shape");
   if (has_dtype || is_custom(op)) return;
-  const bool is_truth = result.scalar_type() == c10::kBool;  // of comparisons, which no cast loses
+  const bool is_truth = result.scalar_type() == c10::kBool;  // a comparison, which no cast loses
   const bool is_converted = !is_out && (is_truth || goes_element_by_element(op));
   if (is_converted && c10::canCast(result.scalar_type(), target.scalar_type())) return;
   refuse(op, "expected a target of the result's dtype, " + std::string(c10::toString(result.scalar_type())) +

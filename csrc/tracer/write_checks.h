@@ -11,8 +11,8 @@ namespace thunder::tracer {
 void raise_as_eager(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
 /// For a call that writes to `targets`, which are among the arguments: raises as eager, or refuses, where the elements
-/// of a target lie over each other, or over those of another argument. What the kernel makes of these follows from the
-/// order in which it writes.
+/// of a target lie over each other, or over those of another argument. The kernel's result then depends on the order in
+/// which it writes.
 void require_separate_elements(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
                                std::span<const at::Tensor> targets);
 

@@ -19,7 +19,7 @@
 //
 //   Tensors forward(RuleCall& call) {              // gives the operator's results, with eager's numbers
 //     at::Tensor y = at::exp(call.tensor(0));
-//     call.saved = {y};                            // what only backward needs goes here; whatever a backward reads of
+//     call.saved = {y};                            // values for backward alone go here; whatever a backward reads of
 //     return {y};                                  // the forward is a saved value, and rematerialization may move it
 //   }
 //   void backward(RuleCall& call) {                // runs for each set of cotangents that occurs

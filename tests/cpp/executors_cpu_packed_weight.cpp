@@ -63,7 +63,7 @@ TEST(other_memory_at_the_same_place_is_another_weight) {
   const at::Tensor weight = make();
   CHECK(!pack(packed, weight));
   CHECK(pack(packed, weight));
-  weight.unsafeGetTensorImpl()->shallow_copy_from(make().getIntrusivePtr());  // what setting `.data` does
+  weight.unsafeGetTensorImpl()->shallow_copy_from(make().getIntrusivePtr());  // as setting `.data` does
   CHECK(!pack(packed, weight));
 }
 

@@ -21,7 +21,7 @@ const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
 const Operator& kSum = add_row("aten::sum.dim(Tensor self, int dim, bool keepdim) -> Tensor");
 const Operator& kSumAround = add_row("aten::sum.around(Tensor self) -> Tensor");  // keeps the middle one of three
-const Operator& kSumMiddle = add_row("aten::sum.middle(Tensor self) -> Tensor");  // of three
+const Operator& kSumMiddle = add_row("aten::sum.middle(Tensor self) -> Tensor");  // sums the middle one of three
 const Operator& kBernoulli = add_row("aten::bernoulli(Tensor self) -> Tensor", /*random=*/true);
 const Operator& kReduce =
     add_row("_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor");

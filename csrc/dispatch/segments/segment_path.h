@@ -45,7 +45,7 @@ struct SegmentPath {
   ir::ArgumentList outputs;
   std::size_t value_count = 0;
   bool draws_random = false;                                ///< a run that stops or fails draws its numbers again
-  std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< of outputs that the program has written to
+  std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< counts of the program's writes to outputs
   std::unordered_map<ir::ValueId, std::uint32_t> writes;    ///< to inputs, by the count of eager code
 
   [[nodiscard]] bool empty() const { return steps.empty(); }
