@@ -197,7 +197,7 @@ def check_state(value: Any, kind: int, expected: Any) -> None:
     """Check what C code sees in an object: which it is (1), its value (2), or layout and bytes of its memory (3)."""
     if kind == 3:
         memory = memoryview(value)
-        found = ((memory.format, memory.shape), memory.tobytes())
+        found = ((memory.format, memory.shape, memory.readonly), memory.tobytes())
         _require(found == expected, "memory", expected, found)
         return
     same = value is expected or (kind == 2 and type(value) is type(expected) and repr(value) == repr(expected))

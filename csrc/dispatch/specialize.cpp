@@ -313,6 +313,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   backward_.require_readable(builder.outputs());
+  backward_.require_nothing_retained(tracker_);
   OutputPlanner planner(recorder_);
   for (const py::Ref& output : builder.outputs()) {
     if (!is_traced_number(output.get())) planner.note_view(output.get());

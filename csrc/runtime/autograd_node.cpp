@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 
 #include "runtime/batched_cotangents.h"
@@ -67,6 +68,59 @@ at::Tensor with_strides(const at::Tensor& cotangent, at::IntArrayRef strides) {
   return at::empty_strided(cotangent.sizes(), strides, cotangent.options()).copy_(cotangent);
 }
 
+HookIndex hook_index = nullptr;
+
+constexpr auto kAnyOutput = static_cast<std::size_t>(-1);
+
+/// A hook of one output, which a backward that comes from another one does not reach: in eager code each output has a
+/// node of its own. `kAnyOutput`: a hook that does not tell.
+class HookWhereReached final : public torch::autograd::FunctionPreHook {
+ public:
+  HookWhereReached(std::unique_ptr<FunctionPreHook> hook, std::size_t index) : hook_(std::move(hook)), index_(index) {}
+
+  variable_list operator()(const variable_list& cotangents) override {
+    const bool is_reached =
+        index_ == kAnyOutput ? std::ranges::any_of(cotangents, &at::Tensor::defined) : cotangents[index_].defined();
+    return is_reached ? (*hook_)(cotangents) : cotangents;
+  }
+  [[nodiscard]] std::size_t index() const { return index_; }
+
+ private:
+  std::unique_ptr<FunctionPreHook> hook_;
+  std::size_t index_;
+};
+
+std::optional<std::size_t> index_of_hook(const torch::autograd::FunctionPreHook& hook) {
+  if (const auto* wrapped = dynamic_cast<const HookWhereReached*>(&hook)) return wrapped->index();
+  return hook_index == nullptr ? std::nullopt : hook_index(hook);
+}
+
+/// A hook of this file's own, which does nothing where no gradient comes.
+struct OwnHook : torch::autograd::FunctionPreHook {};
+
+/// The hooks behind an input that gets no gradient: in eager a backward does not come there, and calls none.
+void spare_hooks_behind(const Edge& edge) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> pending;
+  const auto visit = [&](const Edge& next) {
+    if (next.is_valid() && seen.insert(next.function.get()).second) pending.push_back(next.function.get());
+  };
+  visit(edge);
+  while (!pending.empty()) {
+    Node* node = pending.back();
+    pending.pop_back();
+    for (auto& hook : node->tensor_pre_hooks()) {
+      const bool is_spared = dynamic_cast<const HookWhereReached*>(hook.get()) != nullptr;
+      if (is_spared || dynamic_cast<const OwnHook*>(hook.get()) != nullptr) continue;
+      const std::size_t index = index_of_hook(*hook).value_or(kAnyOutput);
+      hook = std::make_unique<HookWhereReached>(std::move(hook), index);
+    }
+    for (const Edge& next : node->next_edges()) visit(next);
+  }
+}
+
 /// The one node of a compiled function in PyTorch's graph.
 class CompiledBackward final : public Node {
  public:
@@ -105,6 +159,9 @@ class CompiledBackward final : public Node {
     gradients.reserve(program_->differentiable_inputs.size());
     for (const std::uint32_t i : program_->differentiable_inputs) {
       gradients.push_back(results[i].isNone() ? at::Tensor() : std::move(results[i]).toTensor());
+    }
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].defined()) spare_hooks_behind(next_edge(i));
     }
     if (at::GradMode::is_enabled()) forbid_double_backward(gradients, differentiable);
     return gradients;
@@ -204,31 +261,8 @@ class CompiledBackward final : public Node {
   std::atomic<int> releases_to_come_ = 0;
 };
 
-HookIndex hook_index = nullptr;
-
-/// A hook of one output, which a backward that comes from another one does not reach: in eager code each output has a
-/// node of its own.
-class HookWhereReached final : public torch::autograd::FunctionPreHook {
- public:
-  HookWhereReached(std::unique_ptr<FunctionPreHook> hook, std::size_t index) : hook_(std::move(hook)), index_(index) {}
-
-  variable_list operator()(const variable_list& cotangents) override {
-    return cotangents[index_].defined() ? (*hook_)(cotangents) : cotangents;
-  }
-  [[nodiscard]] std::size_t index() const { return index_; }
-
- private:
-  std::unique_ptr<FunctionPreHook> hook_;
-  std::size_t index_;
-};
-
-std::optional<std::size_t> index_of_hook(const torch::autograd::FunctionPreHook& hook) {
-  if (const auto* wrapped = dynamic_cast<const HookWhereReached*>(&hook)) return wrapped->index();
-  return hook_index == nullptr ? std::nullopt : hook_index(hook);
-}
-
 /// The first hook of a node with several outputs. Those after it were registered by the user.
-class HookGate final : public torch::autograd::FunctionPreHook {
+class HookGate final : public OwnHook {
  public:
   explicit HookGate(Node* node) : node_(node) {}
 
@@ -268,7 +302,7 @@ bool is_looked_at(Node* node, std::uint32_t index, const torch::autograd::Functi
 
 /// Refuses what would see a part of a gradient only. An output from which others are computed has a gradient by these,
 /// which never comes to the node as a cotangent.
-class PartialGradientCheck final : public torch::autograd::FunctionPreHook {
+class PartialGradientCheck final : public OwnHook {
  public:
   PartialGradientCheck(std::shared_ptr<const DifferentiableProgram> program, Node* node)
       : program_(std::move(program)), node_(node) {}

@@ -384,7 +384,9 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     return;
   }
   if (const auto results = results_by_rule(op, arguments)) {
-    for (const IValue& result : *results) stack.push_back(result_as_of_kernel(op, arguments, result));
+    for (std::size_t i = 0; i < results->size(); ++i) {
+      stack.push_back(result_as_of_kernel(op, arguments, i, (*results)[i]));
+    }
     return;
   }
   const c10::Device device = result_device(op, arguments, tensors);
@@ -394,8 +396,9 @@ void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     run_meta_kernel(op, metas);
     if (op.schema().is_mutable()) call.update_geometry();
     const auto from_meta = [&](const at::Tensor& meta) { return call.from_meta(meta, device); };
-    for (const IValue& result : metas)
-      stack.push_back(result_as_of_kernel(op, arguments, map_tensors(result, from_meta)));
+    for (std::size_t i = 0; i < metas.size(); ++i) {
+      stack.push_back(result_as_of_kernel(op, arguments, i, map_tensors(metas[i], from_meta)));
+    }
   };
   if (std::ranges::none_of(tensors, is_real_number)) return evaluate(false);
   try {

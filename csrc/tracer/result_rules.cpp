@@ -121,6 +121,20 @@ const ResultRule* find_rule(std::string_view name) {
   return found == kByName->end() ? nullptr : found->second;
 }
 
+/// Where a norm that gives statistics has its weight; nullopt: it is no such norm.
+std::optional<std::size_t> position_of_norm_weight(std::string_view name) {
+  if (name == "aten::native_layer_norm") return 2;
+  if (name == "aten::native_group_norm" || name == "aten::native_batch_norm") return 1;
+  return std::nullopt;
+}
+
+/// Kernels of the CPU keep statistics of 16-bit floats in the weight's dtype, meta kernels in another one.
+IValue as_statistic(const at::Tensor& result, const at::Tensor& self, const IValue& weight) {
+  if (!self.is_cpu() || !at::isReducedFloatingType(self.scalar_type())) return result;
+  const at::ScalarType dtype = is_given(weight) ? weight.toTensor().scalar_type() : self.scalar_type();
+  return result.scalar_type() == dtype ? result : at::empty_like(result, result.options().dtype(dtype));
+}
+
 }  // namespace
 
 std::optional<std::vector<IValue>> results_by_rule(const c10::OperatorHandle& op, Given arguments) {
@@ -135,8 +149,11 @@ std::optional<std::vector<IValue>> results_by_rule(const c10::OperatorHandle& op
   return std::vector<IValue>(results->begin(), results->end());
 }
 
-IValue result_as_of_kernel(const c10::OperatorHandle& op, Given arguments, IValue result) {
+IValue result_as_of_kernel(const c10::OperatorHandle& op, Given arguments, std::size_t index, IValue result) {
   const std::string& name = op.operator_name().name;
+  if (const auto weight = position_of_norm_weight(name)) {
+    return index == 0 ? result : as_statistic(result.toTensor(), arguments[0].toTensor(), arguments[*weight]);
+  }
   if (name == "aten::native_dropout") {  // the meta kernel gives the input itself where nothing is dropped
     const at::Tensor& input = arguments[0].toTensor();
     return result.toTensor().is_same(input) ? at::empty_like(input) : result;

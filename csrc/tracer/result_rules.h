@@ -14,8 +14,8 @@ namespace thunder::tracer {
 [[nodiscard]] std::optional<std::vector<c10::IValue>> results_by_rule(const c10::OperatorHandle& op,
                                                                       std::span<const c10::IValue> arguments);
 
-/// `result`, which a meta kernel made, as the operator's own kernel makes it and lays it out, where the two differ.
+/// Result `index`, which a meta kernel made, as the operator's own kernel makes it and lays it out, where they differ.
 [[nodiscard]] c10::IValue result_as_of_kernel(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
-                                              c10::IValue result);
+                                              std::size_t index, c10::IValue result);
 
 }  // namespace thunder::tracer

@@ -128,6 +128,10 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
   // Nor can eager use what was saved of a tensor that is detached in place.
   if (detaches || is_hidden_write(*impl->state())) ++root_of(*impl->state()).hidden_writes;
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
+    const bool loses_history = target.requires_grad() && !source.requires_grad();
+    if (!detaches && loses_history && recorder_.level() == Level::kTop && !c10::GradMode::is_enabled()) {
+      refuse(op, "a tensor that requires grad is turned under no_grad; use the operation without an underscore");
+    }
     turn(target, source, detaches);
     return;
   }

@@ -43,8 +43,14 @@ void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {
 }
 
 void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target) {
-  const std::size_t erased =
-      std::erase_if(watched_, [&](const Watched& watched) { return watched.value == before || watched.value == made; });
+  // Where the target is another argument too (`x.mul_(x)`), eager saves it as that, without a copy.
+  std::size_t reads = 0;
+  for (const ir::Argument& argument : symbol_.arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId id) { reads += id == before ? 1 : 0; });
+  }
+  const std::size_t erased = std::erase_if(watched_, [&](const Watched& watched) {
+    return (watched.value == before && reads == 1) || watched.value == made;
+  });
   if (erased != 0) watch(made, target);
 }
 

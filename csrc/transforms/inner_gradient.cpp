@@ -161,10 +161,33 @@ void InnerGradient::connect_forward(tracer::TraceNode& node, Derivation& derivat
   for (const ir::BoundSymbol& symbol : derivation.placed) connect(symbol, derivation.edges);
 }
 
+namespace {
+
+/// Whether an argument is a number where eager has a tensor, which it saves for a backward (`x * 2`).
+bool takes_number_as_tensor(const ir::BoundSymbol& symbol) {
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    const ir::Argument& argument = symbol.arguments[i];
+    const bool is_number = argument.is<bool>() || argument.is<std::int64_t>() || argument.is<double>();
+    if (is_number && symbol.op->parameters[i].type == "Tensor") return true;
+  }
+  return false;
+}
+
+/// Refuses a second backward that raises in eager for what the trace does not save.
+void require_same_saved(const tracer::TraceNode& node, std::size_t backward_symbols) {
+  if (!node.is_released() || backward_symbols == 0 || !takes_number_as_tensor(node.symbol())) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: not supported inside a jitted function: a second backward through " + node.name() +
+                      " without retain_graph");
+}
+
+}  // namespace
+
 InnerGradient::Half InnerGradient::copy_backward(tracer::TraceNode& node, Derivation& derivation,
                                                  const std::vector<ir::ValueId>& cotangents) {
   OperatorReplay& replay = *derivation.replay;
   const OperatorReplay::Backward& half = backward_for(replay, cotangents);
+  require_same_saved(node, half.end - half.begin);
   const ir::Trace& from = replay.trace();
   const std::size_t forward_count = derivation.values.size();
   std::vector<ir::ValueId> values(from.value_count(), ir::kNoValue);
@@ -279,6 +302,7 @@ std::vector<at::Tensor> InnerGradient::derive_in_layers(tracer::TraceNode& node,
   std::optional<tracer::SuspendRecording> of_the_program(std::in_place);
   const OperatorReplay::Backward& half = derivation.replay->backward(types, /*again=*/c10::GradMode::is_enabled());
   of_the_program.reset();
+  require_same_saved(node, half.end - half.begin);
   ir::Trace part = derivation.replay->trace();
   part.symbols.assign(part.symbols.begin() + static_cast<std::ptrdiff_t>(half.begin),
                       part.symbols.begin() + static_cast<std::ptrdiff_t>(half.end));

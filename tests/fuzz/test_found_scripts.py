@@ -299,6 +299,127 @@ for _ in range(3):
     with seen():
         r0 = f(x)
 """,
+    "a leaf made inside, returned with a view of it": """
+x = torch.tensor([[2.0]])
+def program(x):
+    v = nn.Parameter(x.clone())
+    return v, v.expand(3, 1)
+f = jit(program)
+r0 = f(x)
+with seen():
+    backward(r0)
+""",
+    "a product with itself in place, and its backward": """
+x = torch.tensor([0.5, 2.0], requires_grad=True)
+def program(x):
+    v = x * 3
+    v.mul_(v)
+    return v
+f = jit(program)
+r0 = f(x)
+with seen():
+    backward(r0)
+""",
+    "a second backward through a product with a number": """
+x = torch.tensor([0.5, 2.0], requires_grad=True)
+def program(x):
+    v = (x * 2.5).sum()
+    for _ in range(2):
+        try:
+            v.backward()
+        except RuntimeError:
+            pass
+f = jit(program)
+with seen():
+    f(x)
+""",
+    "a write to an input that retains its gradient": """
+x = torch.tensor([0.5, 2.0], requires_grad=True)
+y = x * 1
+y.retain_grad()
+def program(y):
+    y.add_(1)
+    return y * 2
+f = jit(program)
+with seen():
+    r0 = f(y)
+with seen():
+    backward(r0)
+""",
+    "t_ under no_grad": """
+x = torch.ones(3, 2, requires_grad=True)
+def program(x):
+    v = x * 2
+    with torch.no_grad():
+        v.t_()
+    return v
+f = jit(program)
+r0 = f(x)
+with seen():
+    backward(r0)
+""",
+    "the version of a deep copy": """
+x = torch.ones(2)
+def program(x):
+    return copy.deepcopy(x.detach())._version, copy.deepcopy(x)
+f = jit(program)
+for _ in range(2):
+    with seen():
+        r0 = f(x)
+""",
+    "an array that becomes read-only": """
+grid = np.ones(2)
+def program():
+    grid.fill(1)
+f = jit(program)
+with seen():
+    f()
+grid.setflags(write=False)
+with seen():
+    f()
+""",
+    "an inference tensor that is written to in inference mode": """
+x = torch.ones(1)
+table = {"b": torch.ones(1)}
+def program(x):
+    with torch.inference_mode():
+        table["b"].add_(1)
+        x = x * 2
+    table.update(b=x)
+f = jit(program)
+for _ in range(3):
+    with seen():
+        f(x)
+""",
+    "hooks on inputs that a backward does not reach": """
+x = torch.tensor([0.5], requires_grad=True)
+leaf = torch.tensor([2.0], requires_grad=True)
+y = leaf * 3
+gradients = []
+y.register_hook(lambda g: gradients.append(g))
+leaf.register_hook(lambda g: gradients.append(g))
+def program(x, y, leaf):
+    return x * 2, y * 3, leaf * 2
+f = jit(program)
+r0 = f(x, y, leaf)
+with seen():
+    r0[0].sum().backward(retain_graph=True)
+with seen():
+    r0[1].sum().backward(retain_graph=True)
+with seen():
+    r0[2].sum().backward()
+""",
+    "grad of a complex result": """
+x = torch.ones(2, dtype=torch.complex64)
+def program(x):
+    try:
+        return func.grad(lambda t: t.sum())(x)
+    except RuntimeError:
+        return x
+f = jit(program)
+with seen():
+    r0 = f(x)
+""",
 }
 
 

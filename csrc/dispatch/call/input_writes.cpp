@@ -1,5 +1,6 @@
 #include "dispatch/call/input_writes.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "tracer/node_pointer.h"
 #include "tracer/write_checks.h"
 
@@ -31,8 +33,15 @@ InputWrites::InputWrites(const tracer::Recorder& recorder) : written_(recorder.m
   if (written_.empty()) return;
   for (const auto& [input, value] : recorder.memory.inputs_with_new_history()) new_history_.push_back(input);
   const std::vector<std::int32_t> memories = recorder.memory.groups();
-  for (const std::size_t i : written_)
-    is_closed_.push_back(tracer::is_closed_outside(recorder.tensors.real_inputs()[i]));
+  for (const std::size_t i : written_) {
+    const at::Tensor& real = recorder.tensors.real_inputs()[i];
+    if (real.is_inference() && !c10::InferenceMode::is_enabled()) {
+      throw UserError(ErrorKind::kNotImplemented,
+                      "thunder.jit: not supported: an inference tensor from outside is written to by a function that "
+                      "enters inference mode itself; call it in inference mode");
+    }
+    is_closed_.push_back(tracer::is_closed_outside(real));
+  }
   for (std::size_t i = 0; i < memories.size(); ++i) {
     const at::Tensor& real = recorder.tensors.real_inputs()[i];
     places_.push_back(memories[i] < 0 ? Place()

@@ -298,12 +298,14 @@ void OutputPlanner::require_no_gradient_inside() const {
     const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node);
     return leaf != nullptr && std::ranges::find(leaves_, leaf->variable.unsafeGetTensorImpl()) != leaves_.end();
   };
-  for (const Computed& each : computed_) {
-    if (!each.tensor.defined() || !each.tensor.requires_grad() || each.tensor.is_leaf()) continue;
-    if (tracer::any_node_behind(torch::autograd::impl::gradient_edge(each.tensor), is_returned)) {
+  const auto require_no_leaf_behind = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.requires_grad() || tensor.is_leaf()) return;
+    if (tracer::any_node_behind(torch::autograd::impl::gradient_edge(tensor), is_returned)) {
       refuse("a leaf is made, and returned or stored together with what was computed from it; make it outside");
     }
-  }
+  };
+  for (const Computed& each : computed_) require_no_leaf_behind(each.tensor);
+  for (const Viewed& each : viewed_) require_no_leaf_behind(each.tensor);
 }
 
 ir::ArgumentList OutputPlanner::outputs() {

@@ -221,6 +221,22 @@ void InnerBackward::require_leaves(std::span<const py::Ref> outputs) const {
   }
 }
 
+/// Refuses writes to inputs that retain gradients: that would move to the new value, which results are computed past.
+void InnerBackward::require_nothing_retained(interpreter::Tracker& tracker) const {
+  static PyObject* const state = PyUnicode_InternFromString("retains_grad");
+  for (const auto& [position, value] : recorder_.memory.inputs_with_new_history()) {
+    const at::Tensor& written = recorder_.tensors.inputs()[position];
+    const at::Tensor real = recorder_.tensors.real_behind(written);
+    if (!real.defined() || real.is_leaf()) continue;
+    const py::Ref object = py::Ref::steal(wrap_tensor(written));
+    if (!object || !tracker.load_tensor_state(object.get(), state)) throw PendingError();
+    if (real.retains_grad()) {
+      refuse(ErrorKind::kNotImplemented,
+             "thunder.jit: not supported inside a jitted function: a write to an input that retains its gradient");
+    }
+  }
+}
+
 bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   static PyObject* const set_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
   const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {

@@ -22,6 +22,8 @@ class InnerBackward {
   /// Repeats at each call what the program did to the `.grad` and `requires_grad` of tensors.
   /// False with a Python exception set.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
+  /// Refuses writes to inputs that retain their gradients.
+  void require_nothing_retained(interpreter::Tracker& tracker) const;
   /// Refuses outputs whose backward would read what the program has written over since it was used.
   void require_readable(std::span<const py::Ref> outputs);
 

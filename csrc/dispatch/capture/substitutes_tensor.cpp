@@ -94,6 +94,8 @@ py::Ref copy_memory(const SubstitutedCall& call) {
   require_one_memory(copies, memory, key.get());
   PyObject* known = PyDict_GetItemWithError(copies, key.get());
   at::Tensor copy = known != nullptr ? unpack_tensor(known) : at::clone(memory.detach(), at::MemoryFormat::Preserve);
+  // Eager sets the copy to its memory, which counts as a write.
+  if (known == nullptr && !copy.is_inference()) copy.unsafeGetTensorImpl()->bump_version();
   const py::Ref kept = checked(wrap_tensor(copy));
   if (PyDict_SetItem(copies, key.get(), kept.get()) < 0) throw PendingError();
   const bool is_all = tensor.sizes().equals(memory.sizes()) && tensor.strides().equals(memory.strides()) &&

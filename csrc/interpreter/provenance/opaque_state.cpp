@@ -117,7 +117,7 @@ class Memory {
     for (int i = 0; shape && view_.shape != nullptr && i < view_.ndim; ++i) {
       PyTuple_SET_ITEM(shape.get(), i, PyLong_FromSsize_t(view_.shape[i]));
     }
-    return py::Ref::steal(shape ? Py_BuildValue("(zO)", view_.format, shape.get()) : nullptr);
+    return py::Ref::steal(shape ? Py_BuildValue("(zOi)", view_.format, shape.get(), view_.readonly) : nullptr);
   }
 
  private:

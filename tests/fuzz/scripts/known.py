@@ -14,7 +14,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "stride",
         r"^step[^\n]* (second\[\d+\]|r\d+(\[1\])?|[^\n]*\.grad) stride: [^\n]*\n"
-        r".*(\.t\(\)|::2\]).*(autograd\.grad|vjp)\(",
+        r".*(\.t\(\)|\.mT|::2\]).*(autograd\.grad|vjp)\(",
         "gradients by inputs that are not contiguous",
     ),
     (

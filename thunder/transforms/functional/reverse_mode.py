@@ -163,6 +163,8 @@ def _value_and_grad(func: Callable[..., Any], argnums: Argnums, has_aux: bool) -
             value, _ = _split("grad", result, has_aux)
             if not isinstance(value, torch.Tensor) or value.dim() != 0:
                 raise RuntimeError("grad: expected a function that returns a tensor without dimensions")
+            if value.is_complex():
+                raise RuntimeError(f"grad: expected a function that returns a real tensor, got {value.dtype}")
             return result
 
         value, pull_back, *aux = _traced_vjp("grad", scalar, primals, has_aux)

@@ -1,0 +1,48 @@
+"""Norms of 16-bit floats: the CPU's kernels keep statistics in the weight's dtype, unlike their meta kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import thunder
+
+NORMS = {
+    "layer": lambda x, weight: F.layer_norm(x, x.shape[-1:], weight, weight),
+    "group": lambda x, weight: F.group_norm(x, 2, weight, weight),
+    "batch": lambda x, weight: F.batch_norm(x, None, None, weight, weight, training=True),
+}
+
+
+@pytest.mark.parametrize("rows", [2, 8])
+@pytest.mark.parametrize("weight_dtype", [None, "own", torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("before", [True, False], ids=["fused", "alone"])
+def test_gradients(
+    norm: str, dtype: torch.dtype, weight_dtype: torch.dtype | str | None, rows: int, before: bool
+) -> None:
+    x = torch.randn(rows, 16, dtype=dtype, requires_grad=True)
+    weight = None
+    if weight_dtype is not None:
+        weight = torch.rand(16, dtype=dtype if weight_dtype == "own" else weight_dtype, requires_grad=True)
+
+    def program(x: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+        return NORMS[norm](x + 1 if before else x, weight) * 2
+
+    inputs = [x] if weight is None else [x, weight]
+    expected = program(x, weight)
+    cotangent = torch.randn_like(expected)
+    expected_gradients = torch.autograd.grad(expected, inputs, cotangent)
+    result = thunder.jit(program, fullgraph=True)(x, weight)
+    gradients = torch.autograd.grad(result, inputs, cotangent)
+    torch.testing.assert_close(result, expected, rtol=2e-2, atol=2e-2)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=5e-2, atol=5e-2)
+
+
+def test_one_row() -> None:
+    x = torch.randn(1, 16, dtype=torch.bfloat16, requires_grad=True)
+    thunder.jit(lambda x: F.layer_norm(x + 1, (16,)))(x).sum().backward()
+    assert x.grad is not None
