@@ -306,6 +306,7 @@ py::Ref Capture::interpret() {
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
+  gradient_hooks_.require_on_computed(builder.outputs());
   if (!gradient_hooks_.leave_those_of_outputs(builder.outputs())) return std::nullopt;
   // Hooks first: `requires_grad_(False)` is among the effects of backwards, and a hook needs a tensor that requires
   // grad.
@@ -330,7 +331,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   ir::ArgumentList outputs = planner.outputs();
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
-  writes_ = InputWrites(recorder_);
+  writes_ = InputWrites(recorder_, reads_buffers(tracker_));
   for (const auto& [input, value] : recorder_.memory.inputs_with_new_history()) outputs.emplace_back(value);
   require_same_attributes(hooks_);
   require_no_shared_effects(recorder_, tracker_);
@@ -349,6 +350,7 @@ void Capture::fill(Specialization& specialization) {
   }
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
+  specialization.histories = backward_.histories();
   specialization.plan = std::move(plan_);
   for (std::size_t i = 0; i < hooks_.states().size(); ++i) {
     const bool was_leaf = unpack_tensor(hooks_.states()[i].real.get()).requires_grad();

@@ -158,7 +158,9 @@ class CompiledBackward final : public Node {
     variable_list gradients;
     gradients.reserve(program_->differentiable_inputs.size());
     for (const std::uint32_t i : program_->differentiable_inputs) {
-      gradients.push_back(results[i].isNone() ? at::Tensor() : std::move(results[i]).toTensor());
+      // PyTorch checks the metadata of each gradient, also of one that nobody asks for and that eager does not have.
+      const bool is_needed = task_should_compute_output(gradients.size()) && !results[i].isNone();
+      gradients.push_back(is_needed ? std::move(results[i]).toTensor() : at::Tensor());
     }
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) spare_hooks_behind(next_edge(i));

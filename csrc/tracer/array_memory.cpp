@@ -1,5 +1,7 @@
 #include "tracer/array_memory.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -23,6 +25,18 @@ bool overlaps(const at::Tensor& left, const at::Tensor& right) {
 }
 
 }  // namespace
+
+bool has_foreign_memory(const at::Tensor& real) {
+  return real.has_storage() && real.device().is_cpu() && !real.storage().unsafeGetStorageImpl()->resizable();
+}
+
+at::Tensor as_constant(const at::Tensor& real) {
+  if (!has_foreign_memory(real)) return real.detach();
+  const auto bytes = static_cast<std::int64_t>(real.storage().nbytes());
+  const at::Tensor memory = at::empty({bytes}, at::kByte);
+  std::memcpy(memory.mutable_data_ptr(), real.storage().data(), real.storage().nbytes());
+  return at::empty({0}, real.options()).set_(memory.storage(), real.storage_offset(), real.sizes(), real.strides());
+}
 
 void ArrayMemory::add(const at::Tensor& real, const at::Tensor& trace_tensor) {
   if (!real.device().is_cpu()) return;

@@ -11,6 +11,11 @@ namespace thunder::tracer {
 class InputMemory;
 struct TraceState;
 
+/// Whether a tensor lies in memory that is not PyTorch's, such as `torch.from_numpy` makes, and cannot grow.
+[[nodiscard]] bool has_foreign_memory(const at::Tensor& real);
+/// A tensor that stays as `real` is now, whoever writes to an array over its memory later.
+[[nodiscard]] at::Tensor as_constant(const at::Tensor& real);
+
 /// Memory that arrays of NumPy, or the like, share with tensors of a trace: the program may see it without the
 /// dispatcher.
 class ArrayMemory {

@@ -152,6 +152,11 @@ void raise_in_words_of_eager(const c10::OperatorHandle& op, std::span<const c10:
   note_refusal(op.operator_name().name + " raised an error that eager does not");
 }
 
+/// Random numbers that an operator draws before it raises are nowhere in a trace.
+void refuse_lost_draws(const c10::OperatorHandle& op) {
+  if (operator_for(op)->random) note_refusal(op.operator_name().name + " raised an error, and may have drawn before");
+}
+
 void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (look_for_autocast(op, keys, *stack)) return;
   const auto given = std::span(*stack).last(op.schema().arguments().size());
@@ -162,9 +167,11 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     note_refusal(error.what());
     throw_as_pytorch(error);
   } catch (const c10::Error& error) {
+    refuse_lost_draws(op);
     if (is_about_meta_tensors(error) || is_on_meta_device(arguments)) raise_in_words_of_eager(op, arguments);
     throw;
   } catch (const std::exception&) {
+    refuse_lost_draws(op);
     raise_in_words_of_eager(op, arguments);
     throw;
   }

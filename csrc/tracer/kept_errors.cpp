@@ -39,7 +39,7 @@ at::Tensor zeros_for(const ir::TensorType& type, bool is_pointwise) {
 /// Whether the kernel raises an error for tensors of such types, of which the meta kernel knows nothing: `gcd` of
 /// floats.
 bool is_refused_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  if (symbol.op->handle == nullptr || symbol.op->random || symbol.op->view) return false;
+  if (symbol.op->handle == nullptr || symbol.op->view) return false;
   const c10::OperatorHandle& op = handle_of(*symbol.op);
   const bool is_pointwise = op.hasTag(at::Tag::pointwise);
   bool is_tried = true;

@@ -38,7 +38,10 @@ torch::jit::Stack call_on_zeros(const c10::OperatorHandle& op, std::span<const I
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const SameRandomState random;
   torch::jit::Stack stack;
-  for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, &zeros_of));
+  for (const IValue& argument : arguments) {
+    // The default generator in the place of the program's: its state is put back.
+    stack.push_back(argument.isGenerator() ? IValue() : map_tensors(argument, &zeros_of));
+  }
   op.callBoxed(stack);
   return stack;
 }

@@ -126,9 +126,7 @@ at::Tensor Recorder::stand_in(const at::Tensor& tensor) {
   if (auto known = tensors.find_constant(tensor)) return *known;
   const SuspendRecording suspended;
   at::Tensor constant = tensors.add_constant(tensor);
-  // Tensors over memory that is not PyTorch's, such as `torch.from_numpy` makes, cannot grow.
-  const bool is_foreign = tensor.has_storage() && !tensor.storage().unsafeGetStorageImpl()->resizable();
-  if (is_foreign) arrays.add(tensor, constant);
+  if (has_foreign_memory(tensor)) arrays.add(tensor, constant);
   return constant;
 }
 

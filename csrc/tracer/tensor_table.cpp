@@ -8,6 +8,7 @@
 
 #include "bridge/convert.h"
 #include "bridge/number.h"
+#include "tracer/array_memory.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
 #include "tracer/trace_builder.h"
@@ -61,7 +62,7 @@ at::Tensor TensorTable::add_constant(const at::Tensor& real) {
   ir::BoundSymbol symbol;
   symbol.op = tensor_constant_operator();
   symbol.arguments.emplace_back(
-      builder_.trace().context()->add_object(std::make_shared<at::Tensor>(real.detach()), "torch.Tensor"));
+      builder_.trace().context()->add_object(std::make_shared<at::Tensor>(as_constant(real)), "torch.Tensor"));
   at::Tensor tensor = add(ir::make_type(bridge::type_of(real)));
   symbol.results.emplace_back(trace_impl(tensor)->state()->value);
   builder_.add(std::move(symbol));

@@ -119,8 +119,9 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
   }
   const bool detaches = has_fact(op, Fact::kDetaches);
   if (detaches) {
-    if (!target.requires_grad()) return;
     require_detachable(op, target);
+    // Nothing to do; what is recorded as a part may have a tangent.
+    if (!target.requires_grad() && recorder_.host.recorded() != Recorded::kPart) return;
   } else {
     require_writable(target, source);
   }

@@ -73,14 +73,18 @@ class TraceNode final : public torch::autograd::Node {
 /// A tensor that has a history outside of the trace. Gradients inside do not go past it.
 class OutsideNode final : public torch::autograd::Node {
  public:
-  OutsideNode(std::string name, ir::ValueId value) : name_(std::move(name)), value_(value) {}
+  OutsideNode(std::string name, ir::ValueId value, std::size_t input)
+      : name_(std::move(name)), value_(value), input_(input) {}
   [[nodiscard]] ir::ValueId value() const { return value_; }
+  /// The position of the input.
+  [[nodiscard]] std::size_t input() const { return input_; }
   [[nodiscard]] std::string name() const override { return name_; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
 
  private:
   std::string name_;
   ir::ValueId value_;  ///< the input, as the program found it
+  std::size_t input_;
 };
 
 /// Stands for what was there before a write of something that needs no gradient.

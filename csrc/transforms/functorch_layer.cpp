@@ -19,6 +19,12 @@ at::Tensor below_layers(const at::Tensor& tensor) {
   return wrapper == nullptr ? tensor : below_layers(wrapper->value());
 }
 
+at::Tensor innermost(const at::Tensor& tensor) {
+  if (const auto* batched = functorch::maybeGetBatchedImpl(tensor)) return innermost(batched->value());
+  const auto* wrapper = functorch::maybeGetTensorWrapper(tensor);
+  return wrapper == nullptr ? tensor : innermost(wrapper->value());
+}
+
 bool is_batched(const at::Tensor& tensor) { return functorch::isBatchedTensor(tensor); }
 
 at::Tensor unwrap_dead(const at::Tensor& tensor) { return functorch::unwrapIfDead(tensor); }

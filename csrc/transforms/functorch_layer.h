@@ -7,6 +7,9 @@ namespace thunder::transforms {
 /// The tensor that `tensor` stands for below all layers. Refuses one that differs between examples of a batch.
 [[nodiscard]] at::Tensor below_layers(const at::Tensor& tensor);
 
+/// The tensor below all layers; of a batch, the one that holds all examples.
+[[nodiscard]] at::Tensor innermost(const at::Tensor& tensor);
+
 /// Whether `tensor` is one example of a batch, in the innermost layer.
 [[nodiscard]] bool is_batched(const at::Tensor& tensor);
 

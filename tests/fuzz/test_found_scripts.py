@@ -420,6 +420,129 @@ f = jit(program)
 with seen():
     r0 = f(x)
 """,
+    "tensor that left a gradient, which is found again": """
+x, kept = torch.zeros(3), []
+def program(x):
+    kept.append(func.grad(lambda row: row.sum())(x))
+    return x * 2
+f = jit(program)
+with contextlib.suppress(Exception):
+    torch.func.jacrev(f)(x)
+r0 = f(x)
+del kept, r0
+with seen():
+    pass
+""",
+    "array that is written to between calls, in a program that looks at data": """
+x, grid = torch.tensor([3.0, 0.5, -2.0]), np.array([0.5, -1.0, 2.0])
+def program(x, grid):
+    product = x * torch.tensor(grid)
+    while product.sum() > 50:
+        pass
+    return product
+f = jit(program)
+with seen():
+    r0 = f(x, grid)
+grid *= 2
+with seen():
+    r1 = f(x, grid)
+""",
+    "array over the memory of a tensor that is written to": """
+x, array = torch.tensor([-2.0, 1.0]), np.ones(2)
+def program(x, array):
+    x.add_(1)
+    return array + 1
+f = jit(program)
+with seen():
+    r0 = f(x, array)
+with seen():
+    r1 = f(x, x.numpy())
+with seen():
+    r2 = f(torch.zeros(2), array)
+""",
+    "tensors of two memories over one array, one of which is written to": """
+array = np.ones(2)
+x, y = torch.from_numpy(array), torch.from_numpy(array)
+def program(x, y):
+    x.add_(1)
+    return y * 2
+f = jit(program)
+with seen():
+    r0 = f(torch.ones(2), y)
+with seen():
+    r1 = f(x, y)
+""",
+    "operation that draws random numbers and raises": """
+x = torch.ones(2, 2, dtype=torch.complex64)
+def program(x):
+    for draw in (F.dropout, torch.Tensor.random_, torch.Tensor.bernoulli_, lambda x: torch.randint(0, 0, (1,))):
+        try:
+            draw(x)
+        except RuntimeError as error:
+            print(error)
+    return torch.rand(1)
+""",
+    "hook on a view that is returned": """
+leaf = nn.Parameter(torch.ones(2, 2))
+x = leaf
+def program(x):
+    view = x.view(4)
+    view.register_hook(lambda gradient: gradient * 2)
+    computed = (x * 3).t()
+    computed.register_hook(lambda gradient: gradient * 5)
+    return view, view[0], computed
+f = jit(program)
+for i in range(3):
+    with seen():
+        r0 = f(x)
+        backward(r0[i])
+""",
+    "view under no_grad of a leaf made inside": """
+x = torch.ones(2, 2)
+def program(x):
+    leaf = x.detach().requires_grad_()
+    with torch.no_grad():
+        return leaf.view(-1)
+""",
+    "hook, and a tensor made of tensors, under a function mode": """
+class Counting(torch.overrides.TorchFunctionMode):
+    count = 0
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        Counting.count += 1
+        return function(*args, **kwargs or {})
+x = torch.ones(2, requires_grad=True)
+def program(x):
+    with Counting():
+        y = x * 2
+        y.register_hook(lambda gradient: gradient * 2)
+        return y * torch.tensor([x.sum(), 2.0]), torch.FloatTensor([x.detach().sum(), 1.0])
+""",
+    "gradient by what an input was computed from outside": """
+x = torch.ones(2, requires_grad=True)
+y, z = x * 3, torch.ones(2, requires_grad=True) * 3
+def program(x, y):
+    return torch.autograd.grad((x * y).sum(), x)
+f = jit(program)
+with seen():
+    r0 = f(x, z)
+with seen():
+    r1 = f(x, y)
+with seen():
+    r2 = f(x, z)
+""",
+    "gradients by what nobody asks for": """
+x, w = torch.ones(2, requires_grad=True), nn.Parameter(torch.tensor(2.0))
+def program(x, w):
+    return x * w
+f = jit(program)
+with seen():
+    r0 = f(x, w)
+x = x.detach().to("meta").requires_grad_()
+with seen():
+    r1 = f(x, w)
+with seen():
+    r2 = torch.autograd.grad(r1.sum(), x)
+""",
 }
 
 

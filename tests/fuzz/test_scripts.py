@@ -12,7 +12,7 @@ import sys
 import pytest
 from torch import nn
 
-from tests.fuzz.scripts import compare, runner
+from tests.fuzz.scripts import compare, known, runner
 from tests.fuzz.scripts.execute import execute
 from tests.fuzz.scripts.generator import Generator, generate, raising_lines, without_line
 from tests.fuzz.scripts.shrink import shrink
@@ -128,6 +128,14 @@ def test_special_methods_that_a_script_replaces_are_put_back() -> None:
     before = nn.Module.__call__
     execute("nn.Module.__call__ = lambda self, *args: 3\n", compiles=False)
     assert nn.Module.__call__ is before
+
+
+def test_known_failure_does_not_hide_another() -> None:
+    lines = "class Color(enum.Enum):\n    RED = 1\nwith contextlib.suppress(Exception):\n    Color.RED._value_ = 4\n"
+    why = known.reason("number", "step 0, line 3: r0: at (0,) expected 1.0, got 2.0", lines)
+    assert why
+    assert "_value_" not in known.without_cause(why, lines)
+    assert not known.without_cause("nothing", lines)
 
 
 def test_numbers_within_rounding_are_equal() -> None:

@@ -17,6 +17,12 @@ namespace {
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
+bool overlap(const c10::StorageImpl& left, const c10::StorageImpl& right) {
+  const auto* first = static_cast<const char*>(left.data());
+  const auto* second = static_cast<const char*>(right.data());
+  return first < second + right.nbytes() && second < first + left.nbytes();
+}
+
 /// The node that `view.copy_(made)` adds to the graph. Autograd puts the base of the view in the place of its first
 /// input.
 torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::Tensor& made) {
@@ -29,8 +35,15 @@ torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::
 
 }  // namespace
 
-InputWrites::InputWrites(const tracer::Recorder& recorder) : written_(recorder.memory.written_inputs()) {
+InputWrites::InputWrites(const tracer::Recorder& recorder, bool reads_buffers)
+    : written_(recorder.memory.written_inputs()), reads_buffers_(reads_buffers) {
   if (written_.empty()) return;
+  const auto is_unseen = [&](std::size_t written) { return shares_unseen(recorder.tensors.real_inputs(), written); };
+  if (std::ranges::any_of(written_, is_unseen)) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: writes to a tensor over memory that an array of NumPy, or the like, may share, which "
+                    "the function reads too; write to it outside");
+  }
   for (const auto& [input, value] : recorder.memory.inputs_with_new_history()) new_history_.push_back(input);
   const std::vector<std::int32_t> memories = recorder.memory.groups();
   for (const std::size_t i : written_) {
@@ -57,11 +70,21 @@ bool InputWrites::shares_as_recorded(const std::vector<at::Tensor>& inputs, std:
   return true;
 }
 
+/// Whether the function may read what it writes to `written` by way of another object over that memory.
+bool InputWrites::shares_unseen(const std::vector<at::Tensor>& inputs, std::size_t written) const {
+  const c10::StorageImpl* memory = storage_of(inputs[written]);
+  if (!inputs[written].is_cpu() || memory->resizable()) return false;
+  return reads_buffers_ || std::ranges::any_of(inputs, [&](const at::Tensor& input) {
+           const c10::StorageImpl* other = storage_of(input);
+           return input.is_cpu() && other != memory && overlap(*other, *memory);
+         });
+}
+
 bool InputWrites::match(const std::vector<at::Tensor>& inputs) const {
   for (std::size_t i = 0; i < written_.size(); ++i) {
     const std::size_t written = written_[i];
-    if (!shares_as_recorded(inputs, written) || tracer::is_closed_outside(inputs[written]) != is_closed_[i])
-      return false;
+    if (!shares_as_recorded(inputs, written) || shares_unseen(inputs, written)) return false;
+    if (tracer::is_closed_outside(inputs[written]) != is_closed_[i]) return false;
     const at::Tensor& input = inputs[written];
     const Place here{places_[written].memory, input.storage_offset(), storage_of(input)->nbytes()};
     if (here.memory >= 0 && here != places_[written]) return false;

@@ -23,7 +23,8 @@ struct NewHistory {
 class InputWrites {
  public:
   InputWrites() = default;
-  explicit InputWrites(const tracer::Recorder& recorder);
+  /// `reads_buffers`: the program reads the memory of objects that are no tensors, such as arrays of NumPy.
+  InputWrites(const tracer::Recorder& recorder, bool reads_buffers);
 
   /// Whether written inputs share memory with the same others as when the trace was recorded, and may be written to.
   [[nodiscard]] bool match(const std::vector<at::Tensor>& inputs) const;
@@ -41,9 +42,11 @@ class InputWrites {
     bool operator==(const Place&) const = default;
   };
   [[nodiscard]] bool shares_as_recorded(const std::vector<at::Tensor>& inputs, std::size_t written) const;
+  [[nodiscard]] bool shares_unseen(const std::vector<at::Tensor>& inputs, std::size_t written) const;
 
   std::vector<std::size_t> written_;
   std::vector<bool> is_closed_;  ///< to writes with gradients on, as views of a leaf are; by written input
+  bool reads_buffers_ = false;
   std::vector<std::size_t> new_history_;
   std::vector<Place> places_;  ///< one for each input; empty when nothing is written
 };

@@ -31,15 +31,6 @@ using tracer::trace_impl;
 
 bool is_restride(const tracer::ViewOf& view) { return view.op.operator_name().name == "thunder::restride"; }
 
-/// The view that the tensor is to autograd; null: a tensor of its own, or one that an autograd function of the program
-/// gave, whose gradient is not that of the view.
-const tracer::ViewOf* view_of(const at::Tensor& tensor) {
-  const tracer::TraceState& state = *trace_impl(tensor)->state();
-  const auto& maker = tensor.grad_fn();
-  const bool is_of_function = state.adopted != nullptr || (maker != nullptr && tracer::is_foreign(maker.get()));
-  return is_of_function ? nullptr : tracer::autograd_view(state);
-}
-
 at::Tensor root_of_view(const at::Tensor& tensor) {
   at::Tensor root = tensor;
   while (const tracer::ViewOf* view = view_of(root)) root = at::Tensor(view->parent);
@@ -72,11 +63,21 @@ void require_grad(const at::Tensor& tensor) {
 
 }  // namespace
 
+const tracer::ViewOf* view_of(const at::Tensor& tensor) {
+  const tracer::TraceState& state = *trace_impl(tensor)->state();
+  const auto& maker = tensor.grad_fn();
+  const bool is_of_function = state.adopted != nullptr || (maker != nullptr && tracer::is_foreign(maker.get()));
+  return is_of_function ? nullptr : tracer::autograd_view(state);
+}
+
 OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input) {
   bool is_cut = false;  // between the view and the root, for autograd
   for (at::Tensor tensor = view; !tensor.is_same(root); tensor = at::Tensor(view_of(tensor)->parent)) {
     is_cut |= tracer::is_detached(*view_of(tensor));
     if (view_of(tensor)->is_data && version_ == 0) version_ = view._version();
+    if (!tensor.is_same(view) && is_leaf_of_gradients(tensor)) {
+      refuse("a view is returned or stored of a leaf that is made inside, and is not; return a clone");
+    }
     add(*view_of(tensor));
   }
   is_leaf_ = is_leaf_of_gradients(view);
@@ -190,6 +191,7 @@ void OutputPlanner::add_tensor(PyObject* object) {
         "expected tensors of the program's own in what it returns or stores, got one that left a function under vmap, "
         "grad or jvp in another way than by being returned");
   }
+  if (trace_impl(tensor) == nullptr) refuse("a tensor that this trace does not know is returned or stored");
   OutputPlan::Source source;
   if (tensor.retains_grad() && !tensor.is_leaf()) {
     refuse("retain_grad() on a tensor that is returned or stored; call it on the result");

@@ -18,6 +18,10 @@
 
 namespace thunder::dispatch {
 
+/// The view that a trace tensor is to autograd; null: a tensor of its own, or one that an autograd function of the
+/// program gave, whose gradient is not that of the view.
+[[nodiscard]] const tracer::ViewOf* view_of(const at::Tensor& tensor);
+
 /// How a view that the program returns or stores is made of the tensor that it shows: as the program made it, so that
 /// autograd knows it as a view, as in eager.
 class OutputView {

@@ -10,6 +10,7 @@
 #include "compile/compiler.h"
 #include "dispatch/call/input_writes.h"
 #include "dispatch/call/output_plan.h"
+#include "dispatch/call/outside_histories.h"
 #include "dispatch/call/tensor_guard.h"
 #include "dispatch/call/thread_state.h"
 #include "dispatch/call/trace_options.h"
@@ -30,6 +31,7 @@ struct Specialization {
   interpreter::Structure structure;
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again, or views of them
   InputWrites writes;
+  OutsideHistories histories;
   OutputPlan plan;
   std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
   /// Running statistics that are written to before an operation that may raise an error.
@@ -71,8 +73,10 @@ class SpecializationCall {
  public:
   SpecializationCall(const Specialization& specialization, const interpreter::GuardTree& tree,
                      const interpreter::GuardRun& found, std::size_t index);
-  /// Inputs share memory as when the trace was made.
-  [[nodiscard]] bool memory_matches() const { return specialization_.writes.match(values_); }
+  /// Whether inputs share memory, and were computed from each other, as when the trace was made.
+  [[nodiscard]] bool memory_matches() const {
+    return specialization_.writes.match(values_) && specialization_.histories.match(values_);
+  }
   [[nodiscard]] std::vector<at::Tensor> take_inputs();
   /// Undoes what `take_inputs` did to the inputs, where another run follows.
   void take_back() const;

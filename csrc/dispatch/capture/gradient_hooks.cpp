@@ -13,6 +13,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "dispatch/call/output_plan.h"
+#include "dispatch/call/thread_state.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/backward_module.h"
 #include "dispatch/python/errors.h"
@@ -64,7 +66,8 @@ bool is_released(Node& node) {
 
 int GradientHooks::register_hook(const char* method, PyObject* function, PyObject* const* arguments, std::size_t count,
                                  PyObject* names, PyObject** result) {
-  if (count == 0 || !is_tensor(arguments[0])) return 0;
+  // A function mode is told of the call first, and then calls it itself.
+  if (count == 0 || !is_tensor(arguments[0]) || has_function_mode()) return 0;
   const at::Tensor& tensor = unpack_tensor(arguments[0]);
   const interpreter::NativeScope native;  // it counts hooks in a global
   *result = PyObject_Vectorcall(function, arguments, count, names);
@@ -149,6 +152,22 @@ bool GradientHooks::leave_those_of_outputs(std::span<const py::Ref> outputs) {
   if (std::ranges::none_of(outputs, is_hooked)) return true;
   trace_again();
   return false;
+}
+
+void GradientHooks::require_on_computed(std::span<const py::Ref> outputs) const {
+  if (hooked_.empty()) return;
+  const auto is_hooked = [this](const at::Tensor& tensor) {
+    return std::ranges::any_of(
+        hooked_, [&](const Hooked& hooked) { return hooked.node == tensor.grad_fn() && !is_released(*hooked.node); });
+  };
+  for (const py::Ref& output : outputs) {
+    if (!is_tensor(output.get())) continue;  // a number
+    at::Tensor tensor = unpack_tensor(output.get());
+    while (tracer::is_trace_tensor(tensor) && view_of(tensor) != nullptr) {
+      if (is_hooked(tensor)) refuse("Tensor.register_hook on a view that is returned or stored: register it outside");
+      tensor = at::Tensor(view_of(tensor)->parent);
+    }
+  }
 }
 
 at::Tensor GradientHooks::stand_in_for(const Hooked& hooked) const {

@@ -27,6 +27,8 @@ class GradientHooks {
   /// Leaves the hooks of tensors that the program returns to each call: who hooks or retains the gradient of such a
   /// tensor afterwards comes after them. False with a Python exception set: the program is to be traced again.
   [[nodiscard]] bool leave_those_of_outputs(std::span<const py::Ref> outputs);
+  /// Refuses hooks on views that are made of what they show after the computation, and thus go around it; throws.
+  void require_on_computed(std::span<const py::Ref> outputs) const;
   /// Registers hooks at each call: those on tensors from outside, and those that no trace can hold.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
   /// Refuses hooks that a backward of `outputs` would have to run and that the trace does not hold; throws.

@@ -26,6 +26,7 @@ namespace thunder::dispatch {
 namespace {
 
 using torch::autograd::Edge;
+using torch::autograd::Node;
 using torch::autograd::impl::gradient_edge;
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw UserError(kind, message); }
@@ -94,6 +95,33 @@ void InnerBackward::require_no_hooks_behind(interpreter::Tracker& tracker, const
   }
 }
 
+/// `torch.autograd.grad(y.sum(), x)` of inputs of which `y` was computed from `x` goes through what lies between.
+void InnerBackward::require_separate_histories(const Call& call) {
+  std::unordered_set<std::size_t> reached;
+  const auto note_outside = [&](Node& node) {
+    if (const auto* outside = dynamic_cast<tracer::OutsideNode*>(&node)) reached.insert(outside->input());
+    return false;
+  };
+  for (const at::Tensor& root : call.roots) {
+    static_cast<void>(tracer::any_node_behind(gradient_edge(root), note_outside));
+  }
+  for (const at::Tensor& target : call.inputs) {
+    // A level of torch.func has a graph of its own.
+    const at::Tensor real = tracer::is_trace_tensor(target) ? recorder_.tensors.real_behind(target) : at::Tensor();
+    if (!real.defined()) continue;
+    const auto is_real = [&](const at::Tensor& input) { return input.is_same(real); };
+    const auto to =
+        std::ranges::find_if(recorder_.tensors.real_inputs(), is_real) - recorder_.tensors.real_inputs().begin();
+    for (const std::size_t from : reached) {
+      if (from != static_cast<std::size_t>(to)) histories_.add(from, static_cast<std::size_t>(to));
+    }
+  }
+  if (histories_.match(recorder_.tensors.real_inputs())) return;
+  refuse(ErrorKind::kNotImplemented,
+         "thunder.jit: a gradient inside a jitted function goes through what an input was computed by outside, to "
+         "another input; take it outside");
+}
+
 PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
   if (torch::autograd::AnomalyMode::is_enabled()) {
     refuse(ErrorKind::kNotImplemented, "thunder.jit: backward under anomaly detection inside of a jitted function");
@@ -119,6 +147,7 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
     }
     walk.targets.push_back(gradient_edge(input));
   }
+  require_separate_histories(call);
   walk.accumulate = call.accumulate;
   walk.keep_graph = call.keep_graph;
   walk.create_graph = call.create_graph;

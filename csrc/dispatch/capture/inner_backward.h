@@ -1,5 +1,6 @@
 #pragma once
 
+#include "dispatch/call/outside_histories.h"
 #include "dispatch/capture/torch_hooks.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/structures/structure_builder.h"
@@ -26,6 +27,8 @@ class InnerBackward {
   void require_nothing_retained(interpreter::Tracker& tracker) const;
   /// Refuses outputs whose backward would read what the program has written over since it was used.
   void require_readable(std::span<const py::Ref> outputs);
+  /// The inputs that later calls must not have computed from each other.
+  [[nodiscard]] const OutsideHistories& histories() const { return histories_; }
 
  private:
   struct Call;
@@ -33,11 +36,13 @@ class InnerBackward {
   void require_leaves(std::span<const py::Ref> outputs) const;
   PyObject* run(interpreter::Tracker& tracker, const Call& call);
   void accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf);
+  void require_separate_histories(const Call& call);
   void require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input);
 
   transforms::InnerGradient gradient_;
   tracer::Recorder& recorder_;
   TorchHooks& hooks_;
+  OutsideHistories histories_;
 };
 
 }  // namespace thunder::dispatch

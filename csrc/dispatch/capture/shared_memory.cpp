@@ -24,6 +24,11 @@ bool shares_memory(PyObject* object, const at::Tensor& tensor) {
   return shares;
 }
 
+bool is_buffer(const interpreter::Node& node) {
+  PyObject* object = node.object.get();
+  return object != nullptr && interpreter::state_kind(object) == interpreter::StateKind::kBuffer;
+}
+
 /// Whether both dicts hold the same objects under the same names.
 bool holds_same_objects(PyObject* left, PyObject* right) {
   if (PyDict_Size(left) != PyDict_Size(right)) return false;
@@ -49,15 +54,17 @@ void require_no_shared_effects(const tracer::Recorder& recorder, interpreter::Tr
   for (const tracer::ArrayMemory::Array& memory : recorder.arrays.arrays()) {
     const bool is_from_outside =
         memory.is_returned && std::ranges::any_of(provenance.nodes(), [&](const interpreter::Node& node) {
-          PyObject* object = node.object.get();
-          return object != nullptr && interpreter::state_kind(object) == interpreter::StateKind::kBuffer &&
-                 shares_memory(object, memory.real);
+          return is_buffer(node) && shares_memory(node.object.get(), memory.real);
         });
     if (!is_from_outside) continue;
     throw UserError(ErrorKind::kNotImplemented,
                     "thunder.jit: returns a tensor over the memory of an array from outside of the function; return a "
                     "copy of it");
   }
+}
+
+bool reads_buffers(const interpreter::Tracker& tracker) {
+  return std::ranges::any_of(tracker.provenance().nodes(), is_buffer);
 }
 
 void require_same_attributes(const TorchHooks& hooks) {

@@ -3,7 +3,9 @@
 #include <array>
 #include <string_view>
 
+#include "dispatch/call/thread_state.h"
 #include "dispatch/capture/substitutes.h"
+#include "dispatch/capture/tensor_facts.h"
 #include "dispatch/numbers/number_arguments.h"
 #include "dispatch/python/python_tensor.h"
 
@@ -44,6 +46,9 @@ int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, P
   if ((!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) || !has_computed(data)) return 0;
   const char* dtype = dtype_of_type(callable);
   if (dtype == nullptr && !is_function_of_data(callable)) return 0;
+  // A function mode is told of the call first, and then calls it itself. Of a legacy type it is told what reads
+  // numbers.
+  if (has_function_mode()) return dtype == nullptr || refuse_fact("torch.FloatTensor, under a function mode,") ? 0 : -1;
   if (dtype != nullptr && total(call) != 1) return 0;
   const py::Ref maker = loaded_function("thunder._tensor_data", "tensor");
   if (!maker) return PyErr_Occurred() != nullptr ? -1 : 0;

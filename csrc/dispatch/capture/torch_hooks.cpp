@@ -27,6 +27,7 @@
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
+#include "transforms/functorch_layer.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -44,6 +45,10 @@ void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::stri
   if (tensor.is_nested()) refuse("a nested tensor", "call to_padded_tensor() before");
   if (tensor.key_set().has(c10::DispatchKey::Python)) {
     refuse(std::string("the tensor subclass ") + type->tp_name, "convert it to a torch.Tensor before");
+  }
+  if (is_functorch_wrapper(tensor)) {
+    refuse("a tensor that left a function under vmap, grad or jvp in another way than by being returned",
+           "return it from that function");
   }
   if (at::functionalization::impl::isFunctionalTensor(tensor)) {
     refuse("a tensor that left a function under torch.func.functionalize", "return it from that function");
@@ -87,15 +92,15 @@ int is_of_legacy_class(PyObject* tensor, PyObject* kind) {
 bool TorchHooks::is_real_tensor(PyObject* object) const {
   if (!is_tensor(object)) return false;
   const at::Tensor& tensor = unpack_tensor(object);
-  // A trace is never made inside of a functorch level: whoever has a level was made by the program.
-  return !tracer::is_trace_tensor(tensor) && !is_functorch_wrapper(tensor);
+  if (tracer::is_trace_tensor(tensor)) return false;
+  return !is_functorch_wrapper(tensor) || !tracer::is_trace_tensor(transforms::innermost(tensor));
 }
 
 bool TorchHooks::is_traced(PyObject* object) const {
   if (is_traced_number(object)) return true;
   if (!is_tensor(object)) return false;
   const at::Tensor& tensor = unpack_tensor(object);
-  return tracer::is_trace_tensor(tensor) || is_functorch_wrapper(tensor);
+  return tracer::is_trace_tensor(tensor) || (is_functorch_wrapper(tensor) && !is_real_tensor(object));
 }
 
 PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
@@ -108,7 +113,8 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
     const at::Tensor& stand_in = unpack_tensor(traced.get());
     if (real.grad_fn() != nullptr && stand_in.is_leaf()) {
       torch::autograd::set_history(
-          stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(stand_in)));
+          stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(stand_in),
+                                                           recorder_.tensors.real_inputs().size() - 1));
     }
     PyTypeObject* type = Py_TYPE(real_tensor);
     // `isinstance(p, nn.Parameter)` has to hold for the stand-in of a parameter.

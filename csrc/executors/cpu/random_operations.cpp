@@ -71,6 +71,7 @@ bool run_bernoulli(Stack& stack) {
 bool run_dropout(Stack& stack) {
   const c10::IValue* arguments = stack.data() + stack.size() - kArguments;
   const at::Tensor input = arguments[0].toTensor();
+  if (input.is_complex()) return false;  // eager draws in the dtype of the input, and raises
   const auto mask = draw_mask(input, arguments[1], arguments[2]);
   if (!mask) return false;
   at::Tensor result = input.mul(mask->to(input.scalar_type()).div_(1 - arguments[1].toDouble()));

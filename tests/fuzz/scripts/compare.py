@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import torch
 
 from tests.fuzz.scripts.execute import Run, execute
@@ -65,6 +66,9 @@ def _filled_memory() -> Iterator[None]:
     parameter, byte = -6, 0x81  # M_PERTURB
     set_option = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)
     set_option(parameter, byte)
+    for size in range(1, 1024):  # the memory that NumPy keeps for small arrays
+        blocks = [numpy.full(size, byte, numpy.uint8) for _ in range(8)]
+        del blocks
     try:
         yield
     finally:

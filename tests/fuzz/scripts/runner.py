@@ -332,7 +332,11 @@ def _found(worker: _Worker, outcome: Any, shrinks: bool) -> Found:
             outcome = isolated(text)
         else:
             outcome.message += "\n(alone, the script passes: something before it in its process matters)"
-    return Found(worker.seed, outcome.kind, outcome.message, text, known.reason(outcome.kind, outcome.message, text))
+    why = known.reason(outcome.kind, outcome.message, text)
+    rest = known.without_cause(why, text)
+    if rest and isolated(rest).is_failure:
+        why = ""
+    return Found(worker.seed, outcome.kind, outcome.message, text, why)
 
 
 def signature(kind: str, message: str) -> str:
