@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace thunder {
 
 /// Appends to bytes: integers in as many groups of seven bits as they need.
@@ -33,7 +35,7 @@ class ByteWriter {
   std::string& bytes_;
 };
 
-/// Reads what a ByteWriter wrote, in the same order.
+/// Reads what a ByteWriter wrote, in the same order. Throws InternalError where the bytes hold no such thing.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -41,10 +43,17 @@ class ByteReader {
   std::uint64_t read_number() {
     std::uint64_t number = 0;
     for (int shift = 0;; shift += 7) {
-      const auto next = static_cast<std::uint8_t>(bytes_[at_++]);
+      const std::uint8_t next = read_byte();
+      THUNDER_CHECK(shift < 63 || next < 2, "base/bytes", "a number has more than 64 bits");
       number |= std::uint64_t{next & 0x7fU} << shift;
       if (next < 0x80) return number;
     }
+  }
+  /// Of things that take a byte each or more, so that bytes which lie cannot ask for much memory.
+  std::size_t read_count() {
+    const std::uint64_t count = read_number();
+    THUNDER_CHECK(count <= bytes_.size() - at_, "base/bytes", "the bytes end early");
+    return static_cast<std::size_t>(count);
   }
   std::size_t read_index() { return static_cast<std::size_t>(read_number()); }
   std::uint32_t read_small() { return static_cast<std::uint32_t>(read_number()); }
@@ -55,18 +64,25 @@ class ByteReader {
   double read_double() {
     std::uint64_t bits = 0;
     for (int shift = 0; shift < 64; shift += 8) {
-      bits |= std::uint64_t{static_cast<std::uint8_t>(bytes_[at_++])} << shift;
+      bits |= std::uint64_t{read_byte()} << shift;
     }
     return std::bit_cast<double>(bits);
   }
   std::string_view read_text() {
-    const std::size_t size = read_index();
+    const std::size_t size = read_count();
     const std::string_view text = bytes_.substr(at_, size);
     at_ += size;
     return text;
   }
 
+  [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
+
  private:
+  std::uint8_t read_byte() {
+    THUNDER_CHECK(at_ < bytes_.size(), "base/bytes", "the bytes end early");
+    return static_cast<std::uint8_t>(bytes_[at_++]);
+  }
+
   std::string_view bytes_;
   std::size_t at_ = 0;
 };

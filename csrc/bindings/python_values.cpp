@@ -12,6 +12,7 @@
 #include "bridge/number.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
+#include "dispatch/python/trace_object.h"
 #include "interpreter/python/shared_object.h"
 #include "ir/location.h"
 #include "tracer/data_dependence.h"
@@ -66,12 +67,7 @@ struct ConstantWriter {
 };
 
 python::object object_to_python(const ir::TraceContext::Object& object) {
-  if (object.owner == nullptr) return python::none();
-  if (PyObject* shared = interpreter::shared_object(object.owner)) {
-    return python::reinterpret_borrow<python::object>(shared);
-  }
-  if (object.description == "torch.Tensor") return python::cast(*static_cast<const at::Tensor*>(object.owner.get()));
-  return python::str(object.description);
+  return python::reinterpret_steal<python::object>(dispatch::to_python(object).release());
 }
 
 void push_tensors(const python::handle& result, std::vector<at::Tensor>& tensors) {

@@ -86,14 +86,13 @@ ir::Trace record_part(const ir::Trace& owner, const std::vector<TracedValue>& in
   for (const TracedValue& input : inputs) {
     ir::TensorType type = tensor_of(input);
     // Where gradients were taken already, operations of the trace have none.
-    if (owner.name().starts_with("forward") || owner.name().starts_with("backward")) type.requires_grad = false;
+    if (owner.kind() == ir::TraceKind::kForward || owner.kind() == ir::TraceKind::kBackward) type.requires_grad = false;
     described.types.push_back(ir::make_type(std::move(type)));
   }
-  return transforms::record(ir::Trace(owner.name(), owner.context()), "edit", described,
-                            [&](const std::vector<at::Tensor>& stand_ins) {
-                              const interpreter::NativeScope native;
-                              return tensors_in(function(python::cast(stand_ins)));
-                            });
+  return transforms::record(owner.blank(), "edit", described, [&](const std::vector<at::Tensor>& stand_ins) {
+    const interpreter::NativeScope native;
+    return tensors_in(function(python::cast(stand_ins)));
+  });
 }
 
 class Edit {
@@ -122,7 +121,8 @@ class Edit {
     fused.op = executors::callback::fusion_operator();
     fused.comment = name;
     fused.location = location_near(positions.back());
-    const auto object = view_->trace().context()->add_object(interpreter::share_object(function.ptr()), name);
+    const auto object = view_->trace().context()->add_object(
+        {ir::ObjectKind::kPythonObject, interpreter::share_object(function.ptr()), name});
     ir::ArgumentList arguments;
     for (const TracedValue& input : inputs) arguments.emplace_back(input.id);
     fused.arguments = {ir::Argument(object), std::move(arguments)};

@@ -4,25 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "ir/uses.h"
 #include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "tracer/symbols.h"
 
 namespace thunder::compile {
 namespace {
-
-constexpr std::size_t kBeforeAll = 0;
-
-/// One more than the position of the symbol that makes a value; kBeforeAll for inputs.
-std::vector<std::size_t> definitions(const ir::Trace& trace) {
-  std::vector<std::size_t> made(trace.value_count(), kBeforeAll);
-  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
-    for (const ir::Argument& result : trace.symbols[i].results) {
-      ir::for_each_value(result, [&](ir::ValueId id) { made[index_of(id)] = i + 1; });
-    }
-  }
-  return made;
-}
 
 /// The last `copy_` to each alias set, as one more than its position.
 std::unordered_map<std::uint32_t, std::size_t> last_copies(const ir::Trace& trace,
@@ -49,16 +37,17 @@ ir::Trace copy_overwritten_saved_values(const ir::Trace& forward, std::size_t ou
   const passes::AliasAnalysis aliases(forward);
   const auto copies = last_copies(forward, aliases);
   if (copies.empty()) return forward;
-  const std::vector<std::size_t> made = definitions(forward);
+  const ir::Uses uses(forward);
   ir::Trace result = forward;
   std::unordered_map<std::size_t, std::vector<ir::BoundSymbol>> added;  // by the position that they come before
   for (std::size_t i = output_count; i < result.outputs.size(); ++i) {
     const auto* saved = result.outputs[i].get<ir::ValueId>();
     if (saved == nullptr) continue;
     const auto copy = copies.find(aliases.set_of(*saved));
-    if (copy == copies.end() || made[index_of(*saved)] >= copy->second) continue;
+    const std::size_t behind = uses.maker(*saved) == ir::kNoPlace ? 0 : uses.maker(*saved) + std::size_t{1};
+    if (copy == copies.end() || behind >= copy->second) continue;
     const ir::ValueId clone = result.add_value(result.value(*saved).type);
-    added[made[index_of(*saved)]].push_back(saved_copy(*saved, clone));
+    added[behind].push_back(saved_copy(*saved, clone));
     result.outputs[i] = clone;
   }
   std::vector<ir::BoundSymbol> symbols;

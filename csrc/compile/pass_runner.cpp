@@ -43,6 +43,8 @@ std::string shortened(std::string message) {
   return message;
 }
 
+std::atomic<TraceCheck> installed_check = nullptr;
+
 [[noreturn]] void throw_internal_error(const std::string& step, const ir::Trace& trace, const std::string& reason) {
   const std::string path = write_reproduction(trace, step + ": " + reason);
   throw InternalError(step, reason + "\nThis is a bug in thunder. The trace that it happened with" +
@@ -55,6 +57,9 @@ const ir::Operator* find_operator(const std::string& name, const std::string& ov
   if (name == tracer::tensor_constant_operator()->name) return tracer::tensor_constant_operator();
   return tracer::find_operator(name, overload);
 }
+
+void set_trace_check(TraceCheck check) { installed_check = check; }
+TraceCheck trace_check() { return installed_check; }
 
 PassRunner::PassRunner(const Options& options, const std::vector<std::string>& valid)
     : disabled_(options.disabled_passes.begin(), options.disabled_passes.end()),
@@ -100,6 +105,7 @@ void PassRunner::run_step(const std::string& name, TraceHistory& about, const st
 
 void PassRunner::keep(const std::string& step, ir::Trace trace, TraceHistory& history) const {
   if (verify_) ir::verify(trace, step);
+  if (const TraceCheck check = trace_check()) check(trace);
   history.add(std::move(trace));
   dump(step, history);
 }

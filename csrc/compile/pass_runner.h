@@ -16,6 +16,12 @@ namespace thunder::compile {
 /// The row of an operator of the dispatcher, or of a primitive that passes put into traces.
 [[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
 
+/// Looks at every trace of a compiled program, on any thread: those that steps make, prologues and epilogues. For
+/// tests; null: nobody.
+using TraceCheck = void (*)(const ir::Trace& trace);
+void set_trace_check(TraceCheck check);
+[[nodiscard]] TraceCheck trace_check();
+
 /// Runs steps: times, keeps, verifies and dumps what they make, leaves out what is switched off, and turns a failure
 /// into an InternalError that names the step and a script that reproduces it.
 class PassRunner {

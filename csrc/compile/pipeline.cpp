@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/parallel.h"
+#include "bridge/constant.h"
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
@@ -47,9 +48,7 @@ void fold_constants(Compilation& compilation, const PassRunner& runner) {
     std::vector<at::Tensor> results(program.output_count());
     program.run(std::span<at::Tensor>(), std::span(results));
     std::vector<ir::ObjectConstant> objects;
-    for (at::Tensor& result : results) {
-      objects.push_back(trace.context()->add_object(std::make_shared<at::Tensor>(std::move(result)), "torch.Tensor"));
-    }
+    for (at::Tensor& result : results) objects.push_back(bridge::add_tensor(*trace.context(), std::move(result)));
     return objects;
   };
   runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator),

@@ -15,20 +15,6 @@ namespace {
 
 constexpr std::uint32_t kNone = runtime::SavedValue::kNone;
 
-/// The values that the trace returns, and those read by symbols whose style `reads` is true for.
-template <typename Predicate>
-std::unordered_set<ir::ValueId> values_read(const ir::Trace& trace, Predicate reads) {
-  std::unordered_set<ir::ValueId> read;
-  const auto add = [&](ir::ValueId id) { read.insert(id); };
-  for (const ir::BoundSymbol& symbol : trace.symbols) {
-    if (reads(symbol.op->style)) passes::for_each_argument(symbol, add);
-  }
-  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, add);
-  return read;
-}
-
-bool is_executed(ir::CallStyle style) { return style != ir::CallStyle::kComment; }
-
 /// Positions of values, by value and by the memory that they may share. The first position counts.
 class Positions {
  public:
@@ -111,14 +97,14 @@ Feeds find_feeds(const ir::Trace& trace, std::span<const FeedSource> from, std::
 
 std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward, const ir::Trace& backward,
                                                          std::size_t output_count) {
-  const std::unordered_set<ir::ValueId> read = values_read(backward, is_executed);
+  const ir::Uses uses(backward);
   ir::Trace new_forward = forward;
   ir::Trace new_backward = backward;
   const std::size_t saved_count = forward.outputs.size() - output_count;
   new_forward.outputs.resize(output_count);
   new_backward.inputs.clear();
   for (std::size_t i = 0; i < backward.inputs.size(); ++i) {
-    if (i < saved_count && !read.contains(backward.inputs[i])) continue;
+    if (i < saved_count && uses.count(backward.inputs[i]) == 0) continue;
     if (i < saved_count) new_forward.outputs.push_back(forward.outputs[output_count + i]);
     new_backward.inputs.push_back(backward.inputs[i]);
   }
@@ -126,11 +112,11 @@ std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forwar
 }
 
 ir::Trace drop_unread_inputs(const ir::Trace& backward, std::size_t saved_count, std::vector<bool>& reads) {
-  const std::unordered_set<ir::ValueId> read = values_read(backward, is_executed);
+  const ir::Uses uses(backward);
   ir::Trace result = backward;
   result.inputs.clear();
   for (std::size_t i = 0; i < backward.inputs.size(); ++i) {
-    const bool stays = i >= saved_count || read.contains(backward.inputs[i]);
+    const bool stays = i >= saved_count || uses.count(backward.inputs[i]) != 0;
     if (i < saved_count) reads.push_back(stays);
     if (stays) result.inputs.push_back(backward.inputs[i]);
   }
@@ -175,11 +161,15 @@ void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
 
 std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first) {
   // Fusions look at the strides of what they get.
-  const auto minds_strides = values_read(backward, [](ir::CallStyle style) { return style != ir::CallStyle::kBlock; });
+  const ir::Uses uses(backward);
+  const auto minds_strides = [&](ir::ValueId id) {
+    const auto is_no_block = [&](std::uint32_t i) { return backward.symbols[i].op->style != ir::CallStyle::kBlock; };
+    return uses.is_output(id) || std::ranges::any_of(uses.readers(id), is_no_block);
+  };
   std::vector<std::vector<std::int64_t>> strides;
   for (std::size_t i = first; i < backward.inputs.size(); ++i) {
     const ir::TensorType* type = backward.tensor_type(backward.inputs[i]);
-    const bool any_will_do = type == nullptr || !minds_strides.contains(backward.inputs[i]);
+    const bool any_will_do = type == nullptr || !minds_strides(backward.inputs[i]);
     strides.push_back(any_will_do ? std::vector<std::int64_t>() : bridge::hints(type->strides));
   }
   return strides;

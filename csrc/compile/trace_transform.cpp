@@ -95,7 +95,7 @@ ir::Trace apply_post_optimization(const TraceTransform& transform, const ir::Tra
   if (!transform.post_optimization) return trace;
   ir::Trace made = transform.post_optimization(trace, saved);
   verify(transform, made);
-  const bool is_backward = trace.name().starts_with("backward");
+  const bool is_backward = trace.kind() == ir::TraceKind::kBackward;
   require_interface(transform, trace, made, is_backward ? SavedRange{} : saved, is_backward ? saved : SavedRange{});
   return made;
 }

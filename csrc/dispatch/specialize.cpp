@@ -2,12 +2,14 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
 #include "compile/execution.h"
+#include "compile/pass_runner.h"
 #include "dispatch/call/equal_program.h"
 #include "dispatch/call/output_plan.h"
 #include "dispatch/call/specialization.h"
@@ -144,7 +146,7 @@ class Capture final : tracer::RecordingHost {
         is_exact_(how.sharp_edges == SharpEdges::kExact),
         sharp_edges_(how.sharp_edges, locator_),
         custom_functions_(known.live, locator_, failed_),
-        recorder_("computation", context_, *this),
+        recorder_(ir::Trace(ir::TraceKind::kComputation, context_), *this),
         python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
         hooks_(recorder_),
         backward_(recorder_, hooks_),
@@ -420,11 +422,14 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
 
 /// The user's transforms, before anything else happens to the trace.
 void transform(ir::Trace& trace, const compile::Options& options, const Specialization& specialization) {
-  if (options.transforms.empty()) return;
+  const compile::TraceCheck check = compile::trace_check();
+  if (options.transforms.empty() && check == nullptr) return;
   std::vector<ir::TypePtr> types;
   for (const ir::ValueId input : trace.inputs) types.push_back(trace.value(input).type);
   const ir::Trace prologue = interpreter::prologue_trace(specialization.guards, types);
   const ir::Trace epilogue = interpreter::epilogue_trace(specialization.structure);
+  if (check != nullptr)
+    std::ranges::for_each(std::array{&prologue, &epilogue}, [&](const auto* each) { check(*each); });
   for (const auto& each : options.transforms) trace = apply_pre_prologue(*each, prologue, trace, epilogue);
 }
 

@@ -58,8 +58,7 @@ class BufferAssignment {
         executor_(executor),
         target_(target),
         find_operator_(find_operator),
-        uses_(passes::use_counts(trace)),
-        makers_(passes::makers_of(trace)),
+        uses_(trace),
         result_(trace.empty_copy(kBufferAssignment)),
         symbols_(trace.symbols),
         before_(trace.symbols.size()),
@@ -95,8 +94,8 @@ class BufferAssignment {
  private:
   /// The fusion that gives a value which only one operation reads; kNoPlace: there is none.
   [[nodiscard]] std::uint32_t fusion_of(ir::ValueId value) const {
-    const std::uint32_t maker = makers_[index_of(value)];
-    if (maker == passes::kNoPlace || uses_[index_of(value)] != 1) return passes::kNoPlace;
+    const std::uint32_t maker = uses_.maker(value);
+    if (maker == passes::kNoPlace || uses_.count(value) != 1) return passes::kNoPlace;
     return is_kernel_of(trace_.symbols[maker], executor_) ? maker : passes::kNoPlace;
   }
 
@@ -331,8 +330,7 @@ class BufferAssignment {
   std::string_view executor_;
   const Target& target_;
   passes::FindOperator find_operator_;
-  std::vector<std::uint32_t> uses_;    ///< by value
-  std::vector<std::uint32_t> makers_;  ///< by value
+  ir::Uses uses_;
   std::optional<passes::AliasAnalysis> aliases_;
   Trace result_;
   std::vector<BoundSymbol> symbols_;              ///< those of the trace, as they will be

@@ -18,20 +18,15 @@ class Partitioner {
         model_(model),
         aliases_(trace),
         result_kinds_(trace.value_count()),
-        readers_(trace.value_count()),
         roles_(trace.symbols.size()),
         segments_(trace.symbols.size(), 0),
         last_writers_(trace.value_count(), passes::kNoPlace),
         group_of_(trace.symbols.size()),
         groups_(trace.symbols.size()),
-        is_output_(trace.value_count(), false),
         visited_(trace.symbols.size(), 0),
         earliest_start_(trace.symbols.size()) {
     std::iota(group_of_.begin(), group_of_.end(), 0U);
     std::iota(earliest_start_.begin(), earliest_start_.end(), 0U);
-    for (const ir::Argument& output : trace.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { is_output_[ir::index_of(id)] = true; });
-    }
     find_roles();
   }
 
@@ -65,10 +60,6 @@ class Partitioner {
                                [&](ir::ValueId id) { writes_outside = writes_outside || aliases_.touches_input(id); });
       if (writes_outside || operators::communicates(*symbol.op)) ++segment;
       segments_[i] = segment;
-      passes::for_each_argument(symbol, [&](ir::ValueId id) {
-        std::vector<std::uint32_t>& readers = readers_[ir::index_of(id)];
-        if (readers.empty() || readers.back() != i) readers.push_back(i);
-      });
       if (!may_fuse(symbol)) continue;
       FusionRole role = model_.role(symbol, trace_);
       if (role.kind == FusionRole::Kind::kNone) continue;
@@ -178,7 +169,7 @@ class Partitioner {
     for (const std::uint32_t maker : groups_[from].symbols) {
       bool possible = true;
       passes::for_each_result(trace_.symbols[maker], [&](ir::ValueId id) {
-        for (const std::uint32_t reader : readers_[ir::index_of(id)]) {
+        for (const std::uint32_t reader : order_.uses().readers(id)) {
           if (group_of_[reader] == to) possible = possible && may_hand_over(maker, reader, space);
         }
       });
@@ -200,8 +191,8 @@ class Partitioner {
           if (std::ranges::find(seen, ir::index_of(id)) == seen.end()) seen.push_back(ir::index_of(id));
         });
         passes::for_each_result(trace_.symbols[i], [&](ir::ValueId id) {
-          const auto& readers = readers_[ir::index_of(id)];
-          count += is_output_[ir::index_of(id)] || !std::ranges::all_of(readers, is_inside) ? 1 : 0;
+          const bool stays_inside = std::ranges::all_of(order_.uses().readers(id), is_inside);
+          count += order_.uses().is_output(id) || !stays_inside ? 1 : 0;
         });
       }
     }
@@ -260,7 +251,7 @@ class Partitioner {
     if (type == nullptr) return;
     const ir::Dim count = product_of(type->sizes);
     std::vector<std::uint32_t> readers;
-    for (const std::uint32_t i : readers_[ir::index_of(id)]) {
+    for (const std::uint32_t i : order_.uses().readers(id)) {
       const bool reads_all = roles_[i].kind != FusionRole::Kind::kNone && groups_[group_of_[i]].space.count() == count;
       if (reads_all) readers.push_back(i);
     }
@@ -299,7 +290,7 @@ class Partitioner {
         bool reads_inside = false;
         passes::for_each_argument(trace_.symbols[i],
                                   [&](ir::ValueId id) { reads_inside |= in_group(order_.maker(id)); });
-        const auto& readers = readers_[ir::index_of(passes::single_result(trace_.symbols[i]))];
+        const auto readers = order_.uses().readers(passes::single_result(trace_.symbols[i]));
         const bool read_inside = std::ranges::any_of(readers, in_group);
         const bool is_linear = roles_[i].kind == FusionRole::Kind::kView;
         return !read_inside || (is_linear && !reads_inside);
@@ -314,14 +305,12 @@ class Partitioner {
   const passes::SymbolOrder& order_;
   const FusionModel& model_;
   passes::AliasAnalysis aliases_;
-  std::vector<FusionRole::Result> result_kinds_;     ///< by value
-  std::vector<std::vector<std::uint32_t>> readers_;  ///< value -> symbols, ascending
-  std::vector<FusionRole> roles_;                    ///< by symbol
-  std::vector<std::uint32_t> segments_;              ///< by symbol: how many symbols before it nothing moves across
-  std::vector<std::uint32_t> last_writers_;          ///< by set of values that share memory
-  std::vector<std::uint32_t> group_of_;              ///< by symbol: named after one of its symbols
+  std::vector<FusionRole::Result> result_kinds_;  ///< by value
+  std::vector<FusionRole> roles_;                 ///< by symbol
+  std::vector<std::uint32_t> segments_;           ///< by symbol: how many symbols before it nothing moves across
+  std::vector<std::uint32_t> last_writers_;       ///< by set of values that share memory
+  std::vector<std::uint32_t> group_of_;           ///< by symbol: named after one of its symbols
   std::vector<Group> groups_;
-  std::vector<bool> is_output_;
   std::vector<std::uint32_t> visited_;  ///< by group: the last search that came by
   std::uint32_t visit_ = 0;
   std::vector<std::uint32_t> earliest_start_;  ///< by position: where the first of the groups begins that reach it

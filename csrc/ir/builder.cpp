@@ -118,6 +118,32 @@ Operator parse_operator(std::string_view schema, CallStyle style) {
   return op;
 }
 
+std::string schema_of(const Operator& op) {
+  const auto append = [](std::string& text, const SchemaValue& value) {
+    const std::string alias = value.mutated || !value.alias_set.empty()
+                                  ? "(" + value.alias_set + (value.mutated ? "!)" : ")")
+                                  : std::string();
+    const std::size_t brackets = std::min(value.type.find('['), value.type.size());
+    text.append(value.type, 0, brackets).append(alias).append(value.type, brackets);
+    if (!value.name.empty()) text.append(" ").append(value.name);
+  };
+  std::string text = op.name + (op.overload.empty() ? "" : "." + op.overload) + "(";
+  std::string_view separator;
+  bool keyword_only = false;
+  for (const SchemaValue& parameter : op.parameters) {
+    text += std::exchange(separator, ", ");
+    if (parameter.keyword_only && !std::exchange(keyword_only, true)) text += "*, ";
+    append(text, parameter);
+  }
+  text += ") -> (";
+  separator = {};
+  for (const SchemaValue& result : op.results) {
+    text += std::exchange(separator, ", ");
+    append(text, result);
+  }
+  return text += ")";
+}
+
 TypePtr tensor_type(Dtype dtype, Dims sizes, Device device) {
   TensorType type;
   type.dtype = dtype;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "ir/last_uses.h"
 #include "ir/python_text.h"
 #include "ir/statement_writer.h"
+#include "ir/symbol_values.h"
 #include "ir/trace_sizes.h"
+#include "ir/uses.h"
 
 namespace thunder::ir {
 namespace {
@@ -36,7 +39,7 @@ class ProgramPrinter {
   void write_location(const SourceLocation& location);
   void write_block(const BoundSymbol& symbol);
   void write_nested(const BoundSymbol& symbol, std::size_t depth);
-  void write_deletions(std::span<const ValueId> values);
+  void write_deletions(std::size_t place, const Uses& uses);
 
   const Trace& trace_;
   const PrintOptions& options_;
@@ -114,18 +117,21 @@ void ProgramPrinter::write_block(const BoundSymbol& symbol) {
   }
 }
 
-void ProgramPrinter::write_deletions(std::span<const ValueId> values) {
+void ProgramPrinter::write_deletions(std::size_t place, const Uses& uses) {
+  if (trace_.symbols[place].op->style == CallStyle::kComment) return;
+  std::vector<ValueId> named = distinct_values(trace_.symbols[place].arguments);
+  for (const ValueId id : distinct_values(trace_.symbols[place].results)) named.push_back(id);
   std::string_view separator = "  del ";
-  for (const ValueId id : values) {
-    writer_.write_text(separator);
-    separator = ", ";
+  for (const ValueId id : named) {
+    if (uses.last_use(id) != place) continue;
+    writer_.write_text(std::exchange(separator, ", "));
     writer_.write_value(id);
   }
-  if (!values.empty()) writer_.write_text("\n");
+  if (separator == ", ") writer_.write_text("\n");
 }
 
 void ProgramPrinter::write_body() {
-  const LastUses last_uses(trace_);
+  const Uses uses(trace_);
   bool returned = false;
   for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
     const BoundSymbol& symbol = trace_.symbols[i];
@@ -140,7 +146,7 @@ void ProgramPrinter::write_body() {
       write_nested(symbol, 2);
     }
     returned = returned || symbol.op->style == CallStyle::kReturn;
-    if (options_.deletions && !returned) write_deletions(last_uses.after(i));
+    if (options_.deletions && !returned) write_deletions(i, uses);
   }
   if (returned) return;
   writer_.write_text("  return ");

@@ -1,6 +1,8 @@
 #include "ir/size.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -144,9 +146,8 @@ std::int64_t apply(Kind kind, std::int64_t left, std::int64_t right) {
   return kind == Kind::kMin ? std::min(left, right) : std::max(left, right);
 }
 
-Dim function_of(Kind kind, const Dim& left, const Dim& right) {
-  Dim result(apply(kind, left.hint, right.hint));
-  if (left.is_concrete() && right.is_concrete()) return result;
+/// Of a function of dimensions that are not both numbers.
+const SizeExpression* intern_function(Kind kind, const Dim& left, const Dim& right) {
   SizeExpression expression;
   expression.kind = kind;
   expression.left = left;
@@ -160,7 +161,12 @@ Dim function_of(Kind kind, const Dim& left, const Dim& right) {
   } else {
     expression.text = (kind == Kind::kMin ? "min(" : "max(") + to_string(left) + ", " + to_string(right) + ")";
   }
-  result.expression = intern(std::move(expression));
+  return intern(std::move(expression));
+}
+
+Dim function_of(Kind kind, const Dim& left, const Dim& right) {
+  Dim result(apply(kind, left.hint, right.hint));
+  if (!left.is_concrete() || !right.is_concrete()) result.expression = intern_function(kind, left, right);
   return result;
 }
 
@@ -278,6 +284,88 @@ void add_symbols(const Dim& dim, std::vector<std::uint32_t>& symbols) {
   }
   add_symbols(expression.left, symbols);
   add_symbols(expression.right, symbols);
+}
+
+std::vector<const SizeExpression*> parts_of(const SizeExpression& expression) {
+  std::vector<const SizeExpression*> parts;
+  for (const Term& term : expression.terms) parts.insert(parts.end(), term.leaves.begin(), term.leaves.end());
+  for (const Dim* operand : {&expression.left, &expression.right}) {
+    if (!operand->is_concrete()) parts.push_back(operand->expression);
+  }
+  return parts;
+}
+
+void write_expression(ByteWriter& writer, const SizeExpression& expression,
+                      const std::function<std::uint64_t(const SizeExpression*)>& number_of) {
+  writer.write_number(static_cast<std::uint64_t>(expression.kind));
+  if (expression.kind == Kind::kSymbol) {
+    writer.write_number(expression.symbol);
+  } else if (expression.kind == Kind::kSum) {
+    writer.write_number(expression.terms.size());
+    for (const Term& term : expression.terms) {
+      writer.write_signed(term.factor);
+      writer.write_number(term.leaves.size());
+      for (const SizeExpression* leaf : term.leaves) writer.write_number(number_of(leaf));
+    }
+  } else {
+    for (const Dim* operand : {&expression.left, &expression.right}) {
+      writer.write_signed(operand->hint);
+      writer.write_number(operand->is_concrete() ? 0 : number_of(operand->expression) + 1);
+    }
+  }
+}
+
+namespace {
+
+/// Longer ones are not read back: nested a thousand times, an expression would exhaust the stack.
+constexpr std::size_t kLongestText = 4096;
+
+const SizeExpression* earlier_one(std::span<const SizeExpression* const> earlier, std::uint64_t number) {
+  THUNDER_CHECK(number < earlier.size(), "ir/size", "an expression consists of one that is not there");
+  return earlier[static_cast<std::size_t>(number)];
+}
+
+std::vector<Term> read_terms(ByteReader& reader, std::span<const SizeExpression* const> earlier) {
+  std::vector<Term> terms(reader.read_count());
+  for (Term& term : terms) {
+    term.factor = reader.read_signed();
+    const bool is_plain = term.factor != 0 && term.factor != std::numeric_limits<std::int64_t>::min();
+    term.leaves.resize(reader.read_count());
+    for (const SizeExpression*& leaf : term.leaves) {
+      leaf = earlier_one(earlier, reader.read_number());
+      THUNDER_CHECK(leaf->kind != Kind::kSum, "ir/size", "a sum is a factor of another");
+    }
+    THUNDER_CHECK(is_plain && std::ranges::is_sorted(term.leaves, &is_before), "ir/size", "a term is not canonical");
+  }
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    THUNDER_CHECK(are_before(terms[i - 1].leaves, terms[i].leaves), "ir/size", "a sum is not canonical");
+  }
+  return terms;
+}
+
+}  // namespace
+
+const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeExpression* const> earlier) {
+  const std::uint64_t kind = reader.read_number();
+  THUNDER_CHECK(kind <= static_cast<std::uint64_t>(Kind::kMax), "ir/size", "no such kind of expression");
+  Dim result;
+  if (kind == static_cast<std::uint64_t>(Kind::kSymbol)) {
+    result = Dim::symbol(reader.read_small(), 0);
+  } else if (kind == static_cast<std::uint64_t>(Kind::kSum)) {
+    result = sum_of(read_terms(reader, earlier), 0);
+  } else {
+    std::array<Dim, 2> operands;
+    for (Dim& operand : operands) {
+      operand.hint = reader.read_signed();
+      const std::uint64_t number = reader.read_number();
+      if (number != 0) operand.expression = earlier_one(earlier, number - 1);
+    }
+    const bool is_number = operands[0].is_concrete() && operands[1].is_concrete();
+    if (!is_number) result.expression = intern_function(static_cast<Kind>(kind), operands[0], operands[1]);
+  }
+  THUNDER_CHECK(!result.is_concrete(), "ir/size", "an expression is a number");
+  THUNDER_CHECK(result.expression->text.size() <= kLongestText, "ir/size", "an expression is too long");
+  return result.expression;
 }
 
 namespace {

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "base/bytes.h"
 
 namespace thunder::ir {
 
@@ -51,6 +54,14 @@ inline Dim& operator*=(Dim& left, const Dim& right) { return left = left * right
 [[nodiscard]] std::optional<std::uint32_t> symbol_of(const Dim& dim);
 /// Adds the symbols that a dimension depends on to a sorted list.
 void add_symbols(const Dim& dim, std::vector<std::uint32_t>& symbols);
+
+/// The expressions that one consists of.
+[[nodiscard]] std::vector<const SizeExpression*> parts_of(const SizeExpression& expression);
+/// `number_of` numbers the expressions that were written before: those that it consists of.
+void write_expression(ByteWriter& writer, const SizeExpression& expression,
+                      const std::function<std::uint64_t(const SizeExpression*)>& number_of);
+/// Reads an expression; `earlier` are those that were read before. Throws InternalError for what is none.
+[[nodiscard]] const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeExpression* const> earlier);
 
 /// A quotient of sizes as a floating-point number: `factor * numerator / max(denominator - less, 0)`.
 struct SizeRatio {

@@ -48,8 +48,7 @@ class Splicer {
   void adopt(ArgumentList& arguments) {
     for (Argument& argument : arguments) {
       if (const auto* object = argument.get<ObjectConstant>()) {
-        const TraceContext::Object& known = from_.context()->objects[object->index];
-        argument = into_.context()->add_object(known.owner, known.description);
+        argument = into_.context()->add_object(from_.context()->objects[object->index]);
       } else if (auto* list = std::get_if<ArgumentList>(&argument.content)) {
         adopt(*list);
       }

@@ -4,6 +4,24 @@
 
 namespace thunder::ir {
 
+std::string_view to_string(ObjectKind kind) {
+  switch (kind) {
+    case ObjectKind::kPythonObject:
+      return "object";
+    case ObjectKind::kTensor:
+      return "torch.Tensor";
+    case ObjectKind::kGenerator:
+      return "Generator";
+    case ObjectKind::kDispatcherValue:
+      return "value";
+    case ObjectKind::kCustomGradient:
+      return "custom gradient";
+    case ObjectKind::kPythonFunction:
+      return "autograd function";
+  }
+  return "object";
+}
+
 const std::string* TraceContext::intern(std::string_view file) {
   const std::scoped_lock lock(mutex_);
   if (const auto found = files_by_name_.find(file); found != files_by_name_.end()) return found->second;
@@ -12,20 +30,59 @@ const std::string* TraceContext::intern(std::string_view file) {
   return interned;
 }
 
-ObjectConstant TraceContext::add_object(std::shared_ptr<void> owner, std::string description) {
+ObjectConstant TraceContext::add_object(Object object) {
   const std::scoped_lock lock(mutex_);
   const ObjectConstant next{static_cast<std::uint32_t>(objects.size())};
-  if (owner != nullptr) {
-    const auto [known, added] = objects_by_owner_.emplace(owner.get(), next);
+  if (object.owner != nullptr) {
+    const auto [known, added] = objects_by_owner_.emplace(object.owner.get(), next);
     if (!added) return known->second;
   }
-  objects.push_back({std::move(owner), std::move(description)});
+  objects.push_back(std::move(object));
   return next;
+}
+
+ObjectConstant TraceContext::add_object(ObjectKind kind, std::shared_ptr<void> owner) {
+  return add_object({kind, std::move(owner), std::string(to_string(kind))});
+}
+
+const std::shared_ptr<void>& TraceContext::owner_of(ObjectConstant constant, ObjectKind kind) const {
+  const Object& object = objects.at(constant.index);
+  THUNDER_CHECK(object.kind == kind, "ir/trace",
+                "object" + std::to_string(constant.index) + ": expected a " + std::string(to_string(kind)) +
+                    ", got a " + std::string(to_string(object.kind)));
+  if (object.owner != nullptr) return object.owner;
+  throw UserError(ErrorKind::kValue, "object" + std::to_string(constant.index) + " (" + object.description +
+                                         ") was not stored with its trace; give it when the trace is loaded");
+}
+
+std::string_view to_string(TraceKind kind) {
+  switch (kind) {
+    case TraceKind::kPart:
+      return "part";
+    case TraceKind::kPrologue:
+      return "prologue";
+    case TraceKind::kComputation:
+      return "computation";
+    case TraceKind::kForward:
+      return "forward";
+    case TraceKind::kBackward:
+      return "backward";
+    case TraceKind::kEpilogue:
+      return "epilogue";
+  }
+  return "trace";
 }
 
 Trace::Trace(std::string name, std::shared_ptr<TraceContext> context)
     : name_(std::move(name)), context_(std::move(context)) {
   THUNDER_CHECK(context_ != nullptr, "ir/trace", "trace " + name_ + " has no context");
+}
+
+Trace::Trace(TraceKind kind, std::shared_ptr<TraceContext> context, std::uint32_t segment)
+    : Trace(std::string(to_string(kind)), std::move(context)) {
+  kind_ = kind;
+  segment_ = segment;
+  if (segment != 0) name_ += "_" + std::to_string(segment);
 }
 
 ValueId Trace::add_value(TypePtr type, std::string name) {
@@ -45,8 +102,15 @@ const TensorType* Trace::tensor_type(ValueId id) const {
 
 BoundSymbol& Trace::add(BoundSymbol symbol) { return symbols.emplace_back(std::move(symbol)); }
 
+Trace Trace::blank() const {
+  Trace blank(name_, context_);
+  blank.kind_ = kind_;
+  blank.segment_ = segment_;
+  return blank;
+}
+
 Trace Trace::empty_copy(std::string step) const {
-  Trace copy(name_, context_);
+  Trace copy = blank();
   copy.history_ = history_;
   copy.history_.push_back(std::move(step));
   copy.values_ = values_;

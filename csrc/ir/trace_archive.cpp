@@ -7,17 +7,36 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "ir/builder.h"
 
 namespace thunder::ir {
 namespace {
 
-std::size_t hash_type(const Type& type) {
-  if (const auto* tensor = std::get_if<TensorType>(&type)) return hash_value(*tensor);
-  return std::hash<std::string>{}(to_string(type));
+std::size_t hash_bytes(std::string_view bytes) { return std::hash<std::string_view>{}(bytes); }
+
+// The last enumerators, for what is read from bytes that may be damaged.
+constexpr CallStyle last_of(CallStyle) { return CallStyle::kBlock; }
+constexpr DeviceType last_of(DeviceType) { return DeviceType::kOther; }
+constexpr Dtype last_of(Dtype) { return Dtype::kFloat8E8m0fnu; }
+constexpr Layout last_of(Layout) { return Layout::kJagged; }
+constexpr MemoryFormat last_of(MemoryFormat) { return MemoryFormat::kChannelsLast3d; }
+constexpr ScalarKind last_of(ScalarKind) { return ScalarKind::kComplex; }
+constexpr TraceKind last_of(TraceKind) { return TraceKind::kEpilogue; }
+constexpr ValueId last_of(ValueId) { return kNoValue; }
+
+void require(bool condition, const char* what) { THUNDER_CHECK(condition, "ir/trace_archive", what); }
+
+template <typename Enumeration>
+Enumeration to_enumerator(std::uint64_t number) {
+  require(number <= static_cast<std::uint64_t>(last_of(Enumeration{})), "no such enumerator");
+  return static_cast<Enumeration>(number);
 }
 
-std::size_t hash_bytes(std::string_view bytes) { return std::hash<std::string_view>{}(bytes); }
+template <typename T>
+const T& at(const std::vector<T>& table, std::uint64_t index) {
+  require(index < table.size(), "an index is too large");
+  return table[static_cast<std::size_t>(index)];
+}
 
 }  // namespace
 
@@ -33,6 +52,18 @@ class TraceArchive::Writer : public ByteWriter {
     write_number(list.size());
     for (const Argument& argument : list) write(argument);
   }
+  void write(const Dim& dim) {
+    write_signed(dim.hint);
+    write_number(dim.is_concrete() ? 0 : archive_.number_of(dim.expression) + 1);
+  }
+  void write(const Dims& dims) {
+    write_number(dims.size());
+    for (const Dim& dim : dims) write(dim);
+  }
+  void write(const Type& type) {
+    write_number(type.index());
+    std::visit([this](const auto& content) { write_type(content); }, type);
+  }
   void write(const BoundSymbol& symbol) {
     write_number(archive_.number_of(symbol.op));
     write(symbol.arguments);
@@ -45,6 +76,18 @@ class TraceArchive::Writer : public ByteWriter {
   }
 
  private:
+  void write_type(const TensorType& type) {
+    write_content(type.dtype);
+    write_content(type.device);
+    write_content(type.layout);
+    write_content(type.requires_grad);
+    write(type.sizes);
+    write(type.strides);
+    write(type.storage_offset);
+  }
+  void write_type(ScalarKind kind) { write_content(kind); }
+  void write_type(const ObjectType& type) { write_text(type.python_type); }
+
   void write_content(None /*content*/) {}
   void write_content(ValueId id) { write_number(index_of(id)); }
   void write_content(bool value) { write_number(value ? 1 : 0); }
@@ -60,11 +103,7 @@ class TraceArchive::Writer : public ByteWriter {
     write_signed(device.index);
   }
   void write_content(ObjectConstant object) { write_number(object.index); }
-  /// Expressions live as long as the process.
-  void write_content(const Dim& dim) {
-    write_signed(dim.hint);
-    write_number(reinterpret_cast<std::uintptr_t>(dim.expression));
-  }
+  void write_content(const Dim& dim) { write(dim); }
   void write_content(const ArgumentList& list) { write(list); }
   template <typename Enumeration>
     requires std::is_enum_v<Enumeration>
@@ -81,37 +120,89 @@ class TraceArchive::Reader : public ByteReader {
 
   /// Makes of the values of a trace those of the next one.
   void read_values(StoredValues& values) {
-    values.resize(read_index());
-    std::size_t i = 0;
-    for (std::size_t left = read_index(); left > 0; --left) {
-      i += read_index();
-      values[i].type = read_small();
-      values[i].name = read_small();
+    const std::uint64_t count = read_number();
+    std::size_t left = read_count();
+    require(count <= values.size() + left, "there are fewer values");
+    values.resize(static_cast<std::size_t>(count));
+    for (std::uint64_t i = 0; left > 0; --left) {
+      i += read_number();
+      require(i < count, "there are fewer values");
+      StoredValue& value = values[static_cast<std::size_t>(i)];
+      value.type = read_small();
+      value.name = read_small();
     }
   }
-  Argument read_argument() { return read_alternative<0>(read_index()); }
+  template <typename Enumeration>
+  Enumeration read_enumerator() {
+    return to_enumerator<Enumeration>(read_number());
+  }
+  Argument read_argument() { return read_alternative<0>(read_number()); }
   ArgumentList read_list() {
-    ArgumentList list(read_index());
+    const Level level(*this);
+    ArgumentList list(read_count());
     for (Argument& argument : list) argument = read_argument();
     return list;
   }
   BoundSymbol read_symbol() {
+    const Level level(*this);
     BoundSymbol symbol;
-    symbol.op = archive_.operators_[read_index()];
+    symbol.op = at(archive_.operators_, read_number());
     symbol.arguments = read_list();
     symbol.results = read_list();
-    const std::size_t file = read_index();
-    symbol.location.file = file == 0 ? nullptr : archive_.files_[file - 1];
+    const std::uint64_t file = read_number();
+    symbol.location.file = file == 0 ? nullptr : at(archive_.files_, file - 1);
     symbol.location.line = static_cast<std::int32_t>(read_signed());
-    symbol.comment = archive_.texts_[read_index()];
-    symbol.nested.resize(read_index());
+    symbol.comment = at(archive_.texts_, read_number());
+    symbol.nested.resize(read_count());
     for (BoundSymbol& nested : symbol.nested) nested = read_symbol();
     return symbol;
   }
+  Dim read_dim() {
+    Dim dim(read_signed());
+    const std::uint64_t expression = read_number();
+    if (expression != 0) dim.expression = at(archive_.expressions_, expression - 1);
+    return dim;
+  }
+  Dims read_dims() {
+    Dims dims(read_count());
+    for (Dim& dim : dims) dim = read_dim();
+    return dims;
+  }
+  Type read_type() {
+    const std::uint64_t kind = read_number();
+    require(kind < std::variant_size_v<Type>, "no such kind of type");
+    if (kind == 1) return read_enumerator<ScalarKind>();
+    if (kind == 2) return ObjectType{std::string(read_text())};
+    TensorType type;
+    type.dtype = read_enumerator<Dtype>();
+    type.device = read_content(std::in_place_type<Device>);
+    type.layout = read_enumerator<Layout>();
+    type.requires_grad = read_number() != 0;
+    type.sizes = read_dims();
+    type.strides = read_dims();
+    type.storage_offset = read_dim();
+    require(type.strides.size() == type.sizes.size(), "a tensor lacks strides");
+    return type;
+  }
 
  private:
+  /// Of lists in lists and symbols in symbols.
+  class Level {
+   public:
+    explicit Level(Reader& reader) : reader_(reader) {
+      require(++reader_.level_ <= kDeepest, "lists, or symbols, are nested too deeply");
+    }
+    ~Level() { --reader_.level_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    static constexpr int kDeepest = 200;
+    Reader& reader_;
+  };
+
   template <std::size_t kKind>
-  Argument read_alternative(std::size_t kind) {
+  Argument read_alternative(std::uint64_t kind) {
     if constexpr (kKind < std::variant_size_v<Argument::Variant>) {
       if (kind != kKind) return read_alternative<kKind + 1>(kind);
       Argument argument;
@@ -130,27 +221,24 @@ class TraceArchive::Reader : public ByteReader {
     const double real = read_double();
     return {real, read_double()};
   }
-  std::string read_content(std::in_place_type_t<std::string> /*type*/) { return archive_.texts_[read_index()]; }
+  std::string read_content(std::in_place_type_t<std::string> /*type*/) { return at(archive_.texts_, read_number()); }
   Device read_content(std::in_place_type_t<Device> /*type*/) {
     Device device;
-    device.type = static_cast<decltype(device.type)>(read_number());
+    device.type = read_enumerator<DeviceType>();
     device.index = static_cast<decltype(device.index)>(read_signed());
     return device;
   }
   ObjectConstant read_content(std::in_place_type_t<ObjectConstant> /*type*/) { return {read_small()}; }
-  Dim read_content(std::in_place_type_t<Dim> /*type*/) {
-    Dim dim(read_signed());
-    dim.expression = reinterpret_cast<const SizeExpression*>(read_number());  // NOLINT(performance-no-int-to-ptr)
-    return dim;
-  }
+  Dim read_content(std::in_place_type_t<Dim> /*type*/) { return read_dim(); }
   ArgumentList read_content(std::in_place_type_t<ArgumentList> /*type*/) { return read_list(); }
   template <typename Enumeration>
     requires std::is_enum_v<Enumeration>
   Enumeration read_content(std::in_place_type_t<Enumeration> /*type*/) {
-    return static_cast<Enumeration>(read_number());
+    return read_enumerator<Enumeration>();
   }
 
   const TraceArchive& archive_;
+  int level_ = 0;
 };
 
 void TraceArchive::build_index() {
@@ -162,10 +250,11 @@ void TraceArchive::build_index() {
   number(operators_, [&](const Operator* op, std::uint32_t i) { index_->operators.emplace(op, i); });
   number(types_, [&](const TypePtr& type, std::uint32_t i) {
     index_->types.emplace(type, i);
-    index_->types_by_content.emplace(hash_type(*type), i);
+    index_->types_by_content.emplace(hash_value(*type), i);
   });
   number(texts_, [&](const std::string& text, std::uint32_t i) { index_->texts.emplace(text, i); });
   number(files_, [&](const std::string* file, std::uint32_t i) { index_->files.emplace(file, i); });
+  number(expressions_, [&](const SizeExpression* one, std::uint32_t i) { index_->expressions.emplace(one, i); });
   number(symbol_ends_,
          [&](std::uint32_t /*end*/, std::uint32_t i) { index_->symbols.emplace(hash_bytes(symbol_bytes(i)), i); });
   if (!stages_.empty()) index_->values = values_of(stages_.size() - 1);
@@ -179,7 +268,7 @@ std::uint32_t TraceArchive::number_of(const Operator* op) {
 
 std::uint32_t TraceArchive::number_of(const TypePtr& type) {
   if (const auto known = index_->types.find(type); known != index_->types.end()) return known->second;
-  const std::size_t hash = hash_type(*type);
+  const std::size_t hash = hash_value(*type);
   const auto [begin, end] = index_->types_by_content.equal_range(hash);
   const auto equal = std::find_if(begin, end, [&](const auto& entry) { return *types_[entry.second] == *type; });
   const auto number = equal == end ? static_cast<std::uint32_t>(types_.size()) : equal->second;
@@ -201,6 +290,15 @@ std::uint32_t TraceArchive::number_of_file(const std::string* file) {
   const auto [known, added] = index_->files.emplace(file, static_cast<std::uint32_t>(files_.size()));
   if (added) files_.push_back(file);
   return known->second;
+}
+
+std::uint32_t TraceArchive::number_of(const SizeExpression* expression) {
+  if (const auto known = index_->expressions.find(expression); known != index_->expressions.end()) return known->second;
+  for (const SizeExpression* part : parts_of(*expression)) number_of(part);
+  const auto number = static_cast<std::uint32_t>(expressions_.size());
+  expressions_.push_back(expression);
+  index_->expressions.emplace(expression, number);
+  return number;
 }
 
 std::uint32_t TraceArchive::number_of_context(const std::shared_ptr<TraceContext>& context) {
@@ -257,7 +355,8 @@ void TraceArchive::add(const Trace& trace) {
   index_->values = std::move(values);
 
   writer.write_number(number_of_context(trace.context()));
-  writer.write_number(number_of_text(trace.name()));
+  writer.write_number(static_cast<std::uint64_t>(trace.kind()));
+  writer.write_number(trace.kind() == TraceKind::kPart ? number_of_text(trace.name()) : trace.segment());
   writer.write_number(trace.history().size());
   for (const std::string& step : trace.history()) writer.write_number(number_of_text(step));
   writer.write_number(trace.inputs.size());
@@ -288,21 +387,24 @@ Trace TraceArchive::restore(std::size_t index) const {
   StoredValues values = index == 0 ? StoredValues() : values_of(index - 1);
   Reader reader(*this, stages_.at(index));
   reader.read_values(values);
-  const std::shared_ptr<TraceContext>& context = contexts_[reader.read_index()];
-  Trace trace(texts_[reader.read_index()], context);
+  const std::shared_ptr<TraceContext>& context = at(contexts_, reader.read_number());
+  const auto kind = reader.read_enumerator<TraceKind>();
+  const std::uint32_t name = reader.read_small();
+  Trace trace = kind == TraceKind::kPart ? Trace(at(texts_, name), context) : Trace(kind, context, name);
   for (const StoredValue& value : values) {
-    trace.add_value(value.type == 0 ? nullptr : types_[value.type - 1], texts_[value.name]);
+    trace.add_value(value.type == 0 ? nullptr : at(types_, value.type - 1), at(texts_, value.name));
   }
-  for (std::size_t steps = reader.read_index(); steps > 0; --steps) trace.add_history(texts_[reader.read_index()]);
-  trace.inputs.resize(reader.read_index());
+  for (std::size_t steps = reader.read_count(); steps > 0; --steps) trace.add_history(at(texts_, reader.read_number()));
+  trace.inputs.resize(reader.read_count());
   for (ValueId& id : trace.inputs) id = ValueId{reader.read_small()};
-  trace.memory_of_inputs.resize(reader.read_index());
+  trace.memory_of_inputs.resize(reader.read_count());
   for (std::uint32_t& memory : trace.memory_of_inputs) memory = reader.read_small();
   trace.outputs = reader.read_list();
-  std::size_t left = reader.read_index();
+  std::size_t left = reader.read_count();
   trace.symbols.reserve(left);
-  for (std::int64_t number = 0; left > 0; --left) {
-    number += reader.read_signed();
+  for (std::uint64_t number = 0; left > 0; --left) {
+    number += static_cast<std::uint64_t>(reader.read_signed());
+    require(number < symbol_ends_.size(), "there are fewer symbols");
     trace.add(Reader(*this, symbol_bytes(static_cast<std::uint32_t>(number++))).read_symbol());
   }
   return trace;
@@ -314,21 +416,83 @@ std::vector<Trace> TraceArchive::restore_all() const {
   return traces;
 }
 
-std::size_t TraceArchive::hash() const {
-  std::size_t hash = hash_bytes(symbols_);
-  for (const std::string& stage : stages_) hash = hash_combine(hash, hash_bytes(stage));
-  for (const Operator* op : operators_) hash = hash_combine(hash, std::hash<const Operator*>{}(op));
-  for (const TypePtr& type : types_) hash = hash_combine(hash, hash_type(*type));
-  for (const std::string& text : texts_) hash = hash_combine(hash, hash_bytes(text));
-  return hash;
+void TraceArchive::write(ByteWriter& writer) const {
+  require(contexts_.size() <= 1, "traces of several contexts are written together");
+  const auto write_table = [&](const auto& table, const auto& write_item) {
+    writer.write_number(table.size());
+    for (const auto& item : table) write_item(item);
+  };
+  const auto write_text = [&](const std::string& text) { writer.write_text(text); };
+  // Types may have expressions that no symbol has.
+  TraceArchive numbering;
+  numbering.expressions_ = expressions_;
+  numbering.build_index();
+  std::string types;
+  Writer type_writer(numbering, types);
+  for (const TypePtr& type : types_) type_writer.write(*type);
+
+  write_table(numbering.expressions_, [&](const SizeExpression* expression) {
+    write_expression(writer, *expression, [&](const SizeExpression* part) { return numbering.number_of(part); });
+  });
+  write_table(operators_, [&](const Operator* op) {
+    writer.write_text(op->name);
+    writer.write_text(op->overload);
+    writer.write_number(static_cast<std::uint64_t>(op->style));
+    writer.write_text(schema_of(*op));
+  });
+  writer.write_number(types_.size());
+  writer.write_text(types);
+  write_table(texts_, write_text);
+  write_table(files_, [&](const std::string* file) { writer.write_text(*file); });
+  writer.write_text(symbols_);
+  write_table(symbol_ends_, [&](std::uint32_t end) { writer.write_number(end); });
+  write_table(stages_, write_text);
 }
 
-bool is_same(const TraceArchive& left, const TraceArchive& right) {
-  const auto equal_targets = [](const auto& a, const auto& b) { return *a == *b; };
-  return left.stages_ == right.stages_ && left.symbols_ == right.symbols_ && left.symbol_ends_ == right.symbol_ends_ &&
-         left.operators_ == right.operators_ && left.texts_ == right.texts_ &&
-         std::ranges::equal(left.types_, right.types_, equal_targets) &&
-         std::ranges::equal(left.files_, right.files_, equal_targets);
+namespace {
+
+const Operator* read_operator(ByteReader& reader, FindOperator find_operator) {
+  const std::string name(reader.read_text());
+  const std::string overload(reader.read_text());
+  const auto style = to_enumerator<CallStyle>(reader.read_number());
+  const std::string_view schema = reader.read_text();
+  const Operator* op = find_operator(name, overload);
+  if (op == nullptr) {
+    throw UserError(ErrorKind::kValue, "expected an operator that is known here, got " + name +
+                                           (overload.empty() ? "" : "." + overload) +
+                                           "; import the module that defines it first");
+  }
+  if (op->style != style || schema_of(*op) != schema) {
+    throw UserError(ErrorKind::kValue, "expected " + schema_of(*op) + " as here, got " + std::string(schema));
+  }
+  return op;
+}
+
+}  // namespace
+
+TraceArchive TraceArchive::read(ByteReader& reader, FindOperator find_operator,
+                                const std::shared_ptr<TraceContext>& context) {
+  TraceArchive archive;
+  archive.contexts_ = {context};
+  const auto read_table = [&](const auto& read_item) {
+    for (std::size_t left = reader.read_count(); left > 0; --left) read_item();
+  };
+  read_table([&] { archive.expressions_.push_back(read_expression(reader, archive.expressions_)); });
+  read_table([&] { archive.operators_.push_back(read_operator(reader, find_operator)); });
+  const std::size_t type_count = reader.read_count();
+  Reader types(archive, reader.read_text());
+  for (std::size_t i = 0; i < type_count; ++i) archive.types_.push_back(make_type(types.read_type()));
+  read_table([&] { archive.texts_.emplace_back(reader.read_text()); });
+  read_table([&] { archive.files_.push_back(context->intern(reader.read_text())); });
+  archive.symbols_ = reader.read_text();
+  read_table([&] {
+    const std::uint32_t begin = archive.symbol_ends_.empty() ? 0 : archive.symbol_ends_.back();
+    archive.symbol_ends_.push_back(reader.read_small());
+    require(begin <= archive.symbol_ends_.back() && archive.symbol_ends_.back() <= archive.symbols_.size(),
+            "a symbol has no bytes");
+  });
+  read_table([&] { archive.stages_.emplace_back(reader.read_text()); });
+  return archive;
 }
 
 void TraceArchive::shrink() {

@@ -1,6 +1,7 @@
 #include "ir/type.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -65,6 +66,11 @@ std::size_t hash_value(const TensorType& type) {
   for (const Dim& size : type.sizes) hash = hash_dim(hash, size);
   for (const Dim& stride : type.strides) hash = hash_dim(hash, stride);
   return hash_dim(hash, type.storage_offset);
+}
+
+std::size_t hash_value(const Type& type) {
+  if (const auto* tensor = std::get_if<TensorType>(&type)) return hash_value(*tensor);
+  return std::hash<std::string>{}(to_string(type));
 }
 
 }  // namespace thunder::ir

@@ -43,5 +43,6 @@ using TypePtr = std::shared_ptr<const Type>;
 /// `cpu f32[2, 16]`, `int`, `object LlamaForCausalLM`.
 [[nodiscard]] std::string to_string(const Type& type);
 [[nodiscard]] std::size_t hash_value(const TensorType& type);
+[[nodiscard]] std::size_t hash_value(const Type& type);
 
 }  // namespace thunder::ir

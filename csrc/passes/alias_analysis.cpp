@@ -76,4 +76,18 @@ void AliasAnalysis::join_results(const ir::BoundSymbol& symbol) {
   }
 }
 
+std::vector<std::uint32_t> AliasAnalysis::last_uses(const ir::Trace& trace) const {
+  std::vector<std::uint32_t> last(facts_.size(), 0);
+  for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
+    if (trace.symbols[i].op->style == ir::CallStyle::kComment) continue;
+    const auto use = [&](ir::ValueId id) { last[set_of(id)] = i; };
+    for (const ir::Argument& argument : trace.symbols[i].arguments) ir::for_each_value(argument, use);
+    for (const ir::Argument& result : trace.symbols[i].results) ir::for_each_value(result, use);
+  }
+  for (const ir::Argument& output : trace.outputs) {
+    ir::for_each_value(output, [&](ir::ValueId id) { last[set_of(id)] = ir::kNoPlace; });
+  }
+  return last;
+}
+
 }  // namespace thunder::passes

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ir/trace.h"
+#include "ir/uses.h"
 
 namespace thunder::passes {
 
@@ -48,6 +49,10 @@ class AliasAnalysis {
   }
 
   void join(ir::ValueId a, ir::ValueId b);
+
+  /// For each set the last symbol that reads or makes a value of it; ir::kNoPlace where the trace returns one,
+  /// zero where nothing does.
+  [[nodiscard]] std::vector<std::uint32_t> last_uses(const ir::Trace& trace) const;
 
  private:
   struct Facts {

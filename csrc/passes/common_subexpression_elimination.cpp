@@ -6,19 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/hash.h"
+#include "ir/equality.h"
 #include "ir/substitution.h"
 #include "operators/facts.h"
 #include "passes/alias_analysis.h"
 
 namespace thunder::passes {
 namespace {
-
-std::size_t hash_expression(const ir::BoundSymbol& symbol) {
-  std::size_t hash = reinterpret_cast<std::uintptr_t>(symbol.op);
-  for (const ir::Argument& argument : symbol.arguments) hash = hash_combine(hash, ir::hash_value(argument));
-  return hash;
-}
 
 std::vector<ir::ValueId> values_in(const ir::ArgumentList& arguments) {
   std::vector<ir::ValueId> values;
@@ -93,11 +87,11 @@ class Eliminator {
   }
 
   bool merge_with_known(const ir::BoundSymbol& symbol) {
-    const std::size_t hash = hash_expression(symbol);
+    const std::size_t hash = ir::hash_call(symbol);
     const auto [begin, end] = known_.equal_range(hash);
     for (auto entry = begin; entry != end; ++entry) {
       const ir::BoundSymbol& earlier = result_.symbols[entry->second - 1];
-      if (earlier.op != symbol.op || !ir::identical(earlier.arguments, symbol.arguments)) continue;
+      if (!ir::is_same_call(earlier, symbol)) continue;
       if (entry->second > last_write_to_arguments(symbol) && merge(earlier, symbol)) return true;
       entry->second = here();
       return false;

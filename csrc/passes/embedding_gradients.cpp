@@ -30,7 +30,7 @@ class Rewriter {
         find_operator_(find_operator),
         aliases_(trace),
         dense_(trace.value_count(), kNoPlace),
-        uses_(use_counts(trace)),
+        uses_(trace),
         result_(trace.empty_copy(kEmbeddingGradients.name)) {}
 
   ir::Trace run() {
@@ -87,7 +87,7 @@ class Rewriter {
       if (dense == ir::kNoValue || other == ir::kNoValue || dense_[ir::index_of(dense)] == kNoPlace) continue;
       const ir::TensorType* type = trace_.tensor_type(other);
       const bool fits = type != nullptr && same_layout(*type, *trace_.tensor_type(single_result(symbol)));
-      if (fits && uses_[ir::index_of(dense)] == 1) return i;
+      if (fits && uses_.count(dense) == 1) return i;
     }
     return kNone;
   }
@@ -139,7 +139,7 @@ class Rewriter {
   FindOperator find_operator_;
   AliasAnalysis aliases_;
   std::vector<std::uint32_t> dense_;  ///< value -> the symbol that made it as a dense gradient
-  std::vector<std::uint32_t> uses_;   ///< value -> how often it is read
+  ir::Uses uses_;
   ir::Trace result_;
   ir::SourceLocation location_;
 };

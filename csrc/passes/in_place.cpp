@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -13,8 +12,6 @@
 
 namespace thunder::passes {
 namespace {
-
-constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 /// The operator that computes the same into memory that it is given.
 struct InPlaceForm {
@@ -52,19 +49,14 @@ class Introducer {
       : result_(trace.empty_copy(kInPlace.name)),
         aliases_(trace),
         find_operator_(find_operator),
-        last_use_(trace.value_count(), 0),
+        last_use_(aliases_.last_uses(trace)),
         bytes_(trace.value_count(), 0) {
-    for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
-      if (trace.symbols[i].op->style == ir::CallStyle::kComment) continue;
-      for_each_argument(trace.symbols[i], [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = i; });
+    for (const ir::BoundSymbol& symbol : trace.symbols) {
       // The first value of a set is the whole of its memory.
-      for_each_result(trace.symbols[i], [&](ir::ValueId id) {
+      for_each_result(symbol, [&](ir::ValueId id) {
         std::int64_t& bytes = bytes_[aliases_.set_of(id)];
         if (bytes == 0) bytes = size_in_bytes(trace.tensor_type(id));
       });
-    }
-    for (const ir::Argument& output : trace.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNever; });
     }
     for (const ir::BoundSymbol& symbol : trace.symbols) keep_arguments_until_wait(symbol);
     result_.symbols = trace.symbols;
@@ -79,7 +71,7 @@ class Introducer {
   /// An asynchronous operation uses its arguments as long as its results are used, which the wait for it returns.
   void keep_arguments_until_wait(const ir::BoundSymbol& symbol) {
     if (!operators::has_fact(*symbol.op, operators::Fact::kAsynchronous)) return;
-    std::size_t last = 0;
+    std::uint32_t last = 0;
     for_each_result(symbol, [&](ir::ValueId id) { last = std::max(last, last_use_[aliases_.set_of(id)]); });
     for_each_argument(symbol, [&](ir::ValueId id) {
       last_use_[aliases_.set_of(id)] = std::max(last_use_[aliases_.set_of(id)], last);
@@ -131,7 +123,7 @@ class Introducer {
     } else if (i != 0) {
       std::swap(symbol.arguments[0], symbol.arguments[i]);
     }
-    const std::size_t last_use = last_use_[aliases_.set_of(result)];
+    const std::uint32_t last_use = last_use_[aliases_.set_of(result)];
     const std::int64_t bytes = bytes_[aliases_.set_of(result)];
     aliases_.join(target, result);
     last_use_[aliases_.set_of(result)] = last_use;
@@ -141,8 +133,8 @@ class Introducer {
   ir::Trace result_;
   AliasAnalysis aliases_;
   FindOperator find_operator_;
-  std::vector<std::size_t> last_use_;  ///< by alias set: the last symbol that reads it
-  std::vector<std::int64_t> bytes_;    ///< by alias set
+  std::vector<std::uint32_t> last_use_;  ///< by alias set
+  std::vector<std::int64_t> bytes_;      ///< by alias set
   std::unordered_map<const ir::Operator*, InPlaceForm> forms_;
 };
 

@@ -19,23 +19,13 @@ class Scheduler {
         inputs_die_(inputs_die),
         aliases_(trace),
         result_(trace.empty_copy(kForwardMemoryOrder.name)),
-        makers_(makers_of(trace)),
-        first_use_(trace.value_count(), kNoPlace),
-        last_use_(trace.value_count(), 0),
+        uses_(trace),
+        last_use_(aliases_.last_uses(trace)),
         waits_(trace.symbols.size(), false),
         next_communication_(trace.symbols.size(), kNoPlace),
         emitted_(trace.symbols.size(), false) {
-    for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
-      for_each_argument(trace.symbols[i], [&](ir::ValueId id) {
-        last_use_[aliases_.set_of(id)] = i;
-        first_use_[ir::index_of(id)] = std::min(first_use_[ir::index_of(id)], i);
-      });
-    }
     for (std::uint32_t i = static_cast<std::uint32_t>(trace.symbols.size()); i-- > 1;) {
       next_communication_[i - 1] = operators::communicates(*trace.symbols[i].op) ? i : next_communication_[i];
-    }
-    for (const ir::Argument& output : trace.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { last_use_[aliases_.set_of(id)] = kNoPlace; });
     }
   }
 
@@ -63,13 +53,13 @@ class Scheduler {
     std::int64_t lengthened = 0;
     for_each_result(symbol, [&](ir::ValueId id) {
       reads_what_changes = reads_what_changes || aliases_.is_written(id);
-      first_use = std::min(first_use, first_use_[ir::index_of(id)]);
+      if (!uses_.readers(id).empty()) first_use = std::min(first_use, uses_.readers(id).front());
       if (!symbol.op->view) shortened += size_in_bytes(trace_.tensor_type(id));
     });
     for_each_argument(symbol, [&](ir::ValueId id) {
       reads_what_changes = reads_what_changes || aliases_.is_written(id);
       const bool dies = last_use_[aliases_.set_of(id)] < first_use && (inputs_die_ || aliases_.is_own_memory(id));
-      const std::uint32_t maker = makers_[ir::index_of(id)];
+      const std::uint32_t maker = uses_.maker(id);
       const bool comes_later = maker != kNoPlace && waits_[maker];
       if (dies && !comes_later) lengthened += size_in_bytes(trace_.tensor_type(id));
     });
@@ -78,7 +68,7 @@ class Scheduler {
   }
 
   void emit_maker(ir::ValueId id) {
-    if (makers_[ir::index_of(id)] != kNoPlace) emit(makers_[ir::index_of(id)]);
+    if (uses_.maker(id) != kNoPlace) emit(uses_.maker(id));
   }
 
   void emit(std::uint32_t i) {
@@ -92,9 +82,8 @@ class Scheduler {
   bool inputs_die_;
   AliasAnalysis aliases_;
   ir::Trace result_;
-  std::vector<std::uint32_t> makers_;     ///< value -> its symbol
-  std::vector<std::uint32_t> first_use_;  ///< by value
-  std::vector<std::uint32_t> last_use_;   ///< by alias set
+  ir::Uses uses_;
+  std::vector<std::uint32_t> last_use_;  ///< by alias set
   std::vector<bool> waits_;
   std::vector<std::uint32_t> next_communication_;  ///< by symbol: the first one behind it
   std::vector<bool> emitted_;

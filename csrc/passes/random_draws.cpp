@@ -46,7 +46,7 @@ class Draws {
   explicit Draws(const ir::Trace& trace)
       : trace_(trace),
         aliases_(trace),
-        reads_(use_counts(trace)),
+        uses_(trace),
         writes_(trace.value_count(), 0),
         is_uninitialized_(trace.value_count(), false) {
     for (const ir::BoundSymbol& symbol : trace.symbols) {
@@ -64,8 +64,7 @@ class Draws {
 
   [[nodiscard]] std::optional<ir::ArgumentList> of_fill(const ir::BoundSymbol& symbol) const {
     const ir::ValueId target = value_argument(symbol, 0);
-    const bool is_fresh =
-        target != ir::kNoValue && is_uninitialized_[ir::index_of(target)] && reads_[ir::index_of(target)] == 1;
+    const bool is_fresh = target != ir::kNoValue && is_uninitialized_[ir::index_of(target)] && uses_.count(target) == 1;
     return is_fresh && writes_to(symbol.results[0]) == 1 ? layout_and_probability(symbol) : std::nullopt;
   }
 
@@ -100,7 +99,7 @@ class Draws {
 
   const ir::Trace& trace_;
   AliasAnalysis aliases_;
-  std::vector<std::uint32_t> reads_;
+  ir::Uses uses_;
   std::vector<int> writes_;  ///< by alias set
   std::vector<bool> is_uninitialized_;
 };

@@ -28,7 +28,7 @@ class ForwardCut {
       : forward_(forward),
         policy_(options.policy),
         aliases_(forward),
-        makers_(makers_of(forward)),
+        uses_(forward),
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
@@ -48,7 +48,7 @@ class ForwardCut {
 
   /// The symbol by which the backward recomputes a value that it needs; null: the value is saved.
   [[nodiscard]] const ir::BoundSymbol* recomputed_by(ir::ValueId id) const {
-    const std::uint32_t maker = makers_[ir::index_of(id)];
+    const std::uint32_t maker = uses_.maker(id);
     return maker != kNoPlace && behind_cut_[in(id)] ? &forward_.symbols[maker] : nullptr;
   }
 
@@ -117,7 +117,7 @@ class ForwardCut {
   const ir::Trace& forward_;
   Recompute policy_;
   AliasAnalysis aliases_;
-  std::vector<std::uint32_t> makers_;      ///< value -> its symbol
+  ir::Uses uses_;
   std::vector<std::uint32_t> last_write_;  ///< by alias set: a symbol
   std::vector<bool> available_;            ///< inputs that saving costs nothing
   MaxFlow flow_;
@@ -128,18 +128,19 @@ class ForwardCut {
 class FixedCut {
  public:
   FixedCut(const ir::Trace& forward, const std::vector<ir::ValueId>& saved)
-      : forward_(forward), makers_(makers_of(forward)) {
-    for (const ir::ValueId id : saved) makers_[ir::index_of(id)] = kNoPlace;
+      : forward_(forward), uses_(forward), saved_(forward.value_count(), false) {
+    for (const ir::ValueId id : saved) saved_[ir::index_of(id)] = true;
   }
 
   [[nodiscard]] const ir::BoundSymbol* recomputed_by(ir::ValueId id) const {
-    const std::uint32_t maker = makers_[ir::index_of(id)];
-    return maker == kNoPlace ? nullptr : &forward_.symbols[maker];
+    const std::uint32_t maker = uses_.maker(id);
+    return saved_[ir::index_of(id)] || maker == kNoPlace ? nullptr : &forward_.symbols[maker];
   }
 
  private:
   const ir::Trace& forward_;
-  std::vector<std::uint32_t> makers_;  ///< value that is not saved -> its symbol
+  ir::Uses uses_;
+  std::vector<bool> saved_;
 };
 
 /// Writes the backward anew, with what it recomputes.

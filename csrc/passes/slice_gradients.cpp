@@ -41,11 +41,7 @@ bool is_in_order(const ir::TensorType& type) {
 class Rewriter {
  public:
   Rewriter(const ir::Trace& trace, FindOperator find_operator)
-      : trace_(trace),
-        find_operator_(find_operator),
-        makers_(makers_of(trace)),
-        uses_(use_counts(trace)),
-        result_(trace.empty_copy(kSliceGradients.name)) {
+      : trace_(trace), find_operator_(find_operator), uses_(trace), result_(trace.empty_copy(kSliceGradients.name)) {
     for (const ir::BoundSymbol& symbol : trace.symbols) steps_.push_back(steps_of(symbol));
   }
 
@@ -95,8 +91,8 @@ class Rewriter {
   [[nodiscard]] std::uint32_t inner_of(std::uint32_t i) const {
     if (!steps_[i]) return kNoPlace;
     const ir::ValueId gradient = value_argument(trace_.symbols[i], kGradient);
-    const std::uint32_t maker = makers_[index_of(gradient)];
-    if (maker == kNoPlace || uses_[index_of(gradient)] != 1) return kNoPlace;
+    const std::uint32_t maker = uses_.maker(gradient);
+    if (maker == kNoPlace || uses_.count(gradient) != 1) return kNoPlace;
     return steps_[maker] && steps_[maker]->dim > steps_[i]->dim ? maker : kNoPlace;
   }
 
@@ -153,8 +149,7 @@ class Rewriter {
 
   const ir::Trace& trace_;
   FindOperator find_operator_;
-  const std::vector<std::uint32_t> makers_;
-  const std::vector<std::uint32_t> uses_;
+  const ir::Uses uses_;
   std::vector<std::optional<Steps>> steps_;  ///< by symbol
   ir::Trace result_;
   ir::SourceLocation location_;

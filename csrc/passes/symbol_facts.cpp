@@ -5,24 +5,6 @@
 
 namespace thunder::passes {
 
-std::vector<std::uint32_t> makers_of(const ir::Trace& trace) {
-  std::vector<std::uint32_t> makers(trace.value_count(), kNoPlace);
-  for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
-    for_each_result(trace.symbols[i], [&](ir::ValueId id) { makers[ir::index_of(id)] = i; });
-  }
-  return makers;
-}
-
-std::vector<std::uint32_t> use_counts(const ir::Trace& trace) {
-  std::vector<std::uint32_t> uses(trace.value_count(), 0);
-  const auto count = [&](ir::ValueId id) { ++uses[ir::index_of(id)]; };
-  for (const ir::BoundSymbol& symbol : trace.symbols) {
-    if (symbol.op->style != ir::CallStyle::kComment) for_each_argument(symbol, count);
-  }
-  for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, count);
-  return uses;
-}
-
 const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {
   if (const ir::TensorType* type = trace.tensor_type(id)) return type;
   const auto* kind = std::get_if<ir::ScalarKind>(&*trace.value(id).type);

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "ir/layout.h"
 #include "ir/trace.h"
+#include "ir/uses.h"
 #include "operators/facts.h"
 
 namespace thunder::passes {
@@ -20,6 +20,7 @@ namespace thunder::passes {
 using ir::element_count;
 using ir::is_contiguous;
 using ir::is_dense;
+using ir::kNoPlace;
 using ir::same_layout;
 using ir::size_in_bytes;
 
@@ -27,14 +28,6 @@ inline constexpr const char* kConstantName = "prims::tensor_constant";
 [[nodiscard]] inline bool is_constant(const ir::BoundSymbol& symbol) {
   return symbol.op->style == ir::CallStyle::kPrimitive && symbol.op->name == kConstantName;
 }
-
-/// In tables of the symbols' places in a trace.
-inline constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::max();
-/// For each value the place of the symbol that gives it; kNoPlace: an input.
-[[nodiscard]] std::vector<std::uint32_t> makers_of(const ir::Trace& trace);
-
-/// For each value how often symbols and outputs name it; comments do not count.
-[[nodiscard]] std::vector<std::uint32_t> use_counts(const ir::Trace& trace);
 
 template <typename Visitor>
 void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {

@@ -5,7 +5,7 @@
 namespace thunder::passes {
 
 SymbolOrder::SymbolOrder(const ir::Trace& trace)
-    : trace_(trace), makers_(makers_of(trace)), previous_ordered_(trace.symbols.size(), kNoPlace) {
+    : trace_(trace), uses_(trace), previous_ordered_(trace.symbols.size(), kNoPlace) {
   std::uint32_t last_ordered = kNoPlace;
   for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
     const ir::Operator& op = *trace.symbols[i].op;

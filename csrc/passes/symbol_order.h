@@ -14,7 +14,8 @@ class SymbolOrder {
   explicit SymbolOrder(const ir::Trace& trace);
 
   /// The symbol that gives a value; kNoPlace: an input.
-  [[nodiscard]] std::uint32_t maker(ir::ValueId id) const { return makers_[ir::index_of(id)]; }
+  [[nodiscard]] std::uint32_t maker(ir::ValueId id) const { return uses_.maker(id); }
+  [[nodiscard]] const ir::Uses& uses() const { return uses_; }
 
   /// Calls `visit` with each symbol that symbol `i` comes after: those that make what it reads, and of the symbols that
   /// keep their places among one another the one before it.
@@ -29,7 +30,7 @@ class SymbolOrder {
 
  private:
   const ir::Trace& trace_;
-  std::vector<std::uint32_t> makers_;
+  ir::Uses uses_;
   std::vector<std::uint32_t> previous_ordered_;
 };
 

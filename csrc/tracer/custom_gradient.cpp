@@ -53,7 +53,7 @@ std::optional<ir::Trace> without_custom_gradients(const ir::Trace& trace) {
 
 const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(2).content);
-  return *static_cast<const CustomGradient*>(trace.context()->objects.at(object.index).owner.get());
+  return *static_cast<const CustomGradient*>(trace.context()->owner_of(object, ir::ObjectKind::kCustomGradient).get());
 }
 
 }  // namespace thunder::tracer

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "bridge/number.h"
 #include "tracer/data_dependence.h"
@@ -94,10 +95,9 @@ at::Tensor DataAccess::contents_of(const at::Tensor& tensor) {
   }
   require_data();
   const ir::ValueId value = recorder_.value_of(tensor);
-  auto contents =
-      std::make_shared<at::Tensor>(realizer().contents(recorder_.trace(), recorder_.tensors.real_inputs(), value));
-  add_check(check_contents_operator(), value, recorder_.trace().context()->add_object(contents, "torch.Tensor"));
-  return *contents;
+  at::Tensor contents = realizer().contents(recorder_.trace(), recorder_.tensors.real_inputs(), value);
+  add_check(check_contents_operator(), value, bridge::add_tensor(*recorder_.trace().context(), contents));
+  return contents;
 }
 
 ResultTypes DataAccess::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {

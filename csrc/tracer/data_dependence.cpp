@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/builder.h"
 #include "tracer/evaluate.h"
@@ -83,8 +84,7 @@ bool is_check(const ir::Operator& op) {
 }
 
 const at::Tensor& expected_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(1).content);
-  return *static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
+  return bridge::tensor_of(*trace.context(), symbol.arguments.at(1));
 }
 
 bool is_mask(const IValue& index) {

@@ -19,7 +19,7 @@ const ir::Operator* python_function_operator() {
 
 const PythonFunction& python_function_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(3).content);
-  return *static_cast<const PythonFunction*>(trace.context()->objects.at(object.index).owner.get());
+  return *static_cast<const PythonFunction*>(trace.context()->owner_of(object, ir::ObjectKind::kPythonFunction).get());
 }
 
 const ir::Operator* set_apart_operator() {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "bridge/number.h"
 #include "bridge/random.h"
@@ -83,8 +84,7 @@ c10::Scalar Realizer::number(const ir::Argument& argument) const {
 bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   const auto& arguments = symbol.arguments;
   if (symbol.op == tensor_constant_operator()) {
-    const auto constant = std::get<ir::ObjectConstant>(arguments[0].content);
-    store(symbol.results[0], *static_cast<const at::Tensor*>(trace.context()->objects.at(constant.index).owner.get()));
+    store(symbol.results[0], bridge::tensor_of(*trace.context(), arguments[0]));
   } else if (symbol.op == custom_gradient_operator() || stands_alone(*symbol.op)) {
     for_each_handed_on(
         symbol, [&](ir::ValueId result, ir::ValueId value) { values_[index_of(result)] = values_[index_of(value)]; });

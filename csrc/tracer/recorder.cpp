@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "tracer/autocast.h"
 #include "tracer/call_builder.h"
@@ -85,10 +86,10 @@ NumberSettings NumberSettings::now() {
   return {c10::get_default_dtype(), at::globalContext().deterministicAlgorithms()};
 }
 
-Recorder::Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context, RecordingHost& starter)
+Recorder::Recorder(ir::Trace trace, RecordingHost& starter)
     : host(starter),
       settings(recorder_on_top() == nullptr ? NumberSettings::now() : recorder_on_top()->settings),
-      builder(std::move(trace_name), std::move(context), starter) {}
+      builder(std::move(trace), starter) {}
 
 void Recorder::add_kept_tensors(std::vector<WeakTensor>& kept) const {
   tensors.live().add_kept(kept);
@@ -189,7 +190,7 @@ ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span
   reader.tensor = [this](const at::Tensor& tensor) { return ir::Argument(value_of(tensor)); };
   reader.object = [this](const IValue& value) {
     if (const auto generator = find_generator(value)) return ir::Argument(*generator);
-    return ir::Argument(trace().context()->add_object(std::make_shared<IValue>(value), value.tagKind()));
+    return ir::Argument(bridge::add_value(*trace().context(), value));
   };
   ir::ArgumentList result;
   const auto& parameters = op.schema().arguments();

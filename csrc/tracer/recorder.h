@@ -43,8 +43,8 @@ struct NumberSettings {
 class Recorder {
  public:
   /// Records under the settings of the trace that is recorded on this thread, or those of now.
-  Recorder(std::string trace_name, std::shared_ptr<ir::TraceContext> context,
-           RecordingHost& starter = RecordingHost::whole_program());
+  /// Records into an empty trace.
+  explicit Recorder(ir::Trace trace, RecordingHost& starter = RecordingHost::whole_program());
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 

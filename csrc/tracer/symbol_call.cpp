@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "bridge/constant.h"
+
 namespace thunder::tracer {
 
 bridge::ArgumentWriter make_writer(const ir::TraceContext& context, std::function<c10::IValue(ir::ValueId)> value) {
-  return {std::move(value), [&context](ir::ObjectConstant constant) {
-            return *static_cast<const c10::IValue*>(context.objects.at(constant.index).owner.get());
-          }};
+  return {std::move(value), [&context](ir::ObjectConstant object) { return bridge::value_of(context, object); }};
 }
 
 torch::jit::Stack arguments_of(const ir::BoundSymbol& symbol, const c10::OperatorHandle& op,

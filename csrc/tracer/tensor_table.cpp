@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "bridge/number.h"
 #include "tracer/array_memory.h"
@@ -61,8 +62,7 @@ at::Tensor TensorTable::add_input(const at::Tensor& real, std::string name) {
 at::Tensor TensorTable::add_constant(const at::Tensor& real) {
   ir::BoundSymbol symbol;
   symbol.op = tensor_constant_operator();
-  symbol.arguments.emplace_back(
-      builder_.trace().context()->add_object(std::make_shared<at::Tensor>(as_constant(real)), "torch.Tensor"));
+  symbol.arguments.emplace_back(bridge::add_tensor(*builder_.trace().context(), as_constant(real)));
   at::Tensor tensor = add(ir::make_type(bridge::type_of(real)));
   symbol.results.emplace_back(trace_impl(tensor)->state()->value);
   builder_.add(std::move(symbol));

@@ -108,7 +108,7 @@ bool TraceBuilder::has_any(operators::FactSet facts) {
 ir::Trace TraceBuilder::finish(ir::ArgumentList outputs) {
   trace_.outputs = std::move(outputs);
   facts_ = operators::FactSet();
-  return std::exchange(trace_, ir::Trace(trace_.name(), trace_.context()));
+  return std::exchange(trace_, trace_.blank());
 }
 
 }  // namespace thunder::tracer

@@ -31,8 +31,8 @@ class TraceBuilder {
     std::size_t position_;
   };
 
-  TraceBuilder(std::string name, std::shared_ptr<ir::TraceContext> context, RecordingHost& host)
-      : host_(host), trace_(std::move(name), std::move(context)) {}
+  /// Goes on with a trace, mostly an empty one.
+  TraceBuilder(ir::Trace trace, RecordingHost& host) : host_(host), trace_(std::move(trace)) {}
 
   [[nodiscard]] ir::Trace& trace() { return trace_; }
   [[nodiscard]] const ir::Trace& trace() const { return trace_; }

@@ -141,7 +141,7 @@ class ChannelsLast {
 
 std::optional<ir::Trace> channels_last(const ir::Trace& trace) {
   if (!is_candidate(trace)) return std::nullopt;
-  RecordedInputs described{.types = {}, .data = {}, .trace_name = trace.name()};
+  RecordedInputs described{.types = {}, .data = {}, .is_same_kind = true};
   for (const ir::ValueId input : trace.inputs) described.types.push_back(trace.value(input).type);
   ChannelsLast layout(trace);
   const AdaptCall adapt = [&](const auto& symbol, auto& stack) { return layout.adapt(symbol, stack); };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
 #include "tracer/evaluate.h"
@@ -33,9 +34,7 @@ std::vector<bool> results_requiring_grad(const ir::BoundSymbol& symbol, const ir
     }
     return c10::IValue(tensor);
   };
-  writer.object = [&](ir::ObjectConstant object) {
-    return *static_cast<const c10::IValue*>(trace.context()->objects[object.index].owner.get());
-  };
+  writer.object = [&](ir::ObjectConstant object) { return bridge::value_of(*trace.context(), object); };
   const c10::OperatorHandle& op = tracer::handle_of(*symbol.op);
   std::vector<c10::IValue> arguments;
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {

@@ -50,12 +50,6 @@ ServedOperation served_by(const ir::BoundSymbol& symbol, const OperatorReplay* r
   return {name, "derived", std::move(reason), symbol.location};
 }
 
-/// `_1` of `computation_1`, so that the traces of a program in segments have names of their own.
-std::string number_of_segment(const ir::Trace& computation) {
-  const std::size_t begin = computation.name().find('_');
-  return begin == std::string::npos ? std::string() : computation.name().substr(begin);
-}
-
 }  // namespace
 
 class GradTransform {
@@ -64,9 +58,8 @@ class GradTransform {
       : computation_(computation),
         again_(again),
         differentiated_outputs_(std::min(output_count, computation.outputs.size())),
-        number_of_segment_(number_of_segment(computation)),
-        forward_("forward" + number_of_segment_, computation.context()),
-        backward_("backward" + number_of_segment_, computation.context()),
+        forward_(ir::TraceKind::kForward, computation.context(), computation.segment()),
+        backward_(ir::TraceKind::kBackward, computation.context(), computation.segment()),
         to_forward_(computation.value_count(), ir::kNoValue) {}
 
   ForwardBackward run() {
@@ -94,7 +87,7 @@ class GradTransform {
 
   /// `came`: by position among the differentiable outputs.
   ir::Trace build_backward(const std::vector<bool>& came) {
-    backward_ = ir::Trace("backward" + number_of_segment_, computation_.context());
+    backward_ = ir::Trace(ir::TraceKind::kBackward, computation_.context(), computation_.segment());
     cotangents_.assign(computation_.value_count(), ir::kNoValue);
     saved_in_backward_.assign(forward_.value_count(), ir::kNoValue);
     for (const ir::ValueId value : saved_) add_saved_input(value);
@@ -382,7 +375,6 @@ class GradTransform {
   const ir::Trace computation_;
   bool again_;
   std::size_t differentiated_outputs_;
-  std::string number_of_segment_;
   std::vector<std::size_t> differentiable_outputs_;
   ir::Trace forward_;
   ir::Trace backward_;

@@ -25,81 +25,6 @@
 namespace thunder::transforms {
 namespace {
 
-template <typename T>
-void append_bytes(std::string& key, const T& value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-void append_dims(std::string& key, const ir::Dims& dims) {
-  append_bytes(key, dims.size());
-  for (const ir::Dim& dim : dims) append_bytes(key, dim.hint);
-}
-
-void append_type(std::string& key, const ir::TensorType& type) {
-  append_bytes(key, type.dtype);
-  append_bytes(key, type.device.type);
-  append_bytes(key, type.device.index);
-  append_bytes(key, type.requires_grad);
-  append_dims(key, type.sizes);
-  append_dims(key, type.strides);
-  append_bytes(key, type.storage_offset.hint);
-}
-
-/// Values become their position among the distinct ones; constants their content.
-class KeyWriter {
- public:
-  KeyWriter(std::string& key, std::span<const ir::ValueId> values) : key_(key), values_(values) {}
-
-  void operator()(ir::None) { tag(0); }
-  void operator()(ir::ValueId id) {
-    tag(1);
-    append_bytes(key_, std::find(values_.begin(), values_.end(), id) - values_.begin());
-  }
-  void operator()(const std::string& text) {
-    tag(2);
-    append_bytes(key_, text.size());
-    key_ += text;
-  }
-  void operator()(const ir::ArgumentList& list) {
-    tag(3);
-    append_bytes(key_, list.size());
-    for (const ir::Argument& element : list) std::visit(*this, element.content);
-  }
-  void operator()(const ir::Dim& dim) {
-    tag(4);
-    append_bytes(key_, dim.expression);
-  }
-  template <typename Scalar>
-  void operator()(const Scalar& scalar) {
-    tag(static_cast<char>(4 + sizeof(Scalar)));
-    append_bytes(key_, scalar);
-  }
-
- private:
-  void tag(char kind) { key_.push_back(kind); }
-  std::string& key_;
-  std::span<const ir::ValueId> values_;
-};
-
-std::string key_of(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source) {
-  std::string key;
-  append_bytes(key, symbol.op);
-  KeyWriter writer(key, values);
-  for (const ir::Argument& argument : symbol.arguments) std::visit(writer, argument.content);
-  for (ir::ValueId value : values) {
-    const ir::TensorType* type = source.tensor_type(value);
-    append_bytes(key, type != nullptr);
-    if (type != nullptr) append_type(key, *type);
-    const auto* kind = std::get_if<ir::ScalarKind>(source.value(value).type.get());
-    if (kind != nullptr) append_bytes(key, *kind);
-  }
-  // Where shapes follow from data, the arguments do not tell those of the results.
-  for (const ir::Argument& result : symbol.results) {
-    ir::for_each_value(result, [&](ir::ValueId id) { append_dims(key, source.tensor_type(id)->sizes); });
-  }
-  return key;
-}
-
 std::string describe(const ir::BoundSymbol& symbol) {
   return symbol.op->name + ir::describe_line(symbol.location, " (called in ", ")");
 }
@@ -144,7 +69,8 @@ bool says_that_derivative_is_missing(const std::exception& error) {
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                const ir::Trace& source)
-    : recorder_("replay", source.context(), tracer::RecordingHost::one_operator()), operator_(describe(symbol)) {
+    : recorder_(ir::Trace("replay", source.context()), tracer::RecordingHost::one_operator()),
+      operator_(describe(symbol)) {
   for (ir::ValueId value : values) {
     inputs_.push_back(recorder_.add_input(source.value(value).type));
     input_values_.push_back(recorder_.value_of(inputs_.back()));
@@ -275,12 +201,9 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_whole(const c10::OperatorHa
 
 const OperatorReplay::Backward& OperatorReplay::backward(std::span<const ir::TypePtr> cotangent_types, bool again) {
   THUNDER_CHECK(cotangent_types.size() == results_.size(), "grad", "one cotangent type for each result");
-  std::string key;
-  append_bytes(key, again);
-  for (const ir::TypePtr& type : cotangent_types) {
-    append_bytes(key, type != nullptr);
-    if (type != nullptr) append_type(key, std::get<ir::TensorType>(*type));
-  }
+  ir::CallKey key;
+  key.arguments = {again};
+  key.types.assign(cotangent_types.begin(), cotangent_types.end());
   auto [entry, is_new] = backwards_.try_emplace(std::move(key));
   Backward& backward = entry->second;
   if (!is_new) return backward;
@@ -335,7 +258,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
 
 OperatorReplay& ReplayTable::find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                   const ir::Trace& source) {
-  std::unique_ptr<OperatorReplay>& replay = replays_[key_of(symbol, values, source)];
+  std::unique_ptr<OperatorReplay>& replay = replays_[ir::CallKey(symbol, values, source)];
   if (!replay) replay = std::make_unique<OperatorReplay>(symbol, values, source);
   return *replay;
 }

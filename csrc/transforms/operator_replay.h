@@ -1,12 +1,13 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "ir/equality.h"
 #include "ir/substitution.h"
 #include "ir/trace.h"
 #include "tracer/recorder.h"
@@ -75,7 +76,7 @@ class OperatorReplay {
   RuleCall rule_call_;
   std::optional<ClaimedOperation> claimed_;
   ir::Substitution kept_{0};  ///< values that were differentiated -> results of the operation itself
-  std::map<std::string, Backward> backwards_;
+  std::unordered_map<ir::CallKey, Backward, ir::CallKey::Hash> backwards_;
 };
 
 /// Replays remembered by operator, constants and argument metadata.
@@ -84,7 +85,7 @@ class ReplayTable {
   OperatorReplay& find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
 
  private:
-  std::map<std::string, std::unique_ptr<OperatorReplay>> replays_;
+  std::unordered_map<ir::CallKey, std::unique_ptr<OperatorReplay>, ir::CallKey::Hash> replays_;
 };
 
 }  // namespace thunder::transforms

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/location.h"
 #include "tracer/custom_gradient.h"
@@ -74,9 +75,7 @@ class Replay {
  private:
   void call(const ir::BoundSymbol& symbol) {
     if (symbol.op == tracer::tensor_constant_operator()) {
-      const auto constant = std::get<ir::ObjectConstant>(symbol.arguments[0].content);
-      store(symbol.results[0],
-            *static_cast<const at::Tensor*>(trace_.context()->objects.at(constant.index).owner.get()));
+      store(symbol.results[0], bridge::tensor_of(*trace_.context(), symbol.arguments[0]));
     } else if (symbol.op == tracer::custom_gradient_operator()) {
       refuse_custom_gradient(symbol);
     } else if (tracer::is_check(*symbol.op)) {
@@ -213,7 +212,7 @@ std::vector<at::Tensor> replay(const ir::Trace& trace, std::span<const at::Tenso
 ir::Trace record(const ir::Trace& origin, const std::string& step, const RecordedInputs& described,
                  const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& program) {
   TransformHost host(described.data);
-  tracer::Recorder recorder(described.trace_name.empty() ? step : described.trace_name, origin.context(), host);
+  tracer::Recorder recorder(described.is_same_kind ? origin.blank() : ir::Trace(step, origin.context()), host);
   if (const tracer::Recorder* around = tracer::recorder_on_top()) recorder.data.full_graph = around->data.full_graph;
   std::vector<at::Tensor> inputs;
   for (const ir::TypePtr& type : described.types) {

@@ -32,7 +32,7 @@ using AdaptCall = std::function<bool(const ir::BoundSymbol& symbol, torch::jit::
 struct RecordedInputs {
   std::vector<ir::TypePtr> types;
   std::function<at::Tensor(std::size_t)> data;  ///< for programs that look at it; may be empty
-  std::string trace_name;                       ///< empty: the step's
+  bool is_same_kind = false;                    ///< as `origin`; otherwise a part named by the step
 };
 
 /// The trace that `program` records when it is called with such inputs. It belongs to the family of `origin`, and

@@ -19,7 +19,8 @@ namespace {
 /// tanh(x), then a look at its sum, then a product with the sum as a constant.
 Trace look(double value) {
   thunder::tracer::init_tracer();
-  Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
+  Recorder recorder(
+      thunder::ir::Trace(thunder::ir::TraceKind::kComputation, std::make_shared<thunder::ir::TraceContext>()));
   const at::Tensor x = recorder.add_input(at::full({2, 3}, value), "x");
   at::Tensor result;
   {
@@ -81,7 +82,8 @@ TEST(segment_gives_more_outputs_when_asked) {
 
 TEST(operation_whose_shape_is_checked_stands_alone) {
   thunder::tracer::init_tracer();
-  Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
+  Recorder recorder(
+      thunder::ir::Trace(thunder::ir::TraceKind::kComputation, std::make_shared<thunder::ir::TraceContext>()));
   const at::Tensor x = recorder.add_input(at::tensor({1.0, -1.0}), "x");
   at::Tensor result;
   {

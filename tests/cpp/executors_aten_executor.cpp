@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "check.h"
 #include "executors/api/lowering.h"
 #include "ir/builder.h"
@@ -103,7 +104,7 @@ TEST(generator_of_the_context_is_drawn_from) {
   Trace trace = new_trace();
   at::Generator generator = at::detail::getDefaultCPUGenerator().clone();
   generator.set_current_seed(3);
-  const auto object = trace.context()->add_object(std::make_shared<c10::IValue>(generator), "torch.Generator");
+  const auto object = thunder::bridge::add_value(*trace.context(), generator);
   const ValueId x = trace.add_input(floats({4}));
   trace.outputs = {thunder::ir::add_call(trace, find("aten::bernoulli", "p"), {x, 0.5, object}, floats({4}))};
   const at::Tensor got = run(trace, {at::zeros({4})});
@@ -116,7 +117,7 @@ TEST(tensor_constant_costs_no_instruction) {
   const Operator constant =
       thunder::ir::parse_operator("prims::tensor_constant(Tensor constant) -> Tensor", CallStyle::kPrimitive);
   const at::Tensor value = at::randn({2, 3});
-  const auto object = trace.context()->add_object(std::make_shared<at::Tensor>(value), "torch.Tensor");
+  const auto object = thunder::bridge::add_tensor(*trace.context(), value);
   const ValueId x = trace.add_input(floats({2, 3}));
   const ValueId c = thunder::ir::add_call(trace, constant, {object}, floats({2, 3}));
   trace.outputs = {thunder::ir::add_call(trace, find("aten::mul", "Tensor"), {x, c}, floats({2, 3}))};

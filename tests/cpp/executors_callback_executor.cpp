@@ -106,8 +106,10 @@ TEST(fusion_calls_the_object_of_its_trace) {
   const ir::ValueId x = trace.add_input(type, "x");
   const auto kernel = std::make_shared<Kernel>([](const at::Tensor& tensor) { return tensor * 3; });
   const ir::ValueId y = trace.add_value(type);
-  ir::add_symbol(trace, *fusion_operator(), {trace.context()->add_object(kernel, "mine.fusion0"), ir::ArgumentList{x}},
-                 {ir::ArgumentList{y}});
+  ir::add_symbol(
+      trace, *fusion_operator(),
+      {trace.context()->add_object({ir::ObjectKind::kPythonObject, kernel, "mine.fusion0"}), ir::ArgumentList{x}},
+      {ir::ArgumentList{y}});
   trace.outputs = {y};
   CHECK(at::equal(run(trace, CallbackExecutor::make("mine", &call_kernel), at::ones({2})), at::full({2}, 3)));
 }

@@ -101,8 +101,9 @@ TEST(a_prologue_prints_primitives_and_its_objects) {
   static const Operator kReturn = parse_operator("return(Any[] values) -> ()", CallStyle::kReturn);
   Trace trace("prologue", std::make_shared<TraceContext>());
   const ValueId module = trace.add_input(make_type(ObjectType{"Linear"}), "module");
-  trace.context()->add_object(nullptr, "unused");
-  const ObjectConstant type = trace.context()->add_object(nullptr, "<class 'torch.nn.Linear'>");
+  trace.context()->add_object({ObjectKind::kPythonObject, nullptr, "unused"});
+  const ObjectConstant type =
+      trace.context()->add_object({ObjectKind::kPythonObject, nullptr, "<class 'torch.nn.Linear'>"});
   add_symbol(trace, kGuard, {module, type}, {});
   add_symbol(trace, kNote, {}, {}).comment = "two\nlines";
   add_symbol(trace, kReturn, {module}, {});

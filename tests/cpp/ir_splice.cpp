@@ -20,7 +20,8 @@ Trace rule() {
   const ValueId a = trace.add_input(vector(), "a");
   const ValueId alpha = trace.add_input(make_type(ScalarKind::kInt), "alpha");
   const ValueId noise = trace.add_value(vector(), "noise");
-  add_symbol(trace, kRand, {ArgumentList{4}, trace.context()->add_object(nullptr, "generator")}, {noise});
+  add_symbol(trace, kRand,
+             {ArgumentList{4}, trace.context()->add_object({ObjectKind::kGenerator, nullptr, "generator"})}, {noise});
   trace.symbols.back().location = {trace.context()->intern("rule.py"), 7};
   const ValueId sum = add_call(trace, kAdd, {a, noise, alpha}, vector(), "sum");
   BoundSymbol& symbol = trace.symbols.back();
@@ -33,7 +34,7 @@ Trace rule() {
 
 TEST(a_spliced_trace_gets_new_values_and_brings_its_names) {
   Trace into("computation", std::make_shared<TraceContext>());
-  into.context()->add_object(nullptr, "something");
+  into.context()->add_object({ObjectKind::kPythonObject, nullptr, "something"});
   const ValueId x = into.add_input(vector(), "x");
   const ArgumentList once = splice(into, rule(), ArgumentList{x, 3});
   const ArgumentList twice = splice(into, rule(), ArgumentList{once[0], 1});

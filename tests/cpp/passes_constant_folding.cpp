@@ -35,14 +35,15 @@ struct Example {
     return add_call(trace, op, std::move(arguments), of == nullptr ? type : of);
   }
   ValueId constant(TypePtr of = nullptr) {
-    return call(kConstant, {trace.context()->add_object(std::make_shared<int>(), "torch.Tensor")}, of);
+    return call(kConstant,
+                {trace.context()->add_object({ObjectKind::kTensor, std::make_shared<int>(), "torch.Tensor"})}, of);
   }
   Trace fold() {
     const auto run = [&](const Trace& part) {
       verify(part, "test");
       std::vector<ObjectConstant> objects;
       for (std::size_t i = 0; i < part.outputs.size(); ++i) {
-        objects.push_back(trace.context()->add_object(std::make_shared<int>(), "torch.Tensor"));
+        objects.push_back(trace.context()->add_object({ObjectKind::kTensor, std::make_shared<int>(), "torch.Tensor"}));
       }
       evaluated += objects.size();
       return objects;

@@ -18,7 +18,8 @@ using thunder::tracer::RecordTop;
 template <typename Program>
 std::vector<std::string> recorded(std::vector<at::Tensor> inputs, Program program, bool full_graph = false) {
   thunder::tracer::init_tracer();
-  Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
+  Recorder recorder(
+      thunder::ir::Trace(thunder::ir::TraceKind::kComputation, std::make_shared<thunder::ir::TraceContext>()));
   recorder.data.full_graph = full_graph;
   std::vector<at::Tensor> traced;
   for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -8,7 +8,7 @@ using thunder::ir::ValueId;
 using thunder::tracer::TraceBuilder;
 
 struct Building {
-  TraceBuilder builder{"computation", std::make_shared<thunder::ir::TraceContext>(),
+  TraceBuilder builder{thunder::ir::Trace("computation", std::make_shared<thunder::ir::TraceContext>()),
                        thunder::tracer::RecordingHost::whole_program()};
 
   static thunder::ir::TypePtr type() {

@@ -13,7 +13,8 @@ namespace {
 template <typename Program>
 thunder::transforms::ForwardBackward differentiated(std::vector<at::Tensor> inputs, Program program) {
   thunder::tracer::init_tracer();
-  thunder::tracer::Recorder recorder("computation", std::make_shared<thunder::ir::TraceContext>());
+  thunder::tracer::Recorder recorder(
+      thunder::ir::Trace(thunder::ir::TraceKind::kComputation, std::make_shared<thunder::ir::TraceContext>()));
   std::vector<at::Tensor> traced;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));

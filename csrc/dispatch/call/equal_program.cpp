@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
-#include "ir/trace_archive.h"
+#include "ir/equality.h"
 
 namespace thunder::dispatch {
 namespace {
-
-ir::TraceArchive archive_of(const ir::Trace& trace) {
-  ir::TraceArchive archive;
-  archive.add(trace);
-  return archive;
-}
 
 bool can_be_shared(const ir::Trace& recorded, const compile::Options& options) {
   const auto is_built_in = [](const executors::Executor* executor) { return compile::is_built_in(*executor); };
@@ -24,11 +18,10 @@ bool can_be_shared(const ir::Trace& recorded, const compile::Options& options) {
 void share_or_compile(const ir::Trace& recorded, const compile::Options& options,
                       std::span<const std::shared_ptr<const Specialization>> known, Specialization& specialization) {
   if (can_be_shared(recorded, options)) {
-    const ir::TraceArchive own = archive_of(recorded);
-    specialization.fingerprint = own.hash();
+    specialization.fingerprint = ir::hash_value(recorded);
     for (const auto& other : known) {
       if (other->fingerprint != specialization.fingerprint || !(other->state == specialization.state)) continue;
-      if (!is_same(own, archive_of(other->computation->recorded()))) continue;
+      if (!ir::is_same(recorded, other->computation->recorded())) continue;
       specialization.computation = other->computation;
       return;
     }

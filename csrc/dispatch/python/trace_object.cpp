@@ -9,7 +9,6 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/python/python_ref.h"
-#include "interpreter/python/shared_object.h"
 #include "ir/printer.h"
 
 namespace thunder::dispatch {
@@ -39,6 +38,11 @@ PyObject* to_text(PyObject* self) {
 
 PyObject* get_name(PyObject* self, void*) { return PyUnicode_FromString(trace_of(self).name().c_str()); }
 
+PyObject* get_kind(PyObject* self, void*) {
+  const std::string_view kind = to_string(trace_of(self).kind());
+  return PyUnicode_FromStringAndSize(kind.data(), static_cast<Py_ssize_t>(kind.size()));
+}
+
 PyObject* get_history(PyObject* self, void*) {
   py::Ref list = py::Ref::steal(PyList_New(0));
   for (const std::string& step : trace_of(self).history()) {
@@ -48,23 +52,13 @@ PyObject* get_history(PyObject* self, void*) {
   return list.release();
 }
 
-py::Ref to_python(const ir::TraceContext::Object& object) {
-  void* content = object.owner.get();
-  if (content == nullptr) return nullptr;
-  if (PyObject* shared = interpreter::shared_object(object.owner)) return py::Ref::share(shared);
-  if (object.description == "torch.Tensor") return py::Ref::steal(wrap_tensor(*static_cast<at::Tensor*>(content)));
-  const auto& value = *static_cast<const c10::IValue*>(content);
-  return value.isGenerator() ? py::Ref::steal(THPGenerator_Wrap(value.toGenerator())) : py::Ref();
-}
-
 PyObject* get_context(PyObject* self, PyObject*) {
   py::Ref dict = py::Ref::steal(PyDict_New());
   const auto& objects = trace_of(self).context()->objects;
   for (std::size_t i = 0; dict && i < objects.size(); ++i) {
-    py::Ref object = to_python(objects[i]);
-    if (!object) object = py::Ref::share(Py_None);  // such as a custom gradient: only transforms look at it
+    const py::Ref object = to_python(objects[i]);
     const std::string name = "object" + std::to_string(i);
-    if (PyDict_SetItemString(dict.get(), name.c_str(), object.get()) < 0) return nullptr;
+    if (!object || PyDict_SetItemString(dict.get(), name.c_str(), object.get()) < 0) return nullptr;
   }
   return dict.release();
 }
@@ -76,6 +70,7 @@ PyMethodDef trace_methods[] = {
 
 PyGetSetDef trace_attributes[] = {
     {"name", get_name, nullptr, "Name of the function in the printed program.", nullptr},
+    {"kind", get_kind, nullptr, "Which trace of a compiled program it is.", nullptr},
     {"history", get_history, nullptr, "What made this trace from the recorded one, oldest first.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -95,6 +90,24 @@ PyTypeObject trace_type = [] {
 }();
 
 }  // namespace
+
+py::Ref to_python(const ir::TraceContext::Object& object) {
+  void* content = object.owner.get();
+  if (content == nullptr) return py::Ref::share(Py_None);
+  switch (object.kind) {
+    case ir::ObjectKind::kPythonObject:
+      return py::Ref::share(static_cast<PyObject*>(content));
+    case ir::ObjectKind::kTensor:
+      return py::Ref::steal(wrap_tensor(*static_cast<at::Tensor*>(content)));
+    case ir::ObjectKind::kGenerator:
+      return py::Ref::steal(THPGenerator_Wrap(static_cast<const c10::IValue*>(content)->toGenerator()));
+    case ir::ObjectKind::kDispatcherValue:
+    case ir::ObjectKind::kCustomGradient:
+    case ir::ObjectKind::kPythonFunction:
+      break;
+  }
+  return py::Ref::share(Py_None);
+}
 
 PyObject* make_trace_object(ir::Trace trace) {
   PyObject* self = trace_type.tp_alloc(&trace_type, 0);

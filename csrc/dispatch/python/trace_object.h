@@ -5,9 +5,14 @@
 #include <memory>
 #include <vector>
 
+#include "interpreter/python/python_ref.h"
 #include "ir/trace.h"
 
 namespace thunder::dispatch {
+
+/// What the printed program calls `object<i>`; None where Python has nothing for it: only transforms look at it. Null
+/// with an exception set.
+py::Ref to_python(const ir::TraceContext::Object& object);
 
 /// A Python object for a trace: `str()` is the printed program, `name`, and `context()`, the dict that binds the
 /// constants `object<i>` of the program. New reference, or null with an exception set.

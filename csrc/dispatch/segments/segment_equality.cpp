@@ -38,25 +38,33 @@ class Comparison {
     const auto& a = left_.context()->objects.at(left.index);
     const auto& b = right_.context()->objects.at(right.index);
     if (a.owner == b.owner) return true;
-    if (a.description != b.description || a.owner == nullptr || b.owner == nullptr) return false;
-    if (a.description == "torch.Tensor") {
-      const auto& x = *static_cast<const at::Tensor*>(a.owner.get());
-      const auto& y = *static_cast<const at::Tensor*>(b.owner.get());
-      return x.device() == y.device() && bridge::same_contents(x, y);
+    if (a.kind != b.kind || a.owner == nullptr || b.owner == nullptr) return false;
+    switch (a.kind) {
+      case ir::ObjectKind::kTensor:
+        return same(as<at::Tensor>(a), as<at::Tensor>(b));
+      case ir::ObjectKind::kCustomGradient:
+        return same(as<tracer::CustomGradient>(a), as<tracer::CustomGradient>(b));
+      case ir::ObjectKind::kPythonFunction:
+        return as<tracer::PythonFunction>(a).does_the_same(as<tracer::PythonFunction>(b));
+      case ir::ObjectKind::kGenerator:
+        return as<c10::IValue>(a).toGenerator() == as<c10::IValue>(b).toGenerator();
+      case ir::ObjectKind::kDispatcherValue:
+      case ir::ObjectKind::kPythonObject:
+        return false;
     }
-    if (a.description == "custom gradient") {
-      const auto& x = *static_cast<const tracer::CustomGradient*>(a.owner.get());
-      const auto& y = *static_cast<const tracer::CustomGradient*>(b.owner.get());
-      return x.cotangents == y.cotangents && x.reads == y.reads && x.inputs == y.inputs && x.gradients == y.gradients &&
-             same(x.symbols, y.symbols);
-    }
-    if (a.description == "autograd function") {
-      return static_cast<const tracer::PythonFunction*>(a.owner.get())
-          ->does_the_same(*static_cast<const tracer::PythonFunction*>(b.owner.get()));
-    }
-    if (a.description != "Generator") return false;
-    return static_cast<const c10::IValue*>(a.owner.get())->toGenerator() ==
-           static_cast<const c10::IValue*>(b.owner.get())->toGenerator();
+    return false;
+  }
+
+  template <typename T>
+  static const T& as(const ir::TraceContext::Object& object) {
+    return *static_cast<const T*>(object.owner.get());
+  }
+  [[nodiscard]] static bool same(const at::Tensor& left, const at::Tensor& right) {
+    return left.device() == right.device() && bridge::same_contents(left, right);
+  }
+  [[nodiscard]] bool same(const tracer::CustomGradient& left, const tracer::CustomGradient& right) const {
+    return left.cotangents == right.cotangents && left.reads == right.reads && left.inputs == right.inputs &&
+           left.gradients == right.gradients && same(left.symbols, right.symbols);
   }
 
   const ir::Trace& left_;

@@ -114,7 +114,7 @@ class Cutter {
 
   std::optional<Segment> cut(std::size_t k) {
     const Range& range = ranges_[k];
-    Segment segment{ir::Trace(k == 0 ? "computation" : "computation_" + std::to_string(k), recorded_.context()),
+    Segment segment{ir::Trace(ir::TraceKind::kComputation, recorded_.context(), static_cast<std::uint32_t>(k)),
                     {},
                     {},
                     {},
@@ -183,7 +183,7 @@ class Cutter {
     for (auto* list : {&gradient->cotangents, &gradient->reads, &gradient->inputs, &gradient->gradients}) {
       std::for_each(list->begin(), list->end(), renumber);
     }
-    symbol.arguments[2] = segment.trace.context()->add_object(std::move(gradient), "custom gradient");
+    symbol.arguments[2] = segment.trace.context()->add_object(ir::ObjectKind::kCustomGradient, std::move(gradient));
   }
 
   void add_outputs(std::size_t k, Segment& segment) {

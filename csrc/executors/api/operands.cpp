@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
 
@@ -58,14 +59,10 @@ void lower_block(const ir::BoundSymbol& block, runtime::Kernel kernel, std::shar
                location_of(block), written_slots);
 }
 
-c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object) {
-  return *static_cast<const c10::IValue*>(trace.context()->objects.at(object.index).owner.get());
-}
-
 c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& type, const ir::Trace& trace) {
   const bridge::ArgumentWriter writer{
       [](ir::ValueId) -> c10::IValue { throw InternalError("executors", "a value where a constant is expected"); },
-      [&](ir::ObjectConstant object) { return object_value(trace, object); }};
+      [&](ir::ObjectConstant object) { return bridge::value_of(*trace.context(), object); }};
   return bridge::to_ivalue(argument, *type, writer);
 }
 

@@ -17,8 +17,6 @@ namespace thunder::executors {
 
 [[nodiscard]] inline runtime::Slot slot_of(ir::ValueId id) { return runtime::Slot{ir::index_of(id)}; }
 
-/// An opaque constant of an operator's arguments (a generator, …): the tracer keeps it as an IValue.
-[[nodiscard]] c10::IValue object_value(const ir::Trace& trace, ir::ObjectConstant object);
 /// A size, as each run computes it.
 [[nodiscard]] runtime::SizeOperand size_operand(const ir::Dim& dim);
 /// The values of these symbols, as a list of integers, for a kernel that depends on them.

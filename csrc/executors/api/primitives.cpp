@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/constant.h"
 #include "bridge/number.h"
 #include "executors/api/operands.h"
 #include "runtime/value_changed.h"
@@ -21,9 +22,8 @@ using Lower = void (*)(const ir::BoundSymbol& symbol, const ir::Trace& trace, ru
 
 /// Bound when the program is built: costs nothing when it runs.
 void lower_constant(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
-  const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(0).content);
-  const auto* tensor = static_cast<const at::Tensor*>(trace.context()->objects.at(object.index).owner.get());
-  builder.add_constant(slot_of(std::get<ir::ValueId>(symbol.results.at(0).content)), *tensor);
+  builder.add_constant(slot_of(std::get<ir::ValueId>(symbol.results.at(0).content)),
+                       bridge::tensor_of(*trace.context(), symbol.arguments.at(0)));
 }
 
 void lower_custom_gradient(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
@@ -93,7 +93,7 @@ void check_contents(const void* state, Stack& stack) {
 
 void lower_check_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
   const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(1).content);
-  builder.call(symbol.op->name, &check_contents, trace.context()->objects.at(object.index).owner,
+  builder.call(symbol.op->name, &check_contents, trace.context()->owner_of(object, ir::ObjectKind::kTensor),
                {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, {}, location_of(symbol));
 }
 

@@ -84,7 +84,8 @@ void CallbackExecutor::set_fusion_pass(FusionPass pass) {
 
 Function CallbackExecutor::find_function(const ir::BoundSymbol& symbol, const ir::Trace& trace) const {
   if (symbol.op == fusion_operator()) {
-    return trace.context()->objects.at(std::get<ir::ObjectConstant>(symbol.arguments[0].content).index).owner;
+    const auto function = std::get<ir::ObjectConstant>(symbol.arguments[0].content);
+    return trace.context()->owner_of(function, ir::ObjectKind::kPythonObject);
   }
   const std::shared_lock lock(mutex_);
   const auto found = operators_.find(symbol.op);

@@ -41,14 +41,13 @@ const ir::BoundSymbol* activation_in(const ir::BoundSymbol& symbol, const ir::Tr
 }  // namespace
 
 void take_activations(ir::Trace& trace, const char* executor) {
-  const std::vector<std::uint32_t> makers = passes::makers_of(trace);
-  const std::vector<std::uint32_t> uses = passes::use_counts(trace);
+  const ir::Uses uses(trace);
   for (ir::BoundSymbol& symbol : trace.symbols) {
     const ir::BoundSymbol* activation = activation_in(symbol, trace);
     if (activation == nullptr) continue;
     const ir::ValueId read = passes::value_argument(*activation, 0);
-    const std::uint32_t maker = makers[index_of(read)];
-    if (maker == passes::kNoPlace || uses[index_of(read)] != 1) continue;
+    const std::uint32_t maker = uses.maker(read);
+    if (maker == passes::kNoPlace || uses.count(read) != 1) continue;
     ir::BoundSymbol& made = trace.symbols[maker];
     const OperationWithActivation* operation = find_operation_with_activation(made, trace);
     if (operation == nullptr) continue;

@@ -16,8 +16,4 @@ struct ReleaseUnderGil {
 
 std::shared_ptr<void> share_object(py::Borrowed object) { return {Py_NewRef(object), ReleaseUnderGil{}}; }
 
-py::Borrowed shared_object(const std::shared_ptr<void>& owner) {
-  return std::get_deleter<ReleaseUnderGil>(owner) == nullptr ? nullptr : static_cast<PyObject*>(owner.get());
-}
-
 }  // namespace thunder::interpreter

@@ -8,7 +8,5 @@ namespace thunder::interpreter {
 
 /// Keeps a Python object alive as a constant of a trace; let go under the GIL.
 [[nodiscard]] std::shared_ptr<void> share_object(py::Borrowed object);
-/// The object of such an owner; null for what other layers put into a trace's context.
-[[nodiscard]] py::Borrowed shared_object(const std::shared_ptr<void>& owner);
 
 }  // namespace thunder::interpreter

@@ -111,7 +111,7 @@ ir::Argument to_argument(py::Borrowed constant, ir::TraceContext& context) {
       return std::string(text, static_cast<std::size_t>(size));
     PyErr_Clear();
   }
-  return context.add_object(share_object(constant), describe(constant));
+  return context.add_object({ir::ObjectKind::kPythonObject, share_object(constant), describe(constant)});
 }
 
 }  // namespace thunder::interpreter

@@ -20,7 +20,7 @@ ir::ArgumentList numbers(const ir::Dims& dims) {
 /// A trace of primitives under construction.
 class PrimitiveTrace {
  public:
-  explicit PrimitiveTrace(std::string name) : trace(std::move(name), std::make_shared<ir::TraceContext>()) {}
+  explicit PrimitiveTrace(ir::TraceKind kind) : trace(kind, std::make_shared<ir::TraceContext>()) {}
 
   ir::Argument constant(py::Borrowed object) { return to_argument(object, *trace.context()); }
   /// Constants that many symbols share are named once.
@@ -45,7 +45,7 @@ class PrimitiveTrace {
 class PrologueWriter {
  public:
   PrologueWriter(const GuardProgram& program, std::span<const ir::TypePtr> tensors)
-      : program_(program), tensors_(tensors), out_("prologue"), inputs_(tensors.size()) {
+      : program_(program), tensors_(tensors), out_(ir::TraceKind::kPrologue), inputs_(tensors.size()) {
     arguments_ = out_.trace.add_input(object_type("tuple"), "args");
     keywords_ = out_.trace.add_input(object_type("dict"), "kwargs");
     for (const auto& [index, object] : program.constants()) registers_[index] = out_.shared_constant(object);
@@ -77,7 +77,9 @@ class PrologueWriter {
   }
   void annotate(ir::BoundSymbol& symbol, const GuardInstruction& instruction) {
     const GuardInfo info = program_.info(instruction.guard);
-    symbol.location = info.location;
+    // The guards' own strings die with the program.
+    symbol.location = {nullptr, info.location.line};
+    if (info.location.file != nullptr) symbol.location.file = out_.trace.context()->intern(*info.location.file);
     if (!symbol.results.empty()) symbol.comment = info.expression;
   }
   /// The value in a register, as an argument of symbols. Writes the load of the register, if it is not written yet.

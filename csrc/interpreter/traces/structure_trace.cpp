@@ -14,7 +14,7 @@ class EpilogueWriter {
  public:
   explicit EpilogueWriter(const Structure& structure)
       : structure_(structure),
-        trace_("epilogue", std::make_shared<ir::TraceContext>()),
+        trace_(ir::TraceKind::kEpilogue, std::make_shared<ir::TraceContext>()),
         values_(structure.parts().size()),
         made_(structure.parts().size()) {
     outputs_ = trace_.add_input(object_type(), "outputs");
