@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 from torch.utils import _pytree as pytree
@@ -64,7 +66,9 @@ class Trace:
     A trace never changes: `edit()` makes another one. Reading it copies nothing but what is read.
 
     Attributes:
-        name: the name of the function in the program: "computation", "forward", "backward", …
+        name: the name of the function in the program: "computation", "backward", "backward_2" of a third segment, …
+        kind: which trace of a compiled program it is, whatever its name: "prologue", "computation", "forward",
+            "backward", "epilogue"; "part" where it is none of these, such as one that `of_function` gives.
     """
 
     def __init__(self, native: Any, saved: tuple[int, int] = (0, 0)) -> None:
@@ -91,6 +95,11 @@ class Trace:
         return str(self._native.name)
 
     @property
+    def kind(self) -> str:
+        """Which trace of a compiled program it is."""
+        return str(self._native.kind)
+
+    @property
     def history(self) -> list[str]:
         """The passes and transforms that made this trace from the recorded one, oldest first."""
         return list(self._native.history)
@@ -115,7 +124,7 @@ class Trace:
 
         Empty but in `Transform.transform_trace_post_optimization`.
         """
-        values = self.inputs if self.name.startswith("backward") else self.outputs
+        values = self.inputs if self.kind == "backward" else self.outputs
         return list(values[slice(*self._saved)])
 
     @property
@@ -138,12 +147,54 @@ class Trace:
     def __repr__(self) -> str:
         return f"<thunder.Trace {self.name!r}>"
 
+    def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
+        """Store the trace in a file (a path, or an object with `write`), from which `Trace.load` makes it again.
+
+        The file holds data alone, nothing that is ever run: operators by their names and schemas, types, lines, and the
+        contents of tensors that the trace holds as constants. Other objects of the process, such as a module that a
+        prologue checks, are left out: the loaded trace names them in `missing_objects`.
+
+        >>> trace = thunder.last_traces(compiled)[-1]
+        >>> trace.save("forward.trace")
+        >>> str(thunder.Trace.load("forward.trace")) == str(trace)
+        True
+        """
+        content = _trace.store(self._native)
+        if isinstance(file, (str, os.PathLike)):
+            pathlib.Path(file).write_bytes(content)
+        else:
+            file.write(content)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str] | BinaryIO, objects: Mapping[str, Any] | None = None) -> Trace:
+        """Return the trace that `save` stored in a file: a path, or an object with `read`.
+
+        Args:
+            file: what `save` wrote.
+            objects: the objects that were left out, or some of them, by name: `{"object3": model}`.
+
+        Raises ValueError for a file that is damaged or cut off, is of another version of the format, names an operator
+        that this process does not know or knows with another schema, or holds a tensor of a device that is not there;
+        and for a name in `objects` that is not among the trace's `missing_objects`.
+        """
+        content = pathlib.Path(file).read_bytes() if isinstance(file, (str, os.PathLike)) else file.read()
+        return cls(_trace.load(content, dict(objects or {})))
+
+    @property
+    def missing_objects(self) -> dict[str, str]:
+        """The objects that were not stored with a loaded trace, by name: what they were, and a line that uses them."""
+        return dict(_trace.missing_objects(self._native))
+
     def python_callable(self) -> Callable[..., Any]:
         """Return the function that the printed program defines.
 
         Objects that have no Python literal, such as a guarded module, come from the trace itself. The function takes
         and returns what the program's signature and comments say; it computes the same numbers as the compiled trace.
+
+        Raises ValueError for a loaded trace that lacks objects: see `missing_objects`.
         """
+        for name, what in self.missing_objects.items():
+            raise ValueError(f"{name}: {what} was not stored with the trace; give it to Trace.load in `objects`")
         namespace: dict[str, Any] = dict(self._native.context())
         exec(compile(str(self), f"<thunder trace {self.name}>", "exec"), namespace)
         function: Callable[..., Any] = namespace[self.name]

@@ -49,7 +49,7 @@ class ByteReader {
       if (next < 0x80) return number;
     }
   }
-  /// Of things that take a byte each or more, so that bytes which lie cannot ask for much memory.
+  /// A number of things that take a byte each or more, so that bytes which lie cannot ask for much memory.
   std::size_t read_count() {
     const std::uint64_t count = read_number();
     THUNDER_CHECK(count <= bytes_.size() - at_, "base/bytes", "the bytes end early");

@@ -3,20 +3,13 @@
 
 #include "base/error.h"
 #include "bindings/python_values.h"
+#include "bindings/trace_file.h"
 #include "compile/foreign_error.h"
 #include "dispatch/compiled_function.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
-#include "executors/callback/callback_executor.h"
-#include "fusion/region.h"
 #include "interpreter/interpreter_module.h"
-#include "interpreter/traces/guard_primitives.h"
-#include "tracer/custom_gradient.h"
-#include "tracer/data_dependence.h"
 #include "tracer/fallback.h"
-#include "tracer/numbers.h"
-#include "tracer/operators.h"
-#include "tracer/python_function.h"
 
 namespace {
 
@@ -27,16 +20,8 @@ void require(int status) {
 
 /// Name -> (names of the parameters, number of results): for the test that compares them with thunder/prims.py.
 pybind11::dict primitive_rows() {
-  namespace tracer = thunder::tracer;
-  std::vector<const thunder::ir::Operator*> operators = thunder::interpreter::primitives();
-  operators.insert(
-      operators.end(),
-      {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
-       tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
-       tracer::python_function_operator(), tracer::set_apart_operator(), tracer::tensor_constant_operator(),
-       thunder::executors::callback::fusion_operator(), thunder::fusion::fused_operator()});
   pybind11::dict rows;
-  for (const thunder::ir::Operator* op : operators) {
+  for (const thunder::ir::Operator* op : thunder::bindings::primitive_operators()) {
     pybind11::list parameters;
     for (const auto& parameter : op->parameters) parameters.append(parameter.name);
     rows[op->name.c_str()] = pybind11::make_tuple(parameters, op->results.size());

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bindings/python_values.h"
+#include "bindings/trace_file.h"
 #include "bridge/convert.h"
 #include "compile/fusion_timing.h"
 #include "dispatch/python/gil.h"
@@ -322,6 +323,7 @@ void init_trace(python::module_& module) {
       .def("finish", &Edit::finish);
   trace.def("record", &record_function);
   trace.def("region", &take_region);
+  define_trace_file(trace);
 }
 
 }  // namespace thunder::bindings

@@ -16,8 +16,8 @@ namespace thunder::compile {
 /// The row of an operator of the dispatcher, or of a primitive that passes put into traces.
 [[nodiscard]] const ir::Operator* find_operator(const std::string& name, const std::string& overload);
 
-/// Looks at every trace of a compiled program, on any thread: those that steps make, prologues and epilogues. For
-/// tests; null: nobody.
+/// Looks at every trace of a compiled program, on any thread: those that steps make, and prologues and epilogues that
+/// are asked for. For tests; null: nobody.
 using TraceCheck = void (*)(const ir::Trace& trace);
 void set_trace_check(TraceCheck check);
 [[nodiscard]] TraceCheck trace_check();

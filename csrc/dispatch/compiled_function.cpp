@@ -9,6 +9,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "compile/pass_runner.h"
 #include "dispatch/call/specialization_cache.h"
 #include "dispatch/compile_report.h"
 #include "dispatch/functional.h"
@@ -119,14 +120,18 @@ std::vector<ir::Trace> backward(const Specialization& specialization) {
   const GilRelease released(true);
   return specialization.computation->backward_traces();
 }
+ir::Trace checked_trace(ir::Trace trace) {
+  if (const compile::TraceCheck check = compile::trace_check()) check(trace);
+  return trace;
+}
 std::vector<ir::Trace> prologue(const Specialization& specialization) {
   const ir::Trace recorded = specialization.computation->recorded();
   std::vector<ir::TypePtr> types;
   for (const ir::ValueId input : recorded.inputs) types.push_back(recorded.value(input).type);
-  return {interpreter::prologue_trace(specialization.guards, types)};
+  return {checked_trace(interpreter::prologue_trace(specialization.guards, types))};
 }
 std::vector<ir::Trace> epilogue(const Specialization& specialization) {
-  return {interpreter::epilogue_trace(specialization.structure)};
+  return {checked_trace(interpreter::epilogue_trace(specialization.structure))};
 }
 
 PyObject* wait(PyObject* self, PyObject*) {

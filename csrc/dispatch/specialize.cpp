@@ -2,14 +2,12 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
 #include "compile/execution.h"
-#include "compile/pass_runner.h"
 #include "dispatch/call/equal_program.h"
 #include "dispatch/call/output_plan.h"
 #include "dispatch/call/specialization.h"
@@ -422,14 +420,11 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
 
 /// The user's transforms, before anything else happens to the trace.
 void transform(ir::Trace& trace, const compile::Options& options, const Specialization& specialization) {
-  const compile::TraceCheck check = compile::trace_check();
-  if (options.transforms.empty() && check == nullptr) return;
+  if (options.transforms.empty()) return;
   std::vector<ir::TypePtr> types;
   for (const ir::ValueId input : trace.inputs) types.push_back(trace.value(input).type);
   const ir::Trace prologue = interpreter::prologue_trace(specialization.guards, types);
   const ir::Trace epilogue = interpreter::epilogue_trace(specialization.structure);
-  if (check != nullptr)
-    std::ranges::for_each(std::array{&prologue, &epilogue}, [&](const auto* each) { check(*each); });
   for (const auto& each : options.transforms) trace = apply_pre_prologue(*each, prologue, trace, epilogue);
 }
 

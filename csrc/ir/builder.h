@@ -12,7 +12,7 @@ namespace thunder::ir {
 /// the dispatcher knows are made by `tracer/`.
 [[nodiscard]] Operator parse_operator(std::string_view schema, CallStyle style = CallStyle::kTorchOperator);
 
-/// What `parse_operator` takes, without default values: they are filled in where an operator is called.
+/// The schema as `parse_operator` takes it, without default values: they are filled in where an operator is called.
 [[nodiscard]] std::string schema_of(const Operator& op);
 
 /// A strided, contiguous tensor.

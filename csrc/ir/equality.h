@@ -8,7 +8,7 @@
 
 namespace thunder::ir {
 
-/// The same operator applied to the same arguments.
+/// Whether both apply one operator to the same arguments.
 [[nodiscard]] bool is_same_call(const BoundSymbol& left, const BoundSymbol& right);
 /// Agrees with `is_same_call`.
 [[nodiscard]] std::size_t hash_call(const BoundSymbol& symbol);

@@ -12,7 +12,7 @@
 
 namespace thunder::ir {
 
-/// What a layer knows of object constants, which are opaque here.
+/// Conversions of object constants, which are opaque here, by a layer that knows them.
 struct ConstantStorage {
   /// Bytes that stand for an object; nullopt: it means nothing outside of this process.
   std::function<std::optional<std::string>(const TraceContext::Object&)> store;

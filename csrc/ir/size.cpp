@@ -146,7 +146,7 @@ std::int64_t apply(Kind kind, std::int64_t left, std::int64_t right) {
   return kind == Kind::kMin ? std::min(left, right) : std::max(left, right);
 }
 
-/// Of a function of dimensions that are not both numbers.
+/// The one object for a function of dimensions that are not both numbers.
 const SizeExpression* intern_function(Kind kind, const Dim& left, const Dim& right) {
   SizeExpression expression;
   expression.kind = kind;

@@ -186,7 +186,7 @@ class TraceArchive::Reader : public ByteReader {
   }
 
  private:
-  /// Of lists in lists and symbols in symbols.
+  /// A level of nesting: lists in lists, symbols in symbols.
   class Level {
    public:
     explicit Level(Reader& reader) : reader_(reader) {

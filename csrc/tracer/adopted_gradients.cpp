@@ -109,8 +109,9 @@ ir::BoundSymbol AdoptedGradients::make_symbol(const std::vector<ir::ValueId>& va
   symbol.op = custom_gradient_operator();
   ir::ArgumentList reads(gradient->reads.begin(), gradient->reads.end());
   reads.insert(reads.end(), gradient->inputs.begin(), gradient->inputs.end());
-  symbol.arguments = {ir::Argument(ir::ArgumentList(values.begin(), values.end())), ir::Argument(std::move(reads)),
-                      ir::Argument(builder_.trace().context()->add_object(ir::ObjectKind::kCustomGradient, std::move(gradient)))};
+  symbol.arguments = {
+      ir::Argument(ir::ArgumentList(values.begin(), values.end())), ir::Argument(std::move(reads)),
+      ir::Argument(builder_.trace().context()->add_object(ir::ObjectKind::kCustomGradient, std::move(gradient)))};
   symbol.results.emplace_back(ir::ArgumentList(results.begin(), results.end()));
   return symbol;
 }
@@ -205,9 +206,10 @@ at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> res
   };
   ir::BoundSymbol symbol;
   symbol.op = python_function_operator();
-  symbol.arguments = {values_of(results), values_of(inputs), values_of(saved),
-                      ir::Argument(builder_.trace().context()->add_object(
-                          ir::ObjectKind::kPythonFunction, std::const_pointer_cast<PythonFunction>(std::move(function))))};
+  symbol.arguments = {
+      values_of(results), values_of(inputs), values_of(saved),
+      ir::Argument(builder_.trace().context()->add_object(
+          ir::ObjectKind::kPythonFunction, std::const_pointer_cast<PythonFunction>(std::move(function))))};
   ir::ArgumentList made;
   std::vector<ir::ValueId>& by_result = adopted_[node.get()];
   by_result.resize(node->num_inputs(), ir::kNoValue);

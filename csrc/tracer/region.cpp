@@ -31,8 +31,8 @@ std::function<at::Tensor(std::size_t)> data_source(std::vector<at::Tensor> tenso
 Region::Region(std::string name, bool captures_require_grad)
     : RecordingHost(Recorded::kPart),
       around_(recorder_on_top()),
-      recorder_(std::make_shared<Recorder>(ir::Trace(std::move(name), context_around()),
-                                           static_cast<RecordingHost&>(*this))),
+      recorder_(
+          std::make_shared<Recorder>(ir::Trace(std::move(name), context_around()), static_cast<RecordingHost&>(*this))),
       captures_require_grad_(captures_require_grad) {
   if (around_ == nullptr) return;
   recorder_->data.full_graph = around_->data.full_graph;

@@ -128,10 +128,10 @@ TEST(objects_keep_their_numbers_and_those_without_bytes_are_holes) {
   CHECK_EQ(holes.size(), 1U);
   CHECK_EQ(holes[0].object.index, 2U);
   CHECK_EQ(holes[0].location.line, 12);
-  CHECK(context.objects[0].description.empty());  // what only other traces use is not stored
+  CHECK(context.objects[0].description.empty());  // objects that only other traces use are not stored
 }
 
-// What traces are made of is written by number: a change needs a new version.
+// Enumerators and kinds are written by number: a change needs a new version.
 TEST(the_format_is_that_of_its_version) {
   CHECK_EQ(kSerializationVersion, 1U);
   CHECK_EQ(checksum(bytes_of(example())), 5062029844678220052ULL);
@@ -207,7 +207,7 @@ TEST(bytes_that_were_changed_give_a_trace_or_an_error) {
       for (const Trace& trace : traces) CHECK(!print(trace, {.nested = true}).empty());
       ++loaded;
     } catch (const UserError&) {
-    } catch (const std::invalid_argument&) {  // of the tensors of this test
+    } catch (const std::invalid_argument&) {  // by the int that is a tensor here
     } catch (const std::out_of_range&) {
     }
   }

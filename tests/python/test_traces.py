@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import torch
 
 import thunder
+
+QUERIES = (thunder.last_traces, thunder.last_backward_traces, thunder.last_prologue_traces)
 
 
 def compiled_example():
@@ -26,6 +30,13 @@ def test_each_kind_of_trace_is_there_after_a_call() -> None:
         assert all(isinstance(trace, thunder.Trace) for trace in traces)
 
 
+def test_traces_know_their_kind() -> None:
+    f, *_ = compiled_example()
+    kinds = [{trace.kind for trace in query(f)} for query in QUERIES]
+    assert kinds == [{"computation", "forward"}, {"backward"}, {"prologue"}]
+    assert thunder.Trace.of_function(torch.sin, torch.ones(2), name="backward").kind == "part"
+
+
 def test_every_stage_compiles_as_python() -> None:
     f, *_ = compiled_example()
     stages = thunder.last_traces(f) + thunder.last_backward_traces(f) + thunder.last_prologue_traces(f)
@@ -42,9 +53,18 @@ def test_trace_shows_shapes_types_and_the_source_line() -> None:
     assert "float32" in text or "f32" in text
 
 
+def test_traces_outlive_the_program() -> None:
+    f, *_ = compiled_example()
+    traces = [trace for query in QUERIES for trace in query(f)]
+    texts = [str(trace) for trace in traces]
+    del f, _
+    gc.collect()
+    assert [str(trace) for trace in traces] == texts
+
+
 def test_same_input_gives_the_same_text() -> None:
     first, second = compiled_example()[0], compiled_example()[0]
-    for query in (thunder.last_traces, thunder.last_backward_traces, thunder.last_prologue_traces):
+    for query in QUERIES:
         assert [str(trace) for trace in query(first)] == [str(trace) for trace in query(second)]
 
 

@@ -10,8 +10,8 @@
 
 namespace thunder::dispatch {
 
-/// What the printed program calls `object<i>`; None where Python has nothing for it: only transforms look at it. Null
-/// with an exception set.
+/// The Python object that the printed program calls `object<i>`; None where Python has nothing for it: only transforms
+/// look at it. Null with an exception set.
 py::Ref to_python(const ir::TraceContext::Object& object);
 
 /// A Python object for a trace: `str()` is the printed program, `name`, and `context()`, the dict that binds the
