@@ -14,11 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <type_traits>
-#include <unordered_set>
 #include <utility>
 
 #include "runtime/batched_cotangents.h"
 #include "runtime/memory_pool.h"
+#include "runtime/spared_hooks.h"
 
 namespace thunder::runtime {
 namespace {
@@ -70,18 +70,14 @@ at::Tensor with_strides(const at::Tensor& cotangent, at::IntArrayRef strides) {
 
 HookIndex hook_index = nullptr;
 
-constexpr auto kAnyOutput = static_cast<std::size_t>(-1);
-
 /// A hook of one output, which a backward that comes from another one does not reach: in eager code each output has a
-/// node of its own. `kAnyOutput`: a hook that does not tell.
-class HookWhereReached final : public torch::autograd::FunctionPreHook {
+/// node of its own.
+class HookWhereReached final : public OwnHook {
  public:
   HookWhereReached(std::unique_ptr<FunctionPreHook> hook, std::size_t index) : hook_(std::move(hook)), index_(index) {}
 
   variable_list operator()(const variable_list& cotangents) override {
-    const bool is_reached =
-        index_ == kAnyOutput ? std::ranges::any_of(cotangents, &at::Tensor::defined) : cotangents[index_].defined();
-    return is_reached ? (*hook_)(cotangents) : cotangents;
+    return cotangents[index_].defined() ? (*hook_)(cotangents) : cotangents;
   }
   [[nodiscard]] std::size_t index() const { return index_; }
 
@@ -92,33 +88,7 @@ class HookWhereReached final : public torch::autograd::FunctionPreHook {
 
 std::optional<std::size_t> index_of_hook(const torch::autograd::FunctionPreHook& hook) {
   if (const auto* wrapped = dynamic_cast<const HookWhereReached*>(&hook)) return wrapped->index();
-  return hook_index == nullptr ? std::nullopt : hook_index(hook);
-}
-
-/// A hook of this file's own, which does nothing where no gradient comes.
-struct OwnHook : torch::autograd::FunctionPreHook {};
-
-/// The hooks behind an input that gets no gradient: in eager a backward does not come there, and calls none.
-void spare_hooks_behind(const Edge& edge) {
-  static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
-  std::unordered_set<Node*> seen;
-  std::vector<Node*> pending;
-  const auto visit = [&](const Edge& next) {
-    if (next.is_valid() && seen.insert(next.function.get()).second) pending.push_back(next.function.get());
-  };
-  visit(edge);
-  while (!pending.empty()) {
-    Node* node = pending.back();
-    pending.pop_back();
-    for (auto& hook : node->tensor_pre_hooks()) {
-      const bool is_spared = dynamic_cast<const HookWhereReached*>(hook.get()) != nullptr;
-      if (is_spared || dynamic_cast<const OwnHook*>(hook.get()) != nullptr) continue;
-      const std::size_t index = index_of_hook(*hook).value_or(kAnyOutput);
-      hook = std::make_unique<HookWhereReached>(std::move(hook), index);
-    }
-    for (const Edge& next : node->next_edges()) visit(next);
-  }
+  return hook_index == nullptr ? std::nullopt : hook_index(as_registered(hook));
 }
 
 /// The one node of a compiled function in PyTorch's graph.

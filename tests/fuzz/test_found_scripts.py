@@ -409,6 +409,48 @@ with seen():
 with seen():
     r0[2].sum().backward()
 """,
+    "hooks on outputs of one node, of which a backward reaches some": """
+x = torch.tensor([0.5], requires_grad=True)
+leaf = torch.tensor([2.0], requires_grad=True)
+u, v = (leaf * torch.ones(2)).unbind()
+gradients = []
+u.register_hook(lambda g: gradients.append(("u", g)))
+v.register_hook(lambda g: gradients.append(("v", g)))
+def program(x, u, v):
+    return x * u, v * 3
+f = jit(program)
+r0 = f(x, u, v)
+with seen():
+    r0[0].sum().backward(retain_graph=True)
+with seen():
+    r0[1].sum().backward(retain_graph=True)
+""",
+    "hooks that were spared, in a backward that goes another way": """
+class First(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2, None
+x = torch.tensor([0.5], requires_grad=True)
+y = torch.tensor([2.0], requires_grad=True)
+gradients = []
+y.register_hook(lambda g: gradients.append(g))
+y.register_post_accumulate_grad_hook(lambda leaf: gradients.append("accumulated"))
+def program(x, y):
+    return x * 2, y * 3
+f = jit(program)
+r0 = f(x, y)
+with seen():
+    r0[0].sum().backward(retain_graph=True)
+with seen():
+    First.apply(x, y).sum().backward()
+with seen():
+    r0[1].sum().backward(retain_graph=True)
+with seen():
+    (r0[0] + y).sum().backward(retain_graph=True)
+""",
     "grad of a complex result": """
 x = torch.ones(2, dtype=torch.complex64)
 def program(x):
