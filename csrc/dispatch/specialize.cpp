@@ -346,7 +346,7 @@ void Capture::fill(Specialization& specialization) {
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
   for (const py::Ref& input : hooks_.inputs()) {
     const at::Tensor& tensor = unpack_tensor(input.get());
-    specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor));
+    specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor), recorder_.tensors.is_view_asked(tensor));
   }
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
@@ -447,6 +447,14 @@ void require_restored(const ThreadState& before) {
   refuse_change(change);
 }
 
+/// Refuses a program that assigns to variables which a backward reads: it has what they held before.
+void require_same_variables(const interpreter::Tracker& tracker) {
+  if (tracker.reads_same_variables()) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: a part under torch.utils.checkpoint, or a hook or backward, reads a variable of the "
+                  "function around it that is assigned anew afterwards; give it as an argument, or as a default");
+}
+
 std::shared_ptr<const Specialization> Capture::run(Specializations others, const compile::Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   const compile::ExecutorScope executors(options.executors);
@@ -462,6 +470,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     if (const auto changed = settings_.restore()) refuse_change(*changed);
     specialization->grad_mode_after = c10::GradMode::is_enabled();
     require_restored(restore.state());
+    require_same_variables(tracker_);
     trace = finish(result.get());
     if (!trace) return nullptr;
   }

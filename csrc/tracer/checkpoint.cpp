@@ -19,6 +19,7 @@
 #include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/python_function.h"
+#include "tracer/symbols.h"
 #include "tracer/trace_builder.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
@@ -50,7 +51,8 @@ TraceBuilder& settled(TraceBuilder& builder) {
 
 }  // namespace
 
-CheckpointRegion::CheckpointRegion(Recorder& recorder) : recorder_(recorder), begin_(settled(recorder.builder)) {}
+CheckpointRegion::CheckpointRegion(Recorder& recorder, bool is_reentrant)
+    : recorder_(recorder), is_reentrant_(is_reentrant), begin_(settled(recorder.builder)) {}
 
 CheckpointRegion::Values CheckpointRegion::values_made(std::size_t end) const {
   Values made;
@@ -104,13 +106,21 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   const std::vector<at::Tensor> gradients = walk.run();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     gradient->inputs.push_back(recorder_.gradients.value_of_edge(walk.stopped[i]));
-    gradient->gradients.push_back(recorder_.value_of(gradients[i]));
+    gradient->gradients.push_back(given_gradient(gradients[i]));
   }
   recorder_.builder.settle();
   gradient->symbols = recorder_.builder.cut(end.position());
   recompute(*gradient, end.position());
   gradient->reads = free_values(*gradient);
   trace_impl(result)->state()->value = recorder_.gradients.add({value}, std::move(gradient)).front();
+}
+
+ir::ValueId CheckpointRegion::given_gradient(const at::Tensor& gradient) {
+  const ir::ValueId value = recorder_.value_of(gradient);
+  if (!is_reentrant_) return value;
+  const ir::ValueId cut_off = recorder_.trace().add_value(recorder_.trace().value(value).type);
+  recorder_.builder.add_here(detach_symbol(value, cut_off));
+  return cut_off;
 }
 
 void CheckpointRegion::recompute(CustomGradient& gradient, std::size_t end) {

@@ -17,7 +17,8 @@ namespace thunder::tracer {
 /// `finish`. Random numbers are kept, so that they are drawn once.
 class CheckpointRegion {
  public:
-  explicit CheckpointRegion(Recorder& recorder);
+  /// `is_reentrant`: the variant whose backward runs a backward of its own, without a graph of it.
+  CheckpointRegion(Recorder& recorder, bool is_reentrant);
 
   /// Gives these results of the part a backward that reads what the part read, and nothing that it made.
   void finish(std::span<const at::Tensor> results);
@@ -28,10 +29,13 @@ class CheckpointRegion {
   /// The values that the symbols from the beginning of the part up to `end` make.
   [[nodiscard]] Values values_made(std::size_t end) const;
   void finish_one(const at::Tensor& result);
+  /// The value of a gradient of the part, as what surrounds the part gets it.
+  [[nodiscard]] ir::ValueId given_gradient(const at::Tensor& gradient);
   /// Puts copies of the symbols that `gradient` needs in front of its own.
   void recompute(CustomGradient& gradient, std::size_t end);
 
   Recorder& recorder_;
+  bool is_reentrant_;
   TraceBuilder::Mark begin_;  ///< the first symbol of the part
 };
 

@@ -143,6 +143,7 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
                     "transforms in another way than by being returned");
   }
   const bool is_top = level() == Level::kTop;
+  if (is_top) writes.require_open_history(trace_tensor);
   if (is_top) gradients.adopt(trace_tensor);
   if (const at::Tensor fresh = writes.refresh(state); fresh.defined() && fresh.requires_grad()) {
     torch::autograd::impl::set_gradient_edge(trace_tensor, torch::autograd::impl::gradient_edge(fresh));
@@ -267,7 +268,8 @@ class ResultMaker {
                          .arguments = {arguments_.begin(), arguments_.end()},
                          .result = index,
                          .grad_mode = c10::GradMode::is_enabled(),
-                         .inference_mode = c10::InferenceMode::is_enabled()};
+                         .inference_mode = c10::InferenceMode::is_enabled(),
+                         .writes_before = state->writes_seen};
     trace_impl(parent)->state()->shown_by.push_back(state);
     std::optional<c10::InferenceMode> as_parent;  // a view of a normal tensor is one, that of an inference tensor too
     if (parent.is_inference() != c10::InferenceMode::is_enabled()) as_parent.emplace(parent.is_inference());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/trace.h"
@@ -48,6 +49,11 @@ class TensorTable {
   [[nodiscard]] at::Tensor real_behind(const at::Tensor& trace_tensor) const;
   /// The real tensor behind a constant; undefined for every other trace tensor.
   [[nodiscard]] at::Tensor real_constant(const at::Tensor& trace_tensor) const;
+  /// Notes that the trace depends on whether an input is a view.
+  void note_view_asked(const at::Tensor& real) { asked_for_view_.insert(real.unsafeGetTensorImpl()); }
+  [[nodiscard]] bool is_view_asked(const at::Tensor& real) const {
+    return asked_for_view_.contains(real.unsafeGetTensorImpl());
+  }
   /// Whether it is a constant, or shares memory with one.
   [[nodiscard]] bool lies_in_constant(const at::Tensor& trace_tensor) const;
 
@@ -66,6 +72,7 @@ class TensorTable {
   std::vector<at::Tensor> real_inputs_;
   std::vector<at::Tensor> inputs_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;
+  std::unordered_set<const c10::TensorImpl*> asked_for_view_;
   std::unordered_map<const c10::TensorImpl*, Constant> constants_by_real_;
 };
 

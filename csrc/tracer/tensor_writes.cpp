@@ -51,6 +51,10 @@ void TensorWrites::require_detachable(const c10::OperatorHandle& op, const at::T
   if (view != nullptr && !is_detached(*view)) refuse(op, "a view cannot be detached in place; use detach");
   const bool is_outside = recorder_.tensors.is_input(target) && target.requires_grad() && !target.is_leaf();
   if (is_outside) refuse(op, "an input that autograd made is detached in place; use detach");
+  const at::Tensor real = recorder_.tensors.real_behind(target);
+  if (!real.defined()) return;
+  recorder_.tensors.note_view_asked(real);
+  if (real.is_view()) refuse(op, "an input that is a view is detached in place; use detach");
 }
 
 void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& source) const {
@@ -74,6 +78,18 @@ void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& 
   TORCH_CHECK(!is_leaf_of_program(target) && !is_leaf_of_program(root_tensor_of(target)),
               is_view ? "a view of a leaf" : "a leaf",
               " Variable that requires grad is being used in an in-place operation.");
+}
+
+void TensorWrites::require_open_history(const at::Tensor& tensor) const {
+  if (!c10::GradMode::is_enabled() || !tensor.requires_grad()) return;
+  TraceState& state = *trace_impl(tensor)->state();
+  const std::uint32_t writes = root_of(state).writes;
+  if (writes == 0 || (state.view && state.view->writes_before == writes)) return;
+  const at::Tensor shown = recorder_.tensors.real_behind(root_tensor_of(tensor));
+  if (!is_closed_to_writes(state) && !(shown.defined() && is_closed_outside(shown))) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "a view that was made under torch.no_grad(), or by an operation with several results, is used with "
+                  "gradients after its memory was written to; make it anew");
 }
 
 bool TensorWrites::is_leaf_of_program(const at::Tensor& tensor) const {

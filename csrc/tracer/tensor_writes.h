@@ -30,6 +30,9 @@ class TensorWrites {
   /// Raises what eager raises for a write to `target` with gradients on.
   void require_writable(const at::Tensor& target, const at::Tensor& source) const;
 
+  /// Refuses a tensor whose history eager refuses to give: a view of some kinds, whose memory was written to since.
+  void require_open_history(const at::Tensor& tensor) const;
+
   /// Whether the program has written to any tensor in place.
   [[nodiscard]] bool has_writes() const { return has_writes_; }
   /// From here on, a write to what exists already is noted: what is recorded may turn out not to belong to the program.

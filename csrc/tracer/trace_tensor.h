@@ -27,6 +27,7 @@ struct ViewOf {
   bool grad_mode = true;               ///< when it was made
   bool inference_mode = false;         ///< when it was made
   bool is_data = false;                ///< `.data`: its writes count in no version of the parent
+  std::uint32_t writes_before = 0;     ///< to the memory, when it was made
   bool is_turned = false;              ///< `t_`, `squeeze_`: what was itself until then, and to the program still is
 };
 

@@ -585,6 +585,71 @@ with seen():
 with seen():
     r2 = torch.autograd.grad(r1.sum(), x)
 """,
+    "variable that is assigned anew after a checkpoint that reads it": """
+x = torch.tensor([2.0, 3.0], requires_grad=True)
+def program(x):
+    product = checkpoint(lambda t: t * x, x, use_reentrant=False)
+    x = product
+    return x * 2
+f = jit(program)
+with seen():
+    r0 = f(x)
+    backward(r0)
+""",
+    "gradients of a reentrant checkpoint, with a graph": """
+x = torch.tensor([2.0, 3.0], requires_grad=True)
+def program(x, reentrant):
+    return checkpoint(torch.sin, x, use_reentrant=reentrant)
+f = jit(program)
+with seen():
+    backward(f(x, True), create_graph=True)
+with seen():
+    backward(f(x, False), create_graph=True)
+""",
+    "input that is detached in place, and that is a view at some calls": """
+def program(x):
+    try:
+        x.detach_()
+    except RuntimeError:
+        return x * 2
+    return x * 3
+f = jit(program)
+with seen():
+    r0 = f(torch.ones(2))
+x = torch.ones(2, 2)[0]
+with seen():
+    r1 = f(x)
+x = torch.ones(2, 2)[0].requires_grad_()
+with seen():
+    r2 = f(x)
+""",
+    "one of several views that is used after a write to their memory": """
+x = torch.ones(2, 3, requires_grad=True)
+def program(x):
+    try:
+        for row in x.unbind(0):
+            row.detach().add_(0.5)
+            product = row * 2
+    except RuntimeError:
+        return x * 3
+    return product
+""",
+    "tensor on the meta device that is made inside of data": """
+x = torch.ones(2)
+def program(x):
+    with torch.device("meta"):
+        return torch.tensor([1.0, 2.0]), torch.tensor(3, device="meta"), x.new_tensor([1.0])
+f = jit(program)
+with seen():
+    r0 = f(x)
+with seen():
+    r1 = f(x)
+x = x.to("meta")
+with seen():
+    r2 = f(x)
+with seen():
+    r3 = f(x)
+""",
 }
 
 

@@ -54,7 +54,7 @@ bool has_usual_strides(const at::Tensor& tensor) {
 
 }  // namespace
 
-TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset)
+TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset, bool checks_view)
     : keys_(tensor.key_set()),
       dtype_(tensor.dtype()),
       device_(tensor.device()),
@@ -62,6 +62,8 @@ TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset)
       is_leaf_(tensor.is_leaf()),
       checks_offset_(checks_offset),
       offset_(checks_offset ? tensor.storage_offset() : 0),
+      checks_view_(checks_view),
+      is_view_(checks_view && tensor.is_view()),
       sizes_(tensor.sizes().vec()),
       strides_(tensor.layout() == c10::kStrided ? tensor.strides().vec() : std::vector<std::int64_t>{}) {}
 
@@ -70,6 +72,7 @@ bool TensorGuard::matches(const at::Tensor& tensor) const {
   if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
   if (impl->sizes() != c10::IntArrayRef(sizes_) || impl->device() != device_) return false;
   if (requires_grad_ && tensor.is_leaf() != is_leaf_) return false;
+  if (checks_view_ && tensor.is_view() != is_view_) return false;
   if (checks_offset_ && impl->storage_offset() != offset_) return false;
   return strides_.empty() || impl->strides() == c10::IntArrayRef(strides_);
 }

@@ -10,8 +10,8 @@ namespace thunder::dispatch {
 /// The metadata of an input tensor that a trace depends on.
 class TensorGuard {
  public:
-  /// `checks_offset`: also where in its memory the tensor begins.
-  explicit TensorGuard(const at::Tensor& tensor, bool checks_offset = false);
+  /// `checks_offset`: also where in its memory the tensor begins; `checks_view`: also whether it is a view.
+  explicit TensorGuard(const at::Tensor& tensor, bool checks_offset = false, bool checks_view = false);
   [[nodiscard]] bool matches(const at::Tensor& tensor) const;
   friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
 
@@ -23,6 +23,8 @@ class TensorGuard {
   bool is_leaf_;  ///< if it requires grad: whether gradients end there, and writes raise
   bool checks_offset_;
   std::int64_t offset_;
+  bool checks_view_;
+  bool is_view_;
   std::vector<std::int64_t> sizes_;
   std::vector<std::int64_t> strides_;
 };

@@ -249,7 +249,9 @@ py::Ref PythonBackwards::call_without_effects(const std::function<py::Ref()>& ca
     has_effects_ = false;
     watch_effects();
   }
+  tracker->begin_part();
   py::Ref result = call();
+  tracker->end_part();
   if (--effect_depth_ == 0) note_effects();
   has_effects_ |= tracker->journal().write_count() != writes;
   if (!has_effects_) return result;

@@ -56,10 +56,14 @@ void collect_tensors(PyObject* value, std::vector<at::Tensor>& tensors) {
   }
 }
 
-/// The variant with an autograd function of its own gives gradients only where an argument takes part.
-bool is_without_gradient(const SubstitutedCall& call, const Call& inner) {
-  py::Borrowed reentrant = call.find(call.count, "use_reentrant");
-  if (reentrant != nullptr && PyObject_IsTrue(reentrant) == 0) return false;
+/// Whether it is the variant with an autograd function of its own, which runs a backward in its backward.
+bool is_reentrant(const SubstitutedCall& call) {
+  py::Borrowed given = call.find(call.count, "use_reentrant");
+  return given == nullptr || PyObject_IsTrue(given) != 0;
+}
+
+/// The reentrant variant gives gradients only where an argument takes part.
+bool is_without_gradient(const Call& inner) {
   std::vector<at::Tensor> tensors;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inner.positional.get()); ++i) {
     PyObject* argument = PyTuple_GET_ITEM(inner.positional.get(), i);
@@ -97,9 +101,10 @@ void require_plain_checkpoint(const SubstitutedCall& call) {
 py::Ref call_checkpointed(const SubstitutedCall& call, tracer::Recorder& recorder, PythonBackwards& backwards) {
   require_plain_checkpoint(call);
   const Call inner = arguments_of_function(call);
-  const bool records = c10::GradMode::is_enabled() && !is_without_gradient(call, inner);
+  const bool reentrant = is_reentrant(call);
+  const bool records = c10::GradMode::is_enabled() && !(reentrant && is_without_gradient(inner));
   const c10::AutoGradMode mode(records);
-  tracer::CheckpointRegion region(recorder);
+  tracer::CheckpointRegion region(recorder, reentrant);
   const auto run = [&] {
     return py::Ref::steal(PyObject_Call(call.arguments[0], inner.positional.get(), inner.keywords.get()));
   };

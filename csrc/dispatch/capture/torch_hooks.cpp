@@ -1,6 +1,8 @@
 #include "dispatch/capture/torch_hooks.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Generator.h>
@@ -133,6 +135,26 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
       states_.push_back({py::Ref::share(real_tensor), traced});
     }
     return traced.release();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+/// Without data there is nothing to know of it but its metadata.
+PyObject* TorchHooks::make_anew(PyObject* real_tensor) {
+  const at::Tensor& real = unpack_tensor(real_tensor);
+  const bool is_plain = real.is_meta() && real.layout() == c10::kStrided && real.is_leaf() && !real.is_view() &&
+                        real.is_inference() == c10::InferenceMode::is_enabled();
+  // A wrapper counts once for all other holders of its tensor; the trace is one, if it knows it as a constant.
+  const std::size_t holders = recorder_.tensors.find_constant(real) ? 2 : 1;
+  if (!is_plain || real.use_count() != holders || real.storage().use_count() != holders) return nullptr;
+  if (static_cast<std::size_t>(Py_REFCNT(real_tensor)) > holders) return nullptr;
+  const interpreter::NativeScope native;
+  try {
+    const at::Tensor made = at::empty_strided(real.sizes(), real.strides(), real.options());
+    if (real.requires_grad()) made.set_requires_grad(true);
+    return wrap_tensor(made);
   } catch (...) {
     set_python_error();
     return nullptr;

@@ -20,6 +20,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
   [[nodiscard]] bool is_traced(PyObject* object) const override;
   PyObject* lift(PyObject* real_tensor, const std::string& path) override;
+  PyObject* make_anew(PyObject* real_tensor) override;
   PyObject* original(PyObject* traced) const override;
   [[nodiscard]] std::size_t input_index(PyObject* real_tensor) const override;
   [[nodiscard]] std::string describe(PyObject* tensor) const override;

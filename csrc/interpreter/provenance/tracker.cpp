@@ -559,7 +559,20 @@ PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_buil
   return present(value);
 }
 
+void Tracker::end_part() {
+  --part_depth_;
+  for (Variable& variable : variables_) {
+    if (!std::exchange(variable.is_known, true)) variable.value = py::Ref::share(PyCell_GET(variable.cell.get()));
+  }
+}
+
+bool Tracker::reads_same_variables() const {
+  return std::ranges::all_of(
+      variables_, [](const Variable& variable) { return PyCell_GET(variable.cell.get()) == variable.value.get(); });
+}
+
 PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
+  if (part_depth_ > 0) variables_.push_back({py::Ref::share(cell), nullptr});
   Node* node = provenance_.find(cell);
   if (node == nullptr) {
     // The program made the cell, and may read and write it at other times too.

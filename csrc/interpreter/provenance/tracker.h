@@ -65,11 +65,21 @@ class Tracker final : public Observer {
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
   [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
 
+  /// Until `end_part`, notes the variables of functions around that the program reads: a backward runs it once more.
+  void begin_part() { ++part_depth_; }
+  void end_part();
+  /// Whether these variables hold the objects that they held when the parts ended.
+  [[nodiscard]] bool reads_same_variables() const;
+
   /// Until `end_trial`, notes what keeps the program that runs from being nothing but a computation.
-  void begin_trial() { trial_ = Trial{true, false, journal_.write_count()}; }
+  void begin_trial() {
+    trial_ = Trial{true, false, journal_.write_count()};
+    begin_part();
+  }
   /// Whether it wrote nothing and read nothing from outside but functions, classes and modules: what it computes is the
   /// same whenever it runs.
   [[nodiscard]] bool end_trial() {
+    end_part();
     const Trial done = std::exchange(trial_, Trial());
     return !done.has_read && journal_.write_count() == done.writes;
   }
@@ -234,6 +244,13 @@ class Tracker final : public Observer {
     std::uint64_t writes = 0;
   };
   Trial trial_;
+  struct Variable {
+    py::Ref cell;
+    py::Ref value;  ///< when the part ended that read it
+    bool is_known = false;
+  };
+  int part_depth_ = 0;
+  std::vector<Variable> variables_;  ///< that were read in parts
   TensorHooks& hooks_;
   TrackerOptions options_;
   Provenance provenance_;

@@ -586,7 +586,10 @@ int Tracker::call_watched(PyObject* callable, const NativeCall& call, PyObject* 
 }
 
 PyObject* Tracker::after_native_call(PyObject*, PyObject* const*, std::size_t, PyObject*, PyObject* value) {
-  return present(value);
+  PyObject* made = is_real_tensor(value) ? hooks_.make_anew(value) : nullptr;
+  if (made == nullptr && PyErr_Occurred() == nullptr) return present(value);
+  Py_DECREF(value);
+  return made;
 }
 
 int Tracker::before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,

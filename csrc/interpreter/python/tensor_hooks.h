@@ -25,6 +25,9 @@ class TensorHooks {
   /// The traced stand-in for a real tensor, seen first at `path` (an expression a person would write); becomes an input
   /// of the computation. Calls with one tensor give one stand-in.
   virtual PyObject* lift(PyObject* real_tensor, const std::string& path) = 0;
+  /// The tensor of the trace for one that code in C just made and that nobody else holds, where each run of the trace
+  /// can make its own; null, with or without an exception.
+  virtual PyObject* make_anew(PyObject* /*real_tensor*/) { return nullptr; }
   /// The real tensor behind a stand-in that is an input, or null without an exception when `traced` was computed.
   virtual PyObject* original(PyObject* traced) const = 0;
   /// Position of a lifted tensor among the computation's inputs.
