@@ -90,14 +90,25 @@ void AutogradHistory::adopt(const at::Tensor& target, const at::Tensor& source, 
   }
 }
 
+namespace {
+
+/// Whether `.data` stands for the very value of the tensor that it was read from.
+bool shares_value_with_parent(const TraceState& state) {
+  return state.view && state.view->is_data && trace_impl(state.view->parent)->state()->value == state.value;
+}
+
+}  // namespace
+
 void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
   if (!tensor.requires_grad() || !tensor.is_leaf()) return;
   TraceState& state = *trace_impl(tensor)->state();
   ir::Trace& trace = recorder_.trace();
-  if (trace.tensor_type(state.value) == nullptr || trace.tensor_type(state.value)->requires_grad) return;
+  if (trace.tensor_type(state.value) == nullptr) return;
+  const bool is_shared = shares_value_with_parent(state);
+  if (trace.tensor_type(state.value)->requires_grad && !is_shared) return;
   ir::TensorType type = *trace.tensor_type(state.value);
   type.requires_grad = true;
-  if (std::ranges::find(trace.inputs, state.value) != trace.inputs.end()) {
+  if (!is_shared && std::ranges::find(trace.inputs, state.value) != trace.inputs.end()) {
     trace.set_type(state.value, ir::make_type(std::move(type)));
     return;
   }

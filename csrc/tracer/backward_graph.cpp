@@ -36,6 +36,9 @@ at::Tensor fit(at::Tensor gradient, const Edge& edge) {
   if (metadata.was_default_constructed()) return gradient;
   gradient = metadata.maybe_reduce(edge.input_nr, std::move(gradient), [](const std::string& text) { return text; });
   const auto dtype = c10::typeMetaToScalarType(metadata.options().dtype());
+  if (gradient.is_complex() && !c10::isComplexType(dtype)) {
+    throw UserError(ErrorKind::kNotImplemented, "a backward gives a complex gradient to a tensor of real numbers");
+  }
   return gradient.scalar_type() == dtype ? gradient : gradient.to(dtype);
 }
 

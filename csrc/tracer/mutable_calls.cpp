@@ -212,14 +212,6 @@ void MutableCall::assign_result(std::size_t position, at::Tensor result) const {
   counter.set_version(version);
 }
 
-/// Raises as eager before a random number is drawn.
-void require_no_leaves(const Recorder& recorder, const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  const bool is_in_place = op.operator_name().name.ends_with("_") && arguments[0].isTensor();
-  if (is_in_place && is_trace_tensor(arguments[0].toTensor())) {
-    recorder.writes.require_writable(arguments[0].toTensor(), arguments[0].toTensor());
-  }
-}
-
 bool is_uninitialized(const ir::Trace& trace, const at::Tensor& tensor) {
   const TraceState& state = *trace_impl(tensor)->state();
   if (state.view || state.writes != 0) return false;
@@ -254,6 +246,17 @@ bool call_random_fill(Recorder& recorder, const c10::OperatorHandle& op, torch::
 
 }  // namespace
 
+void require_writable_targets(const Recorder& recorder, const c10::OperatorHandle& op,
+                              std::span<const IValue> arguments) {
+  const auto& parameters = op.schema().arguments();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!is_written_argument(parameters[i]) || parameters[i].kwarg_only()) continue;
+    for (const at::Tensor& target : tensors_of(arguments.subspan(i, 1))) {
+      if (is_trace_tensor(target)) recorder.writes.require_writable(target, target);
+    }
+  }
+}
+
 void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
   const std::size_t count = op.schema().arguments().size();
   const auto arguments = std::span(stack).last(count);
@@ -280,7 +283,7 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
     return;
   }
   if (fills_nothing(op, arguments[0])) return torch::jit::drop(stack, count - 1);
-  if (level == Level::kTop && operator_for(op)->random) require_no_leaves(recorder, op, arguments);
+  if (level == Level::kTop && operator_for(op)->random) require_writable_targets(recorder, op, arguments);
   if (call_random_fill(recorder, op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {

@@ -369,6 +369,7 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   } else if (level == Level::kTop && gives_numbers(op)) {
     call_giving_numbers(*this, op, stack);
   } else if (facts.has(Fact::kIsRecordedAsParts) && is_on_cpu_or_composite(op, std::span(stack).last(count))) {
+    if (level == Level::kTop) require_writable_targets(*this, op, std::span(stack).last(count));
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
   } else if (level == Level::kTop && inference.is_taken_apart(op, std::span(stack).last(count))) {
     call_parts(op, stack);

@@ -101,6 +101,13 @@ bool TensorWrites::is_leaf_of_program(const at::Tensor& tensor) const {
 
 void TensorWrites::begin_trial() { trial_ = Trial{static_cast<std::uint32_t>(recorder_.trace().value_count()), false}; }
 
+void TensorWrites::require_turnable(const c10::OperatorHandle& op, const at::Tensor& target) const {
+  const at::Tensor real = recorder_.tensors.real_behind(target);
+  const bool was_resized = real.defined() && !trace_impl(target)->state()->view && real.sizes() != target.sizes();
+  if (was_resized) refuse(op, "an input that was resized gets another geometry; use the variant that returns a view");
+  if (target.grad().defined()) refuse(op, "a tensor with a gradient gets another geometry");
+}
+
 void TensorWrites::turn(const at::Tensor& target, const at::Tensor& source, bool detaches) {
   TraceTensorImpl* impl = trace_impl(target);
   const std::shared_ptr<TraceState> before = impl->state();
@@ -149,6 +156,7 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
     if (!detaches && loses_history && recorder_.level() == Level::kTop && !c10::GradMode::is_enabled()) {
       refuse(op, "a tensor that requires grad is turned under no_grad; use the operation without an underscore");
     }
+    require_turnable(op, target);
     turn(target, source, detaches);
     return;
   }

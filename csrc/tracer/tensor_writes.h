@@ -49,6 +49,8 @@ class TensorWrites {
   /// Lets `target` be the view `source` of its own memory (`t_`, `squeeze_`). What it was stays, as the parent of
   /// views.
   void turn(const at::Tensor& target, const at::Tensor& source, bool detaches);
+  /// Refuses where the results of a program cannot show that `target` was turned.
+  void require_turnable(const c10::OperatorHandle& op, const at::Tensor& target) const;
   /// The parent of the view `target` with `source` in the place of what the view shows.
   at::Tensor scatter_into_parent(const at::Tensor& target, const at::Tensor& source);
   void require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const;

@@ -650,6 +650,65 @@ with seen():
 with seen():
     r3 = f(x)
 """,
+    "foreach with a leaf among the targets": """
+x, y = torch.ones(2), torch.ones(2, requires_grad=True)
+def program(x, y):
+    for targets in ([x, y], [y]):
+        try:
+            torch._foreach_add_(targets, 1)
+        except RuntimeError:
+            pass
+    with torch.no_grad():
+        torch._foreach_mul_([x, y], 3)
+    return x * y
+""",
+    "input resized and turned": """
+x, y = torch.ones(1, 3), torch.ones(3, 1)
+def program(x, y):
+    x.resize_(2)
+    x.unsqueeze_(0)
+    y.t_()
+    y.resize_(2)
+    return x + y
+""",
+    "gradient of what is turned afterwards": """
+x = torch.ones(2, 3)
+def program(x):
+    x = x * 2
+    x.grad = x.clone()
+    x.unsqueeze_(0)
+    return x
+""",
+    "gradients stop at data, detach and copies": """
+x = torch.ones(2, 3, requires_grad=True)
+def program(x):
+    return [copy.copy(x) * 2, x.data.requires_grad_() * 2, x.detach().requires_grad_() * 3, copy.copy(x * 2) * 1]
+f = jit(program)
+for i in range(4):
+    with seen():
+        r0 = f(x)
+        backward(r0[i])
+""",
+    "complex gradient of real numbers": """
+class Times(torch.autograd.Function):
+    @staticmethod
+    def forward(t, u):
+        return t * u
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, g):
+        t, u = ctx.saved_tensors
+        return g * u, g * t
+x, y = torch.ones(3, dtype=torch.complex64), torch.ones(3, requires_grad=True)
+def program(x, y):
+    return Times.apply(x, y)
+f = jit(program)
+with seen():
+    r0 = f(x, y)
+    backward(r0)
+""",
 }
 
 
