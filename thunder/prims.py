@@ -63,6 +63,7 @@ __all__ = [
     "get_result",
     "get_type_attribute",
     "item",
+    "keep",
     "make_call",
     "make_cell",
     "make_copy",
@@ -363,6 +364,10 @@ def python_function(
 def set_apart(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Return `values`, which a call puts hooks on."""
     return values
+
+
+def keep(tensors: Sequence[torch.Tensor]) -> None:
+    """Stand behind the wait for an operation that used these tensors until then."""
 
 
 def fused(

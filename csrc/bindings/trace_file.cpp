@@ -17,6 +17,7 @@
 #include "dispatch/python/python_tensor.h"
 #include "dispatch/python/trace_object.h"
 #include "executors/callback/callback_executor.h"
+#include "fusion/buffer_assignment.h"
 #include "fusion/region.h"
 #include "interpreter/python/shared_object.h"
 #include "interpreter/traces/guard_primitives.h"
@@ -168,7 +169,7 @@ std::vector<const ir::Operator*> primitive_operators() {
       {tracer::check_number_operator(), tracer::check_shape_operator(), tracer::check_contents_operator(),
        tracer::item_operator(), tracer::number_operator(), tracer::custom_gradient_operator(),
        tracer::python_function_operator(), tracer::set_apart_operator(), tracer::tensor_constant_operator(),
-       executors::callback::fusion_operator(), fusion::fused_operator()});
+       executors::callback::fusion_operator(), fusion::fused_operator(), fusion::keep_operator()});
   return operators;
 }
 

@@ -20,7 +20,6 @@
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/dead_code_elimination.h"
-#include "passes/in_place.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
 #include "passes/pass.h"
@@ -146,13 +145,11 @@ void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& run
   if (fused) runner.keep(fusion::kFusionPartition, *std::move(fused), line.history);
 }
 
-void assign_buffers(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
-  for (const executors::Executor* executor : compilation.executors) {
-    if (executor->assign_buffers == nullptr) continue;
-    auto trace = executor->assign_buffers(*executor, line.history.last(), &find_operator);
-    if (trace) runner.keep(fusion::kBufferAssignment, *std::move(trace), line.history);
-  }
+ir::Trace assign_buffers(const ir::Trace& trace, passes::FindOperator find_operator) {
+  const auto target = [](std::string_view executor) { return find_executor(executor)->target; };
+  return fusion::assign_buffers(trace, target, find_operator);
 }
+constexpr passes::Pass kBufferAssignment{fusion::kBufferAssignment, &assign_buffers};
 
 void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   const SavedRange saved = saved_range(compilation);
@@ -249,16 +246,13 @@ constexpr std::array kExecutionSteps{
     Step(LineStep{Part::kForward, fusion::kFusionPartition, &fuse, true}),
     Step(LineStep{Part::kBackward, fusion::kFusionPartition, &fuse, true}),
     // after transforms: because what nobody reads has no place, and because what they insert may read any value, which
-    // in_place would have overwritten.
+    // buffer_assignment would have overwritten.
     Step(TraceStep{Part::kForward, &passes::kForwardMemoryOrder}),
     Step(TraceStep{Part::kBackward, &passes::kBackwardMemoryOrder}),
     // after memory_order: because the order says what dies where. After all others: because none but dead code
     // elimination moves operations across writes.
-    Step(TraceStep{Part::kForward, &passes::kInPlace}),
-    Step(TraceStep{Part::kBackward, &passes::kInPlace}),
-    // after in_place: because it reckons with each value's memory of its own.
-    Step(LineStep{Part::kForward, fusion::kBufferAssignment, &assign_buffers, true}),
-    Step(LineStep{Part::kBackward, fusion::kBufferAssignment, &assign_buffers, true}),
+    Step(TraceStep{Part::kForward, &kBufferAssignment}),
+    Step(TraceStep{Part::kBackward, &kBufferAssignment}),
     // after every rewrite: because claims are by position in the final traces.
     Step(LineStep{Part::kForward, "claim", &claim}),
     Step(LineStep{Part::kBackward, "claim", &claim}),

@@ -1,8 +1,11 @@
 #include "fusion/buffer_assignment.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "fusion/operations.h"
 #include "fusion/placements.h"
 #include "fusion/region.h"
+#include "ir/builder.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
@@ -23,6 +27,9 @@ using Result = FusionRole::Result;
 
 /// The parameters of `aten::copy_`.
 enum CopyArgument : std::size_t { kTarget, kSource };
+
+/// Smaller results get memory of their own: for them the allocator is faster than the pages are worth.
+constexpr std::int64_t kLeastInPlace = 4096;
 
 bool is_number(const Dim& dim) { return dim.is_concrete(); }
 
@@ -50,59 +57,85 @@ bool may_raise(const Trace& trace, const BoundSymbol& symbol) {
          std::ranges::any_of(symbol.nested, [&](const BoundSymbol& part) { return may_raise(trace, part); });
 }
 
+/// `a + b` is `b + a` unless the second one is scaled.
+bool may_swap(const BoundSymbol& symbol) {
+  return symbol.arguments.size() == 2 || symbol.arguments[2] == ir::Argument(1);
+}
+
 class BufferAssignment {
  public:
-  BufferAssignment(const Trace& trace, std::string_view executor, const Target& target,
-                   passes::FindOperator find_operator)
+  BufferAssignment(const Trace& trace, FindTarget find_target, passes::FindOperator find_operator)
       : trace_(trace),
-        executor_(executor),
-        target_(target),
+        find_target_(find_target),
         find_operator_(find_operator),
         uses_(trace),
+        aliases_(trace),
+        last_use_(aliases_.last_uses(trace)),
+        bytes_(trace.value_count(), 0),
         result_(trace.empty_copy(kBufferAssignment)),
         symbols_(trace.symbols),
         before_(trace.symbols.size()),
         after_(trace.symbols.size()),
         is_removed_(trace.symbols.size(), false),
-        replaced_(trace.value_count()) {}
+        replaced_(trace.value_count()) {
+    for (const BoundSymbol& symbol : trace.symbols) {
+      // The first value of a set is the whole of its memory.
+      passes::for_each_result(symbol, [&](ir::ValueId id) {
+        std::int64_t& bytes = bytes_[aliases_.set_of(id)];
+        if (bytes == 0) bytes = passes::size_in_bytes(trace.tensor_type(id));
+      });
+    }
+  }
 
-  std::optional<Trace> run() {
-    for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
+  Trace run() {
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       const BoundSymbol& symbol = trace_.symbols[i];
       if (symbol.op->style != ir::CallStyle::kTorchOperator) continue;
       if (is_copy(symbol)) {
         write_to_caller(i);
       } else if (const auto placements = placements_of(symbol, trace_)) {
         if (!slice(i)) put_together(i, *placements);
+      } else {
+        overwrite_operand(i);
       }
+      if (operators::has_fact(*symbol.op, operators::Fact::kAsynchronous)) keep_until_wait(i);
     }
-    if (std::ranges::find(is_removed_, true) == is_removed_.end()) return std::nullopt;
     for (std::size_t i = 0; i < symbols_.size(); ++i) {
-      for (BoundSymbol& symbol : before_[i]) result_.add(std::move(symbol));
-      replaced_.apply(symbols_[i].arguments);
-      for (BoundSymbol& nested : symbols_[i].nested) replaced_.apply(nested.arguments);
-      if (!is_removed_[i]) result_.add(std::move(symbols_[i]));
-      for (BoundSymbol& symbol : after_[i]) {
-        replaced_.apply(symbol.arguments);
-        result_.add(std::move(symbol));
-      }
+      add_all(before_[i]);
+      if (!is_removed_[i]) add(std::move(symbols_[i]));
+      add_all(after_[i]);
     }
+    add_all(at_end_);
     replaced_.apply(result_.outputs);
     return std::move(result_);
   }
 
  private:
+  void add(BoundSymbol symbol) {
+    replaced_.apply(symbol.arguments);
+    for (BoundSymbol& nested : symbol.nested) replaced_.apply(nested.arguments);
+    result_.add(std::move(symbol));
+  }
+  void add_all(std::vector<BoundSymbol>& symbols) {
+    for (BoundSymbol& symbol : symbols) add(std::move(symbol));
+  }
+
+  /// Null: the symbol is no fusion of a target's kernels.
+  [[nodiscard]] const Target* target_of(const BoundSymbol& symbol) const {
+    return is_kernel(symbol) ? find_target_(std::get<std::string>(symbol.arguments[0].content)) : nullptr;
+  }
+
   /// The fusion that gives a value which only one operation reads; kNoPlace: there is none.
   [[nodiscard]] std::uint32_t fusion_of(ir::ValueId value) const {
-    const std::uint32_t maker = uses_.maker(value);
+    const std::uint32_t maker = value == ir::kNoValue ? passes::kNoPlace : uses_.maker(value);
     if (maker == passes::kNoPlace || uses_.count(value) != 1) return passes::kNoPlace;
-    return is_kernel_of(trace_.symbols[maker], executor_) ? maker : passes::kNoPlace;
+    return target_of(trace_.symbols[maker]) == nullptr ? passes::kNoPlace : maker;
   }
 
   /// Whether a value that a fusion gives is known element by element, not when all is done.
   [[nodiscard]] bool is_of_elements(ir::ValueId value, const BoundSymbol& fused) const {
     for (const BoundSymbol& symbol : fused.nested) {
-      const FusionRole role = role_of(symbol, trace_, target_);
+      const FusionRole role = role_of(symbol, trace_, *target_of(fused));
       std::size_t k = 0;
       bool found = false;
       passes::for_each_result(symbol, [&](ir::ValueId id) {
@@ -114,13 +147,81 @@ class BufferAssignment {
     return false;
   }
 
+  // --- asynchronous operations
+
+  /// Reads once more, behind the wait, what an asynchronous operation reads and gives: so nobody frees it before.
+  void keep_until_wait(std::uint32_t i) {
+    const BoundSymbol& symbol = trace_.symbols[i];
+    const std::uint32_t wait = aliases_.wait_for(trace_, i);
+    ir::ArgumentList kept;
+    const auto keep = [&](ir::ValueId id) {
+      if (!uses_.is_output(id) && uses_.last_use(id) < wait) kept.emplace_back(id);
+    };
+    passes::for_each_argument(symbol, keep);
+    passes::for_each_result(symbol, keep);
+    if (kept.empty()) return;
+    BoundSymbol reader;
+    reader.op = keep_operator();
+    reader.arguments = {ir::Argument(std::move(kept))};
+    (wait == passes::kNoPlace ? at_end_ : after_[wait]).push_back(std::move(reader));
+  }
+
+  // --- results in the place of operands
+
+  void overwrite_operand(std::size_t i) {
+    const BoundSymbol& symbol = trace_.symbols[i];
+    const ir::ValueId result = passes::single_result(symbol);
+    if (result == ir::kNoValue || !passes::is_pure(symbol) || aliases_.is_written(result)) return;
+    const ir::TensorType* type = trace_.tensor_type(result);
+    if (passes::size_in_bytes(type) < kLeastInPlace || !passes::is_dense(*type)) return;
+    const auto [entry, is_new] = forms_.try_emplace(symbol.op);
+    if (is_new) entry->second = operators::in_place_form(*symbol.op, find_operator_);
+    const operators::InPlaceForm& form = entry->second;
+    for (std::size_t k = 0; form.op != nullptr && k < form.candidates; ++k) {
+      if (!gives_memory(symbol, k, *type, i) || (k != 0 && !form.is_out && !may_swap(symbol))) continue;
+      write_into(i, k, form);
+      return;
+    }
+  }
+
+  /// Whether argument `k` of symbol `i` dies there, alone in memory that is just right for the result.
+  [[nodiscard]] bool gives_memory(const BoundSymbol& symbol, std::size_t k, const ir::TensorType& type,
+                                  std::size_t i) const {
+    const ir::ValueId target = passes::value_argument(symbol, k);
+    const ir::TensorType* target_type = target == ir::kNoValue ? nullptr : trace_.tensor_type(target);
+    if (target_type == nullptr || !passes::same_layout(*target_type, type)) return false;
+    const std::uint32_t set = aliases_.set_of(target);
+    if (!aliases_.is_own_memory(target) || last_use_[set] != i || bytes_[set] != passes::size_in_bytes(&type))
+      return false;
+    std::size_t uses = 0;
+    passes::for_each_argument(symbol, [&](ir::ValueId id) { uses += aliases_.set_of(id) == set ? 1 : 0; });
+    return uses == 1;
+  }
+
+  void write_into(std::size_t i, std::size_t k, const operators::InPlaceForm& form) {
+    BoundSymbol& symbol = symbols_[i];
+    const ir::ValueId target = passes::value_argument(symbol, k);
+    const ir::ValueId result = passes::single_result(symbol);
+    symbol.op = form.op;
+    if (form.is_out) {
+      symbol.arguments.emplace_back(target);
+    } else if (k != 0) {
+      std::swap(symbol.arguments[0], symbol.arguments[k]);
+    }
+    const std::uint32_t last_use = last_use_[aliases_.set_of(result)];
+    const std::int64_t bytes = bytes_[aliases_.set_of(result)];
+    aliases_.join(target, result);
+    last_use_[aliases_.set_of(result)] = last_use;
+    bytes_[aliases_.set_of(result)] = bytes;
+  }
+
   // --- copies to memory of the caller
 
   void write_to_caller(std::size_t i) {
     const BoundSymbol& copy = trace_.symbols[i];
     const ir::ValueId target = passes::value_argument(copy, kTarget);
     const ir::ValueId value = passes::value_argument(copy, kSource);
-    const std::uint32_t place = value == ir::kNoValue ? passes::kNoPlace : fusion_of(value);
+    const std::uint32_t place = fusion_of(value);
     if (place == passes::kNoPlace || target == ir::kNoValue) return;
     const BoundSymbol& fused = trace_.symbols[place];
     if (!passes::same_layout(*trace_.tensor_type(target), *trace_.tensor_type(value))) return;
@@ -132,8 +233,7 @@ class BufferAssignment {
   }
 
   /// Whether nobody looks at the target's memory between a fusion and the copy.
-  [[nodiscard]] bool is_free(ir::ValueId target, std::size_t fused, std::size_t copy) {
-    if (!aliases_) aliases_.emplace(trace_);
+  [[nodiscard]] bool is_free(ir::ValueId target, std::size_t fused, std::size_t copy) const {
     bool is_free = !may_raise(trace_, trace_.symbols[fused]);
     for (const BoundSymbol& symbol : std::span(trace_.symbols).subspan(fused + 1, copy - fused - 1)) {
       // A number that is not as it was has the program run again, from its start.
@@ -142,10 +242,10 @@ class BufferAssignment {
       is_free = is_free && !may_raise(trace_, symbol);
       // An asynchronous operation that began before the fusion may read the target until it is waited for.
       is_free = is_free && !operators::communicates(*symbol.op);
-      passes::for_each_argument(symbol, [&](ir::ValueId id) { is_free = is_free && !aliases_->may_alias(id, target); });
+      passes::for_each_argument(symbol, [&](ir::ValueId id) { is_free = is_free && !aliases_.may_alias(id, target); });
     }
     for (const ir::ValueId id : ir::distinct_values(trace_.symbols[fused].arguments)) {
-      is_free = is_free && (id == target || !aliases_->may_alias(id, target));
+      is_free = is_free && (id == target || !aliases_.may_alias(id, target));
     }
     return is_free;
   }
@@ -166,7 +266,7 @@ class BufferAssignment {
       run *= sizes[d].hint;
       if (sizes[d] != of_result[d]) break;
     }
-    if (run < target_.least_run) return false;
+    if (run < target_of(trace_.symbols[place])->least_run) return false;
     symbols_[place].nested.push_back(symbol);
     drop_result(place, value);
     std::get<ir::ArgumentList>(symbols_[place].results[0].content).emplace_back(passes::single_result(symbol));
@@ -327,15 +427,18 @@ class BufferAssignment {
   }
 
   const Trace& trace_;
-  std::string_view executor_;
-  const Target& target_;
+  FindTarget find_target_;
   passes::FindOperator find_operator_;
   ir::Uses uses_;
-  std::optional<passes::AliasAnalysis> aliases_;
+  passes::AliasAnalysis aliases_;
+  std::vector<std::uint32_t> last_use_;  ///< by alias set
+  std::vector<std::int64_t> bytes_;      ///< by alias set
+  std::unordered_map<const ir::Operator*, operators::InPlaceForm> forms_;
   Trace result_;
   std::vector<BoundSymbol> symbols_;              ///< those of the trace, as they will be
   std::vector<std::vector<BoundSymbol>> before_;  ///< by position
   std::vector<std::vector<BoundSymbol>> after_;
+  std::vector<BoundSymbol> at_end_;
   std::vector<bool> is_removed_;
   ir::Substitution replaced_;
   ir::SourceLocation location_;
@@ -343,11 +446,14 @@ class BufferAssignment {
 
 }  // namespace
 
-std::optional<Trace> assign_buffers(const Trace& trace, std::string_view executor, const Target& target,
-                                    passes::FindOperator find_operator) {
-  const auto is_fused = [&](const BoundSymbol& symbol) { return is_kernel_of(symbol, executor); };
-  if (std::ranges::none_of(trace.symbols, is_fused)) return std::nullopt;
-  return BufferAssignment(trace, executor, target, find_operator).run();
+const ir::Operator* keep_operator() {
+  static const ir::Operator* const kRow =
+      new ir::Operator(ir::parse_operator("prims::keep(Tensor[] tensors) -> ()", ir::CallStyle::kPrimitive));
+  return kRow;
+}
+
+Trace assign_buffers(const Trace& trace, FindTarget find_target, passes::FindOperator find_operator) {
+  return BufferAssignment(trace, find_target, find_operator).run();
 }
 
 }  // namespace thunder::fusion

@@ -16,8 +16,8 @@ namespace thunder::fusion {
 inline constexpr std::string_view kKernel = "kernel";
 /// The kind of a block.
 [[nodiscard]] std::string_view kind_of(const ir::BoundSymbol& block);
-/// Whether the symbol is a block of that kind and executor.
-[[nodiscard]] bool is_kernel_of(const ir::BoundSymbol& symbol, std::string_view executor);
+/// Whether the symbol is a block of that kind.
+[[nodiscard]] bool is_kernel(const ir::BoundSymbol& symbol);
 /// A block of operations, which reads and gives those values.
 [[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
                                          ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations);

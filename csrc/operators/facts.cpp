@@ -222,14 +222,16 @@ static_assert(std::ranges::is_sorted(kRows, {}, &Row::name));
 
 struct OutRow {
   std::string_view name;
-  OutForm form;
+  const char* overload;
+  std::size_t candidates;
 };
+/// Only where there is no in-place overload.
 constexpr OutRow kOutRows[] = {
-    {"aten::gelu_backward", {"grad_input", 2}},      {"aten::silu_backward", {"grad_input", 2}},
-    {"aten::threshold_backward", {"grad_input", 2}}, {"aten::sigmoid_backward", {"grad_input", 2}},
-    {"aten::tanh_backward", {"grad_input", 2}},      {"aten::leaky_relu_backward", {"grad_input", 2}},
-    {"aten::hardtanh_backward", {"grad_input", 2}},  {"aten::softplus_backward", {"grad_input", 2}},
-    {"aten::_softmax_backward_data", {"out", 1}},    {"aten::_log_softmax_backward_data", {"out", 1}},
+    {"aten::gelu_backward", "grad_input", 2},      {"aten::silu_backward", "grad_input", 2},
+    {"aten::threshold_backward", "grad_input", 2}, {"aten::sigmoid_backward", "grad_input", 2},
+    {"aten::tanh_backward", "grad_input", 2},      {"aten::leaky_relu_backward", "grad_input", 2},
+    {"aten::hardtanh_backward", "grad_input", 2},  {"aten::softplus_backward", "grad_input", 2},
+    {"aten::_softmax_backward_data", "out", 1},    {"aten::_log_softmax_backward_data", "out", 1},
 };
 
 struct CopyingRow {
@@ -299,6 +301,16 @@ auto find_row(const Rows& rows, const ir::Operator& op) {
   return row != std::end(rows) && op.overload.empty() ? &*row : nullptr;
 }
 
+bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
+  if (candidate.parameters.size() != op.parameters.size() || candidate.results.size() != 1 || candidate.view)
+    return false;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    if (candidate.parameters[i].type != op.parameters[i].type || candidate.parameters[i].mutated != (i == 0))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 FactSet facts_of(const ir::Operator& op) {
@@ -319,9 +331,17 @@ bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   });
 }
 
-std::optional<OutForm> out_form(const ir::Operator& op) {
-  const auto* row = find_row(kOutRows, op);
-  return row == nullptr ? std::nullopt : std::make_optional(row->form);
+InPlaceForm in_place_form(const ir::Operator& op, ir::FindOperator find_operator) {
+  if (op.results.size() != 1 || op.view || op.parameters.empty() || has_fact(op, kResizes)) return {};
+  if (const auto* row = find_row(kOutRows, op)) {
+    const ir::Operator* out = find_operator(op.name, row->overload);
+    const bool fits = out != nullptr && out->parameters.size() == op.parameters.size() + 1;
+    return {fits ? out : nullptr, true, row->candidates};
+  }
+  const ir::Operator* in_place = find_operator(op.name + "_", op.overload);
+  if (in_place == nullptr || !is_in_place_form(op, *in_place)) return {};
+  const bool is_commutative = op.overload == "Tensor" && (op.name == "aten::add" || op.name == "aten::mul");
+  return {in_place, false, is_commutative ? std::size_t{2} : std::size_t{1}};
 }
 
 const char* copying_form(const ir::Operator& op) {
@@ -332,10 +352,6 @@ const char* copying_form(const ir::Operator& op) {
 const Matmul* find_matmul(const ir::Operator& op) {
   const auto* row = find_row(kMatmuls, op);
   return row == nullptr ? nullptr : &row->matmul;
-}
-
-bool is_commutative(const ir::Operator& op) {
-  return op.overload == "Tensor" && (op.name == "aten::add" || op.name == "aten::mul");
 }
 
 }  // namespace thunder::operators

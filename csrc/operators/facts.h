@@ -96,14 +96,14 @@ void add_facts(ir::Operator& op, FactSet facts);
 /// bounds, integers divided by zero.
 [[nodiscard]] bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol);
 
-/// The overload that writes its result into memory that it is given, the last parameter. It reads each element of its
-/// first parameters, and what of its row it needs besides, before it writes it: so the memory may be one of theirs.
-struct OutForm {
-  const char* overload;
-  std::size_t candidates;  ///< parameters, from the first, that may give their memory
+/// The operator that computes the same into memory that it is given. It reads each element of its first parameters, and
+/// what of its row it needs besides, before it writes it: so the memory may be one of theirs.
+struct InPlaceForm {
+  const ir::Operator* op = nullptr;  ///< null: there is none
+  bool is_out = false;               ///< the memory is one more argument, at the end; else it is the first one
+  std::size_t candidates = 1;        ///< which of the first arguments may give their memory
 };
-/// Only where there is no in-place overload.
-[[nodiscard]] std::optional<OutForm> out_form(const ir::Operator& op);
+[[nodiscard]] InPlaceForm in_place_form(const ir::Operator& op, ir::FindOperator find_operator);
 
 /// The operator that gives a view's elements whatever the strides, and with memory of their own where it must; null:
 /// the operator is no view that needs one.
@@ -120,8 +120,5 @@ struct Matmul {
 };
 /// Null: the operator is no matmul.
 [[nodiscard]] const Matmul* find_matmul(const ir::Operator& op);
-
-/// Whether the first two parameters may change places.
-[[nodiscard]] bool is_commutative(const ir::Operator& op);
 
 }  // namespace thunder::operators

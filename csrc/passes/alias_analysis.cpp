@@ -1,10 +1,12 @@
 #include "passes/alias_analysis.h"
 
+#include <algorithm>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "operators/facts.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 
@@ -87,6 +89,29 @@ std::vector<std::uint32_t> AliasAnalysis::last_uses(const ir::Trace& trace) cons
   for (const ir::Argument& output : trace.outputs) {
     ir::for_each_value(output, [&](ir::ValueId id) { last[set_of(id)] = ir::kNoPlace; });
   }
+  for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
+    const ir::BoundSymbol& symbol = trace.symbols[i];
+    if (!operators::has_fact(*symbol.op, operators::Fact::kAsynchronous)) continue;
+    const std::uint32_t wait = wait_for(trace, i);
+    const auto extend = [&](ir::ValueId id) { last[set_of(id)] = std::max(last[set_of(id)], wait); };
+    for_each_argument(symbol, extend);
+    for_each_result(symbol, extend);
+  }
+  return last;
+}
+
+std::uint32_t AliasAnalysis::wait_for(const ir::Trace& trace, std::uint32_t i) const {
+  std::uint32_t last = i;
+  for_each_result(trace.symbols[i], [&](ir::ValueId result) {
+    const auto waits = [&](const ir::BoundSymbol& symbol) {
+      const ir::ValueId waited = value_argument(symbol, 0);
+      return operators::has_fact(*symbol.op, operators::Fact::kWaits) && waited != ir::kNoValue &&
+             may_alias(waited, result);
+    };
+    const auto begin = trace.symbols.begin();
+    const auto wait = std::find_if(begin + i, trace.symbols.end(), waits);
+    last = wait == trace.symbols.end() ? ir::kNoPlace : std::max(last, static_cast<std::uint32_t>(wait - begin));
+  });
   return last;
 }
 

@@ -50,9 +50,11 @@ class AliasAnalysis {
 
   void join(ir::ValueId a, ir::ValueId b);
 
-  /// For each set the last symbol that reads or makes a value of it; ir::kNoPlace where the trace returns one,
-  /// zero where nothing does.
+  /// For each set the last symbol that reads or makes a value of it, or that waits for an asynchronous operation which
+  /// does; ir::kNoPlace where the trace returns one, or nobody waits; zero where nothing does.
   [[nodiscard]] std::vector<std::uint32_t> last_uses(const ir::Trace& trace) const;
+  /// The symbol that waits for asynchronous symbol `i`, for its last result; ir::kNoPlace: for some nobody waits.
+  [[nodiscard]] std::uint32_t wait_for(const ir::Trace& trace, std::uint32_t i) const;
 
  private:
   struct Facts {

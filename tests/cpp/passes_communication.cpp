@@ -9,7 +9,6 @@
 #include "pass_operators.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/dead_code_elimination.h"
-#include "passes/in_place.h"
 #include "passes/memory_order.h"
 #include "passes/recomputation.h"
 
@@ -25,7 +24,6 @@ const Operator& kReduce =
     add_row("_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor");
 const Operator& kWait = add_row("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor");
 const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
-const Operator& kExpInPlace = add_row("aten::exp_(Tensor(a!) self) -> Tensor(a!)");
 const Operator& kSum = add_row("aten::sum(Tensor self) -> Tensor");
 const Operator& kRepeat = add_row("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor");
 const Operator& kAdd = add_row("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
@@ -104,19 +102,6 @@ TEST(a_write_before_a_wait_stays_there) {
   add_symbol(e.trace, kCopy, {y, e.x}, {Argument(None{})});
   e.trace.outputs = {e.exp(e.wait(started))};
   CHECK(names(kLateWrites.run(e.trace, &find_row)) == names(e.trace));
-}
-
-TEST(memory_that_a_collective_reads_is_not_written_before_the_wait) {
-  Example e;
-  const ValueId made = e.exp(e.x);
-  const ValueId started = e.reduce(made);
-  const ValueId between = e.exp(made);
-  const ValueId behind = e.exp(e.exp(e.wait(started)));
-  e.trace.outputs = {e.sum(between), e.sum(behind)};
-  const Trace result = introduce_in_place(e.trace, &find_row);
-  CHECK(result.symbols[2].op == &kExp);
-  const auto is_in_place = [](const BoundSymbol& symbol) { return symbol.op == &kExpInPlace; };
-  CHECK(std::ranges::any_of(result.symbols, is_in_place));
 }
 
 }  // namespace thunder::passes

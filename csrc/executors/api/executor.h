@@ -5,6 +5,10 @@
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
+namespace thunder::fusion {
+struct Target;
+}
+
 namespace thunder::executors {
 
 /// A back end: what it can run, and how that is put into a program. Rows are static tables of their folders, or, where
@@ -26,9 +30,8 @@ struct Executor {
   ir::Trace (*expand)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
   /// Rewrites a whole trace; nullopt: it fuses nothing.
   std::optional<ir::Trace> (*fuse)(const Executor& self, const ir::Trace& trace) = nullptr;
-  /// Says in the trace where results of its fusions lie; nullopt: each in memory of its own.
-  std::optional<ir::Trace> (*assign_buffers)(const Executor& self, const ir::Trace& trace,
-                                             ir::FindOperator find_operator) = nullptr;
+  /// The abilities of its fusions' kernels; null: it has none.
+  const fusion::Target* target = nullptr;
 
   const void* state = nullptr;
 };

@@ -97,6 +97,12 @@ void lower_check_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                {operand_of(symbol.arguments[0], c10::AnyType::get(), trace)}, {}, location_of(symbol));
 }
 
+/// The call does nothing, but uses its operands, so that registers hold them until then.
+void lower_keep(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  builder.call(symbol.op->name, [](const void*, Stack& stack) { stack.pop_back(); }, nullptr,
+               {operand_of(symbol.arguments[0], c10::ListType::ofTensors(), trace)}, {});
+}
+
 struct Row {
   std::string_view name;
   Lower lower;
@@ -110,6 +116,7 @@ constexpr Row kRows[] = {
     {"prims::check_number", &lower_check_number},
     {"prims::check_shape", &lower_check_shape},
     {"prims::check_contents", &lower_check_contents},
+    {"prims::keep", &lower_keep},
 };
 
 const Row* find(const ir::Operator& op) {

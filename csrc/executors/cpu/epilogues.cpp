@@ -32,8 +32,7 @@ const OperationWithActivation* find_operation_with_activation(const ir::BoundSym
 
 /// The activation that a symbol is, by itself or as the only one of a fusion; null where it is none.
 const ir::BoundSymbol* activation_in(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const bool is_alone =
-      symbol.op == fusion::fused_operator() && fusion::kind_of(symbol) == fusion::kKernel && symbol.nested.size() == 1;
+  const bool is_alone = fusion::is_kernel(symbol) && symbol.nested.size() == 1;
   const ir::BoundSymbol& inner = is_alone ? symbol.nested[0] : symbol;
   return activation_of(inner, trace) ? &inner : nullptr;
 }

@@ -14,7 +14,6 @@
 #include "executors/cpu/tile_emission.h"
 #include "fusion/assembly.h"
 #include "fusion/block_results.h"
-#include "fusion/buffer_assignment.h"
 #include "fusion/operations.h"
 #include "fusion/placements.h"
 #include "fusion/region.h"
@@ -44,7 +43,7 @@ std::vector<bool> values_in_memory(const ir::Trace& trace) {
   const auto mark = [&](ir::ValueId id) { in_memory[index_of(id)] = true; };
   for (const ir::Argument& output : trace.outputs) ir::for_each_value(output, mark);
   for (const ir::BoundSymbol& symbol : std::views::reverse(trace.symbols)) {
-    const FusionRole role = fusion::role_of(symbol, trace, target());
+    const FusionRole role = fusion::role_of(symbol, trace, kTarget);
     const bool is_fused = role.kind != FusionRole::Kind::kNone;
     const bool passes_on = is_fused && in_memory[index_of(role.over)] &&
                            (role.kind == FusionRole::Kind::kView || fusion::placements_of(symbol, trace));
@@ -56,7 +55,7 @@ std::vector<bool> values_in_memory(const ir::Trace& trace) {
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const std::vector<bool> in_memory = values_in_memory(trace);
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
-    const FusionRole role = fusion::role_of(symbol, of, target());
+    const FusionRole role = fusion::role_of(symbol, of, kTarget);
     const bool stays =
         role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && fusion::placements_of(symbol, of);
     return stays ? FusionRole{} : role;
@@ -65,10 +64,6 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   take_activations(fused, self.name);
   take_single_operations(fused, self.name, prepacks(self));
   return fused;
-}
-
-std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, ir::FindOperator find_operator) {
-  return fusion::assign_buffers(trace, self.name, target(), find_operator);
 }
 
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
@@ -97,9 +92,7 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
 
 }  // namespace
 
-const Executor kExecutor{
-    .name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse, .assign_buffers = &assign_buffers};
-const Executor kPrepackingExecutor{
-    .name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse, .assign_buffers = &assign_buffers};
+const Executor kExecutor{.name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse, .target = &kTarget};
+const Executor kPrepackingExecutor{.name = "cpu", .claim = &claim, .lower = &lower, .fuse = &fuse, .target = &kTarget};
 
 }  // namespace thunder::executors::cpu

@@ -55,7 +55,7 @@ Fusion::Fusion(ir::Trace region) : region_(std::move(region)), symbols_(ir::symb
   if (symbols_.empty()) {
     only_ = std::make_shared<const SizedFusion>(region_, nullptr);
   } else {
-    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), target());
+    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), kTarget);
   }
 }
 

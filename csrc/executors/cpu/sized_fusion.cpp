@@ -50,7 +50,7 @@ SizedFusion::SizedFusion(ir::Trace region, const fusion::SizedKernel* kernel)
 std::optional<TileProgram> SizedFusion::make_program(const Strides& strides) const {
   fusion::Strides dims;
   for (const std::vector<std::int64_t>& of_input : strides) dims.push_back(bridge::to_dims(of_input));
-  const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, dims, target());
+  const auto kernel = fusion::Lowering::lower(region_.symbols[0], region_, dims, kTarget);
   return kernel ? emit_tiles(kernel->at()) : std::nullopt;
 }
 

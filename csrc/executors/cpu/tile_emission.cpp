@@ -219,21 +219,18 @@ bool has(ElementOp op, fusion::ComputeType type) {
 
 }  // namespace
 
-const fusion::Target& target() {
-  static constexpr fusion::Target kTarget{
-      .accepts = &accepts,
-      .has = &has,
-      .least_run = 16,
-      .least_moved_run = 64,  // with fewer, PyTorch is as fast
-      .least_reduced_run = 64,
-      .least_interleaved = 64,      // worth being moved by itself
-      .longest_interleaved = 1024,  // worked on together, they stay in the second-level cache
-      .least_of_functions = 8,      // below it PyTorch's softmax is as fast
-      .least_block = 4,
-      .least_repeated_block = 2048,  // a tile is not put together of several
-  };
-  return kTarget;
-}
+constinit const fusion::Target kTarget{
+    .accepts = &accepts,
+    .has = &has,
+    .least_run = 16,
+    .least_moved_run = 64,  // with fewer, PyTorch is as fast
+    .least_reduced_run = 64,
+    .least_interleaved = 64,      // worth being moved by itself
+    .longest_interleaved = 1024,  // worked on together, they stay in the second-level cache
+    .least_of_functions = 8,      // below it PyTorch's softmax is as fast
+    .least_block = 4,
+    .least_repeated_block = 2048,  // a tile is not put together of several
+};
 
 std::optional<Storage> storage_of(ir::Dtype dtype) {
   switch (dtype) {

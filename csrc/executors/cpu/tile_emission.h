@@ -9,7 +9,7 @@
 namespace thunder::executors::cpu {
 
 /// The abilities and the cost model of the CPU's kernels.
-[[nodiscard]] const fusion::Target& target();
+extern const fusion::Target kTarget;
 
 /// How memory holds a dtype; nullopt: no kernel reads it.
 [[nodiscard]] std::optional<Storage> storage_of(ir::Dtype dtype);

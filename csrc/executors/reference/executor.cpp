@@ -13,7 +13,6 @@
 #include "executors/api/operands.h"
 #include "fusion/assembly.h"
 #include "fusion/block_results.h"
-#include "fusion/buffer_assignment.h"
 #include "fusion/interpreter.h"
 #include "fusion/lowering.h"
 #include "fusion/operations.h"
@@ -145,10 +144,6 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   return fusion::fuse(trace, {.role = role, .least_work = 0, .least_alone = 1}, self.name, &describe);
 }
 
-std::optional<ir::Trace> assign_buffers(const Executor& self, const ir::Trace& trace, ir::FindOperator find_operator) {
-  return fusion::assign_buffers(trace, self.name, kTarget, find_operator);
-}
-
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
   return fusion::is_fused_by(symbol, self.name);
 }
@@ -163,7 +158,6 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
 
 }  // namespace
 
-const Executor kExecutor{
-    .name = "reference", .claim = &claim, .lower = &lower, .fuse = &fuse, .assign_buffers = &assign_buffers};
+const Executor kExecutor{.name = "reference", .claim = &claim, .lower = &lower, .fuse = &fuse, .target = &kTarget};
 
 }  // namespace thunder::executors::reference

@@ -1,16 +1,26 @@
 #include <algorithm>
+#include <string_view>
 
 #include "check.h"
+#include "fusion/buffer_assignment.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "pass_operators.h"
-#include "passes/in_place.h"
 
-namespace thunder::passes {
+namespace thunder::fusion {
 namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
+using passes::add_row;
+using passes::find_row;
+
+const Operator& kReduce =
+    add_row("_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor");
+const Operator& kWait = add_row("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor");
+
+/// There are no fusions in these traces.
+const Target* no_target(std::string_view) { return nullptr; }
 
 const Operator& kAdd = add_row("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
 const Operator& kAddInPlace =
@@ -31,7 +41,7 @@ struct Example {
   ValueId mm() { return add_call(trace, kMm, {x, y}, type); }
   ValueId add(ValueId a, ValueId b, Argument alpha = 1) { return add_call(trace, kAdd, {a, b, alpha}, type); }
   [[nodiscard]] Trace rewritten() const {
-    Trace result = introduce_in_place(trace, &find_row);
+    Trace result = assign_buffers(trace, &no_target, &find_row);
     verify(result, "test");
     return result;
   }
@@ -49,7 +59,7 @@ TEST(a_dying_value_gives_its_memory) {
   const ValueId product = e.mm();
   const ValueId sum = e.add(product, e.x);
   e.trace.outputs = {e.add(sum, e.mm())};
-  CHECK_EQ(print(e.rewritten()), R"(# computation: in_place
+  CHECK_EQ(print(e.rewritten()), R"(# computation: buffer_assignment
 import torch
 
 @torch.no_grad()
@@ -107,10 +117,34 @@ TEST(a_value_read_twice_by_the_operation_is_not_written) {
   CHECK_EQ(e.writes(), 0U);
 }
 
+TEST(memory_that_a_collective_reads_is_kept_until_the_wait) {
+  Example e;
+  const ValueId made = e.mm();
+  const ValueId started = add_call(e.trace, kReduce, {made, "sum", "0"}, e.type);
+  const ValueId between = e.add(made, e.x);
+  const ValueId waited = add_call(e.trace, kWait, {started}, e.type);
+  e.trace.outputs = {e.add(between, waited)};
+  const Trace result = e.rewritten();
+  CHECK(result.symbols[2].op == &kAdd);
+  CHECK(result.symbols[4].op == keep_operator());
+  CHECK(result.symbols[4].arguments[0] == Argument(ArgumentList{made}));
+  CHECK(result.symbols[5].op == &kAddInPlace);
+}
+
+TEST(memory_that_nobody_waits_for_is_kept_to_the_end) {
+  Example e;
+  const ValueId made = e.mm();
+  const ValueId started = add_call(e.trace, kReduce, {made, "sum", "0"}, e.type);
+  e.trace.outputs = {e.add(made, e.x)};
+  const Trace result = e.rewritten();
+  CHECK(result.symbols[2].op == &kAdd);
+  CHECK(result.symbols[3].arguments[0] == Argument(ArgumentList{made, started}));
+}
+
 TEST(small_tensors_are_left_alone) {
   Example e(8);
   e.trace.outputs = {e.add(e.mm(), e.x)};
   CHECK_EQ(e.writes(), 0U);
 }
 
-}  // namespace thunder::passes
+}  // namespace thunder::fusion
