@@ -10,11 +10,16 @@ from typing import Any
 
 import torch
 
-__all__ = ["copy_memory", "copy_tensor", "deepcopy_tensor", "new_tensor"]
+__all__ = ["alias_memory", "copy_memory", "copy_tensor", "deepcopy_tensor", "new_tensor"]
 
 
 def copy_memory(tensor: torch.Tensor, copies: dict[Any, Any]) -> torch.Tensor:
     """Return `tensor` in a copy of its memory, which is made once for `copies`. While tracing, C++ does it."""
+    raise NotImplementedError
+
+
+def alias_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """Return another tensor over the memory of `tensor`, as one that was set to it. While tracing, C++ does it."""
     raise NotImplementedError
 
 
@@ -47,13 +52,13 @@ def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return what `copy.copy` does: another tensor, or parameter, over the same memory."""
     if torch.is_inference_mode_enabled() and not tensor.is_inference():
         raise NotImplementedError("thunder.jit: a copy that is made in inference mode is not supported inside")
-    alias = tensor.data  # with a version counter of its own
+    alias: torch.Tensor
     if type(tensor) is torch.nn.Parameter:
-        alias = torch.nn.Parameter(alias, tensor.requires_grad)
+        alias = torch.nn.Parameter(tensor.data, tensor.requires_grad)
     elif type(tensor) is not torch.Tensor:
         raise NotImplementedError(f"thunder.jit: a copy of a {type(tensor).__name__} is not supported inside")
-    elif tensor.requires_grad:
-        alias.requires_grad_()
+    else:
+        alias = alias_memory(tensor).requires_grad_(tensor.requires_grad)
     for name, value in tensor.__dict__.items():
         setattr(alias, name, value)
     return alias

@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
@@ -116,8 +117,10 @@ PyObject* record(PyObject*, PyObject* arguments) {
       returned = checked(PyObject_CallOneArg(function, seen.get()));
     }
     const std::vector<at::Tensor> outputs = read_list(returned.get(), read_tensor);
-    // PyTorch's transform refuses, or gives what is written a gradient.
-    if (differentiate != 0 && region.writes_captures()) part.ask_for_live_transforms();
+    // PyTorch's transform refuses what writes to captures, or gives it a gradient; and it runs the hooks of arguments.
+    const bool has_hooks = std::ranges::any_of(
+        stand_ins, [](const at::Tensor& tensor) { return !torch::autograd::impl::hooks(tensor).empty(); });
+    if (differentiate != 0 && (region.writes_captures() || has_hooks)) part.ask_for_live_transforms();
     const py::Ref trace = checked(make_trace_object(region.finish(outputs)));
     return checked(PyTuple_Pack(2, trace.get(), to_list(region.captures()).get()));
   });

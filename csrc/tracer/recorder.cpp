@@ -143,7 +143,7 @@ ir::ValueId Recorder::value_of(const at::Tensor& trace_tensor) {
                     "transforms in another way than by being returned");
   }
   const bool is_top = level() == Level::kTop;
-  if (is_top) writes.require_open_history(trace_tensor);
+  if (is_top && c10::GradMode::is_enabled()) writes.require_open_history(trace_tensor);
   if (is_top) gradients.adopt(trace_tensor);
   if (const at::Tensor fresh = writes.refresh(state); fresh.defined() && fresh.requires_grad()) {
     torch::autograd::impl::set_gradient_edge(trace_tensor, torch::autograd::impl::gradient_edge(fresh));

@@ -81,7 +81,7 @@ void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& 
 }
 
 void TensorWrites::require_open_history(const at::Tensor& tensor) const {
-  if (!c10::GradMode::is_enabled() || !tensor.requires_grad()) return;
+  if (!tensor.requires_grad() && !is_hidden_leaf(tensor)) return;
   TraceState& state = *trace_impl(tensor)->state();
   const std::uint32_t writes = root_of(state).writes;
   if (writes == 0 || (state.view && state.view->writes_before == writes)) return;

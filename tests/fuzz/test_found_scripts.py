@@ -709,6 +709,48 @@ with seen():
     r0 = f(x, y)
     backward(r0)
 """,
+    "hook on an argument of a function that is differentiated": """
+x = torch.tensor([2.0, 3.0])
+def program(x):
+    def inner(t):
+        t.register_hook(lambda gradient: gradient * 10)
+        return (t * t).sum()
+    return func.grad(inner)(x), func.vjp(inner, x)[1](torch.ones(()))
+""",
+    "view made under no_grad of what requires grad, written to and returned": """
+x = torch.ones(2, 2, requires_grad=True)
+def program(x):
+    with torch.no_grad():
+        view, row = x[0], (x * 2)[0]
+        view.add_(1)
+        row.mul_(3)
+    return view, row
+f = jit(program)
+with seen():
+    r0 = f(x)
+with seen():
+    r1 = r0[1] * 2
+with seen():
+    r2 = r0[0] * 2
+""",
+    "pullback of torch.func that is returned": """
+x = torch.tensor([2.0, 3.0])
+def program(x):
+    return torch.func.vjp(torch.sin, x)[1]
+f = jit(program)
+with seen():
+    r0 = f(x)(torch.ones(2))
+with seen():
+    r1 = f(x * 2)(torch.ones(2))
+""",
+    "versions of shallow copies": """
+x = torch.ones(2)
+def program(x):
+    product = x * 2
+    product.add_(1)
+    leaf = product.detach().requires_grad_()
+    return [copy.copy(each)._version for each in (product, leaf, nn.Parameter(product))]
+""",
 }
 
 

@@ -185,7 +185,12 @@ void OutputPlanner::note_view(PyObject* object) {
 }
 
 void OutputPlanner::add_tensor(PyObject* object) {
-  const at::Tensor tensor = transforms::unwrap_dead(unpack_tensor(object));
+  const at::Tensor& given = unpack_tensor(object);
+  const at::Tensor tensor = transforms::unwrap_dead(given);
+  // Who has this one, as a pullback of torch.func does, may ask for the gradient of others that left with it.
+  if (!given.is_same(tensor) && given.requires_grad() && given.is_leaf()) {
+    refuse("a tensor by which torch.func differentiates is returned or stored; return a clone");
+  }
   if (is_functorch_wrapper(tensor)) {
     refuse(
         "expected tensors of the program's own in what it returns or stores, got one that left a function under vmap, "
@@ -196,6 +201,7 @@ void OutputPlanner::add_tensor(PyObject* object) {
   if (tensor.retains_grad() && !tensor.is_leaf()) {
     refuse("retain_grad() on a tensor that is returned or stored; call it on the result");
   }
+  recorder_.writes.require_open_history(tensor);
   if (is_leaf_of_gradients(tensor)) leaves_.push_back(tensor.unsafeGetTensorImpl());
   const Root root = find_root(tensor);
   source.is_input = root.is_input;

@@ -106,6 +106,14 @@ py::Ref copy_memory(const SubstitutedCall& call) {
                                                      tensor.storage_offset() - memory.storage_offset())));
 }
 
+/// `alias_memory(tensor)`: another tensor over its memory, with a version counter of its own. Eager sets it to that
+/// memory, which counts as a write.
+py::Ref alias_memory(const SubstitutedCall& call) {
+  const at::Tensor alias = unpack_tensor(call.arguments[0]).variable_data();
+  if (!alias.is_inference()) alias.unsafeGetTensorImpl()->bump_version();
+  return checked(wrap_tensor(alias));
+}
+
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
   if (count == 0 || has_function_mode()) return 0;
@@ -197,6 +205,9 @@ void add_tensor_substitutes(interpreter::TrackerOptions& options) {
   copy_in_python(options, "copy", "copy", "copy_tensor");
   if (const py::Ref function = loaded_function("thunder._copying", "copy_memory")) {
     options.substitute(function.get(), run<&copy_memory>);
+  }
+  if (const py::Ref function = loaded_function("thunder._copying", "alias_memory")) {
+    options.substitute(function.get(), run<&alias_memory>);
   }
 }
 
