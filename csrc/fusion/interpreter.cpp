@@ -115,9 +115,9 @@ double compute(ElementOp op, double x, double y, double z) {
     case ElementOp::kDivide:
       return x / y;
     case ElementOp::kMaximum:
-      return x > y || x != x ? x : y;
+      return x >= y || x != x ? x : y;
     case ElementOp::kMinimum:
-      return x < y || x != x ? x : y;
+      return x <= y || x != x ? x : y;
     case ElementOp::kPower:
       return std::pow(x, y);
     case ElementOp::kAnd:

@@ -92,8 +92,9 @@ constexpr Row kRows[] = {
     {"aten::rsub", "Tensor Scalar", kNumbers, "other - self * alpha"},
     {"aten::mul", "Tensor Scalar", kNumbers, "self * other"},
     {"aten::div", "Tensor Scalar", kReal, "self / other"},
-    {"aten::maximum", "", kNumbers, "maximum(self, other)"},
-    {"aten::minimum", "", kNumbers, "minimum(self, other)"},
+    // PyTorch gives the second of two zeros of different signs, but `self` where the other one bounds it.
+    {"aten::maximum", "", kNumbers, "maximum(other, self)"},
+    {"aten::minimum", "", kNumbers, "minimum(other, self)"},
     {"aten::clamp", "", kNumbers, "minimum(maximum(self, min), max)"},
     {"aten::clamp_min", "", kNumbers, "maximum(self, min)"},
     {"aten::clamp_max", "", kNumbers, "minimum(self, max)"},

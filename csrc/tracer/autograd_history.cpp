@@ -90,6 +90,15 @@ void AutogradHistory::adopt(const at::Tensor& target, const at::Tensor& source, 
   }
 }
 
+at::Tensor AutogradHistory::overwriting(const at::Tensor& target, const at::Tensor& source) {
+  const bool is_differentiable = c10::GradMode::is_enabled() && target.requires_grad() && source.requires_grad();
+  if (!is_differentiable || recorder_.level() != Level::kTop) return source;
+  if (target.numel() != root_tensor_of(target).numel()) return source;
+  at::Tensor result = recorder_.tensors.make(recorder_.value_of(source));
+  overwrite_history(result, edges_to({target}), torch::autograd::impl::gradient_edge(source));
+  return result;
+}
+
 namespace {
 
 /// Whether `.data` stands for the very value of the tensor that it was read from.

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
@@ -93,8 +95,10 @@ void keep_errors(ir::Trace& trace) {
     bool runs = symbol.op->mutates || symbol.op->effect || std::ranges::any_of(ir::flat_results(symbol), is_needed);
     if (!runs) {
       const ir::ValueId result = first_tensor(trace, symbol);
-      runs = result != ir::kNoValue &&
-             (operators::may_raise_for_data(trace, symbol) || is_refused_by_kernel(trace, symbol));
+      runs = result != ir::kNoValue && operators::may_raise_for_data(trace, symbol);
+      if (result != ir::kNoValue && !runs && is_refused_by_kernel(trace, symbol)) {
+        throw UserError(ErrorKind::kNotImplemented, std::string(symbol.op->name) + " raises an error for such dtypes");
+      }
       if (runs) kept[i] = result;
       has_kept |= runs;
     }

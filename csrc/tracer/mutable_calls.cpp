@@ -278,7 +278,8 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
       if (!at::is_expandable_to(source.sizes(), target.sizes())) raise_as_eager(op, arguments);
     }
     torch::jit::drop(stack, count);
-    recorder.writes.assign(op, target, recorder.writes.copy_like(target, source), /*may_resize=*/false);
+    const at::Tensor copy = recorder.writes.copy_like(target, source);
+    recorder.writes.assign(op, target, recorder.history.overwriting(target, copy), /*may_resize=*/false);
     stack.emplace_back(target);
     return;
   }

@@ -25,6 +25,7 @@
 #include "tracer/mutable_calls.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
+#include "tracer/python_function.h"
 #include "tracer/realizer.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/symbols.h"
@@ -170,6 +171,12 @@ void forget_written_value(TraceState& state) {
   for (TraceState* view : views) view->writes_seen = writes - 1;
 }
 
+/// A tensor that the caller puts hooks on must be the very value that goes on.
+bool is_made_apart(const TraceBuilder& builder, ir::ValueId value) {
+  const std::size_t place = builder.maker_of(value);
+  return place < builder.trace().symbols.size() && stands_alone(*builder.trace().symbols[place].op);
+}
+
 }  // namespace
 
 ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
@@ -177,7 +184,9 @@ ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
   if (!trace_tensor.requires_grad()) forget_written_value(*trace_impl(trace_tensor)->state());
   arrays.note_returned(trace_tensor);
   if (tensors.lies_in_constant(trace_tensor)) return value_of(CallBuilder(*this).clone(trace_tensor));
-  return value_of(builder.has_any(Fact::kHasNoMemory) ? with_recorded_strides(trace_tensor) : trace_tensor);
+  const ir::ValueId value = value_of(trace_tensor);
+  if (!builder.has_any(Fact::kHasNoMemory) || is_made_apart(builder, value)) return value;
+  return value_of(with_recorded_strides(trace_tensor));
 }
 
 ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {

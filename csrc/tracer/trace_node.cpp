@@ -91,7 +91,8 @@ torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list
 
 torch::autograd::variable_list OverwrittenNode::apply(torch::autograd::variable_list&& cotangents) {
   torch::autograd::variable_list gradients(num_outputs());
-  for (std::size_t i = 0; cotangents[0].defined() && i < gradients.size(); ++i) {
+  if (has_source_) gradients[0] = cotangents[0];
+  for (std::size_t i = has_source_ ? 1 : 0; cotangents[0].defined() && i < gradients.size(); ++i) {
     const torch::autograd::Edge& edge = next_edge(i);
     if (!edge.is_valid()) continue;
     const auto& input = edge.function->input_metadata(edge.input_nr);
@@ -100,9 +101,12 @@ torch::autograd::variable_list OverwrittenNode::apply(torch::autograd::variable_
   return gradients;
 }
 
-void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges) {
+void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges,
+                       const torch::autograd::Edge& source) {
   if (!torch::autograd::isDifferentiableType(target.scalar_type()) || edges.empty()) return;
-  const auto node = make_node<OverwrittenNode>();
+  const bool has_source = source.is_valid();
+  if (has_source) edges.insert(edges.begin(), source);
+  const auto node = make_node<OverwrittenNode>(has_source);
   node->set_next_edges(std::move(edges));
   torch::autograd::set_history(target, node);
 }

@@ -87,15 +87,22 @@ class OutsideNode final : public torch::autograd::Node {
   std::size_t input_;
 };
 
-/// Stands for what was there before a write of something that needs no gradient.
+/// Stands for what was there before a write: its gradient is zero. That of `source`, if there is one, is the whole
+/// gradient; it is the first edge.
 class OverwrittenNode final : public torch::autograd::Node {
  public:
+  explicit OverwrittenNode(bool has_source) : has_source_(has_source) {}
+
   [[nodiscard]] std::string name() const override { return "CopyBackwards"; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& cotangents) override;
+
+ private:
+  bool has_source_;
 };
 
-/// `target` was written over with what needs no gradient: where the edges lead, gradients are zero.
-void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges);
+/// `target` was written over: where the edges lead, gradients are zero, but for that of `source`, which may be nothing.
+void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edges,
+                       const torch::autograd::Edge& source = {});
 /// Makes `target` one without a history, as `detach_` does in eager.
 void forget_history(const at::Tensor& target);
 /// Edges to those that require grad.

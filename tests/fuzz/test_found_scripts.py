@@ -751,6 +751,50 @@ def program(x):
     leaf = product.detach().requires_grad_()
     return [copy.copy(each)._version for each in (product, leaf, nn.Parameter(product))]
 """,
+    "hook after a derivative forward": """
+x = torch.ones(2, requires_grad=True)
+def program(x):
+    y = 3 * x
+    torch.func.jvp(lambda t: t * 2, (x,), (x,))
+    y.register_hook(lambda g: g * 2)
+    return y
+f = jit(program)
+with seen():
+    r0 = f(x)
+    backward(r0)
+""",
+    "gradient of what is written over": """
+w, v = torch.tensor([1.0, torch.inf], requires_grad=True), torch.ones(2, requires_grad=True)
+x = torch.ones(2, requires_grad=True)
+def program(w, v, x):
+    y, z = w * w, v * 2
+    y.copy_(x)
+    z[:] = x
+    return [y, z]
+f = jit(program)
+for i in range(2):
+    with seen():
+        r0 = f(w, v, x)
+        backward(r0[i])
+""",
+    "zeros with a sign and bounds": """
+x = torch.tensor([0.0, -0.0] * 16)
+def program(x):
+    x = x * 1.5
+    return [x.clamp(min=-0.0) * 1.5, x.clamp(min=0.0) * 1.5, x.clamp(-1, -0.0) * 1.5, x.clamp_max(0.0) * 1.5]
+f = jit(program)
+with seen():
+    r0 = [str(t.tolist()) for t in f(x)]
+""",
+    "dtypes that only the kernel refuses, in a try after a write": """
+x, y, z = torch.ones(1, 3, dtype=torch.bfloat16), torch.ones(3), torch.ones(3)
+def program(x, y, z):
+    z.mul_(2)
+    z *= 3
+    with contextlib.suppress(RuntimeError):
+        F.linear(x, y)
+    return z * 2
+""",
 }
 
 

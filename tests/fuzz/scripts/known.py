@@ -81,6 +81,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"derivative for set_ is not implemented.*\.set_\(",
         "a compiled function is one node, behind which PyTorch also calls nodes that no gradient comes to",
     ),
+    (
+        "raises",
+        r"out != nullptr INTERNAL ASSERT FAILED.*retain_grad\(",
+        "PyTorch cannot write in place to a later result of a node, of which the gradient is retained",
+    ),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
 )
 
