@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "bridge/constant.h"
 #include "compile/execution.h"
@@ -16,6 +17,7 @@
 #include "compile/saved_values.h"
 #include "fusion/buffer_assignment.h"
 #include "fusion/partition.h"
+#include "ir/trace_sizes.h"
 #include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
@@ -24,6 +26,7 @@
 #include "passes/memory_order.h"
 #include "passes/pass.h"
 #include "passes/rematerialization.h"
+#include "passes/size_assumptions.h"
 #include "tracer/custom_gradient.h"
 #include "transforms/channels_last.h"
 
@@ -39,6 +42,11 @@ extern const Pass kSliceGradients;
 
 namespace thunder::compile {
 namespace {
+
+void assume_sizes(Compilation& compilation, const PassRunner& runner) {
+  auto trace = passes::assume_sizes(compilation.forward.history.last());
+  if (trace) runner.keep(passes::kSizeAssumptions, *std::move(trace), compilation.forward.history);
+}
 
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& trace = compilation.forward.history.last();
@@ -70,6 +78,7 @@ void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
   // A tensor with another layout is a copy, which shares no memory.
   if (compilation.hands_out_numbers || outputs_share_memory(computation)) return;
+  if (!ir::symbol_sources(computation).empty()) return;
   auto trace = transforms::channels_last(computation);
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);
 }
@@ -82,6 +91,8 @@ void differentiate(Compilation& compilation, const PassRunner& runner) {
     if (plain) runner.keep("drop_custom_gradients", *std::move(plain), compilation.forward.history);
     return;
   }
+  // Derivatives are recorded with the sizes that were traced.
+  THUNDER_CHECK(ir::symbol_sources(computation).empty(), "grad", "a trace whose sizes are symbols is differentiated");
   transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
   gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
   runner.keep("forward_and_backward", std::move(gradient.forward), compilation.forward.history);
@@ -191,6 +202,7 @@ using Step = std::variant<TraceStep, LineStep, JointStep>;
 // its steps of the third.
 
 constexpr std::array kDerivationSteps{
+    Step(JointStep{passes::kSizeAssumptions, &assume_sizes}),
     Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
     // after constant_folding: because what only constants needed is dead.
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),

@@ -94,7 +94,11 @@ bool has_operations(const Elements& elements, const BoundSymbol& symbol, const T
   return check.has_all;
 }
 
+bool is_size(const ir::Argument& argument) { return argument.is<ir::Dim>(); }
+
 bool is_in_domain(const Elements& elements, const BoundSymbol& symbol, const Trace& trace, const Target& target) {
+  // Kernels have sizes as floating-point numbers.
+  if (std::ranges::any_of(symbol.arguments, is_size) && !is_float(result_type(symbol, trace))) return false;
   switch (elements.domain) {
     case ElementDomain::kNumbers:
       return numbers_fit(symbol, trace);

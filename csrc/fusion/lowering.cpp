@@ -440,6 +440,7 @@ Value Lowering::argument(const BoundSymbol& symbol, std::size_t i, ComputeType t
   }
   if (const auto* real = given.get<double>()) return number(type, *real);
   if (const auto* flag = given.get<bool>()) return number(type, *flag ? 1 : 0);
+  if (const auto* size = given.get<Dim>()) return number(type, *size);
   const auto id = std::get<ir::ValueId>(given.content);
   const auto found = made_.find(index_of(id));
   if (found == made_.end()) return graph_->convert(load(id, symbol, i), type);

@@ -44,6 +44,7 @@ std::size_t hash_call(const BoundSymbol& symbol) {
 bool is_same(const Trace& left, const Trace& right) {
   if (left.kind() != right.kind() || left.name() != right.name() || left.history() != right.history()) return false;
   if (left.inputs != right.inputs || left.memory_of_inputs != right.memory_of_inputs) return false;
+  if (left.conditions != right.conditions) return false;
   if (left.value_count() != right.value_count() || !identical(left.outputs, right.outputs)) return false;
   for (std::uint32_t i = 0; i < left.value_count(); ++i) {
     const Value& a = left.value(ValueId{i});

@@ -32,15 +32,15 @@ Dims contiguous_strides(const Dims& sizes) {
   return strides;
 }
 
-bool is_contiguous(const TensorType& type) {
+bool is_contiguous(const TensorType& type, const EqualDims& are_equal) {
   const Dims strides = contiguous_strides(type.sizes);
   for (std::size_t i = 0; i < strides.size(); ++i) {
-    if (!has_one_index(type.sizes[i]) && type.strides[i] != strides[i]) return false;
+    if (!has_one_index(type.sizes[i]) && !are_equal(type.strides[i], strides[i])) return false;
   }
   return true;
 }
 
-bool is_dense(const TensorType& type) {
+bool is_dense(const TensorType& type, const EqualDims& are_equal) {
   std::vector<std::pair<Dim, Dim>> dims;  // (stride, size)
   for (std::size_t i = 0; i < type.sizes.size(); ++i) {
     if (!has_one_index(type.sizes[i])) dims.emplace_back(type.strides[i], type.sizes[i]);
@@ -48,7 +48,7 @@ bool is_dense(const TensorType& type) {
   std::ranges::sort(dims, {}, [](const auto& dim) { return std::pair(dim.first.hint, dim.second.hint); });
   Dim step = 1;
   for (const auto& [stride, size] : dims) {
-    if (stride != step) return false;
+    if (!are_equal(stride, step)) return false;
     step *= size;
   }
   return true;

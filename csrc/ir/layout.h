@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "ir/type.h"
 
@@ -14,10 +15,11 @@ namespace thunder::ir {
 /// The strides of a contiguous tensor; dimensions without elements count as one.
 [[nodiscard]] Dims contiguous_strides(const Dims& sizes);
 
-// Both hold whatever the symbols are.
-[[nodiscard]] bool is_contiguous(const TensorType& type);
+/// Whether two dimensions count as equal. `std::equal_to`: they are, whatever the symbols.
+using EqualDims = std::function<bool(const Dim& left, const Dim& right)>;
+[[nodiscard]] bool is_contiguous(const TensorType& type, const EqualDims& are_equal = std::equal_to<Dim>());
 /// Every element has a place of its own, and there are no gaps: the strides are those of some order of the dimensions.
-[[nodiscard]] bool is_dense(const TensorType& type);
+[[nodiscard]] bool is_dense(const TensorType& type, const EqualDims& are_equal = std::equal_to<Dim>());
 
 /// Equal as memory: everything but who wants a gradient and where in its storage it begins.
 [[nodiscard]] bool same_layout(const TensorType& left, const TensorType& right);

@@ -82,8 +82,10 @@ void ProgramPrinter::write_header() {
   for (const SymbolSource& source : symbol_sources(trace_)) {
     writer_.write_text("  s" + std::to_string(source.symbol) + " = ");
     writer_.write_value(trace_.inputs[source.input]);
-    writer_.write_text(".shape[" + std::to_string(source.dim) + "]\n");
+    const std::string divided = source.factor == 1 ? "" : " // " + std::to_string(source.factor);
+    writer_.write_text(".shape[" + std::to_string(source.dim) + "]" + divided + "\n");
   }
+  for (const Condition& condition : trace_.conditions) writer_.write_text("  assert " + to_string(condition) + "\n");
 }
 
 void ProgramPrinter::write_location(const SourceLocation& location) {

@@ -30,7 +30,7 @@ struct ConstantStorage {
 // An object that cannot be stored is a hole: its kind and description stay, its owner is null, and what needs it says
 // so. Objects keep their numbers, so that the loaded trace prints as the stored one.
 
-inline constexpr std::uint32_t kSerializationVersion = 1;
+inline constexpr std::uint32_t kSerializationVersion = 2;
 
 /// The traces share one context.
 [[nodiscard]] std::string serialize(std::span<const Trace> traces, const ConstantStorage& storage = {});

@@ -164,6 +164,13 @@ const SizeExpression* intern_function(Kind kind, const Dim& left, const Dim& rig
   return intern(std::move(expression));
 }
 
+/// A part of an expression, whose value is not known.
+Dim part_of(const SizeExpression* expression) {
+  Dim part(1);
+  part.expression = expression;
+  return part;
+}
+
 Dim function_of(Kind kind, const Dim& left, const Dim& right) {
   Dim result(apply(kind, left.hint, right.hint));
   if (!left.is_concrete() || !right.is_concrete()) result.expression = intern_function(kind, left, right);
@@ -233,6 +240,46 @@ Dim product_of(std::span<const Dim> dims) {
   return product;
 }
 
+Dim rewrite(const Dim& dim, const std::function<Dim(const Dim& part)>& rule) {
+  Dim result = dim;
+  if (!dim.is_concrete() && dim.expression->kind == Kind::kSum) {
+    result = 0;
+    for (const Term& term : dim.expression->terms) {
+      Dim product = term.factor;
+      for (const SizeExpression* leaf : term.leaves) product *= rewrite(part_of(leaf), rule);
+      result += rule(product);
+    }
+  } else if (!dim.is_concrete() && dim.expression->kind != Kind::kSymbol) {
+    const Kind kind = dim.expression->kind;
+    const Dim left = rewrite(dim.expression->left, rule);
+    const Dim right = rewrite(dim.expression->right, rule);
+    const auto quotient = kind == Kind::kFloorDivide ? exact_quotient(left, right) : std::nullopt;
+    if (left.is_concrete() && right.is_concrete()) {
+      result = apply(kind, left.hint, right.hint);
+    } else if (quotient || left == right) {
+      result = quotient.value_or(left);
+    } else {
+      result.expression = intern_function(kind, left, right);
+    }
+  }
+  result = rule(result);
+  if (!result.is_concrete()) result.hint = dim.hint;
+  return result;
+}
+
+std::vector<SizeFunction> functions_in(const Dim& dim) {
+  std::vector<SizeFunction> functions;
+  if (dim.is_concrete()) return functions;
+  for (const SizeExpression* part : parts_of(*dim.expression)) {
+    std::ranges::move(functions_in(part_of(part)), std::back_inserter(functions));
+  }
+  const auto& [kind, symbol, terms, left, right, text] = *dim.expression;
+  if (kind == Kind::kFloorDivide) functions.push_back({SizeOperation::kFloorDivide, left, right});
+  if (kind == Kind::kMin) functions.push_back({SizeOperation::kMin, left, right});
+  if (kind == Kind::kMax) functions.push_back({SizeOperation::kMax, left, right});
+  return functions;
+}
+
 std::int64_t evaluate(const Dim& dim, SymbolValues symbols) {
   if (dim.is_concrete()) return dim.hint;
   const SizeExpression& expression = *dim.expression;
@@ -243,11 +290,7 @@ std::int64_t evaluate(const Dim& dim, SymbolValues symbols) {
   std::int64_t sum = 0;
   for (const Term& term : expression.terms) {
     std::int64_t product = term.factor;
-    for (const SizeExpression* leaf : term.leaves) {
-      Dim factor;
-      factor.expression = leaf;
-      product *= evaluate(factor, symbols);
-    }
+    for (const SizeExpression* leaf : term.leaves) product *= evaluate(part_of(leaf), symbols);
     sum += product;
   }
   return sum;
@@ -275,15 +318,7 @@ void add_symbols(const Dim& dim, std::vector<std::uint32_t>& symbols) {
     if (place == symbols.end() || *place != expression.symbol) symbols.insert(place, expression.symbol);
     return;
   }
-  for (const Term& term : expression.terms) {
-    for (const SizeExpression* leaf : term.leaves) {
-      Dim factor;
-      factor.expression = leaf;
-      add_symbols(factor, symbols);
-    }
-  }
-  add_symbols(expression.left, symbols);
-  add_symbols(expression.right, symbols);
+  for (const SizeExpression* part : parts_of(expression)) add_symbols(part_of(part), symbols);
 }
 
 std::vector<const SizeExpression*> parts_of(const SizeExpression& expression) {
@@ -319,6 +354,8 @@ namespace {
 
 /// Longer ones are not read back: nested a thousand times, an expression would exhaust the stack.
 constexpr std::size_t kLongestText = 4096;
+/// Tables of symbols have as many elements.
+constexpr std::uint32_t kMostSymbols = 1 << 16;
 
 const SizeExpression* earlier_one(std::span<const SizeExpression* const> earlier, std::uint64_t number) {
   THUNDER_CHECK(number < earlier.size(), "ir/size", "an expression consists of one that is not there");
@@ -350,7 +387,9 @@ const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeEx
   THUNDER_CHECK(kind <= static_cast<std::uint64_t>(Kind::kMax), "ir/size", "no such kind of expression");
   Dim result;
   if (kind == static_cast<std::uint64_t>(Kind::kSymbol)) {
-    result = Dim::symbol(reader.read_small(), 0);
+    const std::uint32_t symbol = reader.read_small();
+    THUNDER_CHECK(symbol < kMostSymbols, "ir/size", "there are too many symbols");
+    result = Dim::symbol(symbol, 0);
   } else if (kind == static_cast<std::uint64_t>(Kind::kSum)) {
     result = sum_of(read_terms(reader, earlier), 0);
   } else {

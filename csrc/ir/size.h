@@ -25,7 +25,10 @@ struct Dim {
   [[nodiscard]] static Dim symbol(std::uint32_t index, std::int64_t hint);
 
   [[nodiscard]] bool is_concrete() const { return expression == nullptr; }
-  friend bool operator==(const Dim&, const Dim&) = default;
+  /// Whatever the symbols are.
+  friend bool operator==(const Dim& left, const Dim& right) {
+    return left.expression == right.expression && (left.expression != nullptr || left.hint == right.hint);
+  }
 };
 
 using Dims = std::vector<Dim>;
@@ -45,6 +48,19 @@ inline Dim& operator*=(Dim& left, const Dim& right) { return left = left * right
 /// The dimension that `divisor` times gives `dim`, whatever the symbols are; nullopt: there is no such expression.
 [[nodiscard]] std::optional<Dim> exact_quotient(const Dim& dim, const Dim& divisor);
 [[nodiscard]] Dim product_of(std::span<const Dim> dims);
+
+/// The dimension with its parts, innermost first, replaced by what `rule` gives, which is equal for the sizes that were
+/// traced: symbols, functions of sizes, terms of sums, and the whole.
+[[nodiscard]] Dim rewrite(const Dim& dim, const std::function<Dim(const Dim& part)>& rule);
+
+enum class SizeOperation : std::uint8_t { kFloorDivide, kMin, kMax };
+struct SizeFunction {
+  SizeOperation operation = SizeOperation::kFloorDivide;
+  Dim left;
+  Dim right;
+};
+/// The functions that a dimension is made of, those within operands first. Hints of operands mean nothing.
+[[nodiscard]] std::vector<SizeFunction> functions_in(const Dim& dim);
 
 [[nodiscard]] std::int64_t evaluate(const Dim& dim, SymbolValues symbols);
 [[nodiscard]] std::vector<std::int64_t> evaluate(std::span<const Dim> dims, SymbolValues symbols);

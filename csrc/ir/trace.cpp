@@ -116,6 +116,7 @@ Trace Trace::empty_copy(std::string step) const {
   copy.values_ = values_;
   copy.inputs = inputs;
   copy.memory_of_inputs = memory_of_inputs;
+  copy.conditions = conditions;
   copy.outputs = outputs;
   return copy;
 }

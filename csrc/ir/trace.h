@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/condition.h"
 #include "ir/operator.h"
 #include "ir/type.h"
 
@@ -121,6 +122,8 @@ class Trace {
   /// For each input a number that it has in common with those that may lie in the same memory. Empty: each lies in
   /// memory of its own.
   std::vector<std::uint32_t> memory_of_inputs;
+  /// Conditions on sizes of inputs, besides those that the types of inputs say.
+  std::vector<Condition> conditions;
   std::vector<BoundSymbol> symbols;
   ArgumentList outputs;
 

@@ -16,6 +16,7 @@ std::size_t hash_bytes(std::string_view bytes) { return std::hash<std::string_vi
 
 // The last enumerators, for what is read from bytes that may be damaged.
 constexpr CallStyle last_of(CallStyle) { return CallStyle::kBlock; }
+constexpr Condition::Kind last_of(Condition::Kind) { return Condition::Kind::kAtMost; }
 constexpr DeviceType last_of(DeviceType) { return DeviceType::kOther; }
 constexpr Dtype last_of(Dtype) { return Dtype::kFloat8E8m0fnu; }
 constexpr Layout last_of(Layout) { return Layout::kJagged; }
@@ -363,6 +364,12 @@ void TraceArchive::add(const Trace& trace) {
   for (const ValueId id : trace.inputs) writer.write_number(index_of(id));
   writer.write_number(trace.memory_of_inputs.size());
   for (const std::uint32_t memory : trace.memory_of_inputs) writer.write_number(memory);
+  writer.write_number(trace.conditions.size());
+  for (const auto& [kind, left, right] : trace.conditions) {
+    writer.write_number(static_cast<std::uint64_t>(kind));
+    writer.write(left);
+    writer.write(right);
+  }
   writer.write(trace.outputs);
   writer.write_number(trace.symbols.size());
   std::int64_t expected = 0;  // symbols mostly follow one another as they did in the trace that had them first
@@ -399,6 +406,12 @@ Trace TraceArchive::restore(std::size_t index) const {
   for (ValueId& id : trace.inputs) id = ValueId{reader.read_small()};
   trace.memory_of_inputs.resize(reader.read_count());
   for (std::uint32_t& memory : trace.memory_of_inputs) memory = reader.read_small();
+  trace.conditions.resize(reader.read_count());
+  for (auto& [kind, left, right] : trace.conditions) {
+    kind = reader.read_enumerator<Condition::Kind>();
+    left = reader.read_dim();
+    right = reader.read_dim();
+  }
   trace.outputs = reader.read_list();
   std::size_t left = reader.read_count();
   trace.symbols.reserve(left);

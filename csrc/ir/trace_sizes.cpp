@@ -1,6 +1,7 @@
 #include "ir/trace_sizes.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace thunder::ir {
@@ -27,25 +28,36 @@ void add_symbols(const std::vector<BoundSymbol>& calls, std::vector<std::uint32_
   }
 }
 
-void bind(ArgumentList& arguments, SymbolValues symbols) {
+using SizeMap = std::function<Dim(const Dim& dim)>;
+
+void map_sizes(ArgumentList& arguments, const SizeMap& map) {
   for (Argument& argument : arguments) {
-    if (const auto* dim = argument.get<Dim>()) argument = Argument(evaluate(*dim, symbols));
-    if (auto* list = std::get_if<ArgumentList>(&argument.content)) bind(*list, symbols);
+    if (const auto* dim = argument.get<Dim>()) argument = Argument(map(*dim));
+    if (auto* list = std::get_if<ArgumentList>(&argument.content)) map_sizes(*list, map);
   }
 }
 
-void bind(std::vector<BoundSymbol>& calls, SymbolValues symbols) {
+void map_sizes(std::vector<BoundSymbol>& calls, const SizeMap& map) {
   for (BoundSymbol& call : calls) {
-    bind(call.arguments, symbols);
-    bind(call.nested, symbols);
+    map_sizes(call.arguments, map);
+    map_sizes(call.nested, map);
   }
 }
 
-TensorType at_sizes(TensorType type, SymbolValues symbols) {
-  for (Dim& size : type.sizes) size = evaluate(size, symbols);
-  for (Dim& stride : type.strides) stride = evaluate(stride, symbols);
-  type.storage_offset = evaluate(type.storage_offset, symbols);
+TensorType map_sizes(TensorType type, const SizeMap& map) {
+  for (Dim& size : type.sizes) size = map(size);
+  for (Dim& stride : type.strides) stride = map(stride);
+  type.storage_offset = map(type.storage_offset);
   return type;
+}
+
+void map_sizes(Trace& trace, const SizeMap& map) {
+  for (std::uint32_t i = 0; i < trace.value_count(); ++i) {
+    const TensorType* type = trace.tensor_type(ValueId{i});
+    if (type != nullptr && has_symbols(*type)) trace.set_type(ValueId{i}, make_type(map_sizes(*type, map)));
+  }
+  map_sizes(trace.symbols, map);
+  map_sizes(trace.outputs, map);
 }
 
 }  // namespace
@@ -55,10 +67,12 @@ std::vector<SymbolSource> symbol_sources(const Trace& trace) {
   for (std::uint32_t i = 0; i < trace.inputs.size(); ++i) {
     const TensorType* type = trace.tensor_type(trace.inputs[i]);
     for (std::uint32_t d = 0; type != nullptr && d < type->sizes.size(); ++d) {
-      const auto symbol = symbol_of(type->sizes[d]);
-      if (symbol && std::ranges::find(sources, *symbol, &SymbolSource::symbol) == sources.end()) {
-        sources.push_back({*symbol, i, d});
-      }
+      std::vector<std::uint32_t> symbols;
+      add_symbols(type->sizes[d], symbols);
+      const bool is_one = symbols.size() == 1;
+      if (!is_one || std::ranges::find(sources, symbols[0], &SymbolSource::symbol) != sources.end()) continue;
+      const auto factor = exact_quotient(type->sizes[d], Dim::symbol(symbols[0], 1));
+      if (factor && factor->is_concrete() && factor->hint > 0) sources.push_back({symbols[0], i, d, factor->hint});
     }
   }
   std::ranges::sort(sources, {}, &SymbolSource::symbol);
@@ -73,18 +87,34 @@ std::vector<std::uint32_t> symbols_of(const Trace& trace) {
   }
   add_symbols(trace.symbols, symbols);
   add_symbols(trace.outputs, symbols);
+  for (const Condition& condition : trace.conditions) {
+    add_symbols(condition.left, symbols);
+    add_symbols(condition.right, symbols);
+  }
   return symbols;
+}
+
+std::vector<std::int64_t> traced_symbols(const Trace& trace) {
+  std::vector<std::int64_t> values;
+  for (const SymbolSource& source : symbol_sources(trace)) {
+    values.resize(source.symbol + std::size_t{1}, 0);
+    values[source.symbol] = trace.tensor_type(trace.inputs[source.input])->sizes[source.dim].hint / source.factor;
+  }
+  return values;
 }
 
 Trace at_sizes(const Trace& trace, SymbolValues symbols) {
   Trace bound = trace;
-  for (std::uint32_t i = 0; i < trace.value_count(); ++i) {
-    const TensorType* type = trace.tensor_type(ValueId{i});
-    if (type != nullptr && has_symbols(*type)) bound.set_type(ValueId{i}, make_type(at_sizes(*type, symbols)));
-  }
-  bind(bound.symbols, symbols);
-  bind(bound.outputs, symbols);
+  map_sizes(bound, [&](const Dim& dim) { return Dim(evaluate(dim, symbols)); });
+  bound.conditions.clear();
   return bound;
+}
+
+void assume(Trace& trace, const Condition& condition) {
+  const auto map = [&](const Dim& dim) { return simplify(dim, condition); };
+  map_sizes(trace, map);
+  for (Condition& earlier : trace.conditions) earlier = {earlier.kind, map(earlier.left), map(earlier.right)};
+  if (!is_in_sizes(condition)) trace.conditions.push_back(condition);
 }
 
 }  // namespace thunder::ir

@@ -12,14 +12,22 @@ struct SymbolSource {
   std::uint32_t symbol = 0;
   std::uint32_t input = 0;  ///< place among the inputs
   std::uint32_t dim = 0;
+  std::int64_t factor = 1;  ///< the size is so many times the symbol
 };
-/// For each symbol the first place where it is the size of an input by itself, by symbol.
+/// For each symbol the first place where it is the size of an input, by itself or times a number, by symbol.
 [[nodiscard]] std::vector<SymbolSource> symbol_sources(const Trace& trace);
 
-/// The symbols that types of values, and arguments, depend on, ascending.
+/// The symbols that types of values, arguments and conditions depend on, ascending.
 [[nodiscard]] std::vector<std::uint32_t> symbols_of(const Trace& trace);
+
+/// The values that the symbols had when the trace was recorded, by index.
+[[nodiscard]] std::vector<std::int64_t> traced_symbols(const Trace& trace);
 
 /// The trace for certain sizes: every expression is replaced by its number.
 [[nodiscard]] Trace at_sizes(const Trace& trace, SymbolValues symbols);
+
+/// Makes a trace right only where the condition holds: writes its sizes in fewer words, and notes the condition, unless
+/// the sizes of its inputs say so now.
+void assume(Trace& trace, const Condition& condition);
 
 }  // namespace thunder::ir

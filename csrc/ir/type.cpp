@@ -38,7 +38,7 @@ std::string to_string(const TensorType& type) {
 }
 
 std::size_t hash_dim(std::size_t seed, const Dim& dim) {
-  return hash_combine(hash_combine(seed, static_cast<std::size_t>(dim.hint)),
+  return hash_combine(hash_combine(seed, static_cast<std::size_t>(dim.is_concrete() ? dim.hint : 0)),
                       reinterpret_cast<std::uintptr_t>(dim.expression));
 }
 

@@ -68,6 +68,11 @@ class Verifier {
       const bool has_source = std::ranges::find(sources, symbol, &SymbolSource::symbol) != sources.end();
       if (!has_source) fail("s" + std::to_string(symbol) + " is the size of no input", nullptr);
     }
+    const std::vector<std::int64_t> traced = traced_symbols(trace_);
+    for (const Condition& condition : trace_.conditions) {
+      if (!holds(condition, traced))
+        fail(to_string(condition) + " does not hold for the sizes that were traced", nullptr);
+    }
   }
 
   void check_counts(const BoundSymbol& symbol) const {

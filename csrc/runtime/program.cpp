@@ -92,9 +92,18 @@ std::vector<std::int64_t> ProgramCode::read_symbols(const Frame& frame) const {
   std::vector<std::int64_t> values(symbol_count, 0);
   for (const SymbolRegister& symbol : symbols) {
     const std::int64_t size = frame.registers[symbol.index].toTensor().size(symbol.dim);
-    TORCH_CHECK(size >= 2, "size ", size, " of dimension ", symbol.dim, " of input ", symbol.index,
-                " of a program for sizes from two on");
-    values[symbol.symbol] = size;
+    TORCH_CHECK(size >= 2 * symbol.factor && size % symbol.factor == 0, "size ", size, " of dimension ", symbol.dim,
+                " of input ", symbol.index, " of a program for multiples of ", symbol.factor, " from twice that on");
+    values[symbol.symbol] = size / symbol.factor;
+  }
+  for (const auto& [index, dim, expected] : input_sizes) {
+    const std::int64_t size = frame.registers[index].toTensor().size(dim);
+    const std::int64_t number = expected.compute(expected.state.get(), values);
+    TORCH_CHECK(size == number, "size ", size, " of dimension ", dim, " of input ", index, " of a program for size ",
+                number);
+  }
+  for (const auto& [holds, text] : conditions) {
+    TORCH_CHECK(holds.compute(holds.state.get(), values) != 0, "sizes of a program for which ", text);
   }
   return values;
 }
@@ -130,7 +139,9 @@ void ProgramCode::run(std::span<Value> inputs, std::span<Value> results) const {
   execute(frame);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const OutputSource& source = outputs[i];
-    if (source.index == kNoRegister) {
+    if (source.size.compute != nullptr) {
+      store_output(results[i], c10::IValue(source.size.compute(source.size.state.get(), symbol_values)));
+    } else if (source.index == kNoRegister) {
       store_output(results[i], c10::IValue(source.constant));
     } else if (source.last) {
       store_output(results[i], std::move(frame.registers[source.index]));

@@ -138,8 +138,16 @@ class CallResolver {
 
 void ProgramBuilder::add_input(Slot slot) { inputs_.push_back(slot); }
 
-void ProgramBuilder::add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim) {
-  symbols_.push_back({symbol, input, dim});
+void ProgramBuilder::add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim, std::int64_t factor) {
+  symbols_.push_back({symbol, input, dim, factor});
+}
+
+void ProgramBuilder::add_size(Slot input, std::uint32_t dim, SizeOperand size) {
+  sizes_.emplace_back(input, InputSize{0, dim, std::move(size)});
+}
+
+void ProgramBuilder::add_condition(SizeOperand holds, std::string text) {
+  conditions_.push_back({std::move(holds), std::move(text)});
 }
 
 void ProgramBuilder::add_constant(Slot slot, c10::IValue value) { constants_.emplace(slot, std::move(value)); }
@@ -240,9 +248,14 @@ Program ProgramBuilder::build() {
   }
 
   for (const Symbol& symbol : symbols_) {
-    code.symbols.push_back({symbol.symbol, registers.register_of(symbol.input), symbol.dim});
+    code.symbols.push_back({symbol.symbol, registers.register_of(symbol.input), symbol.dim, symbol.factor});
     code.symbol_count = std::max(code.symbol_count, symbol.symbol + 1);
   }
+  for (auto& [input, size] : sizes_) {
+    size.index = registers.register_of(input);
+    code.input_sizes.push_back(std::move(size));
+  }
+  code.conditions = std::move(conditions_);
 
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     ProgramCall& call = calls_[i];
@@ -272,6 +285,8 @@ Program ProgramBuilder::build() {
     if (slot != nullptr) {
       source.index = registers.register_of(*slot);
       last_reader[source.index] = code.outputs.size();
+    } else if (const auto* size = std::get_if<SizeOperand>(&output.content)) {
+      source.size = *size;
     } else {
       source.constant = std::get<c10::IValue>(output.content);
     }

@@ -20,8 +20,12 @@ namespace thunder::runtime {
 class ProgramBuilder {
  public:
   void add_input(Slot slot);
-  /// Symbol `symbol` is the size of dimension `dim` of an input, and at least two.
-  void add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim);
+  /// The size of dimension `dim` of an input is `factor` times symbol `symbol`, which is at least two.
+  void add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim, std::int64_t factor);
+  /// Dimension `dim` of an input has that size in every run.
+  void add_size(Slot input, std::uint32_t dim, SizeOperand size);
+  /// A number that is not zero in any run; `text` is for error messages.
+  void add_condition(SizeOperand holds, std::string text);
   /// A slot that has the same value in every run.
   void add_constant(Slot slot, c10::IValue value);
   /// Calls a dispatcher operator, unboxed where the table in `unboxed_calls.cpp` has its signature; on one thread where
@@ -60,10 +64,13 @@ class ProgramBuilder {
     std::uint32_t symbol;
     Slot input;
     std::uint32_t dim;
+    std::int64_t factor;
   };
 
   std::vector<Slot> inputs_;
   std::vector<Symbol> symbols_;
+  std::vector<std::pair<Slot, InputSize>> sizes_;
+  std::vector<SizeCondition> conditions_;
   std::vector<ProgramCall> calls_;
   std::vector<Operand> outputs_;
   std::unordered_map<Slot, Slot> roots_;

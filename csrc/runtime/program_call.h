@@ -34,6 +34,19 @@ struct Operand {
 /// Where a result goes: a slot (kNoSlot drops it), or one slot for each element of a list.
 using ResultSlots = std::variant<Slot, std::vector<Slot>>;
 
+/// A size that an input must have.
+struct InputSize {
+  std::uint32_t index = 0;  ///< position of the input
+  std::uint32_t dim = 0;
+  SizeOperand expected;
+};
+
+/// A condition on sizes, for which a program is made.
+struct SizeCondition {
+  SizeOperand holds;
+  std::string text;
+};
+
 /// The user's line of an instruction; an empty file is unknown.
 struct Location {
   std::string file;

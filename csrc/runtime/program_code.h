@@ -17,6 +17,7 @@ struct OutputSource {
   std::uint32_t index = kNoRegister;  ///< kNoRegister: the constant
   bool last = false;                  ///< no later output reads the register
   c10::IValue constant;
+  SizeOperand size = {};  ///< in place of the constant, if it has a function
 };
 
 /// Who an instruction is for: read on failure only.
@@ -30,6 +31,7 @@ struct SymbolRegister {
   std::uint32_t symbol = 0;
   std::uint32_t index = 0;  ///< position of the input
   std::uint32_t dim = 0;
+  std::int64_t factor = 1;
 };
 
 /// The instructions of a program and the tables that they read. Inputs arrive in registers 0 to `input_count - 1`.
@@ -42,6 +44,8 @@ struct ProgramCode {
   std::vector<std::uint32_t> unused_inputs;
   std::vector<SymbolRegister> symbols;
   std::uint32_t symbol_count = 0;
+  std::vector<InputSize> input_sizes;
+  std::vector<SizeCondition> conditions;
   std::vector<OutputSource> outputs;
   std::vector<std::shared_ptr<const void>> states;
   std::vector<Origin> origins;
@@ -51,7 +55,7 @@ struct ProgramCode {
   template <typename Value>
   void run(std::span<Value> inputs, std::span<Value> results) const;
   void execute(Frame& frame) const;
-  /// The values of the symbols, by index.
+  /// The values of the symbols, by index. Throws c10::Error for sizes that the program is not for.
   [[nodiscard]] std::vector<std::int64_t> read_symbols(const Frame& frame) const;
   [[noreturn]] void rethrow_with_origin(std::size_t instruction) const;
 };

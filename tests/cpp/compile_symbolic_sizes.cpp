@@ -6,17 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "bridge/convert.h"
 #include "check.h"
 #include "compile/compiler.h"
 #include "executors/api/lowering.h"
 #include "fusion/region.h"
-#include "ir/builder.h"
 #include "ir/trace_sizes.h"
 #include "ir/verifier.h"
-#include "tracer/fallback.h"
-#include "tracer/operators.h"
+#include "symbolic_program.h"
 
 namespace thunder::compile {
 namespace {
@@ -27,46 +24,14 @@ using ir::Dim;
 using ir::Dims;
 using ir::Trace;
 using ir::ValueId;
+using Program = check::SymbolicProgram;
 
 constexpr std::int64_t kSizes[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {16, 129}, {33, 17}, {130, 257}};
-
-/// A trace of two symbols, `s0` and `s1`.
-class Program {
- public:
-  const Dim rows = Dim::symbol(0, 24);
-  const Dim columns = Dim::symbol(1, 96);
-
-  ValueId input(Dims sizes, ir::Dtype dtype = ir::Dtype::kFloat32) {
-    return trace.add_input(ir::tensor_type(dtype, std::move(sizes)));
-  }
-  ValueId call(const char* name, const char* overload, ArgumentList arguments, Dims sizes,
-               ir::Dtype dtype = ir::Dtype::kFloat32) {
-    return call(name, overload, std::move(arguments), ir::tensor_type(dtype, std::move(sizes)));
-  }
-  ValueId call(const char* name, const char* overload, ArgumentList arguments, const ir::TypePtr& type) {
-    tracer::init_tracer();
-    const ir::Operator* op = tracer::find_operator(name, overload);
-    THUNDER_CHECK(op != nullptr, "test", name);
-    return ir::add_call(trace, *op, std::move(arguments), type);
-  }
-  [[nodiscard]] ir::TensorType type_of(ValueId value) const { return *trace.tensor_type(value); }
-
-  Trace trace{"computation", std::make_shared<ir::TraceContext>()};
-};
 
 at::Tensor sample(const ir::TensorType& type) {
   const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
   const at::Tensor tensor = type.dtype == ir::Dtype::kInt64 ? at::randint(0, 5, sizes, at::kLong) : at::randn(sizes);
   return at::empty_strided(sizes, bridge::hints(type.strides), tensor.options()).copy_(tensor);
-}
-
-void check_equal(const at::Tensor& got, const at::Tensor& expected, const std::string& sizes) {
-  const bool is_alike = got.sizes() == expected.sizes() && got.strides() == expected.strides() &&
-                        got.scalar_type() == expected.scalar_type();
-  if (is_alike && at::allclose(got, expected, 1e-4, 1e-5)) return;
-  check::report_failure(__FILE__, __LINE__,
-                        "another result at sizes " + sizes + ": strides " + check::show(got.strides()) + " and " +
-                            check::show(expected.strides()));
 }
 
 /// Compiles the program once for an executor, and compares it at each size with PyTorch's operations.
@@ -87,7 +52,7 @@ void check_with(const char* executor, const Trace& trace, bool fuses) {
     executors::lower_operators(sized).run(std::span(given), std::span(expected));
     const std::vector<at::Tensor> results = compiled->run(inputs);
     const std::string text = std::to_string(sizes[0]) + " and " + std::to_string(sizes[1]);
-    for (std::size_t i = 0; i < results.size(); ++i) check_equal(results[i], expected[i], text);
+    for (std::size_t i = 0; i < results.size(); ++i) check::equal_tensors(results[i], expected[i], text);
   }
 }
 
@@ -236,6 +201,88 @@ TEST(sizes_below_two_are_refused) {
   p.trace.outputs = {p.call("aten::exp", "", {x}, {p.rows, p.columns})};
   const auto compiled = compile(p.trace, Options());
   CHECK_THROWS(compiled->run({at::randn({1, 5})}), c10::Error);
+}
+
+TEST(an_input_of_another_size_than_the_trace_says_is_refused) {
+  Program p;
+  const ValueId x = p.input({p.rows, p.columns});
+  const ValueId row = p.input({p.columns});
+  p.trace.outputs = {
+      p.call("aten::mul", "Tensor", {p.call("aten::exp", "", {x}, {p.rows, p.columns}), row}, {p.rows, p.columns})};
+  const auto compiled = compile(p.trace, Options());
+  CHECK_EQ(compiled->run({at::randn({20, 100}), at::randn({100})})[0].size(1), 100);
+  CHECK_THROWS(compiled->run({at::randn({20, 100}), at::randn({99})}), c10::Error);
+}
+
+TEST(sizes_that_were_equal_stay_equal) {
+  Program p;
+  const Dim others = Dim::symbol(2, 24);
+  const ValueId x = p.input({p.rows, p.columns});
+  const ValueId y = p.input({others, p.columns});
+  const ValueId sum = p.call("aten::add", "Tensor", {x, y}, {p.rows, p.columns});
+  p.trace.outputs = {p.call("aten::gelu", "", {sum}, {p.rows, p.columns})};
+  const auto compiled = compile(p.trace, Options());
+  for (const std::int64_t rows : {5, 64}) {
+    const at::Tensor left = at::randn({rows, 70});
+    const at::Tensor right = at::randn({rows, 70});
+    check::equal_tensors(compiled->run({left, right})[0], at::gelu(left + right), std::to_string(rows));
+  }
+  CHECK_THROWS(compiled->run({at::randn({5, 70}), at::randn({6, 70})}), c10::Error);
+}
+
+TEST(a_view_that_divides_a_size_runs_where_that_is_exact) {
+  Program p;
+  const ValueId x = p.input({p.rows, p.columns});
+  const Dims parts{p.rows, floor_divide(p.columns, 4), 4};
+  const ArgumentList shape{Argument(parts[0]), Argument(parts[1]), Argument(parts[2])};
+  const ValueId view =
+      p.call("aten::view", "", {p.call("aten::sin", "", {x}, {p.rows, p.columns}), Argument(shape)}, parts);
+  p.trace.outputs = {p.call("aten::exp", "", {view}, parts)};
+  Options options;
+  options.verify = true;
+  const auto compiled = compile(p.trace, options);
+  const Trace last = compiled->forward_traces().back();
+  CHECK_EQ(last.symbols.size(), 1U);  // the view is inside of the fusion
+  for (const std::int64_t columns : {8, 64, 132}) {
+    const at::Tensor given = at::randn({20, columns});
+    check::equal_tensors(compiled->run({given})[0], at::exp(at::sin(given).view({20, columns / 4, 4})),
+                         std::to_string(columns));
+  }
+  CHECK_THROWS(compiled->run({at::randn({20, 66})}), c10::Error);
+}
+
+TEST(a_slice_that_took_everything_runs_where_it_still_does) {
+  Program p;
+  const ValueId x = p.input({p.rows, p.columns});
+  ir::TensorType type = p.type_of(x);
+  type.sizes[1] = smaller(p.columns, 128);
+  const ValueId slice = p.call("aten::slice", "Tensor", {x, 1, 0, 128}, ir::make_type(type));
+  const Dims sizes = type.sizes;
+  p.trace.outputs = {p.call("aten::square", "", {p.call("aten::tanh", "", {slice}, sizes)}, sizes)};
+  const auto compiled = compile(p.trace, Options());
+  CHECK_EQ(compiled->forward_traces().back().conditions.size(), 1U);
+  for (const std::int64_t columns : {3, 100, 128}) {
+    const at::Tensor given = at::randn({20, columns});
+    check::equal_tensors(compiled->run({given})[0], at::square(at::tanh(given)), std::to_string(columns));
+  }
+  CHECK_THROWS(compiled->run({at::randn({20, 129})}), c10::Error);
+}
+
+TEST(a_program_gives_sizes) {
+  Program p;
+  const Dims sizes{p.rows, p.columns};
+  const ValueId x = p.input(sizes);
+  p.trace.outputs = {Argument(p.rows * p.columns), p.call("aten::exp", "", {x}, sizes), Argument(p.rows + 1)};
+  ir::verify(p.trace, "test");
+  const runtime::Program program = executors::lower_trace(p.trace, default_executors());
+  for (const auto& [rows, columns] : kSizes) {
+    std::vector<c10::IValue> inputs{at::randn({rows, columns})};
+    std::vector<c10::IValue> outputs(3);
+    program.run(std::span(inputs), std::span(outputs));
+    CHECK_EQ(outputs[0].toInt(), rows * columns);
+    CHECK_EQ(outputs[1].toTensor().numel(), rows * columns);
+    CHECK_EQ(outputs[2].toInt(), rows + 1);
+  }
 }
 
 }  // namespace thunder::compile

@@ -1,5 +1,7 @@
 #include "executors/api/lowering.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -36,14 +38,34 @@ Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> exec
 
 namespace {
 
+/// The program reads the symbols of its inputs' sizes, and checks what else the trace says of these.
+void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
+  const std::vector<ir::SymbolSource> sources = ir::symbol_sources(trace);
+  for (const auto& [symbol, input, dim, factor] : sources) {
+    builder.add_symbol(symbol, slot_of(trace.inputs[input]), dim, factor);
+  }
+  for (std::uint32_t i = 0; !sources.empty() && i < trace.inputs.size(); ++i) {
+    const ir::TensorType* type = trace.tensor_type(trace.inputs[i]);
+    for (std::uint32_t d = 0; type != nullptr && d < type->sizes.size(); ++d) {
+      const auto is_source = [&](const ir::SymbolSource& source) { return source.input == i && source.dim == d; };
+      if (std::ranges::any_of(sources, is_source)) continue;
+      builder.add_size(slot_of(trace.inputs[i]), d, size_operand(type->sizes[d]));
+    }
+  }
+  for (const ir::Condition& condition : trace.conditions) {
+    const auto compute = [](const void* state, ir::SymbolValues symbols) {
+      return std::int64_t{ir::holds(*static_cast<const ir::Condition*>(state), symbols)};
+    };
+    builder.add_condition({compute, std::make_shared<const ir::Condition>(condition)}, to_string(condition));
+  }
+}
+
 /// `lower(i, builder)` appends the instructions of symbol i.
 template <typename Lower>
 runtime::Program lower_symbols(const ir::Trace& trace, const Lower& lower) {
   runtime::ProgramBuilder builder;
   for (const ir::ValueId input : trace.inputs) builder.add_input(slot_of(input));
-  for (const ir::SymbolSource& source : ir::symbol_sources(trace)) {
-    builder.add_symbol(source.symbol, slot_of(trace.inputs[source.input]), source.dim);
-  }
+  add_sizes(trace, builder);
   for (std::size_t i = 0; i < trace.symbols.size(); ++i) lower(i, builder);
   std::vector<runtime::Operand> outputs;
   for (const ir::Argument& output : trace.outputs) outputs.push_back(operand_of(output, c10::AnyType::get(), trace));
