@@ -17,6 +17,7 @@ import thunder._tensor_data  # noqa: F401  likewise
 from thunder._check import load_extension
 from thunder.module import ThunderModule, compile_module, with_own_structure
 from thunder.options import Options
+from thunder.transforms.overrides import owned_by
 from thunder.transforms.transform import overrides
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def _compile(fn: Any, options: Options) -> Any:
         module = with_own_structure(fn) if changing else fn
         result = rebuild(module, options)
         for transform in changing:
-            transform.transform_module(result)
+            with owned_by(transform):
+                transform.transform_module(result)
         return result
     compiled = CompiledFunction(fn, options.as_dict())
     functools.update_wrapper(compiled, fn)

@@ -13,6 +13,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from thunder.transforms import overrides
+
 if TYPE_CHECKING:
     import torch
 
@@ -74,6 +76,13 @@ class ThunderModule:
                 part = transform.transform_state_dict_for_submodule(self, name, part)
             loaded.update({f"{name}.{key}" if name else key: value for key, value in part.items()})
         return module.load_state_dict(loaded, strict=strict)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        result = super()._apply(fn, *args, **kwargs)  # type: ignore[misc]
+        if overrides.overrides_of(result):
+            overrides.convert(result, fn)
+            self.__compiled__.clear_cache()  # type: ignore[attr-defined]
+        return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         result = _jit(copy.deepcopy(self.__wrapped__, memo), self.__options__)

@@ -71,9 +71,15 @@ class Trace:
             "backward", "epilogue"; "part" where it is none of these, such as one that `of_function` gives.
     """
 
-    def __init__(self, native: Any, saved: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self,
+        native: Any,
+        saved: tuple[int, int] = (0, 0),
+        stored: Sequence[tuple[Sequence[str], torch.Tensor | None]] = (),
+    ) -> None:
         self._native = native
         self._saved = saved
+        self._stored = list(stored)  # for each input its names in the module, and the tensor behind it
 
     @classmethod
     def of_function(cls, function: Callable[..., Any], *examples: torch.Tensor, name: str = "computation") -> Trace:
@@ -126,6 +132,15 @@ class Trace:
         """
         values = self.inputs if self.kind == "backward" else self.outputs
         return list(values[slice(*self._saved)])
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """The inputs that are parameters or buffers of the module that is called, by name; tied ones by each of theirs.
+
+        Empty but in `Transform.transform_traces_pre_prologue`.
+        """
+        values = self.inputs
+        return {name: values[i] for i, (names, _) in enumerate(self._stored) for name in names}
 
     @property
     def bound_symbols(self) -> Sequence[BoundSymbol]:
@@ -232,6 +247,8 @@ class TraceEdit:
         self._trace = trace
         self._native = _trace.Edit(trace._view, step)
         self._step = step
+        self._stored = list(trace._stored)
+        self._removed_inputs: set[int] = set()
 
     def insert_before(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Insert what `function(*args, **kwargs)` does in front of a symbol; return its results, as values."""
@@ -278,13 +295,51 @@ class TraceEdit:
         """Return another value as output `index`."""
         self._native.set_output(index, value)
 
-    def set_input(self, index: int, like: Value) -> Value:
-        """Take a value of the type of `like` (of any trace) as input `index`; return it.
+    def set_input(self, index: int, like: Value | torch.Tensor) -> Value:
+        """Take a value of the type of `like` (a tensor, or a value of any trace) as input `index`; return it.
 
         What read the input that was there needs a substitute.
         """
         value: Value = self._native.set_input(index, like)
         return value
+
+    def take_stored(self, value: Value) -> Value:
+        """Take an input, a parameter that a transform replaced, as the module holds it; return it.
+
+        Before, the input has shape and dtype of what the program sees. What read it needs a substitute.
+        """
+        index = next((i for i, known in enumerate(self._trace.inputs) if known == value), len(self._stored))
+        stored = self._stored[index][1] if index < len(self._stored) else None
+        if stored is None:
+            raise ValueError(f"{self._step}: expected an input behind which the module holds a tensor, got {value!r}")
+        return self.set_input(index, stored)
+
+    def add_input(self, like: Value | torch.Tensor) -> Value:
+        """Take a value of the type of `like` (a tensor, or a value of any trace) as the last input; return it.
+
+        What the prologue returns has to agree: see `add_tensor`.
+        """
+        value: Value = self._native.add_input(like)
+        self._stored += [((), None)] * (len(self._trace.inputs) + 1 - len(self._stored))
+        return value
+
+    def remove_input(self, index: int) -> None:
+        """Take an input away, which nothing may read. What the prologue returns has to agree: see `remove_output`."""
+        self._native.remove_input(index)
+        self._removed_inputs.add(index)
+
+    def add_tensor(self, tensor: torch.Tensor) -> Value:
+        """Return a tensor, this very one at each run, as one output more, the last; return the value.
+
+        In a prologue: the computation takes it at each call (`add_input`). Gradients go to it if it is a leaf that
+        requires grad.
+        """
+        value: Value = self._native.add_tensor(tensor)
+        return value
+
+    def remove_output(self, index: int) -> None:
+        """Return an output less."""
+        self._native.remove_output(index)
 
     def fuse(self, symbols: Sequence[BoundSymbol], name: str, compiler: Callable[[Trace], Callable[..., Any]]) -> None:
         """Make one operation of several, which stands where the last of them stood.
@@ -301,7 +356,8 @@ class TraceEdit:
 
     def finish(self) -> Trace:
         """Return the changed trace, verified. Raises ValueError, naming the symbol, when it cannot run."""
-        return Trace(self._native.finish(), self._trace._saved)
+        stored = [each for i, each in enumerate(self._stored) if i not in self._removed_inputs]
+        return Trace(self._native.finish(), self._trace._saved, stored)
 
     def _insert(self, position: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((list(args), dict(kwargs)))

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bindings/python_values.h"
 #include "bindings/trace_file.h"
+#include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "compile/fusion_timing.h"
 #include "dispatch/python/gil.h"
@@ -23,6 +24,7 @@
 #include "ir/symbol_values.h"
 #include "ir/value_names.h"
 #include "ir/verifier.h"
+#include "tracer/operators.h"
 #include "transforms/replay.h"
 
 namespace thunder::bindings {
@@ -142,9 +144,39 @@ class Edit {
   }
 
   void remove(std::size_t position) { edit_.remove(position); }
-  void substitute(const TracedValue& from, const TracedValue& to) { edit_.substitute(from.id, to.id); }
+  void substitute(const TracedValue& from, const TracedValue& to) {
+    const auto* before = std::get_if<ir::TensorType>(from.type.get());
+    const auto* after = std::get_if<ir::TensorType>(to.type.get());
+    if (before != nullptr && after != nullptr && after->requires_grad && !before->requires_grad) {
+      throw UserError(ErrorKind::kValue, step_ + ": expected a value that does not require grad in the place of " +
+                                             from.name + ", got one that does: what reads it was recorded without");
+    }
+    edit_.substitute(from.id, to.id);
+  }
   void set_output(std::size_t index, const TracedValue& value) { edit_.set_output(index, value.id); }
   TracedValue set_input(std::size_t index, const TracedValue& like) { return value(edit_.set_input(index, like.type)); }
+
+  TracedValue set_input_like(std::size_t index, const at::Tensor& like) {
+    return value(edit_.set_input(index, ir::make_type(bridge::type_of(like))));
+  }
+  TracedValue add_input(const TracedValue& like) { return value(edit_.add_input(like.type)); }
+  TracedValue add_input_like(const at::Tensor& like) {
+    return value(edit_.add_input(ir::make_type(bridge::type_of(like))));
+  }
+  void remove_input(std::size_t index) { edit_.remove_input(index); }
+  void remove_output(std::size_t index) { edit_.remove_output(index); }
+
+  /// Returns a tensor, this very one and no copy of it, as one output more.
+  TracedValue add_tensor(const at::Tensor& tensor) {
+    ir::BoundSymbol symbol;
+    symbol.op = tracer::tensor_constant_operator();
+    symbol.arguments.emplace_back(bridge::add_tensor(*view_->trace().context(), tensor));
+    const ir::ValueId id = edit_.add_value(ir::make_type(bridge::type_of(tensor)));
+    symbol.results.emplace_back(id);
+    edit_.insert(view_->trace().symbols.size(), std::move(symbol));
+    edit_.add_output(id);
+    return value(id);
+  }
 
   python::object finish() {
     const ir::Trace made = edit_.finish();
@@ -320,6 +352,12 @@ void init_trace(python::module_& module) {
       .def("substitute", &Edit::substitute)
       .def("set_output", &Edit::set_output)
       .def("set_input", &Edit::set_input)
+      .def("set_input", &Edit::set_input_like)
+      .def("add_input", &Edit::add_input)
+      .def("add_input", &Edit::add_input_like)
+      .def("remove_input", &Edit::remove_input)
+      .def("add_tensor", &Edit::add_tensor)
+      .def("remove_output", &Edit::remove_output)
       .def("finish", &Edit::finish);
   trace.def("record", &record_function);
   trace.def("region", &take_region);

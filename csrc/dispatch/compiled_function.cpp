@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "compile/pass_runner.h"
+#include "dispatch/call/overrides.h"
 #include "dispatch/call/specialization_cache.h"
+#include "dispatch/capture/call_transforms.h"
 #include "dispatch/compile_report.h"
 #include "dispatch/functional.h"
 #include "dispatch/numbers/traced_number.h"
@@ -22,6 +24,7 @@
 #include "interpreter/traces/guard_trace.h"
 #include "runtime/autograd_node.h"
 #include "runtime/memory_pool.h"
+#include "tracer/trace_session.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -36,10 +39,26 @@ struct CompiledFunction {
 
 CompiledFunction& as_compiled(PyObject* self) { return *reinterpret_cast<CompiledFunction*>(self); }
 
+/// Its transforms hold for its own traces: those of another program do not know them.
+PyObject* refuse_inside(PyObject* callable) {
+  try {
+    const std::string message = "thunder.jit: a compiled module is called whose parameters transforms replaced: " +
+                                describe_overrides(callable) +
+                                "; give these transforms to thunder.jit of the outer program";
+    tracer::note_refusal(message);
+    PyErr_SetString(PyExc_NotImplementedError, message.c_str());
+  } catch (const PendingError&) {
+  }
+  return nullptr;
+}
+
 PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged_count, PyObject* names) {
   CompiledFunction& compiled = as_compiled(self);
   // Called by native code in the middle of a trace: the program is part of that trace.
-  if (is_tracing()) return PyObject_Vectorcall(compiled.callable, arguments, flagged_count, names);
+  if (is_tracing()) {
+    if (has_overrides(compiled.callable)) return refuse_inside(compiled.callable);
+    return PyObject_Vectorcall(compiled.callable, arguments, flagged_count, names);
+  }
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
   const py::Ref alive = py::Ref::share(self);
   return compiled.cache->call({arguments, count, names});
@@ -125,10 +144,7 @@ ir::Trace checked_trace(ir::Trace trace) {
   return trace;
 }
 std::vector<ir::Trace> prologue(const Specialization& specialization) {
-  const ir::Trace recorded = specialization.computation->recorded();
-  std::vector<ir::TypePtr> types;
-  for (const ir::ValueId input : recorded.inputs) types.push_back(recorded.value(input).type);
-  return {checked_trace(interpreter::prologue_trace(specialization.guards, types))};
+  return {checked_trace(prologue_of(specialization))};
 }
 std::vector<ir::Trace> epilogue(const Specialization& specialization) {
   return {checked_trace(interpreter::epilogue_trace(specialization.structure))};
@@ -264,7 +280,9 @@ PyObject* wrapped_callable(PyObject* object) {
     PyObject* attributes = reinterpret_cast<PyFunctionObject*>(object)->func_dict;
     return attributes == nullptr ? nullptr : PyDict_GetItemWithError(attributes, name);
   }
-  return Py_TYPE(object) == &compiled_function_type ? as_compiled(object).callable : nullptr;
+  if (Py_TYPE(object) != &compiled_function_type) return nullptr;
+  PyObject* callable = as_compiled(object).callable;
+  return has_overrides(callable) ? nullptr : callable;
 }
 
 int init_dispatch(PyObject* module) {

@@ -10,7 +10,9 @@
 #include "compile/execution.h"
 #include "dispatch/call/equal_program.h"
 #include "dispatch/call/output_plan.h"
+#include "dispatch/call/overrides.h"
 #include "dispatch/call/specialization.h"
+#include "dispatch/capture/call_transforms.h"
 #include "dispatch/capture/custom_functions.h"
 #include "dispatch/capture/data_reads.h"
 #include "dispatch/capture/deferred_calls.h"
@@ -146,7 +148,8 @@ class Capture final : tracer::RecordingHost {
         custom_functions_(known.live, locator_, failed_),
         recorder_(ir::Trace(ir::TraceKind::kComputation, context_), *this),
         python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
-        hooks_(recorder_),
+        overrides_(callable),
+        hooks_(recorder_, overrides_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
     recorder_.data.full_graph = how.full_graph;
@@ -203,6 +206,7 @@ class Capture final : tracer::RecordingHost {
   PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
   DataReads reads_{numbers_};
+  Overrides overrides_;
   TorchHooks hooks_;
   InnerBackward backward_;
   GradientHooks gradient_hooks_{recorder_, python_backwards_};
@@ -300,7 +304,9 @@ py::Ref Capture::interpret() {
   if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
     throw UserError(ErrorKind::kNotImplemented, refused);
   }
-  return result && gradient_hooks_.record(tracker_) ? std::move(result) : py::Ref();
+  const bool is_whole =
+      result && gradient_hooks_.record(tracker_) && take_added_parameters(callable_, hooks_, tracker_);
+  return is_whole ? std::move(result) : py::Ref();
 }
 
 std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
@@ -337,6 +343,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   require_no_shared_effects(recorder_, tracker_);
   ir::Trace trace = recorder_.finish(std::move(outputs));
   plan_ = planner.finish(trace);
+  require_as_seen(hooks_, recorder_.memory.written_inputs(), structure_, plan_);
   tracer::keep_errors(trace);
   return trace;
 }
@@ -354,7 +361,8 @@ void Capture::fill(Specialization& specialization) {
   specialization.plan = std::move(plan_);
   for (std::size_t i = 0; i < hooks_.states().size(); ++i) {
     const bool was_leaf = unpack_tensor(hooks_.states()[i].real.get()).requires_grad();
-    if (!was_leaf && unpack_tensor(hooks_.states()[i].traced.get()).requires_grad() &&
+    if (!was_leaf && hooks_.states()[i].override == nullptr &&
+        unpack_tensor(hooks_.states()[i].traced.get()).requires_grad() &&
         unpack_tensor(hooks_.states()[i].traced.get()).is_leaf()) {
       specialization.new_leaves.push_back(static_cast<std::uint32_t>(i));
     }
@@ -418,16 +426,6 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
   share_or_compile(specialization.checks_values ? defer_effects(trace) : trace, options, known, specialization);
 }
 
-/// The user's transforms, before anything else happens to the trace.
-void transform(ir::Trace& trace, const compile::Options& options, const Specialization& specialization) {
-  if (options.transforms.empty()) return;
-  std::vector<ir::TypePtr> types;
-  for (const ir::ValueId input : trace.inputs) types.push_back(trace.value(input).type);
-  const ir::Trace prologue = interpreter::prologue_trace(specialization.guards, types);
-  const ir::Trace epilogue = interpreter::epilogue_trace(specialization.structure);
-  for (const auto& each : options.transforms) trace = apply_pre_prologue(*each, prologue, trace, epilogue);
-}
-
 [[noreturn]] void refuse_change(const std::string& change) {
   throw UserError(ErrorKind::kNotImplemented,
                   "thunder.jit: the function leaves " + change + " changed; set it outside");
@@ -484,8 +482,9 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     const auto* id = trace->outputs[i].get<ir::ValueId>();
     if (id != nullptr && tracer::is_number(*trace, *id)) specialization->number_outputs.push_back(i);
   }
-  transform(*trace, options, *specialization);
+  transform_call(callable_, hooks_, options, *trace, *specialization);
   compile_computation(*trace, others, options, *specialization);
+  count_by_guards(specialization->taken, specialization->statistics);
   return specialization;
 }
 

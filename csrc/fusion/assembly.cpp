@@ -29,9 +29,14 @@ class Assembler {
         group_of_(trace.symbols.size(), passes::kNoPlace),
         is_doubled_(trace.symbols.size(), false),
         is_repeated_(trace.symbols.size(), false),
+        communications_before_(trace.symbols.size(), 0),
         emitted_(trace.symbols.size(), false) {
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       for (const std::size_t i : groups_[g].symbols) group_of_[i] = g;
+    }
+    for (std::size_t i = 1; i < trace.symbols.size(); ++i) {
+      const bool communicates = operators::communicates(*trace.symbols[i - 1].op);
+      communications_before_[i] = communications_before_[i - 1] + (communicates ? 1 : 0);
     }
     find_what_others_read();
     find_doubled(model);
@@ -78,7 +83,7 @@ class Assembler {
   }
 
   /// Finds symbols that are cheaper to recompute in each fusion that reads their result than to write and read: one
-  /// operation on a value that is in memory anyway.
+  /// operation on a value that is in memory anyway. Not across communication, whose time it would no longer hide.
   void find_repeated(const FusionModel& model) {
     std::vector<bool> must_exist(trace_.value_count(), false);
     std::vector<bool> read_inside(trace_.value_count(), false);
@@ -91,7 +96,7 @@ class Assembler {
       for (std::uint32_t a = 0; a < trace_.symbols[i].arguments.size(); ++a) {
         ir::for_each_value(trace_.symbols[i].arguments[a], [&](ir::ValueId id) {
           const bool goes_over = g != passes::kNoPlace && goes_over_elements(role, a, id, groups_[g].space);
-          if (!goes_over || is_doubled_[i]) must_exist[ir::index_of(id)] = true;
+          if (!goes_over || is_doubled_[i] || is_made_across_communication(id, i)) must_exist[ir::index_of(id)] = true;
           if (goes_over && is_made_in(g, id)) read_inside[ir::index_of(id)] = true;
         });
       }
@@ -114,6 +119,11 @@ class Assembler {
     if (type == nullptr || passes::element_count(*type) != space.count()) return false;
     if (((role.by_rows | role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
     return role.kind == FusionRole::Kind::kView || have_same_order(*type, *trace_.tensor_type(role.over));
+  }
+
+  [[nodiscard]] bool is_made_across_communication(ir::ValueId id, std::uint32_t reader) const {
+    const std::uint32_t maker = order_.maker(id);
+    return maker != passes::kNoPlace && communications_before_[maker] != communications_before_[reader];
   }
 
   [[nodiscard]] bool is_cheap(std::uint32_t i, const FusionModel& model) const {
@@ -249,6 +259,7 @@ class Assembler {
   std::vector<std::uint32_t> group_of_;
   std::vector<bool> is_doubled_;   ///< symbols of groups that are made again outside
   std::vector<bool> is_repeated_;  ///< symbols of groups that are made again in each group that reads them
+  std::vector<std::uint32_t> communications_before_;  ///< by symbol
   std::vector<bool> emitted_;
   std::vector<bool> read_outside_;  ///< values of groups that something outside of the group reads
 };

@@ -1,6 +1,8 @@
 #include "ir/trace_edit.h"
 
+#include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 #include "base/error.h"
@@ -50,6 +52,25 @@ ValueId TraceEdit::set_input(std::size_t index, TypePtr type) {
   return input = result_.add_value(std::move(type), trace_.value(trace_.inputs.at(index)).name);
 }
 
+ValueId TraceEdit::add_input(TypePtr type, std::string name) {
+  // No input lies in its memory.
+  if (!result_.memory_of_inputs.empty()) {
+    result_.memory_of_inputs.push_back(std::ranges::max(result_.memory_of_inputs) + 1);
+  }
+  return result_.add_input(std::move(type), std::move(name));
+}
+
+void TraceEdit::remove_input(std::size_t index) {
+  const ValueId input = result_.inputs.at(index);
+  if (index_of(input) < gone_.size()) gone_[index_of(input)] = true;
+  removed_inputs_.insert(index);
+}
+
+void TraceEdit::remove_output(std::size_t index) {
+  static_cast<void>(result_.outputs.at(index));
+  removed_outputs_.insert(index);
+}
+
 void TraceEdit::apply(ArgumentList& arguments, bool is_inserted) const {
   for (Argument& argument : arguments) {
     if (auto* list = std::get_if<ArgumentList>(&argument.content)) {
@@ -82,6 +103,14 @@ Trace TraceEdit::finish() {
   }
   place_inserted(trace_.symbols.size());
   apply(result_.outputs, /*is_inserted=*/false);
+  const auto erase_from = [](auto& list, std::size_t index) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(index));
+  };
+  for (const std::size_t index : std::views::reverse(removed_inputs_)) {
+    erase_from(result_.inputs, index);
+    if (!result_.memory_of_inputs.empty()) erase_from(result_.memory_of_inputs, index);
+  }
+  for (const std::size_t index : std::views::reverse(removed_outputs_)) erase_from(result_.outputs, index);
   return std::move(result_);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ class TraceEdit {
   void set_output(std::size_t index, Argument value);
   /// A new value as input `index`. Symbols that read the old one need a substitute.
   ValueId set_input(std::size_t index, TypePtr type);
+  /// A new value as the last input.
+  ValueId add_input(TypePtr type, std::string name = {});
+  /// Takes an input away. Symbols that read it need a substitute.
+  void remove_input(std::size_t index);
+  /// Returns one value more, as the last output.
+  void add_output(Argument value) { result_.outputs.push_back(std::move(value)); }
+  void remove_output(std::size_t index);
 
   /// The types of values, inserted ones too.
   [[nodiscard]] const Trace& values() const { return result_; }
@@ -46,6 +54,8 @@ class TraceEdit {
   Trace result_;
   std::map<std::size_t, std::vector<BoundSymbol>> inserted_;  ///< by the position that they come before
   std::vector<bool> removed_;
+  std::set<std::size_t> removed_inputs_;
+  std::set<std::size_t> removed_outputs_;
   std::vector<bool> gone_;  ///< values that nothing makes any longer
   Substitution replaced_;
 };

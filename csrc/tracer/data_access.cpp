@@ -49,7 +49,8 @@ Realizer& DataAccess::realizer() {
     recorder_.tensors.set_real_input(i, recorder_.host.data_of_input(i));
   }
   recorder_.builder.settle();
-  if (realizer_ == nullptr || edits_ != recorder_.builder.edits()) realizer_ = std::make_unique<Realizer>();
+  if (realizer_ == nullptr || edits_ != recorder_.builder.edits())
+    realizer_ = std::make_unique<Realizer>(replaced_inputs);
   edits_ = recorder_.builder.edits();
   return *realizer_;
 }

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -29,6 +31,9 @@ class DataAccess {
 
   /// Refuse programs that read the data of tensors, instead of specializing on what they read.
   bool full_graph = false;
+  /// Names of inputs, by position, that transforms replaced or added others beside: what the trace so far computes
+  /// from them is not what the transformed one will.
+  std::map<std::size_t, std::string> replaced_inputs;
 
   /// The data of a trace tensor.
   [[nodiscard]] at::Tensor data_of(const at::Tensor& trace_tensor);

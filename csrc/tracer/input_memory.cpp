@@ -85,6 +85,9 @@ void InputMemory::lay_into_storage(const at::Tensor& real, const at::Tensor& inp
     if (is_written) found_shared(storage);
     return;
   }
+  if (real.sizes() != input.sizes() || real.scalar_type() != input.scalar_type()) {
+    refuse_shared(", which a transform replaced");
+  }
   if (real.requires_grad()) refuse_shared(", and requires grad");
   if (real.is_conj() || real.is_neg()) refuse_shared(" as its conjugate or negative");
   auto memory = std::ranges::find(memories_, storage, &Memory::storage) - memories_.begin();

@@ -141,35 +141,63 @@ void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   for (std::size_t i = 0; i < symbol.results.size(); ++i) store(symbol.results[i], stack[i]);
 }
 
+bool Realizer::leave_out(const ir::BoundSymbol& symbol) {
+  const std::string* behind = symbol.op->random ? lost_random_ : nullptr;
+  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) {
+    const auto found = unknown_.find(index_of(id));
+    if (found != unknown_.end()) behind = found->second;
+  }
+  if (behind == nullptr) return false;
+  if (symbol.op->random) lost_random_ = behind;
+  for (const ir::ValueId id : ir::flat_results(symbol)) {
+    if (id != ir::kNoValue) unknown_.emplace(index_of(id), behind);
+  }
+  return true;
+}
+
+const IValue& Realizer::known(ir::ValueId value) const {
+  const auto found = unknown_.find(index_of(value));
+  if (found == unknown_.end()) return values_[index_of(value)];
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: expected a program that does not look at data that it computes from " + *found->second +
+                      ", as a transform changes what it computes; look at it outside");
+}
+
 void Realizer::advance(const ir::Trace& trace, std::span<const at::Tensor> inputs) {
   values_.resize(trace.value_count());
   const RandomScope random(random_);
   for (; inputs_known_ < inputs.size(); ++inputs_known_) {
-    THUNDER_CHECK(inputs[inputs_known_].defined(), "tracer", "the data of an input without data");
     const ir::ValueId input = trace.inputs[inputs_known_];
+    if (const auto replaced = replaced_.find(inputs_known_); replaced != replaced_.end()) {
+      unknown_.emplace(index_of(input), &replaced->second);
+      continue;
+    }
+    THUNDER_CHECK(inputs[inputs_known_].defined(), "tracer", "the data of an input without data");
     const ir::TensorType* type = trace.tensor_type(input);
     values_[index_of(input)] = inputs[inputs_known_].detach().set_requires_grad(
         type != nullptr && type->requires_grad && !c10::InferenceMode::is_enabled());
   }
-  for (; done_ < trace.symbols.size(); ++done_) run(trace, trace.symbols[done_]);
+  for (; done_ < trace.symbols.size(); ++done_) {
+    if (unknown_.empty() || !leave_out(trace.symbols[done_])) run(trace, trace.symbols[done_]);
+  }
 }
 
 at::Tensor Realizer::value(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value) {
   const RealScope real;
   advance(trace, inputs);
-  return values_[index_of(value)].toTensor().detach();
+  return known(value).toTensor().detach();
 }
 
 c10::Scalar Realizer::read(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value) {
   const RealScope real;
   advance(trace, inputs);
-  return values_[index_of(value)].toTensor().detach().item();
+  return known(value).toTensor().detach().item();
 }
 
 at::Tensor Realizer::contents(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value) {
   const RealScope real;
   advance(trace, inputs);
-  return values_[index_of(value)].toTensor().detach().clone();
+  return known(value).toTensor().detach().clone();
 }
 
 ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> inputs, const c10::OperatorHandle& op,
@@ -180,7 +208,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   const RealScope real;
   advance(trace, inputs);
   std::vector<at::Tensor> reals;
-  for (ir::ValueId value : values) reals.push_back(values_[index_of(value)].toTensor());
+  for (ir::ValueId value : values) reals.push_back(known(value).toTensor());
   std::size_t next = 0;
   torch::jit::Stack stack;
   const auto real_for = [&](const at::Tensor& tensor) { return tensor.defined() ? reals[next++] : tensor; };

@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -17,6 +20,11 @@ namespace thunder::tracer {
 /// sees it: inputs that an operation writes to are copied first, and the CPU generator's state is put back each time.
 class Realizer {
  public:
+  /// Data of these inputs, by position, is not known, nor what is computed from it: a transform replaced them, or will
+  /// change what they are used for. With names for messages, which outlive the realizer.
+  explicit Realizer(const std::map<std::size_t, std::string>& replaced) : replaced_(replaced) {}
+
+  // All throw UserError for a value that is not known.
   [[nodiscard]] at::Tensor value(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value);
   /// The one element of a value.
   [[nodiscard]] c10::Scalar read(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value);
@@ -29,6 +37,9 @@ class Realizer {
 
  private:
   void advance(const ir::Trace& trace, std::span<const at::Tensor> inputs);
+  /// Passes over a symbol that reads what is not known, or draws random numbers behind one that did.
+  bool leave_out(const ir::BoundSymbol& symbol);
+  [[nodiscard]] const c10::IValue& known(ir::ValueId value) const;
   void run(const ir::Trace& trace, const ir::BoundSymbol& symbol);
   bool run_by_executor(const ir::Trace& trace, const ir::BoundSymbol& symbol);
   bool run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symbol);
@@ -36,7 +47,10 @@ class Realizer {
   [[nodiscard]] c10::Scalar number(const ir::Argument& argument) const;
   void store(const ir::Argument& result, const c10::IValue& value);
 
+  const std::map<std::size_t, std::string>& replaced_;
   std::vector<c10::IValue> values_;
+  std::unordered_map<std::uint32_t, const std::string*> unknown_;  ///< values, with the names of the inputs behind
+  const std::string* lost_random_ = nullptr;  ///< who would have drawn random numbers before the next one
   std::size_t inputs_known_ = 0;
   std::size_t done_ = 0;                      ///< symbols that have run
   std::unordered_set<std::uint32_t> copied_;  ///< inputs that stand for themselves as copies

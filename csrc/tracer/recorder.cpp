@@ -104,8 +104,12 @@ at::Tensor Recorder::add_input(ir::TypePtr type, std::string name) {
 }
 
 at::Tensor Recorder::add_input(const at::Tensor& real, std::string name) {
+  return add_input(real, ir::make_type(bridge::type_of(real)), std::move(name));
+}
+
+at::Tensor Recorder::add_input(const at::Tensor& real, ir::TypePtr seen, std::string name) {
   if (auto known = tensors.find_input(real)) return *known;
-  at::Tensor tensor = tensors.add_input(real, std::move(name));
+  at::Tensor tensor = tensors.add_input(real, std::move(seen), std::move(name));
   memory.add(tensor);
   memory.lay_into_storage(real, tensor);
   if (real.is_conj() || real.is_neg()) {
@@ -358,7 +362,7 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   const std::shared_ptr<void> outside = host.leave_program();
   const std::size_t count = op.schema().arguments().size();
   const operators::FactSet facts = operators::facts_of(*operator_for(op));
-  if (facts.has_any(Fact::kOrdered | Fact::kWaits)) {
+  if (facts.has_any(Fact::kOrdered | Fact::kWaits) && !host.may_communicate()) {
     throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the collective " + op.operator_name().name +
                                                     ": communicate between processes outside of the function");
   }

@@ -68,6 +68,8 @@ class Recorder {
 
   /// A trace tensor that stands for `real` and is the next input of the trace. The same tensor gives the same one.
   at::Tensor add_input(const at::Tensor& real, std::string name);
+  /// One that looks otherwise to the program: as `seen`.
+  at::Tensor add_input(const at::Tensor& real, ir::TypePtr seen, std::string name);
   /// A trace tensor of the given type, the next input of the trace.
   at::Tensor add_input(ir::TypePtr type, std::string name = {});
   /// The trace tensor to use for any tensor: itself, an input, or a constant.

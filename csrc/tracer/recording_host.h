@@ -39,6 +39,8 @@ class RecordingHost {
   /// A scope that is held while a call is recorded: in it Python may be asked for lines, and Python code that runs
   /// (meta kernels) is not taken for the program's. May be null.
   virtual std::shared_ptr<void> leave_program() { return nullptr; }
+  /// Whether collectives are recorded: a transform's are, those of a program run in eager.
+  [[nodiscard]] virtual bool may_communicate() const { return recorded_ == Recorded::kOperator; }
   /// For `kPart`: the stand-in for a tensor from around.
   virtual at::Tensor capture(const at::Tensor& outside);
   /// For `kPart` and `kTransformed`: the data that the program in this input gets, as far as it is known while tracing.

@@ -49,10 +49,10 @@ at::Tensor TensorTable::add_input(ir::TypePtr type, std::string name) {
   return tensor;
 }
 
-at::Tensor TensorTable::add_input(const at::Tensor& real, std::string name) {
+at::Tensor TensorTable::add_input(const at::Tensor& real, ir::TypePtr type, std::string name) {
   std::optional<c10::InferenceMode> as_made;  // which decides whether a tensor is an inference tensor
   if (real.is_inference() != c10::InferenceMode::is_enabled()) as_made.emplace(real.is_inference());
-  at::Tensor tensor = add_input(ir::make_type(bridge::type_of(real)), std::move(name));
+  at::Tensor tensor = add_input(std::move(type), std::move(name));
   real_inputs_.back() = real;
   has_inference_inputs_ |= real.is_inference();
   inputs_by_real_.emplace(real.unsafeGetTensorImpl(), tensor);

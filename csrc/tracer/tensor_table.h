@@ -32,8 +32,8 @@ class TensorTable {
   at::Tensor add(ir::TypePtr type, std::string name = {});
   /// The tensor of the next input.
   at::Tensor add_input(ir::TypePtr type, std::string name);
-  /// The tensor of the next input, which stands for `real` (same metadata, `requires_grad` too). `real` is kept alive.
-  at::Tensor add_input(const at::Tensor& real, std::string name);
+  /// The tensor of the next input, of this type, which stands for `real`. `real` is kept alive.
+  at::Tensor add_input(const at::Tensor& real, ir::TypePtr type, std::string name);
   at::Tensor add_constant(const at::Tensor& real);
 
   [[nodiscard]] const std::vector<at::Tensor>& inputs() const { return inputs_; }

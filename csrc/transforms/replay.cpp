@@ -196,6 +196,7 @@ class TransformHost final : public tracer::RecordingHost {
     return around_ == nullptr ? nullptr : around_->host.leave_program();
   }
   at::Tensor data_of_input(std::size_t position) override { return data_(position); }
+  [[nodiscard]] bool may_communicate() const override { return around_ == nullptr; }
 
  private:
   const tracer::Recorder* around_;

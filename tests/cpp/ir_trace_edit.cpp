@@ -92,6 +92,40 @@ TEST(input_of_another_type_is_read_through_its_substitute) {
   CHECK(made.symbols[1].arguments[0] == made.symbols[0].results[0]);
 }
 
+TEST(inputs_and_outputs_come_last_and_go) {
+  Trace trace = example();
+  const ValueId x = trace.inputs[0], y{1};
+  trace.memory_of_inputs = {4};
+  TraceEdit edit(trace, "edit");
+  const ValueId other = edit.add_input(vector(), "other");
+  edit.substitute(x, other);
+  edit.remove_input(0);
+  edit.add_output(y);
+  edit.remove_output(0);
+  const Trace made = edit.finish();
+  verify(made, "test");
+  CHECK_EQ(text(made), R"(# computation: edit
+import torch
+
+@torch.no_grad()
+def computation(other):
+  # other: "cpu f32[4]"
+  y = torch.ops.aten.sin.default(other)  # y: "cpu f32[4]"
+  z = torch.ops.aten.cos.default(y)  # z: "cpu f32[4]"
+  return (y,)
+)");
+  CHECK_EQ(made.memory_of_inputs.size(), 1u);
+  CHECK(made.memory_of_inputs[0] != 4u);
+}
+
+TEST(removed_input_that_is_read_does_not_verify) {
+  const Trace trace = example();
+  TraceEdit edit(trace, "edit");
+  edit.remove_input(0);
+  const Trace made = edit.finish();
+  CHECK_THROWS(verify(made, "test"), InternalError);
+}
+
 TEST(removed_symbol_whose_result_is_read_does_not_verify) {
   const Trace trace = example();
   TraceEdit edit(trace, "edit");

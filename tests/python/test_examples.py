@@ -7,6 +7,8 @@ import importlib.util
 import io
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +27,7 @@ def example(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"thunder_example_{name}", ROOT / f"examples/extending/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    sys.modules[spec.name] = module  # for pickle
     return module
 
 
@@ -151,6 +154,18 @@ def test_flops_are_counted_in_forward_and_backward() -> None:
     forward = 2 * 32 * (16 * 128 + 128 * 64)
     assert counter.flops == {"forward": forward, "backward": 2 * forward}
     assert module.count_flops(thunder.last_traces(compiled)[0]) == forward
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
+def test_shards_are_trained_as_the_whole_model_is() -> None:
+    path = ROOT / "examples/extending/sharded_parameters.py"
+    run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=300)
+    assert run.returncode == 0, run.stderr
+    differences = [float(number) for number in re.findall(r"difference (\S+)", run.stdout)]
+    assert len(differences) == 6  # three steps of two processes
+    assert max(differences) < 1e-5
+    assert "'0.weight': (3, 4)" in run.stdout
+    assert run.stdout.count("_c10d_functional.reduce_scatter_tensor.default") == 4
 
 
 def test_code_on_the_page_runs() -> None:

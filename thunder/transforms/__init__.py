@@ -2,9 +2,25 @@
 
 from typing import Any
 
+from thunder.transforms.overrides import Override, add_parameter, override_parameter, overrides_of
 from thunder.transforms.transform import Transform
 
-__all__ = ["Transform", "autocast", "grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "Override",
+    "Transform",
+    "add_parameter",
+    "autocast",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "override_parameter",
+    "overrides_of",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
 
 
 def __getattr__(name: str) -> Any:

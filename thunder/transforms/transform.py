@@ -23,7 +23,8 @@ class Transform:
         """Change a jitted module, once, before it is first called.
 
         `model` has submodules of its own, with the parameters and buffers of the original: those that are replaced here
-        (`setattr`, `register_parameter`) stay as they were in the original module.
+        (`setattr`, `register_parameter`) stay as they were in the original module, and programs see what is there
+        instead. `override_parameter` replaces one that programs go on seeing as it was, `add_parameter` adds one.
         """
 
     def transform_traces_pre_prologue(
@@ -31,8 +32,12 @@ class Transform:
     ) -> tuple[Trace, Trace, Trace]:
         """Return the traces as they shall be; called once for each specialization, before it is differentiated.
 
-        The computation may be another one that takes and gives the same. Prologue (guards and inputs) and epilogue
-        (writes to Python objects) are to look at: ValueError when others are returned.
+        The prologue (guards and inputs) returns, one by one, what the computation takes: where one is edited, the other
+        must be too. Tensors that the module holds under names are in `computation_trace.parameters`. The computation
+        gives the same as before. The epilogue (writes to Python objects) is to look at.
+
+        ValueError, naming the transform and the input, when the traces do not agree, or when a parameter that this
+        transform replaced or added is not used.
         """
         return prologue_trace, computation_trace, epilogue_trace
 
@@ -74,14 +79,14 @@ def overrides(transform: Transform, method: str) -> bool:
 def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None]:
     """Return what the extension module takes for a transform: name, and two functions of native traces."""
 
-    def pre_prologue(prologue: Any, computation: Any, epilogue: Any) -> Any:
-        given = Trace(prologue), Trace(computation), Trace(epilogue)
+    def pre_prologue(prologue: Any, computation: Any, epilogue: Any, stored: list[Any]) -> Any:
+        given = Trace(prologue), Trace(computation, stored=stored), Trace(epilogue)
         returned = transform.transform_traces_pre_prologue(*given)
         if not isinstance(returned, tuple) or len(returned) != 3:
             raise TypeError(f"transform {transform!r}: expected three traces, got {returned!r}")
-        if returned[0] is not given[0] or returned[2] not in (None, given[2]):
-            raise ValueError(f"transform {transform!r}: expected the prologue and the epilogue as they were given")
-        return _native(transform, returned[1])
+        if returned[2] not in (None, given[2]):
+            raise ValueError(f"transform {transform!r}: expected the epilogue as it was given")
+        return _native(transform, returned[0]), _native(transform, returned[1])
 
     def post_optimization(native: Any, saved_begin: int, saved_end: int) -> Any:
         trace = Trace(native, (saved_begin, saved_end))

@@ -49,7 +49,13 @@ std::vector<at::Tensor> SpecializationCall::take_inputs() {
     statistics_.emplace_back(plain, plain.clone());
   }
   for (const std::uint32_t leaf : specialization_.new_leaves) values_[leaf].set_requires_grad(true);
-  return std::move(values_);
+  if (specialization_.taken.empty()) return std::move(values_);
+  std::vector<at::Tensor> taken;
+  taken.reserve(specialization_.taken.size());
+  for (const Specialization::Taken& each : specialization_.taken) {
+    taken.push_back(each.held.defined() ? each.held : values_[each.source]);
+  }
+  return taken;
 }
 
 void SpecializationCall::take_back() const {

@@ -29,6 +29,13 @@ struct Specialization {
   std::shared_ptr<compile::Compiled> computation;  ///< may be another one's, too (equal_program.h)
   std::optional<std::size_t> fingerprint;          ///< hash of the trace of `computation`, where that may be shared
   interpreter::Structure structure;
+  /// An input of the computation: a tensor that the guards find, by number, or one that a transform added.
+  struct Taken {
+    std::uint32_t source = 0;
+    at::Tensor held;  ///< in the place of `source`, where it is defined
+  };
+  std::vector<Taken> taken;                    ///< empty: what the guards find, as it comes
+  std::vector<ir::TypePtr> guarded_types;      ///< by tensor that the guards find; empty: as the computation's inputs
   std::vector<std::uint32_t> returned_inputs;  ///< inputs that the structure hands out again, or views of them
   InputWrites writes;
   OutsideHistories histories;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "dispatch/call/overrides.h"
 #include "dispatch/python/errors.h"
 
 namespace thunder::dispatch {
@@ -96,7 +97,7 @@ bool SpecializationCache::make_room() {
 
 Served SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments, PyObject** result,
                                             Failure& failure) {
-  const bool looks_at_data = stop_of_last_call(*sets_).has_value();
+  const bool is_traced = stop_of_last_call(*sets_).has_value() || has_overrides(callable_);
   if (!std::exchange(warned_, true)) {
     const std::string cause = summary(explain_miss(*sets_, ThreadState::now(), arguments));
     const int status = PyErr_WarnFormat(
@@ -104,11 +105,11 @@ Served SpecializationCache::call_past_limit(const interpreter::CallArguments& ar
         "thunder.jit: %zu specializations of one function; calls that need another one %s from now on. "
         "What changed last: %s%s. Pass it as a tensor, or keep it the same between calls; thunder.explain_misses tells "
         "about the others",
-        kLimit, looks_at_data ? "are traced for themselves" : "run in eager", cause.c_str(),
+        kLimit, is_traced ? "are traced for themselves" : "run in eager", cause.c_str(),
         most_often(explained_).c_str());
     if (status < 0) return Served::kYes;
   }
-  return looks_at_data ? trace_and_run(arguments, /*keeps=*/false, result, failure) : Served::kEager;
+  return is_traced ? trace_and_run(arguments, /*keeps=*/false, result, failure) : Served::kEager;
 }
 
 std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
@@ -143,11 +144,13 @@ Served SpecializationCache::trace_and_run(const interpreter::CallArguments& argu
 }
 
 bool SpecializationCache::raises_errors_of_programs() const {
-  return how_.full_graph || compile::has_extensions(options_);
+  return how_.full_graph || compile::has_extensions(options_) || has_overrides(callable_);
 }
 
 bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
-  if (how_.full_graph || !outcome.may_run_eager) {
+  // Errors that the module itself would raise are raised; of a refusal of thunder's, `run_eager` tells the cause.
+  const bool is_refused = PyErr_ExceptionMatches(PyExc_NotImplementedError) != 0;
+  if (how_.full_graph || !outcome.may_run_eager || (has_overrides(callable_) && !is_refused)) {
     add_location(outcome.location);
     return false;
   }
@@ -167,7 +170,8 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
       failure.miss = std::move(explained_.back());
       explained_.pop_back();
     }
-    failure.is_kept = runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues;
+    failure.is_kept =
+        runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && !has_overrides(callable_);
     if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }
@@ -221,7 +225,20 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
                           name.c_str(), failure.is_kept ? "" : " this time", failure.cause.c_str()) == 0;
 }
 
+PyObject* SpecializationCache::refuse_eager(const Failure& failure) const {
+  try {
+    const std::string cause =
+        failure.cause.empty() ? "a mode of PyTorch is active that compiled programs do not follow" : failure.cause;
+    PyErr_Format(PyExc_RuntimeError,
+                 "thunder.jit: %s cannot run in eager, as transforms replaced parameters: %s. It was not compiled: %s",
+                 interpreter::describe(callable_).c_str(), describe_overrides(callable_).c_str(), cause.c_str());
+  } catch (const PendingError&) {
+  }
+  return nullptr;
+}
+
 PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& arguments, const Failure& failure) {
+  if (has_overrides(callable_)) return refuse_eager(failure);
   ++eager_calls_;
   PyObject* result = PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
   if (failure.cause.empty()) return result;

@@ -87,6 +87,8 @@ class SpecializationCache {
   Served leave_to_eager(Failure& failure) const;
   /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
   bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;
+  /// Raises for a call that would run a module whose parameters transforms replaced as it is.
+  PyObject* refuse_eager(const Failure& failure) const;
   PyObject* run_eager(const interpreter::CallArguments& arguments, const Failure& failure);
   /// Tells the user once for each cause; false with an exception set where warnings are errors.
   bool warn_of_eager(const Failure& failure);

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "bridge/convert.h"
 #include "dispatch/call/tensor_guard.h"
 #include "dispatch/call/thread_state.h"
 #include "dispatch/capture/substitutes.h"
@@ -110,7 +111,10 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
   try {
     const at::Tensor& real = unpack_tensor(real_tensor);
     require_plain(real, Py_TYPE(real_tensor), path);
-    py::Ref traced = py::Ref::steal(wrap_tensor(recorder_.add_input(real, path)));
+    const Overrides::Entry* override = overrides_.find(real_tensor);
+    const ir::TypePtr seen =
+        override == nullptr ? ir::make_type(bridge::type_of(real)) : Overrides::seen_type(*override, real);
+    py::Ref traced = py::Ref::steal(wrap_tensor(recorder_.add_input(real, seen, path)));
     if (!traced) return nullptr;
     const at::Tensor& stand_in = unpack_tensor(traced.get());
     if (real.grad_fn() != nullptr && stand_in.is_leaf()) {
@@ -129,10 +133,11 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
       if (!own || PyDict_Update(own.get(), attributes.get()) < 0) return nullptr;
     }
     const auto [place, is_new] = index_by_real_.emplace(real_tensor, inputs_.size());
+    if (override != nullptr) recorder_.data.replaced_inputs.emplace(place->second, override->name);
     if (is_new) {
       index_by_traced_.emplace(traced.get(), inputs_.size());
       inputs_.push_back(py::Ref::share(real_tensor));
-      states_.push_back({py::Ref::share(real_tensor), traced});
+      states_.push_back({.real = py::Ref::share(real_tensor), .traced = traced, .override = override});
     }
     return traced.release();
   } catch (...) {
@@ -190,6 +195,7 @@ bool TorchHooks::is_unknown_state(PyObject* traced, PyObject* name) const {
 bool TorchHooks::learn_state(PyObject* traced, PyObject* name, PyObject* value) {
   InputState& state = states_[index_by_traced_.at(traced)];
   const std::string text = PyUnicode_AsUTF8(name);
+  if (state.override != nullptr && text != "is_leaf") return refuse_fact(state.override->name + "." + text);
   if (text == "grad") {
     state.knows_grad = true;
     state.grad = py::Ref::share(value);

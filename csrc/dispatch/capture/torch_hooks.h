@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "dispatch/call/overrides.h"
 #include "dispatch/numbers/traced_number.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/python/python_ref.h"
@@ -15,7 +16,7 @@ namespace thunder::dispatch {
 /// Shows the program trace tensors in place of the tensors that come from outside.
 class TorchHooks final : public interpreter::TensorHooks {
  public:
-  explicit TorchHooks(tracer::Recorder& recorder) : recorder_(recorder) {}
+  TorchHooks(tracer::Recorder& recorder, const Overrides& overrides) : recorder_(recorder), overrides_(overrides) {}
 
   [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
   [[nodiscard]] bool is_traced(PyObject* object) const override;
@@ -42,6 +43,7 @@ class TorchHooks final : public interpreter::TensorHooks {
     py::Ref grad{};                    ///< as the program found it
     bool knows_grad = false;           ///< whether the program has looked
     std::set<std::string> compared{};  ///< the attributes that the stand-in has like the tensor, as is guarded
+    const Overrides::Entry* override = nullptr;  ///< a transform replaced it, or added others beside
   };
   [[nodiscard]] const std::vector<InputState>& states() const { return states_; }
 
@@ -54,6 +56,7 @@ class TorchHooks final : public interpreter::TensorHooks {
 
  private:
   tracer::Recorder& recorder_;
+  const Overrides& overrides_;
   std::vector<py::Ref> inputs_;
   std::unordered_map<const PyObject*, std::size_t> index_by_real_;
   std::unordered_map<const PyObject*, std::size_t> index_by_traced_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
 #include "dispatch/python/trace_object.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/shared_object.h"
@@ -13,11 +14,27 @@ namespace {
 
 py::Ref to_object(const ir::Trace& trace) { return checked(make_trace_object(trace)); }
 
-ir::Trace finish(const std::string& name, const char* hook, const py::Ref& result) {
-  const ir::Trace* trace = trace_in(result.get());
+/// For each input its names in the module, and the tensor behind it.
+py::Ref stored_tensors(const compile::CallTraces& traces) {
+  py::Ref list = checked(PyList_New(0));
+  for (const compile::ProgramInput& input : traces.inputs) {
+    const py::Ref names = checked(PyList_New(0));
+    for (const std::string& name : input.names) {
+      const py::Ref text = checked(PyUnicode_FromString(name.c_str()));
+      if (PyList_Append(names.get(), text.get()) < 0) throw PendingError();
+    }
+    const py::Ref tensor = checked(wrap_tensor(input.tensor));
+    const py::Ref item = checked(PyTuple_Pack(2, names.get(), tensor.get()));
+    if (PyList_Append(list.get(), item.get()) < 0) throw PendingError();
+  }
+  return list;
+}
+
+ir::Trace finish(const std::string& name, const char* hook, PyObject* result) {
+  const ir::Trace* trace = trace_in(result);
   if (trace == nullptr) {
     PyErr_Format(PyExc_TypeError, "transform %s: %s: expected a trace, got an object of type '%s'", name.c_str(), hook,
-                 Py_TYPE(result.get())->tp_name);
+                 Py_TYPE(result)->tp_name);
     throw PendingError();
   }
   ir::Trace made = *trace;
@@ -34,13 +51,17 @@ std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks) {
   auto transform = std::make_shared<compile::TraceTransform>();
   transform->name = name;
   if (pre_prologue != Py_None) {
-    transform->pre_prologue = [name = transform->name, function = interpreter::share_object(pre_prologue)](
-                                  const ir::Trace& prologue, const ir::Trace& computation, const ir::Trace& epilogue) {
+    transform->pre_prologue = [name = transform->name,
+                               function = interpreter::share_object(pre_prologue)](const compile::CallTraces& traces) {
+      const char* const method = "transform_traces_pre_prologue";
       const HookScope hook;
-      const py::Ref first = to_object(prologue), second = to_object(computation), third = to_object(epilogue);
-      return finish(name, "transform_traces_pre_prologue",
-                    checked(PyObject_CallFunctionObjArgs(static_cast<PyObject*>(function.get()), first.get(),
-                                                         second.get(), third.get(), nullptr)));
+      const py::Ref first = to_object(traces.prologue), second = to_object(traces.computation);
+      const py::Ref third = to_object(traces.epilogue), stored = stored_tensors(traces);
+      const py::Ref made = checked(PyObject_CallFunctionObjArgs(static_cast<PyObject*>(function.get()), first.get(),
+                                                                second.get(), third.get(), stored.get(), nullptr));
+      PyObject *prologue, *computation;
+      if (PyArg_ParseTuple(made.get(), "OO", &prologue, &computation) == 0) throw PendingError();
+      return std::pair(finish(name, method, prologue), finish(name, method, computation));
     };
   }
   if (post_optimization != Py_None) {
@@ -51,7 +72,8 @@ std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks) {
       return finish(
           name, "transform_trace_post_optimization",
           checked(PyObject_CallFunction(static_cast<PyObject*>(function.get()), "Onn", object.get(),
-                                        static_cast<Py_ssize_t>(saved.begin), static_cast<Py_ssize_t>(saved.end))));
+                                        static_cast<Py_ssize_t>(saved.begin), static_cast<Py_ssize_t>(saved.end)))
+              .get());
     };
   }
   return transform;

@@ -1,0 +1,201 @@
+#include "dispatch/capture/call_transforms.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/constant.h"
+#include "bridge/convert.h"
+#include "compile/trace_transform.h"
+#include "dispatch/call/overrides.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/loop/interpret.h"
+#include "interpreter/loop/native_scope.h"
+#include "interpreter/traces/guard_trace.h"
+#include "ir/builder.h"
+#include "ir/uses.h"
+#include "tracer/data_dependence.h"
+#include "tracer/numbers.h"
+#include "tracer/operators.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using compile::CallTraces;
+using compile::ProgramInput;
+using InputState = TorchHooks::InputState;
+
+const at::Tensor& real_of(const InputState& input) { return unpack_tensor(input.real.get()); }
+
+std::string text_of(PyObject* string) {
+  const char* content = PyUnicode_AsUTF8(string);
+  if (content == nullptr) throw PendingError();
+  return content;
+}
+
+/// For each input the names that it has in the module that is called.
+std::vector<std::vector<std::string>> names_of(PyObject* callable, const TorchHooks& hooks) {
+  const interpreter::NativeScope native;
+  const py::Ref tensors = checked(PyList_New(0));
+  for (const InputState& input : hooks.states()) {
+    if (PyList_Append(tensors.get(), input.real.get()) < 0) throw PendingError();
+  }
+  const py::Ref function = overrides_function("names_of");
+  const py::Ref lists = checked(PyObject_CallFunctionObjArgs(function.get(), callable, tensors.get(), nullptr));
+  std::vector<std::vector<std::string>> result;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(lists.get()); ++i) {
+    PyObject* names = PyList_GET_ITEM(lists.get(), i);
+    std::vector<std::string>& own = result.emplace_back();
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(names); ++k) own.push_back(text_of(PyList_GET_ITEM(names, k)));
+  }
+  return result;
+}
+
+/// The tensors that the prologue gives; the owner of one that the program reads has to use it.
+std::vector<ProgramInput> inputs_of(PyObject* callable, const TorchHooks& hooks, const ir::Trace& computation) {
+  const std::vector<std::vector<std::string>> names = names_of(callable, hooks);
+  const ir::Uses uses(computation);
+  std::vector<ProgramInput> inputs;
+  for (std::size_t i = 0; i < hooks.states().size(); ++i) {
+    const Overrides::Entry* entry = hooks.states()[i].override;
+    ProgramInput& input = inputs.emplace_back();
+    input.source = static_cast<std::uint32_t>(i);
+    input.tensor = real_of(hooks.states()[i]);
+    input.names = names[i];
+    const ir::TypePtr& recorded = computation.value(computation.inputs[i]).type;
+    input.type = entry == nullptr ? recorded : ir::make_type(bridge::type_of(input.tensor));
+    if (entry != nullptr) input.seen = recorded;
+  }
+  for (std::size_t i = 0; i < hooks.states().size(); ++i) {
+    const Overrides::Entry* entry = hooks.states()[i].override;
+    if (entry == nullptr || uses.count(computation.inputs[i]) == 0) continue;
+    inputs[i].owner = entry->owner;
+    for (const Overrides::Added& added : entry->added) {
+      inputs[hooks.input_index(added.tensor.get())].owner = added.owner;
+    }
+  }
+  return inputs;
+}
+
+bool is_as_it_came(const CallTraces& traces, std::size_t guarded) {
+  if (traces.inputs.size() != guarded) return false;
+  for (std::size_t i = 0; i < guarded; ++i) {
+    if (traces.inputs[i].source != i) return false;
+  }
+  return true;
+}
+
+bool looks_at_data(const ir::BoundSymbol& symbol) {
+  return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
+}
+
+/// Segments that several programs share take the same inputs.
+void require_no_data(const ir::Trace& computation) {
+  if (std::ranges::none_of(computation.symbols, looks_at_data)) return;
+  throw UserError(ErrorKind::kValue,
+                  "a transform adds inputs to a program that looks at the data of tensors, or removes some; not "
+                  "supported");
+}
+
+/// Turns numbers of what the guards find into positions among the computation's inputs.
+void count_by_inputs(const std::vector<Specialization::Taken>& taken, runtime::Versions& versions) {
+  for (auto& [input, count] : versions.inputs) {
+    const auto is_it = [&](const Specialization::Taken& each) { return !each.held.defined() && each.source == input; };
+    const auto found = std::ranges::find_if(taken, is_it);
+    if (found == taken.end()) {
+      throw UserError(ErrorKind::kValue, "a transform removes an input that the program writes to; not supported");
+    }
+    input = static_cast<std::uint32_t>(found - taken.begin());
+  }
+}
+
+}  // namespace
+
+bool take_added_parameters(PyObject* callable, const TorchHooks& hooks, interpreter::Tracker& tracker) {
+  const py::Ref places = checked(PyList_New(0));
+  for (const InputState& input : hooks.states()) {
+    if (input.override == nullptr) continue;
+    for (const Overrides::Added& added : input.override->added) {
+      if (PyList_Append(places.get(), added.place.get()) < 0) throw PendingError();
+    }
+  }
+  if (PyList_GET_SIZE(places.get()) == 0) return true;
+  const py::Ref function = overrides_function("take");
+  const py::Ref arguments = checked(PyTuple_Pack(2, callable, places.get()));
+  return static_cast<bool>(py::Ref::steal(interpreter::interpret(function.get(), arguments.get(), nullptr, &tracker)));
+}
+
+void require_as_seen(const TorchHooks& hooks, std::span<const std::size_t> written,
+                     const interpreter::Structure& structure, const OutputPlan& plan) {
+  const auto refuse = [&](std::size_t input, const char* what) {
+    const Overrides::Entry* entry = hooks.states()[input].override;
+    if (entry == nullptr) return;
+    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the program " + std::string(what) + " " + entry->name +
+                                                    ", which a transform replaced or added others beside");
+  };
+  for (const std::size_t input : written) refuse(input, "writes to");
+  for (const interpreter::StructurePart& part : structure.parts()) {
+    if (part.kind == interpreter::PartKind::kInput) refuse(part.index, "returns or stores");
+  }
+  for (const OutputPlan::Source& source : plan.sources) {
+    if (source.is_input) refuse(source.index, "returns or stores");
+  }
+  for (std::size_t i = 0; i < hooks.states().size(); ++i) {
+    const InputState& input = hooks.states()[i];
+    if (input.override == nullptr) continue;
+    const bool seen = std::get<ir::TensorType>(*Overrides::seen_type(*input.override, real_of(input))).requires_grad;
+    if (unpack_tensor(input.traced.get()).requires_grad() != seen) refuse(i, "calls requires_grad_() on");
+  }
+}
+
+void transform_call(PyObject* callable, const TorchHooks& hooks, const compile::Options& options,
+                    ir::Trace& computation, Specialization& specialization) {
+  const auto is_overridden = [](const InputState& input) { return input.override != nullptr; };
+  if (options.transforms.empty() && std::ranges::none_of(hooks.states(), is_overridden)) return;
+  std::vector<ProgramInput> inputs = inputs_of(callable, hooks, computation);
+  for (const ProgramInput& input : inputs) specialization.guarded_types.push_back(input.type);
+  CallTraces traces{interpreter::prologue_trace(specialization.guards, specialization.guarded_types),
+                    std::move(computation), interpreter::epilogue_trace(specialization.structure), std::move(inputs)};
+  for (const auto& transform : options.transforms) traces = apply_pre_prologue(*transform, std::move(traces));
+  compile::finish_inputs(traces);
+  computation = std::move(traces.computation);
+  if (is_as_it_came(traces, hooks.states().size())) return;
+  require_no_data(computation);
+  for (const ProgramInput& input : traces.inputs) {
+    const bool is_held = input.source == ProgramInput::kHeld;
+    specialization.taken.push_back({is_held ? 0 : input.source, is_held ? input.tensor : at::Tensor()});
+  }
+  count_by_inputs(specialization.taken, specialization.plan.versions);
+}
+
+void count_by_guards(std::span<const Specialization::Taken> taken, std::vector<std::uint32_t>& inputs) {
+  if (taken.empty()) return;
+  std::erase_if(inputs, [&](std::uint32_t input) { return taken[input].held.defined(); });
+  for (std::uint32_t& input : inputs) input = taken[input].source;
+}
+
+ir::Trace prologue_of(const Specialization& specialization) {
+  std::vector<ir::TypePtr> types = specialization.guarded_types;
+  if (types.empty()) {
+    const ir::Trace recorded = specialization.computation->recorded();
+    for (const ir::ValueId input : recorded.inputs) types.push_back(recorded.value(input).type);
+  }
+  ir::Trace prologue = interpreter::prologue_trace(specialization.guards, types);
+  if (specialization.taken.empty()) return prologue;
+  ir::ArgumentList outputs;
+  for (const Specialization::Taken& each : specialization.taken) {
+    if (!each.held.defined()) {
+      outputs.push_back(prologue.outputs[each.source]);
+      continue;
+    }
+    const ir::Argument tensor(bridge::add_tensor(*prologue.context(), each.held));
+    outputs.emplace_back(ir::add_call(prologue, *tracer::tensor_constant_operator(), {tensor},
+                                      ir::make_type(bridge::type_of(each.held))));
+  }
+  prologue.outputs = std::move(outputs);
+  return prologue;
+}
+
+}  // namespace thunder::dispatch
