@@ -268,6 +268,10 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
     if (!target.is_non_overlapping_and_dense()) refuse(op, "a tensor that has gaps is resized");
     if (!arguments[2].isNone() && !target.is_contiguous()) refuse(op, "the memory format of a tensor is changed");
     if (target.sizes() == arguments[1].toIntVector()) return torch::jit::drop(stack, count - 1);
+    const auto is_alive = [](const std::weak_ptr<TraceState>& view) { return !view.expired(); };
+    if (std::ranges::any_of(trace_impl(target)->state()->shown_by, is_alive)) {
+      refuse(op, "a tensor is resized of which there are views");
+    }
   }
   if (is_left_to_parts(op, arguments)) return recorder.call_parts(op, stack);
   if (has_fact(op, Fact::kCopies)) {

@@ -138,11 +138,13 @@ Results layer_norm(Given arguments) {
 
 Results batch_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
-  if (!is_contiguous_or_images(self) || self.dim() < 2) return std::nullopt;
+  const bool is_laid_out_as_self = is_contiguous_or_images(self);
+  if ((!is_laid_out_as_self && !self.is_cpu()) || self.dim() < 2) return std::nullopt;
   for (const std::size_t i : {1, 2, 3, 4}) {
     if (!is_weight_of(self, arguments[i])) return std::nullopt;
   }
-  return with_statistics(*like_elements(arguments), {arguments[5].toBool() ? self.size(1) : 0});
+  const at::Tensor result = is_laid_out_as_self ? *like_elements(arguments) : at::empty(self.sizes(), self.options());
+  return with_statistics(result, {arguments[5].toBool() ? self.size(1) : 0});
 }
 
 /// With new running statistics, too.

@@ -58,7 +58,15 @@ void TensorWrites::require_detachable(const c10::OperatorHandle& op, const at::T
 }
 
 void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& source) const {
-  if (!c10::GradMode::is_enabled()) return;
+  if (!c10::GradMode::is_enabled()) {
+    // From then on, eager gives views of a leaf that is a view itself the history of what that shows.
+    const bool is_view_of_it = static_cast<bool>(trace_impl(target)->state()->view);
+    const at::Tensor root = is_view_of_it ? recorder_.tensors.real_behind(root_tensor_of(target)) : at::Tensor();
+    if (root.defined() && root.is_view() && root.is_leaf() && root.requires_grad()) {
+      throw UserError(ErrorKind::kNotImplemented, "a view of a leaf that is a view is written to under no_grad");
+    }
+    return;
+  }
   const bool is_differentiable =
       target.requires_grad() || source.requires_grad() || requires_grad_by_memory(*trace_impl(target)->state());
   if (is_differentiable && is_closed_to_writes(*trace_impl(target)->state())) {
@@ -142,6 +150,7 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
   }
   const bool detaches = has_fact(op, Fact::kDetaches);
   if (detaches) {
+    if (c10::InferenceMode::is_enabled()) return;  // autograd, whose part it is to detach, is left out there
     require_detachable(op, target);
     // Nothing to do; what is recorded as a part may have a tangent.
     if (!target.requires_grad() && recorder_.host.recorded() != Recorded::kPart) return;

@@ -795,6 +795,44 @@ def program(x, y, z):
         F.linear(x, y)
     return z * 2
 """,
+    "input resized of which there are views": """
+x = torch.tensor([[1.5, 2.0]])
+def program(x):
+    row = x[0]
+    x.resize_(2)
+    return row * 1
+""",
+    "detach in place in inference mode": """
+x = torch.ones(2)
+def program(x):
+    with torch.inference_mode():
+        x.detach_()
+    return x
+f = jit(program)
+with seen():
+    r0 = torch.autograd.functional.vjp(lambda x: f(x), x, torch.ones(2))
+""",
+    "strides of a batch norm after a hessian": """
+x, norm = torch.ones(3, 2).t() * 1, nn.BatchNorm1d(3)
+def program(x):
+    torch.func.hessian(lambda t: t ** 3)(x[0])
+    return norm(x)
+""",
+    "view under no_grad of a leaf that is a view": """
+x = torch.zeros(6)[()].requires_grad_()
+def program(x):
+    view = x.view(-1)
+    nn.init.zeros_(view)
+    return -view
+""",
+    "hook on what is detached in place afterwards": """
+x = torch.ones(2, requires_grad=True)
+def program(x):
+    y = torch.autograd.grad((x * x).sum(), [x], create_graph=True)[0]
+    y.register_hook(lambda g: print(1))
+    y.detach_()
+    return y
+""",
 }
 
 

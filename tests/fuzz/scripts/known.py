@@ -20,7 +20,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "stride",
-        r"^step[^\n]* (second\[\d+\]|r\d+(\[1\])?|[^\n]*\.grad) stride: [^\n]*\n"
+        r"^step[^\n]* (second\[\d+\]|r\d+(\[\d+\])?|[^\n]*\.grad) stride: [^\n]*\n"
         r".*(\.t\(\)|\.mT|::2\]).*(autograd\.grad|vjp)\(",
         "gradients by inputs that are not contiguous",
     ),
@@ -85,6 +85,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "raises",
         r"out != nullptr INTERNAL ASSERT FAILED.*retain_grad\(",
         "PyTorch cannot write in place to a later result of a node, of which the gradient is retained",
+    ),
+    ("raises", r"Holder\.program = .*copy\.copy\(f\)", "a copy of a compiled method does not look the method up anew"),
+    (
+        "raises|dtype",
+        r"(got torch\.complex64|dtype: ).*complex64.*func\.jvp\(",
+        "a complex tangent of real numbers, which has no meaning, stays complex",
     ),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
 )

@@ -188,7 +188,7 @@ n | {new} = min({f}.flatten().tolist(), default=0)
 n | {new} = sorted({f}.flatten().tolist())[0]
 n | {new} = len({{*{f}.flatten().tolist()}})
 n | {new} = {i}.flatten().tolist().count(1)
-n | {new} = hash({n}) % 7
+n | {new} = hash({n} or 0) % 7 if {n} == {n} else 5
 n | {new} = {n} == {n} or {n} > {n}
 f | {new} = {f}[{b}]
 f | {new} = {f}.flatten()[{f}.flatten() > {n}]
