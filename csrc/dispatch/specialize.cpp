@@ -38,6 +38,7 @@
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/structures/structure_builder.h"
 #include "interpreter/traces/guard_trace.h"
+#include "operators/facts.h"
 #include "tracer/data_dependence.h"
 #include "tracer/kept_errors.h"
 #include "tracer/numbers.h"
@@ -48,6 +49,14 @@
 
 namespace thunder::dispatch {
 namespace {
+
+/// Whether a program is long enough for handing the GIL over to pay, or waits for threads that may need it: those of a
+/// process group give back tensors of Python.
+bool should_release_gil(const ir::Trace& trace) {
+  constexpr std::size_t kShortProgram = 16;
+  return trace.symbols.size() > kShortProgram ||
+         std::ranges::any_of(trace.symbols, [](const auto& symbol) { return operators::communicates(*symbol.op); });
+}
 
 using Specializations = std::span<const std::shared_ptr<const Specialization>>;
 
@@ -476,13 +485,12 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   tracker_.journal().rollback();
   fill(*specialization);
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  constexpr std::size_t kShortProgram = 16;  // operations that run faster than handing the GIL over pays
-  specialization->releases_gil = trace->symbols.size() > kShortProgram;
   for (std::size_t i = 0; i < trace->outputs.size(); ++i) {
     const auto* id = trace->outputs[i].get<ir::ValueId>();
     if (id != nullptr && tracer::is_number(*trace, *id)) specialization->number_outputs.push_back(i);
   }
   transform_call(callable_, hooks_, options, *trace, *specialization);
+  specialization->releases_gil = should_release_gil(*trace);
   compile_computation(*trace, others, options, *specialization);
   count_by_guards(specialization->taken, specialization->statistics);
   return specialization;

@@ -51,7 +51,7 @@ class Sharded(Transform):
 
 
 def train(rank: int, world_size: int, store: str) -> None:
-    """Take a step of SGD on other data in each process, beside the whole model with summed gradients."""
+    """Take steps of SGD on other data in each process, beside the whole model on the data of all."""
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 3))
@@ -59,12 +59,11 @@ def train(rank: int, world_size: int, store: str) -> None:
     modules = [compiled, model]
     optimizers = [torch.optim.SGD(module.parameters(), lr=0.01) for module in modules]
     for step in range(3):
-        x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step * world_size + rank))
-        losses = [module(x).square().sum() for module in modules]
-        for loss in losses:
-            loss.backward()
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
+        seeds = [step * world_size + process for process in range(world_size)]
+        batches = [torch.randn(8, 4, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        losses = [module(batches[rank]).square().sum() for module in modules]
+        losses[0].backward()
+        torch.stack([model(batch).square().sum() for batch in batches]).sum().backward()
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -73,6 +72,7 @@ def train(rank: int, world_size: int, store: str) -> None:
     if rank == 0:
         print({name: tuple(parameter.shape) for name, parameter in compiled.named_parameters()})
         print(thunder.last_backward_traces(compiled)[-1])
+    dist.barrier()
     dist.destroy_process_group()
 
 

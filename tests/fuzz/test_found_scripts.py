@@ -833,6 +833,17 @@ def program(x):
     y.detach_()
     return y
 """,
+    "shapes that follow from data, with gradients and then without": """
+x = torch.tensor([1.0, -1.0, 2.0], requires_grad=True)
+def program(x):
+    return x[x > 0]
+f = jit(program)
+for grad in (True, False, True, False):
+    with seen(), torch.set_grad_enabled(grad):
+        r0 = f(x)
+    with seen():
+        backward(r0)
+""",
 }
 
 

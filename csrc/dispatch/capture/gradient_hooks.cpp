@@ -187,7 +187,7 @@ bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
     const py::Ref dict = checked(
         PyObject_GetAttrString(hooked.tensor.get(), is_leaf_hook ? "_post_accumulate_grad_hooks" : "_backward_hooks"));
     if (dict.get() == Py_None || PyDict_Size(dict.get()) == 0) return true;
-    if (!unpack_tensor(hooked.tensor.get()).requires_grad()) {
+    if (!hooked.is_outside && !unpack_tensor(hooked.tensor.get()).requires_grad()) {
       refuse(std::string("Tensor.") + hooked.method + " on a tensor that is detached in place afterwards");
     }
     if (tracer::is_written(unpack_tensor(hooked.tensor.get()))) {

@@ -71,6 +71,11 @@ class Comparison {
   const ir::Trace& right_;
 };
 
+bool requires_grad(const ir::Trace& trace, ir::ValueId id) {
+  const ir::TensorType* type = trace.tensor_type(id);
+  return type != nullptr && type->requires_grad;
+}
+
 }  // namespace
 
 bool same_segment(const Segment& left, const Segment& right) {
@@ -81,8 +86,11 @@ bool same_segment(const Segment& left, const Segment& right) {
   for (std::size_t i = 0; i < left.recorded.size(); ++i) {
     const ir::ValueId id{static_cast<std::uint32_t>(i)};
     // The shapes of a bare segment's results follow from data, so that they may differ.
-    if (left.is_bare && i >= left.inputs.size()) continue;
-    if (!(*left.trace.value(id).type == *right.trace.value(id).type)) return false;
+    const bool has_any_shape = left.is_bare && i >= left.inputs.size();
+    if (has_any_shape ? requires_grad(left.trace, id) != requires_grad(right.trace, id)
+                      : !(*left.trace.value(id).type == *right.trace.value(id).type)) {
+      return false;
+    }
   }
   return Comparison(left.trace, right.trace).same(left.trace.symbols, right.trace.symbols);
 }
