@@ -187,6 +187,13 @@ void AdoptedGradients::record_hooks(torch::autograd::Node& node) {
   for (const auto& hook : node.tensor_pre_hooks()) record_hook(*hook, hooked, values);
 }
 
+bool AdoptedGradients::has_history_of_its_own(const at::Tensor& tensor) const {
+  if (as_trace_node(tensor.grad_fn().get()) == nullptr || is_written(tensor)) return false;
+  const std::size_t place = builder_.maker_of(trace_impl(tensor)->state()->value);
+  const auto& symbols = builder_.trace().symbols;
+  return place < symbols.size() && symbols[place].op == custom_gradient_operator();
+}
+
 at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> results,
                                                  std::span<const at::Tensor> inputs, std::span<const at::Tensor> saved,
                                                  std::shared_ptr<const PythonFunction> function) {

@@ -38,6 +38,9 @@ class AdoptedGradients {
   /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
   /// The program has been recorded.
   void record_hooks(torch::autograd::Node& node);
+  /// Whether the gradient of a tensor goes another way than by the operation that made it: that of a result of a
+  /// checkpoint.
+  [[nodiscard]] bool has_history_of_its_own(const at::Tensor& tensor) const;
 
   /// Values that `gradient` is the backward of, in the place of `values`.
   std::vector<ir::ValueId> add(const std::vector<ir::ValueId>& values, std::shared_ptr<CustomGradient> gradient);

@@ -844,6 +844,18 @@ for grad in (True, False, True, False):
     with seen():
         backward(r0)
 """,
+    "hook on the result of a checkpoint": """
+x = torch.ones(2, requires_grad=True)
+def program(x, reentrant):
+    y = checkpoint(torch.sin, x, use_reentrant=reentrant)
+    y.register_hook(lambda g: g + 1)
+    return y * 1
+f = jit(program)
+for reentrant in (True, False):
+    with seen():
+        r0 = f(x, reentrant)
+        backward(r0)
+""",
 }
 
 

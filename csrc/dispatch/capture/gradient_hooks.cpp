@@ -99,6 +99,9 @@ void GradientHooks::record_all() {
   std::unordered_set<Node*> done;
   for (const Hooked& hooked : hooked_) {
     if (!done.insert(hooked.node.get()).second || is_released(*hooked.node)) continue;
+    if (recorder_.gradients.has_history_of_its_own(unpack_tensor(hooked.tensor.get()))) {
+      refuse("Tensor.register_hook on the result of a checkpoint; register it on what is computed from that");
+    }
     recorder_.gradients.record_hooks(*hooked.node);
   }
 }

@@ -38,7 +38,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "raises nothing",
         r"in eager RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
         r"operation.*\nwith seen\(\):\n(    [^\n]*\n)*?    "
-        r"(first\(r\d+\)|x|y|z)(\[0\] = |\.(data\.|detach\(\)\.)?\w+_\()",
+        r"(first\(r\d+\)|r\d+|x|y|z)(\[0\] = |\.(data\.|detach\(\)\.)?\w+_\()",
         "an input or a result is written to after the call, and the backward computes from something else",
     ),
     (
@@ -85,6 +85,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "raises",
         r"out != nullptr INTERNAL ASSERT FAILED.*retain_grad\(",
         "PyTorch cannot write in place to a later result of a node, of which the gradient is retained",
+    ),
+    (
+        "raises",
+        r"Inference tensors cannot be saved for backward.*inference_mode",
+        "an input made in inference mode is saved where eager saves a copy of it",
     ),
     ("raises", r"Holder\.program = .*copy\.copy\(f\)", "a copy of a compiled method does not look the method up anew"),
     (
