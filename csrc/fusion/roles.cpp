@@ -68,10 +68,11 @@ FusionRole view_role(const BoundSymbol& symbol, const Trace& trace) {
   const ir::ValueId result = passes::single_result(symbol);
   const ir::ValueId source = passes::value_argument(symbol, 0);
   if (result == ir::kNoValue || source == ir::kNoValue) return {};
-  const ir::TensorType& type = *trace.tensor_type(result);
-  const ir::TensorType& from = *trace.tensor_type(source);
-  if (!is_contiguous(type) || !is_contiguous(from) || type.dtype != from.dtype) return {};
-  if (product_of(type.sizes) != product_of(from.sizes) || passes::element_count(type) < 2) return {};
+  const ir::TensorType* type = trace.tensor_type(result);
+  const ir::TensorType* from = trace.tensor_type(source);
+  if (type == nullptr || from == nullptr) return {};  // a number that was read from data
+  if (!is_contiguous(*type) || !is_contiguous(*from) || type->dtype != from->dtype) return {};
+  if (product_of(type->sizes) != product_of(from->sizes) || passes::element_count(*type) < 2) return {};
   return {FusionRole::Kind::kView, result, 0, {FusionRole::Result::kElements}, 0, 0};
 }
 

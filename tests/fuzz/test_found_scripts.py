@@ -856,6 +856,21 @@ for reentrant in (True, False):
         r0 = f(x, reentrant)
         backward(r0)
 """,
+    "view of a number that is read from data": """
+x, y = torch.tensor([[2.0, -0.25, 0.0]], dtype=torch.float16), torch.tensor([[1.5, -1.0, -0.25]])
+def program(x, y):
+    smallest = sorted(x.flatten().tolist())[0]
+    z = y.exp()
+    try:
+        F.bilinear(x, y, torch.ones(2, 3, 3))
+    except RuntimeError:
+        y[x > 0] = smallest
+        z = torch.rand(3) + z
+        z.detach().add_(0)
+        y.detach().add_(smallest)
+    y.reshape(-1)[1:] = 0
+    return z
+""",
 }
 
 
