@@ -48,20 +48,27 @@ class SparedLeafHooks final : public PostAccumulateGradHook {
   explicit SparedLeafHooks(std::unique_ptr<PostAccumulateGradHook> hooks) : hooks_(std::move(hooks)) {}
 
   void spare(const at::Tensor& leaf) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     backward_ = torch::autograd::get_current_graph_task_id();
     before_ = leaf.grad();
     version_ = before_.defined() ? before_._version() : 0;
   }
 
   void operator()(const at::Tensor& leaf) override {
-    const at::Tensor before = std::exchange(before_, at::Tensor());
-    const bool is_same = before.is_same(leaf.grad()) && (!before.defined() || before._version() == version_);
-    if (backward_ != torch::autograd::get_current_graph_task_id() || !is_same) (*hooks_)(leaf);
+    if (!is_spared(leaf)) (*hooks_)(leaf);
   }
 
  private:
+  [[nodiscard]] bool is_spared(const at::Tensor& leaf) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const at::Tensor before = std::exchange(before_, at::Tensor());
+    const bool is_same = before.is_same(leaf.grad()) && (!before.defined() || before._version() == version_);
+    return is_same && backward_ == torch::autograd::get_current_graph_task_id();
+  }
+
   std::unique_ptr<PostAccumulateGradHook> hooks_;
-  std::atomic<int> backward_ = -1;
+  std::mutex mutex_;  ///< backwards may run on several threads
+  int backward_ = -1;
   at::Tensor before_;  ///< the leaf's gradient when the hooks were spared
   std::uint32_t version_ = 0;
 };

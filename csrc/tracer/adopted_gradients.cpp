@@ -180,18 +180,16 @@ void AdoptedGradients::record_hooks(torch::autograd::Node& node) {
   builder_.settle();
   const TraceNode* own = as_trace_node(&node);
   std::vector<ir::ValueId> hooked = own != nullptr ? own->results() : values_of(node);
+  if (std::ranges::any_of(hooked, [this](ir::ValueId value) { return is_passed_by(value); })) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "Tensor.register_hook: expected a tensor outside of a checkpoint, got one that a checkpoint makes, "
+                    "or gives; register it on what is computed from that");
+  }
   hooked.resize(node.num_inputs(), ir::kNoValue);
   std::vector<ir::ValueId> values = hooked;  // behind which the next hook goes: the first is the nearest to the users
   const RecordTop recording(recorder_);
   const c10::AutoGradMode no_gradients(false);
   for (const auto& hook : node.tensor_pre_hooks()) record_hook(*hook, hooked, values);
-}
-
-bool AdoptedGradients::has_history_of_its_own(const at::Tensor& tensor) const {
-  if (as_trace_node(tensor.grad_fn().get()) == nullptr || is_written(tensor)) return false;
-  const std::size_t place = builder_.maker_of(trace_impl(tensor)->state()->value);
-  const auto& symbols = builder_.trace().symbols;
-  return place < symbols.size() && symbols[place].op == custom_gradient_operator();
 }
 
 at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> results,

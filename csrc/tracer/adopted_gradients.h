@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/trace.h"
@@ -36,11 +37,13 @@ class AdoptedGradients {
   at::Tensor add_python_function(std::span<const at::Tensor> results, std::span<const at::Tensor> inputs,
                                  std::span<const at::Tensor> saved, std::shared_ptr<const PythonFunction> function);
   /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
-  /// The program has been recorded.
+  /// The program has been recorded. Throws UserError for values that gradients do not come to.
   void record_hooks(torch::autograd::Node& node);
-  /// Whether the gradient of a tensor goes another way than by the operation that made it: that of a result of a
-  /// checkpoint.
-  [[nodiscard]] bool has_history_of_its_own(const at::Tensor& tensor) const;
+  /// Notes values that gradients do not come to: a checkpoint's, which a backward computes again instead.
+  void note_passed_by(const std::unordered_set<std::uint32_t>& values) {
+    passed_by_.insert(values.begin(), values.end());
+  }
+  [[nodiscard]] bool is_passed_by(ir::ValueId value) const { return passed_by_.contains(index_of(value)); }
 
   /// Values that `gradient` is the backward of, in the place of `values`.
   std::vector<ir::ValueId> add(const std::vector<ir::ValueId>& values, std::shared_ptr<CustomGradient> gradient);
@@ -66,6 +69,7 @@ class AdoptedGradients {
   TraceBuilder& builder_;
   std::unordered_map<const void*, std::vector<ir::ValueId>> adopted_;  ///< node of the program -> values by result
   std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
+  std::unordered_set<std::uint32_t> passed_by_;                        ///< by value
 };
 
 }  // namespace thunder::tracer

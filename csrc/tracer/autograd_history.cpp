@@ -101,9 +101,14 @@ at::Tensor AutogradHistory::overwriting(const at::Tensor& target, const at::Tens
 
 namespace {
 
-/// Whether `.data` stands for the very value of the tensor that it was read from.
-bool shares_value_with_parent(const TraceState& state) {
-  return state.view && state.view->is_data && trace_impl(state.view->parent)->state()->value == state.value;
+/// Whether `.data` stands for the very value of a tensor that it was read from, by way of others.
+bool shares_value_with_origin(const TraceState& state) {
+  const auto is_data = [](const TraceState& tensor) { return tensor.view && tensor.view->is_data; };
+  for (const TraceState* tensor = &state; is_data(*tensor);) {
+    tensor = trace_impl(tensor->view->parent)->state().get();
+    if (tensor->value == state.value) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -113,7 +118,7 @@ void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
   TraceState& state = *trace_impl(tensor)->state();
   ir::Trace& trace = recorder_.trace();
   if (trace.tensor_type(state.value) == nullptr) return;
-  const bool is_shared = shares_value_with_parent(state);
+  const bool is_shared = shares_value_with_origin(state);
   if (trace.tensor_type(state.value)->requires_grad && !is_shared) return;
   ir::TensorType type = *trace.tensor_type(state.value);
   type.requires_grad = true;

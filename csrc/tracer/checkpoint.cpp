@@ -88,6 +88,7 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   const TraceBuilder::Mark end(recorder_.builder);
   const Values made = values_made(end.position());
   if (!made.contains(index_of(value))) return;
+  recorder_.gradients.note_passed_by(made);
   auto gradient = std::make_shared<CustomGradient>();
   ir::TensorType type = *trace.tensor_type(value);
   type.requires_grad = false;

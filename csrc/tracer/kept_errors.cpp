@@ -96,7 +96,7 @@ void keep_errors(ir::Trace& trace) {
     if (!runs) {
       const ir::ValueId result = first_tensor(trace, symbol);
       runs = result != ir::kNoValue && operators::may_raise_for_data(trace, symbol);
-      if (result != ir::kNoValue && !runs && is_refused_by_kernel(trace, symbol)) {
+      if (!runs && result != ir::kNoValue && is_refused_by_kernel(trace, symbol)) {
         throw UserError(ErrorKind::kNotImplemented, std::string(symbol.op->name) + " raises an error for such dtypes");
       }
       if (runs) kept[i] = result;

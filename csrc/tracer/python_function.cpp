@@ -33,7 +33,7 @@ bool stands_alone(const ir::Operator& op) { return &op == python_function_operat
 bool set_apart(Recorder& recorder, const at::Tensor& trace_tensor) {
   recorder.builder.settle();
   const ir::ValueId value = recorder.value_of(trace_tensor);
-  if (is_written(trace_tensor)) return false;
+  if (is_written(trace_tensor) || recorder.gradients.is_passed_by(value)) return false;
   ir::Trace& trace = recorder.trace();
   std::size_t position = recorder.builder.maker_of(value);
   if (position == trace.symbols.size()) return false;

@@ -41,7 +41,7 @@ struct PythonFunction {
 /// Operators that stand alone between compiled parts of a trace, so that what goes in and comes out has a history.
 [[nodiscard]] bool stands_alone(const ir::Operator& op);
 /// Makes `trace_tensor` one that exists by itself when the trace runs, with the history of all that was recorded
-/// before it; false for one that this trace does not make, or that was written to.
+/// before it; false for one that this trace does not make, that was written to, or that gradients do not come to.
 [[nodiscard]] bool set_apart(Recorder& recorder, const at::Tensor& trace_tensor);
 
 }  // namespace thunder::tracer

@@ -856,6 +856,34 @@ for reentrant in (True, False):
         r0 = f(x, reentrant)
         backward(r0)
 """,
+    "hooks inside of a checkpoint": """
+x, log = torch.ones(2, requires_grad=True), []
+def program(x, effect):
+    def part(t):
+        h = t.sin()
+        h.register_hook((lambda g: log.append(1)) if effect else (lambda g: g + 1))
+        return h * 2
+    y = checkpoint(part, x, use_reentrant=False)
+    y.mul_(2)
+    return y
+f = jit(program)
+for effect in (False, True):
+    with seen():
+        r0 = f(x, effect)
+        backward(r0)
+""",
+    "gradients stop at copies of copies": """
+x = torch.ones(2, requires_grad=True)
+def program(x):
+    first = x.data.requires_grad_()
+    second = first.data.requires_grad_()
+    return [first * 1, second * 2, copy.copy(copy.copy(x)) * 3]
+f = jit(program)
+for i in range(3):
+    with seen():
+        r0 = f(x)
+        backward(r0[i])
+""",
     "view of a number that is read from data": """
 x, y = torch.tensor([[2.0, -0.25, 0.0]], dtype=torch.float16), torch.tensor([[1.5, -1.0, -0.25]])
 def program(x, y):

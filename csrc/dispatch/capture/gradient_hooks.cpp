@@ -99,9 +99,6 @@ void GradientHooks::record_all() {
   std::unordered_set<Node*> done;
   for (const Hooked& hooked : hooked_) {
     if (!done.insert(hooked.node.get()).second || is_released(*hooked.node)) continue;
-    if (recorder_.gradients.has_history_of_its_own(unpack_tensor(hooked.tensor.get()))) {
-      refuse("Tensor.register_hook on the result of a checkpoint; register it on what is computed from that");
-    }
     recorder_.gradients.record_hooks(*hooked.node);
   }
 }
@@ -118,7 +115,7 @@ void GradientHooks::set_all_apart() {
     if (tracer::set_apart(recorder_, unpack_tensor(hooked.tensor.get()))) continue;
     refuse(
         "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
-        "something besides, on a tensor that is written to; register it on a clone");
+        "something besides, on a tensor that is written to, or inside of a checkpoint; register it on a clone");
   }
 }
 
