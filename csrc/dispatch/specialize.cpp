@@ -456,7 +456,7 @@ void require_restored(const ThreadState& before) {
 
 /// Refuses a program that assigns to variables which a backward reads: it has what they held before.
 void require_same_variables(const interpreter::Tracker& tracker) {
-  if (tracker.reads_same_variables()) return;
+  if (tracker.parts().reads_same_variables()) return;
   throw UserError(ErrorKind::kNotImplemented,
                   "thunder.jit: a part under torch.utils.checkpoint, or a hook or backward, reads a variable of the "
                   "function around it that is assigned anew afterwards; give it as an argument, or as a default");
@@ -526,7 +526,7 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
   }
   if (outcome.made != nullptr) return outcome;
   tracker_.leave_objects();
-  tracker_.forget_memoized();
+  tracker_.native_calls().forget_memoized();
   // Code in C that the program calls may fail without saying how.
   if (PyErr_Occurred() == nullptr)
     PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");

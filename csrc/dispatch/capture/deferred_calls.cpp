@@ -159,7 +159,7 @@ int DeferredCalls::write(const interpreter::NativeCall& call, PyObject** result)
 
 int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** result) {
   const auto found = kinds_.find(call.function);
-  if (found == kinds_.end() || tracker_.in_memoized_call()) return 0;
+  if (found == kinds_.end() || tracker_.native_calls().in_memoized_call()) return 0;
   const bool is_stream = found->second == Kind::kWrite || found->second == Kind::kFlush;
   if (is_stream && (call.self == nullptr || !is_standard(call.self))) return 0;
   if (!require_program("print, warn or write")) return -1;
@@ -187,7 +187,7 @@ int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** res
 
 int DeferredCalls::log(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count,
                        PyObject* names) {
-  if (tracker_.in_memoized_call()) return 0;
+  if (tracker_.native_calls().in_memoized_call()) return 0;
   if (!require_program("logging")) return -1;
   py::Ref all = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; all && i < count; ++i) {

@@ -77,7 +77,7 @@ void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& 
   static PyObject* const grad = PyUnicode_InternFromString("grad");
   if (!leaf.requires_grad()) refuse_new_leaf();
   const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
-  if (!object || !tracker.load_tensor_state(object.get(), grad)) throw PendingError();
+  if (!object || !tracker.tensors().load_tensor_state(object.get(), grad)) throw PendingError();
 }
 
 /// `torch.autograd.grad` runs the hooks of what it differentiates by, and retains its gradient.
@@ -91,7 +91,7 @@ void InnerBackward::require_no_hooks_behind(interpreter::Tracker& tracker, const
   const py::Ref object = py::Ref::steal(wrap_tensor(input));
   for (const char* state : {"retains_grad", "_backward_hooks"}) {
     const py::Ref name = py::Ref::steal(PyUnicode_InternFromString(state));
-    if (!object || !name || !tracker.load_tensor_state(object.get(), name.get())) throw PendingError();
+    if (!object || !name || !tracker.tensors().load_tensor_state(object.get(), name.get())) throw PendingError();
   }
 }
 
@@ -258,7 +258,7 @@ void InnerBackward::require_nothing_retained(interpreter::Tracker& tracker) cons
     const at::Tensor real = recorder_.tensors.real_behind(written);
     if (!real.defined() || real.is_leaf()) continue;
     const py::Ref object = py::Ref::steal(wrap_tensor(written));
-    if (!object || !tracker.load_tensor_state(object.get(), state)) throw PendingError();
+    if (!object || !tracker.tensors().load_tensor_state(object.get(), state)) throw PendingError();
     if (real.retains_grad()) {
       refuse(ErrorKind::kNotImplemented,
              "thunder.jit: not supported inside a jitted function: a write to an input that retains its gradient");

@@ -214,7 +214,7 @@ bool PythonBackwards::only_computes(interpreter::Tracker& own, const std::functi
   tracer::Recorder& recorder = *tracer::recorder_on_top();
   if (effect_depth_ > 0) note_effects();
   const bool full_graph = std::exchange(recorder.data.full_graph, true);
-  own.begin_trial();
+  own.parts().begin_trial();
   recorder.writes.begin_trial();
   edges_.begin_trial();
   bool is_recorded = false;
@@ -226,7 +226,7 @@ bool PythonBackwards::only_computes(interpreter::Tracker& own, const std::functi
   }
   PyErr_Clear();
   recorder.data.full_graph = full_graph;
-  const bool reads_nothing = own.end_trial();
+  const bool reads_nothing = own.parts().end_trial();
   const bool writes_nothing = recorder.writes.end_trial();
   const bool meets_nothing = edges_.end_trial();
   if (effect_depth_ > 0) watch_effects();
@@ -249,9 +249,9 @@ py::Ref PythonBackwards::call_without_effects(const std::function<py::Ref()>& ca
     has_effects_ = false;
     watch_effects();
   }
-  tracker->begin_part();
+  tracker->parts().begin();
   py::Ref result = call();
-  tracker->end_part();
+  tracker->parts().end();
   if (--effect_depth_ == 0) note_effects();
   has_effects_ |= tracker->journal().write_count() != writes;
   if (!has_effects_) return result;

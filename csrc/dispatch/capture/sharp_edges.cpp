@@ -270,7 +270,7 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
   if (mode_ == SharpEdges::kAllow && !in_trial_) return true;
   if (edges_.empty()) fill();
   const auto found = edges_.find(call.function);
-  if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.in_memoized_call()) return true;
+  if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call()) return true;
   if (found != edges_.end()) return report(found->second);
   if (is_unknown_function(callable)) return report({name_of_function(callable), kStateKept});
   PyObject* self = is_of_cpp(callable) ? callable : object_of_method(call);

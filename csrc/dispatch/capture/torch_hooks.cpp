@@ -226,7 +226,7 @@ namespace {
 /// The hooks that `leaf`'s tensor has under `name`, guarded; an empty list when there are none.
 std::vector<py::Ref> hooks_behind(interpreter::Tracker& tracker, py::Borrowed leaf, PyObject* name) {
   std::vector<py::Ref> hooks;
-  const py::Ref dict = py::Ref::steal(tracker.read_behind(leaf, name));
+  const py::Ref dict = py::Ref::steal(tracker.tensors().read_behind(leaf, name));
   if (PyErr_Occurred() != nullptr) throw PendingError();
   if (!dict || dict.get() == Py_None) return hooks;
   if (!tracker.examine(dict.get(), interpreter::Aspect::kContents)) throw PendingError();

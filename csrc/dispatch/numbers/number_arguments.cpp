@@ -136,7 +136,7 @@ PyObject* call_one(const char* name, const NativeCall& call, Py_ssize_t index) {
     names = py::Ref::steal(Py_BuildValue("(s)", "value"));
     --count;
   }
-  const NativeCall single = interpreter::native_call(method.get(), values.data(), count, names.get());
+  const NativeCall single = interpreter::native_call({method.get(), values.data(), count, names.get()});
   PyObject* result = nullptr;
   const int status = call_with_computed(method.get(), single, &result);
   if (status != 0) return status > 0 ? result : nullptr;

@@ -115,7 +115,7 @@ std::uint32_t GuardCompiler::add_info(const Node& owner, const Read& read) {
   const bool is_object = read.part != nullptr && read.expectation == Expectation::kObject;
   std::string path = is_object ? expression(*read.part) : expression(owner, read);
   std::string expected =
-      is_object && read.part->stand_in ? hooks_.describe(read.value.get()) : describe_expectation(owner, read);
+      is_object && read.part->trace_tensor ? hooks_.describe(read.value.get()) : describe_expectation(owner, read);
   return program_.infos_.add({std::move(path), std::move(expected), read.location});
 }
 
@@ -170,9 +170,9 @@ void GuardCompiler::emit_read(const Node& owner, const Read& read) {
 
 void GuardCompiler::emit_object(const Node& part, std::uint32_t guard) {
   PyObject* object = part.object.get();
-  GuardInstruction& check = emit(part.stand_in ? GuardOp::kTensor : GuardOp::kType, 0, register_of(part), guard);
+  GuardInstruction& check = emit(part.trace_tensor ? GuardOp::kTensor : GuardOp::kType, 0, register_of(part), guard);
   check.object = keep(reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  if (part.stand_in) check.number = static_cast<std::int64_t>(hooks_.input_index(object));
+  if (part.trace_tensor) check.number = static_cast<std::int64_t>(hooks_.input_index(object));
 }
 
 void GuardCompiler::emit_instance_dict(const Node& owner, const Node& dict) {
@@ -204,7 +204,7 @@ GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) 
   for (const Node& node : provenance_.nodes()) {
     if (!node.is_constant()) continue;
     const auto begin = program_.instructions_.size();
-    if (node.stand_in) {
+    if (node.trace_tensor) {
       emit_object(node, program_.infos_.add({expression(node), hooks_.describe(node.object.get()), {}}));
     } else if (is_reclassifiable(node) && (!node.reads.empty() || node.instance_dict != nullptr)) {
       const std::string type = Py_TYPE(node.object.get())->tp_name;

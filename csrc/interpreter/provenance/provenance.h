@@ -69,9 +69,9 @@ struct Node {
   Py_ssize_t index = 0;
   std::uint32_t id = 0;
   bool deeply_read = false;
-  bool needed = false;  ///< by a structure that is built at each call
-  py::Ref stand_in;     ///< for a tensor that the program uses
-  std::string name;     ///< for a constant: how the program spelled it first
+  bool needed = false;   ///< by a structure that is built at each call
+  py::Ref trace_tensor;  ///< for a tensor that the program uses
+  std::string name;      ///< for a constant: how the program spelled it first
   std::deque<Read> reads;
   Node* instance_dict = nullptr;
 

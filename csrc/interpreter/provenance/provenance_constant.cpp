@@ -86,4 +86,15 @@ py::Ref instance_dict(py::Borrowed object) {
   return dict;
 }
 
+bool is_real_tensor(py::Borrowed value, const TensorHooks& hooks) {
+  constexpr unsigned long kNeverTensor =
+      Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS |
+      Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS;
+  PyTypeObject* type = Py_TYPE(value);
+  if ((type->tp_flags & kNeverTensor) != 0 || value == Py_None || type == &PyFloat_Type || type == &PyFunction_Type) {
+    return false;
+  }
+  return hooks.is_real_tensor(value);
+}
+
 }  // namespace thunder::interpreter

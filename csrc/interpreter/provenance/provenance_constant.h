@@ -9,6 +9,13 @@ namespace thunder::interpreter {
 /// equality; functions, types, modules, enumeration members by identity. `hooks` decides about torch's own.
 [[nodiscard]] ConstantKind classify(py::Borrowed value, const TensorHooks& hooks);
 
+/// Whether a value is a tensor from outside of the trace; quick for common values that are none.
+[[nodiscard]] bool is_real_tensor(py::Borrowed value, const TensorHooks& hooks);
+
+[[nodiscard]] inline bool is_spelled(py::Borrowed name, const char* spelling) {
+  return PyUnicode_CompareWithASCIIString(name, spelling) == 0;
+}
+
 /// Same type and same value, to the last bit; runs no user code for what `classify` calls kEquality.
 [[nodiscard]] bool equal_constants(py::Borrowed left, py::Borrowed right);
 

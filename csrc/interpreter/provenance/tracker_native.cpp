@@ -48,29 +48,21 @@ PyObject* as_object(PyTypeObject& type) { return reinterpret_cast<PyObject*>(&ty
 
 void add_container_rows(Effects& effects) {
   using enum NativeEffect;
-  add_rows(effects, as_object(PyDict_Type),
-           {{kLength, "__len__"},
-            {kGetItem, "__getitem__ get"},
-            {kHasItem, "__contains__"},
-            {kGetKeys, "keys __iter__ __reversed__"},
-            {kGetContents, "items values copy __or__"},
-            {kCompare, "__eq__ __ne__"},
-            {kSetItem, "__setitem__"},
-            {kDeleteItem, "__delitem__"},
-            {kPopItem, "pop"},
-            {kSetDefault, "setdefault"},
-            {kUpdate, "update __init__ __ior__"},
-            {kChange, "clear popitem"}});
-  add_rows(effects, as_object(PyODict_Type),
-           {{kGetKeys, "keys __iter__ __reversed__"},
-            {kGetContents, "items values copy __or__"},
-            {kCompare, "__eq__ __ne__"},
-            {kSetItem, "__setitem__"},
-            {kDeleteItem, "__delitem__"},
-            {kPopItem, "pop"},
-            {kSetDefault, "setdefault"},
-            {kUpdate, "update __init__ __ior__"},
-            {kChange, "clear popitem move_to_end"}});
+  for (PyTypeObject* type : {&PyDict_Type, &PyODict_Type}) {
+    add_rows(effects, as_object(*type),
+             {{kLength, "__len__"},
+              {kGetItem, "__getitem__ get"},
+              {kHasItem, "__contains__"},
+              {kGetKeys, "keys __iter__ __reversed__"},
+              {kGetContents, "items values copy __or__"},
+              {kCompare, "__eq__ __ne__"},
+              {kSetItem, "__setitem__"},
+              {kDeleteItem, "__delitem__"},
+              {kPopItem, "pop"},
+              {kSetDefault, "setdefault"},
+              {kUpdate, "update __init__ __ior__"},
+              {kChange, "clear popitem move_to_end"}});
+  }
   add_rows(effects, as_object(PyList_Type),
            {{kLength, "__len__"},
             {kGetItem, "__getitem__"},
@@ -167,7 +159,8 @@ static bool is_operator(const void* function) {
   return std::ranges::find(operators, function) != operators.end();
 }
 
-NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count, py::Borrowed names) {
+NativeCall native_call(const VectorCall& made) {
+  const auto& [callable, arguments, count, names] = made;
   NativeCall call{native_identity(callable), nullptr, arguments, count, names};
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable)) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "interpreter/python/python_ref.h"
 
@@ -40,6 +41,18 @@ enum class NativeEffect : std::uint8_t {
   kGlobals,           ///< hands out the globals of the frame
 };
 
+/// A call by the vectorcall convention: `count` positional arguments, then those that `names` (or null) names.
+struct VectorCall {
+  PyObject* callable;
+  PyObject* const* arguments;
+  std::size_t count;
+  PyObject* names;
+  [[nodiscard]] std::span<PyObject* const> all() const {
+    return {arguments, count + (names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)))};
+  }
+  [[nodiscard]] PyObject* make() const { return PyObject_Vectorcall(callable, arguments, count, names); }
+};
+
 /// A call of C code with its `self`, if any, told apart from its other arguments.
 struct NativeCall {
   const void* function = nullptr;  ///< identity of the C code, the same for bound and unbound methods
@@ -49,8 +62,7 @@ struct NativeCall {
   py::Borrowed names = nullptr;  ///< names of the keyword arguments that follow, or null
 };
 
-[[nodiscard]] NativeCall native_call(py::Borrowed callable, PyObject* const* arguments, std::size_t count,
-                                     py::Borrowed names);
+[[nodiscard]] NativeCall native_call(const VectorCall& call);
 /// An address that all objects for one function in C share: bound, unbound and their copies.
 [[nodiscard]] const void* native_identity(py::Borrowed callable);
 [[nodiscard]] NativeEffect effect_of(const NativeCall& call);

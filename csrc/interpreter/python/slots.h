@@ -23,6 +23,11 @@ inline bool is_python_class(PyTypeObject* type) {
   return type->tp_name == PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(type)->ht_name);
 }
 
+/// Whether attributes of the type itself cannot be set.
+inline bool is_immutable_type(PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0;
+}
+
 /// Calls `visit(name)` for the slots of classes made by class statements; getters and slots of C classes are their own
 /// business.
 template <typename Visit>

@@ -22,21 +22,21 @@ class TensorHooks {
   [[nodiscard]] virtual bool is_real_tensor(PyObject* object) const = 0;
   /// A tensor of the trace.
   [[nodiscard]] virtual bool is_traced(PyObject* object) const = 0;
-  /// The traced stand-in for a real tensor, seen first at `path` (an expression a person would write); becomes an input
-  /// of the computation. Calls with one tensor give one stand-in.
+  /// The traced trace tensor for a real tensor, seen first at `path` (an expression a person would write); becomes an
+  /// input of the computation. Calls with one tensor give one trace tensor.
   virtual PyObject* lift(PyObject* real_tensor, const std::string& path) = 0;
   /// The tensor of the trace for one that code in C just made and that nobody else holds, where each run of the trace
   /// can make its own; null, with or without an exception.
   virtual PyObject* make_anew(PyObject* /*real_tensor*/) { return nullptr; }
-  /// The real tensor behind a stand-in that is an input, or null without an exception when `traced` was computed.
+  /// The real tensor behind a trace tensor that is an input, or null without an exception when `traced` was computed.
   virtual PyObject* original(PyObject* traced) const = 0;
   /// Position of a lifted tensor among the computation's inputs.
   [[nodiscard]] virtual std::size_t input_index(PyObject* real_tensor) const = 0;
   /// Whether anybody can say what `traced.name`, of a data descriptor in C, is in eager. False with an exception set.
   virtual bool require_known_state(PyObject* /*traced*/, PyObject* /*name*/) { return true; }
-  /// Whether `traced.name` shows something of the tensor behind an input that the stand-in has not been told yet.
+  /// Whether `traced.name` shows something of the tensor behind an input that the trace tensor has not been told yet.
   [[nodiscard]] virtual bool is_unknown_state(PyObject* /*traced*/, PyObject* /*name*/) const { return false; }
-  /// Tells the stand-in what the tensor behind it has as `name`, as the program sees it.
+  /// Tells the trace tensor what the tensor behind it has as `name`, as the program sees it.
   virtual bool learn_state(PyObject* /*traced*/, PyObject* /*name*/, PyObject* /*value*/) { return true; }
   /// `isinstance(object, kind)`, also for classes that look at more of a tensor than its type; -1 with an exception
   /// set.

@@ -91,7 +91,7 @@ std::uint32_t StructureBuilder::add_tensor(py::Borrowed traced) {
 
 // Whether the function itself may serve all calls: neither it nor anything in it was made by the program.
 bool StructureBuilder::is_shareable_function(py::Borrowed function) {
-  if (tracker_.is_code_constant(PyFunction_GET_CODE(function))) return false;
+  if (tracker_.reads().given().is_code_constant(PyFunction_GET_CODE(function))) return false;
   PyObject* closure = PyFunction_GET_CLOSURE(function);
   for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
     if (tracker_.provenance().find(PyTuple_GET_ITEM(closure, i)) == nullptr) return false;
@@ -108,7 +108,7 @@ bool StructureBuilder::is_size(py::Borrowed value) const {
 // Whether one and the same object may serve all calls.
 bool StructureBuilder::is_shareable(py::Borrowed value) {
   if (PyFunction_Check(value)) return is_shareable_function(value);
-  if (PyTuple_CheckExact(value) || is_size(value) || is_nan(value)) return tracker_.is_given(value);
+  if (PyTuple_CheckExact(value) || is_size(value) || is_nan(value)) return tracker_.reads().given().contains(value);
   if (classify(value, tracker_.hooks()) != ConstantKind::kUnknown) return true;
   return !PyObject_IS_GC(value) && Py_TYPE(value) != &PyBaseObject_Type && !is_buffer(value);
 }
@@ -126,7 +126,7 @@ std::uint32_t StructureBuilder::add(py::Borrowed value) {
   } else if (node != nullptr) {
     index = add_external(*node);
   } else if (is_shareable(value)) {
-    const Node* given = tracker_.given_constant(value);
+    const Node* given = tracker_.reads().given().node_of(value);
     index = given != nullptr ? add_external(*given) : add_leaf(PartKind::kConstant, 0, value);
   } else {
     return add_composite(value);

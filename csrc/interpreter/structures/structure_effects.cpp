@@ -119,7 +119,7 @@ bool StructureBuilder::add_effects(const Journal& journal) {
     PyObject* container = record.owner.get();
     Node* node = tracker_.provenance().find(container);
     if (node == nullptr) continue;
-    if (record.rewritten && !tracker_.read_original_contents(*node)) return false;
+    if (record.rewritten && !tracker_.reads().read_original_contents(*node)) return false;
     const std::uint32_t owner = add(container);
     if (owner == kFailed || !add_record(record, owner)) return false;
   }

@@ -1,0 +1,185 @@
+#include <algorithm>
+
+#include "interpreter/provenance/containers.h"
+#include "interpreter/provenance/native_calls.h"
+
+namespace thunder::interpreter {
+namespace {
+
+/// Whether a method of a container looks into its arguments.
+bool looks_at_arguments(NativeEffect effect) {
+  return effect == NativeEffect::kAppend || effect == NativeEffect::kUpdate || effect == NativeEffect::kChange ||
+         effect == NativeEffect::kGetContents;
+}
+
+}  // namespace
+
+/// Notes the special methods that a function in C with a known effect looks up in the class of its first argument.
+void NativeCalls::look_up_for(NativeEffect effect, PyObject* argument) {
+  if (effect == NativeEffect::kLength) return reads_.look_up(argument, "__len__");
+  if (effect == NativeEffect::kNames) return reads_.look_up(argument, "__dir__");
+  if (effect == NativeEffect::kContents || effect == NativeEffect::kPairs) {
+    reads_.look_up(argument, "__iter__ __getitem__ __len__ __reversed__ __length_hint__");
+  }
+}
+
+bool NativeCalls::consume(py::Borrowed value) {
+  if (PyIter_Check(value) && state_.provenance.find(value) != nullptr) return writes_.write_contents(value);
+  return reads_.examine(value, Aspect::kContents);
+}
+
+bool NativeCalls::consume_all(const NativeCall& call) {
+  return std::all_of(call.arguments, call.arguments + call.count, [&](PyObject* value) { return consume(value); });
+}
+
+// The pairs that a dict is made of.
+bool NativeCalls::consume_pairs(const NativeCall& call) {
+  for (std::size_t i = 0; i < call.count; ++i) {
+    if (!PyDict_Check(call.arguments[i])) reads_.read_deeply(call.arguments[i]);
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+bool NativeCalls::update_dict(Node& node, const NativeCall& call) {
+  PyObject* dict = node.object.get();
+  for (std::size_t i = 0; i < call.count; ++i) {
+    PyObject* source = call.arguments[i];
+    if (!consume(source)) return false;
+    if (!PyDict_CheckExact(source)) return writes_.write_contents(dict);
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(source, &position, &key, &value)) {
+      if (!state_.journal.before_dict_item(dict, key, false)) return false;
+    }
+  }
+  for (Py_ssize_t i = 0; call.names != nullptr && i < PyTuple_GET_SIZE(call.names); ++i) {
+    if (!state_.journal.before_dict_item(dict, PyTuple_GET_ITEM(call.names, i), false)) return false;
+  }
+  return true;
+}
+
+bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& call) {
+  bool has_real_tensors = false;
+  for (PyObject* argument : call.all()) {
+    has_real_tensors |= reads_.read_deeply(argument);
+    if (PyErr_Occurred() != nullptr || (PyIter_Check(argument) && !consume(argument))) return false;
+  }
+  PyObject* self = native.self;
+  if (self == nullptr) return has_real_tensors;
+  // `send`, `__next__` and the like of what somebody else goes on with.
+  const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self);
+  if (advances && !writes_.write_contents(self)) return false;
+  if (native.arguments == call.arguments) reads_.read_deeply(self);
+  if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));
+  return has_real_tensors;
+}
+
+bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
+  static PyObject* const call_name = PyUnicode_InternFromString("__call__");
+  PyObject* self = call.self;
+  PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
+  Node* node = self == nullptr ? nullptr : state_.provenance.find(self);
+  if (key != nullptr) look_up_for(effect, key);
+  if (self != nullptr && key != nullptr && (PyDict_Check(self) || PyAnySet_Check(self))) reads_.record_key(key);
+  switch (effect) {
+    case NativeEffect::kOpaque:
+    case NativeEffect::kNothing:
+      return true;
+    case NativeEffect::kContents:
+      return consume_all(call);
+    case NativeEffect::kPairs:
+      return consume_all(call) && consume_pairs(call);
+    case NativeEffect::kLength:
+      return (self == nullptr && key == nullptr) || reads_.examine(self != nullptr ? self : key, Aspect::kLength);
+    case NativeEffect::kSetAttribute: {
+      PyObject* name = self == nullptr ? (call.count > 1 ? call.arguments[1] : nullptr) : key;
+      PyObject* owner = self == nullptr ? key : self;
+      const bool removes = call.count + (self == nullptr ? 0 : 1) < 3;
+      return name == nullptr || !PyUnicode_Check(name) || writes_.write_attribute(owner, name, removes);
+    }
+    case NativeEffect::kIdentity:
+      if (Node* seen = key == nullptr ? nullptr : state_.provenance.find(key); seen != nullptr && !seen->trace_tensor) {
+        reads_.record_state_as(*seen, StateKind::kIdentity);
+      }
+      return true;
+    case NativeEffect::kHash:
+      if (key != nullptr) reads_.record_key(key);
+      return key == nullptr || reads_.examine(key, Aspect::kContents);
+    case NativeEffect::kCallable:
+      if (key != nullptr && !PyType_Check(key)) reads_.record_type_attribute(Py_TYPE(key), call_name);
+      return true;
+    case NativeEffect::kNames:
+      return key == nullptr || reads_.read_names(key);
+    case NativeEffect::kDictOf:
+      if (key != nullptr && state_.hooks.is_traced(key)) return tensors_.read_all_attributes_behind(key);
+      if (Node* owner = key == nullptr ? nullptr : state_.provenance.find(key)) reads_.instance_dict_node(*owner);
+      return true;
+    case NativeEffect::kState:
+      return (self == nullptr && key == nullptr) || reads_.read_state(self != nullptr ? self : key);
+    case NativeEffect::kGlobals:
+      state_.provenance.constant(PyEval_GetGlobals());
+      return true;
+    case NativeEffect::kGetItem:
+    case NativeEffect::kHasItem:
+    case NativeEffect::kPopItem:
+    case NativeEffect::kSetDefault:
+    case NativeEffect::kSetItem:
+    case NativeEffect::kGetKeys:
+    case NativeEffect::kGetContents:
+    case NativeEffect::kCompare:
+    case NativeEffect::kCompareAndChange:
+    case NativeEffect::kAppend:
+    case NativeEffect::kAppendOne:
+    case NativeEffect::kAdd:
+    case NativeEffect::kDiscard:
+    case NativeEffect::kUpdate:
+    case NativeEffect::kDeleteItem:
+    case NativeEffect::kChange:
+      return apply_to_container(node, call, effect);
+  }
+  return true;
+}
+
+/// Reads and writes of methods of containers; `node` is that of the container, or null.
+bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeEffect effect) {
+  PyObject* self = call.self;
+  PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
+  if (effect == NativeEffect::kCompare || effect == NativeEffect::kCompareAndChange) {
+    if (self != nullptr) reads_.read_deeply(self);
+    for (std::size_t i = 0; i < call.count; ++i) reads_.read_deeply(call.arguments[i]);
+    if (PyErr_Occurred() != nullptr) return false;
+    return node == nullptr || effect == NativeEffect::kCompare || writes_.write_contents(self);
+  }
+  if (effect == NativeEffect::kUpdate && !consume_pairs(call)) return false;
+  const bool is_slice = effect == NativeEffect::kSetItem && key != nullptr && PySlice_Check(key) && call.count > 1;
+  if (is_slice && !consume(call.arguments[1])) return false;
+  if (node == nullptr) return !looks_at_arguments(effect) || consume_all(call);
+  if (effect == NativeEffect::kGetKeys) return reads_.examine(self, Aspect::kKeys);
+  if (effect == NativeEffect::kGetContents) return reads_.examine(self, Aspect::kContents) && consume_all(call);
+  if (effect == NativeEffect::kHasItem && key != nullptr) return reads_.examine_presence(self, key);
+  if (effect == NativeEffect::kAppendOne) return state_.journal.before_append(self);
+  if (effect == NativeEffect::kAppend) return state_.journal.before_append(self) && (key == nullptr || consume(key));
+  if (effect == NativeEffect::kUpdate) return update_dict(*node, call);
+  if (effect == NativeEffect::kChange || key == nullptr) return writes_.write_contents(self) && consume_all(call);
+  if (effect == NativeEffect::kAdd) return state_.journal.before_set_member(self, key, false);
+  if (effect == NativeEffect::kDiscard) return state_.journal.before_set_member(self, key, true);
+  if (effect == NativeEffect::kDeleteItem) return writes_.write_item(*node, key, true);
+  if (effect != NativeEffect::kSetItem) {
+    if (!PyDict_Check(self)) {
+      const py::Ref item =
+          py::Ref::steal(PyLong_Check(key) ? PySequence_GetItem(self, PyLong_AsSsize_t(key)) : nullptr);
+      if (item) return reads_.read_item(self, key, item.get());
+      PyErr_Clear();
+      return reads_.examine(self, Aspect::kContents);
+    }
+    PyObject* value = PyDict_GetItemWithError(self, key);
+    if (value == nullptr && PyErr_Occurred() != nullptr) return false;
+    reads_.record_dict_item(*node, key, value);
+  }
+  if (effect == NativeEffect::kGetItem) return true;
+  if (effect == NativeEffect::kSetItem) return writes_.write_item(*node, key, false);
+  const bool is_there = PyDict_Contains(self, key) == 1;
+  return is_there != (effect == NativeEffect::kPopItem) || writes_.write_item(*node, key, is_there);
+}
+
+}  // namespace thunder::interpreter

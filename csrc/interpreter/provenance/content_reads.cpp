@@ -1,0 +1,255 @@
+#include "interpreter/python/cpython_compat.h"
+
+#include <string>
+
+#include "interpreter/loop/observe.h"
+#include "interpreter/provenance/containers.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/provenance/reads.h"
+#include "interpreter/python/deque.h"
+#include "interpreter/python/dict_view.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+namespace {
+
+/// Nested containers of more levels are not followed; a container that holds itself has no end.
+constexpr int kDeepest = 32;
+
+/// The mapping that a view or read-only proxy looks into; every other object itself.
+py::Borrowed behind_view(py::Borrowed object) {
+  PyObject* mapping = mapping_behind(object);
+  return mapping == nullptr ? object : py::Borrowed(mapping);
+}
+
+/// The objects that an object in C refers to, as the garbage collector sees them.
+std::vector<py::Ref> referents(py::Borrowed object) {
+  std::vector<py::Ref> found;
+  const auto visit = [](PyObject* part, void* parts) {
+    static_cast<std::vector<py::Ref>*>(parts)->push_back(py::Ref::share(part));
+    return 0;
+  };
+  if (PyObject_IS_GC(object) && Py_TYPE(object)->tp_traverse != nullptr) {
+    Py_TYPE(object)->tp_traverse(object, visit, &found);
+  }
+  return found;
+}
+
+bool refuse_depth(py::Borrowed value) {
+  PyErr_Format(
+      PyExc_NotImplementedError,
+      "thunder.jit: a '%.200s' from outside of the function, nested more than %d levels deep, is given to code "
+      "in C, which may look into all of it; give it only the part that it needs",
+      Py_TYPE(value)->tp_name, kDeepest);
+  return false;
+}
+
+/// Special methods that code in C may call on an object.
+constexpr const char* kSpecialMethods =
+    "__bool__ __len__ __iter__ __next__ __getitem__ __contains__ __reversed__ __eq__ __ne__ __lt__ __le__ __gt__ "
+    "__ge__ __hash__ __index__ __int__ __float__ __complex__ __abs__ __round__ __trunc__ __floor__ __ceil__ __str__ "
+    "__repr__ __format__ __bytes__ __add__ __radd__ __mul__ __rmul__ __iadd__ __imul__ __sub__ __rsub__ __truediv__ "
+    "__rtruediv__ __neg__ __call__ __dir__ __length_hint__ __sizeof__ __fspath__ __array__";
+
+}  // namespace
+
+void Reads::read_contents(Node& node, py::Borrowed contents) {
+  PyObject* object = node.object.get();
+  if (PyDict_Check(object)) {
+    record_fact(node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(contents)));
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(contents, &position, &key, &value)) record(node, Accessor::kDictItem, key, 0, value);
+  } else if (PyList_Check(object) || PyTuple_Check(object)) {
+    record_length(node, Py_SIZE(contents));
+    for (Py_ssize_t i = 0; i < Py_SIZE(contents); ++i) {
+      record(node, Accessor::kItem, nullptr, i, PySequence_Fast_GET_ITEM(contents, i));
+    }
+  } else if (is_deque(object)) {
+    const py::Ref items = PyList_Check(contents) ? py::Ref::share(contents) : deque_items(contents);
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      record(node, Accessor::kItem, nullptr, i, PyList_GET_ITEM(items.get(), i));
+    }
+    if (items) record_length(node, PyList_GET_SIZE(items.get()));
+  } else if (PyAnySet_Check(object)) {
+    record_fact(node, Accessor::kMembers, py::Ref::steal(PyFrozenSet_New(contents)));
+  }
+}
+
+bool Reads::read_original_contents(Node& node) {
+  const Record* written = state_.journal.find(node.object.get());
+  read_contents(node, written == nullptr ? node.object.get() : written->before.get());
+  return PyErr_Occurred() == nullptr;
+}
+
+void Reads::record_opaque(Node& node) {
+  static PyObject* const arguments_name = PyUnicode_InternFromString("args");
+  PyObject* object = node.object.get();
+  if (node.trace_tensor || is_real_tensor(object, state_.hooks)) return;
+  const StateKind kind = state_kind(object);
+  record_state_as(node, kind);
+  if (kind == StateKind::kBuffer && PyErr_Occurred() != nullptr) return;
+  const bool is_exception = PyExceptionInstance_Check(object) != 0;
+  if (is_exception) {
+    const py::Ref arguments = py::Ref::steal(PyObject_GenericGetAttr(object, arguments_name));
+    if (arguments) record_descriptor(object, arguments_name, arguments.get());
+  }
+  // C code also sees the `__dict__` of an object of a class in C.
+  const bool has_parts = PyModule_Check(object) || PyType_Check(object) || PyFunction_Check(object);
+  if (has_parts || (is_python_class(Py_TYPE(object)) && !is_exception)) return PyErr_Clear();
+  Node* dict = instance_dict_node(node);
+  if (dict == nullptr || dict->deeply_read) return PyErr_Clear();
+  dict->deeply_read = true;
+  read_original_contents(*dict);
+  read_deeply(dict->object.get(), 1);
+}
+
+bool Reads::examine(PyObject* owner, Aspect aspect) {
+  owner = behind_view(owner);
+  Node* node = state_.provenance.find(owner);
+  if (node == nullptr) return true;
+  if (!is_container(owner)) {
+    if (aspect != Aspect::kType) record_opaque(*node);
+    return PyErr_Occurred() == nullptr;
+  }
+  if (aspect != Aspect::kType && state_.journal.find(owner) != nullptr) {
+    // Guards speak about the state before the call: what the program sees now follows from all of it.
+    return read_original_contents(*node);
+  }
+  switch (aspect) {
+    case Aspect::kType:
+      break;
+    case Aspect::kLength:
+      record_length(*node, PyObject_Size(owner));
+      break;
+    case Aspect::kTruth:
+      record_fact(*node, Accessor::kTruth, py::Ref::share(PyObject_Size(owner) != 0 ? Py_True : Py_False));
+      break;
+    case Aspect::kKeys:
+      if (!PyDict_Check(owner)) return read_original_contents(*node);
+      record_fact(*node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(owner)));
+      break;
+    case Aspect::kContents:
+      return read_original_contents(*node);
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+bool Reads::examine_presence(PyObject* owner, PyObject* key) {
+  record_key(key);
+  Node* node = state_.provenance.find(owner);
+  if (node == nullptr) return true;
+  if (state_.journal.find(owner) != nullptr) return read_original_contents(*node);
+  const bool is_dict = PyDict_Check(owner);
+  const int found = is_dict ? PyDict_Contains(owner, key) : PySet_Contains(owner, key);
+  if (found < 0) return PyErr_Clear(), true;  // the program is about to meet the same exception
+  if (is_dict && found == 0) {
+    record(*node, Accessor::kDictItem, key, 0, nullptr);
+    return true;
+  }
+  if (state_.provenance.find_read(*node, Accessor::kDictItem, key, 0) != nullptr) return true;
+  const Accessor accessor = is_dict ? Accessor::kPresence : Accessor::kContains;
+  if (state_.provenance.find_read(*node, accessor, key, 0) != nullptr) return true;
+  add(*node, Read{accessor, is_dict ? Expectation::kPresent : Expectation::kEquality, py::Ref::share(key), 0,
+                  py::Ref::share(found == 1 ? Py_True : Py_False)});
+  return true;
+}
+
+bool Reads::examine_identity(PyObject* left, PyObject* right) {
+  const auto find = [this](PyObject* object) {
+    const bool is_tuple = PyTuple_CheckExact(object) && classify(object, state_.hooks) == ConstantKind::kEquality;
+    if (is_tuple) return given().node_of(object);
+    return state_.hooks.is_traced(object) ? node_behind(object, state_) : state_.provenance.find(object);
+  };
+  Node* first = find(left);
+  Node* second = find(right);
+  if (first == nullptr || second == nullptr || first == second) return PyErr_Occurred() == nullptr;
+  if (first->is_constant() && second->is_constant()) return true;
+  if (Py_TYPE(first->object.get()) != Py_TYPE(second->object.get())) return true;
+  PyObject* key = second->object.get();
+  if (state_.provenance.find_read(*first, Accessor::kOther, key, 0) != nullptr) return true;
+  first->needed = second->needed = true;
+  add(*first, Read{Accessor::kOther, Expectation::kEquality, py::Ref::share(key), 0, py::Ref::share(Py_False), second});
+  return true;
+}
+
+bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value) {
+  if (Py_TYPE(owner) == &PyDictProxy_Type) {
+    const bool is_from_outside = state_.provenance.find(owner) != nullptr;
+    owner = mapping_behind(owner);
+    // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
+    if (PyDict_CheckExact(owner) && !is_from_outside) state_.provenance.constant(owner);
+  }
+  record_key(key);
+  Node* node = state_.provenance.find(owner);
+  if (node == nullptr) return true;
+  if (PyDict_Check(owner)) return record_dict_item(*node, key, value), true;
+  const bool is_sequence = PyList_Check(owner) || PyTuple_Check(owner);
+  if (!is_sequence || !PyLong_Check(key) || state_.journal.find(owner) != nullptr) {
+    return examine(owner, Aspect::kContents);
+  }
+  Py_ssize_t index = PyLong_AsSsize_t(key);
+  if (index < 0) {
+    record_length(*node, Py_SIZE(owner));
+    index += Py_SIZE(owner);
+  }
+  record(*node, Accessor::kItem, nullptr, index, value);
+  return true;
+}
+
+bool Reads::read_deeply(py::Borrowed value, int depth) {
+  value = behind_view(value);
+  if (is_scalar(value)) return false;
+  if (is_real_tensor(value, state_.hooks)) return true;
+  const bool is_iterator = iterates_over_objects(value);
+  if (!is_container(value) && !is_iterator && !PySlice_Check(value)) {
+    look_up(value, kSpecialMethods);
+    if (Node* node = state_.provenance.find(value)) record_opaque(*node);
+    return false;
+  }
+  if (depth > kDeepest) return refuse_depth(value);
+  if (Node* node = state_.provenance.find(value); node != nullptr && !node->deeply_read) {
+    node->deeply_read = true;
+    read_original_contents(*node);
+  }
+  bool found = false;
+  const auto read = [&](PyObject* item) { found |= PyErr_Occurred() == nullptr && read_deeply(item, depth + 1); };
+  for_each_item(value, read);
+  if (is_iterator) {
+    for (const py::Ref& part : referents(value)) read(part.get());
+  }
+  return found;
+}
+
+bool Reads::read_names(py::Borrowed object) {
+  Node* node = PyModule_Check(object) ? &state_.provenance.constant(object) : state_.provenance.find(object);
+  Node* dict = node == nullptr || PyType_Check(object) ? nullptr : instance_dict_node(*node);
+  if (dict != nullptr && !examine(dict->object.get(), Aspect::kKeys)) return false;
+  PyObject* type = PyType_Check(object) ? static_cast<PyObject*>(object) : reinterpret_cast<PyObject*>(Py_TYPE(object));
+  PyObject* bases = reinterpret_cast<PyTypeObject*>(type)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bases); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases, i));
+    if (is_immutable_type(base) || !is_python_class(base)) continue;
+    PyObject* names = dict_of_type(base);  // which lives as long as the class
+    state_.provenance.constant(names, std::string(base->tp_name) + ".__dict__");
+    if (!examine(names, Aspect::kKeys)) return false;
+  }
+  return true;
+}
+
+bool Reads::read_state(py::Borrowed owner) {
+  Node* node = owner == nullptr ? nullptr : state_.provenance.find(owner);
+  if (node == nullptr) return true;
+  read_deeply(owner);
+  if (Node* dict = instance_dict_node(*node)) {
+    if (!read_original_contents(*dict)) return false;
+  }
+  for_each_slot(Py_TYPE(owner), [&](PyObject* name) {
+    const py::Ref value = py::Ref::steal(state_.hooks.attribute(owner, name));
+    PyErr_Clear();
+    record_descriptor(owner, name, value.get());
+  });
+  return PyErr_Occurred() == nullptr;
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,358 @@
+#include "interpreter/python/cpython_compat.h"
+
+#include "interpreter/provenance/native_calls.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "interpreter/loop/interpreted_getter.h"
+#include "interpreter/provenance/containers.h"
+#include "interpreter/provenance/journal_restore.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+namespace {
+
+/// `filter` and `itertools.filterfalse`, for which None stands for `bool`.
+bool is_filter(PyObject* callable) {
+  if (!PyType_Check(callable)) return false;
+  const auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  return type == &PyFilter_Type || std::string_view(type->tp_name) == "itertools.filterfalse";
+}
+
+/// As `effect_of`, where the object is a container that the program knows the parts of.
+NativeEffect effect_on_self(const NativeCall& call) {
+  const NativeEffect effect = effect_of(call);
+  const bool is_item =
+      effect == NativeEffect::kGetItem || effect == NativeEffect::kSetItem || effect == NativeEffect::kDeleteItem;
+  // `operator.getitem` of a tensor or array looks into the index.
+  return is_item && call.self != nullptr && !is_container(call.self) ? NativeEffect::kOpaque : effect;
+}
+
+/// Whether `callable` is an unbound method of a class that its first argument is no instance of: `list.append({}, 1)`.
+bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
+  if (Py_TYPE(callable) != &PyMethodDescr_Type && Py_TYPE(callable) != &PyWrapperDescr_Type) return false;
+  return call.self == nullptr || PyObject_TypeCheck(static_cast<PyObject*>(call.self), PyDescr_TYPE(callable)) == 0;
+}
+
+/// `copy.deepcopy`, and what thunder has in its place for tensors, remember by its address what they have copied. Any
+/// address will do, so none is guarded.
+bool is_in_copy_module() {
+  PyObject* globals = PyEval_GetGlobals();
+  PyObject* name = globals == nullptr ? nullptr : PyDict_GetItemString(globals, "__name__");
+  return name != nullptr && PyUnicode_Check(name) && (is_spelled(name, "copy") || is_spelled(name, "thunder._copying"));
+}
+
+// A substitute gets what a method is bound to as its first argument.
+int call_substitute(const TrackerOptions::Substitute& substitute, const VectorCall& call, PyObject** result) {
+  PyObject* self = PyCFunction_Check(call.callable) ? PyCFunction_GET_SELF(call.callable) : nullptr;
+  if (self == nullptr || PyModule_Check(self) || PyType_Check(self)) {
+    return substitute(call.arguments, call.count, call.names, result);
+  }
+  std::vector<PyObject*> all{self};
+  all.insert(all.end(), call.all().begin(), call.all().end());
+  return substitute(all.data(), call.count + 1, call.names, result);
+}
+
+int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
+
+}  // namespace
+
+int NativeCalls::before(const VectorCall& call, PyObject** result) {
+  const std::string_view type = Py_TYPE(call.callable)->tp_name;
+  if (type == "functools.partial") {
+    if (const int status = call_partial(call, result); status != 0) return status;
+  }
+  const auto& substitutes = state_.options.substitutes;
+  if (const auto found = substitutes.find(native_identity(call.callable)); found != substitutes.end()) {
+    return call_substitute(found->second, call, result);
+  }
+  if (const int status = call_unwrapped(call, result); status != 0) return status;
+  if (type == "functools._lru_cache_wrapper") return call_memoized(call, result);
+  if (const int status = call_getter(call, result); status != 0) return status;
+  const NativeCall native = native_call(call);
+  reads_.record_referent(native.self != nullptr ? native.self : call.callable);
+  const NativeEffect effect = effect_on_self(native);
+  if (effect == NativeEffect::kOpaque) {
+    const bool has_real_tensors = read_arguments(native, call);
+    if (PyErr_Occurred() != nullptr) return -1;
+    if (has_real_tensors) return call_with_trace_tensors(call, result);
+  }
+  if (const int status = intercept(call.callable, native, result); status != 0) return status;
+  if (is_method_of_another_type(call.callable, native)) return 0;  // a TypeError, before anything is read or written
+  PyObject* first = native.count > 0 ? native.arguments[0] : nullptr;
+  if (effect == NativeEffect::kIdentity && native.count == 1 && tell_identity(first, result)) return 1;
+  if (effect == NativeEffect::kOpaque) return call_watched(call, native, result);
+  const bool has_key =
+      first != nullptr && native.self != nullptr && (PyDict_Check(native.self) || PyAnySet_Check(native.self));
+  const py::Ref key = py::Ref::steal(has_key ? tensors_.operand(first, native.self, true) : nullptr);
+  if (has_key && !key) return -1;
+  if (!key || key.get() == first) return apply_effect(native, effect) ? 0 : -1;
+  return call_with_key(call, native, key.get(), result);
+}
+
+int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
+  if (call.callable == nullptr) return 0;
+  const auto& substitutes = state_.options.substitutes;
+  if (const auto found = substitutes.find(call.callable); found != substitutes.end()) {
+    return found->second(call.arguments, call.count, call.names, result);
+  }
+  if (const int status = call_unwrapped(call, result); status != 0) return status;
+  const bool has_real_tensors =
+      std::ranges::any_of(call.all(), [this](PyObject* each) { return is_real_tensor(each, state_.hooks); });
+  return has_real_tensors ? call_with_trace_tensors(call, result) : 0;
+}
+
+// Methods in C of objects from outside, alone or in a `functools.partial`, change what nobody sees when C calls them.
+py::Ref NativeCalls::seen_from_c(PyObject* callable, bool is_called) const {
+  if (py::Ref getter = interpreted_getter(callable)) return getter;
+  const auto is_method = [this](PyObject* function) {
+    PyObject* self = PyCFunction_Check(function) ? PyCFunction_GET_SELF(function) : nullptr;
+    return self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && state_.provenance.find(self) != nullptr;
+  };
+  if (is_method(callable)) return is_called ? py::Ref() : interpreted_call(callable);
+  if (std::string_view(Py_TYPE(callable)->tp_name) != "functools.partial") return nullptr;
+  const py::Ref function = py::Ref::steal(PyObject_GetAttrString(callable, "func"));
+  if (!function) PyErr_Clear();
+  return function && is_method(function.get()) ? interpreted_partial(callable) : nullptr;
+}
+
+// The callable that a function such as `map` gets in the place of `callable`; null: `callable` itself. A callable in C
+// looks into its arguments and may write to them, so it is called by a function in Python, which is observed.
+py::Ref NativeCalls::called_by_c(PyObject* callable, PyObject* caller) const {
+  if (py::Ref function = seen_from_c(callable, false)) return function;
+  if (callable == Py_None && is_filter(caller)) return interpreted_call(reinterpret_cast<PyObject*>(&PyBool_Type));
+  const bool is_seen = PyFunction_Check(callable) || PyMethod_Check(callable) || is_python_class(Py_TYPE(callable));
+  return is_seen || PyCallable_Check(callable) == 0 ? py::Ref() : interpreted_call(callable);
+}
+
+int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
+  if (const py::Ref function = seen_from_c(call.callable, true)) {
+    *result = PyObject_Vectorcall(function.get(), call.arguments, call.count, call.names);
+    return status_of(*result);
+  }
+  const NativeCall native = native_call(call);
+  const NativeEffect effect = effect_of(native);
+  const bool is_looked_into = effect == NativeEffect::kOpaque || effect == NativeEffect::kContents;
+  const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
+  std::vector<py::Ref> owned;
+  std::vector<PyObject*> replaced;
+  for (PyObject* argument : call.all()) {
+    const bool is_called = replaced.size() >= skipped && calls_argument(native, replaced.size() - skipped);
+    py::Ref function = is_called        ? called_by_c(argument, call.callable)
+                       : is_looked_into ? seen_from_c(argument, false)
+                                        : py::Ref();
+    replaced.push_back(function ? function.get() : argument);
+    if (function) owned.push_back(std::move(function));
+  }
+  if (owned.empty()) return 0;
+  const VectorCall seen{call.callable, replaced.data(), call.count, call.names};
+  const int status = before(seen, result);
+  return status != 0 ? status : finish(seen.make(), result);
+}
+
+// `functools.partial` of something that is replaced; 0: of anything else.
+int NativeCalls::call_partial(const VectorCall& call, PyObject** result) {
+  const auto part = [&](const char* name) { return py::Ref::steal(PyObject_GetAttrString(call.callable, name)); };
+  const py::Ref function = part("func");
+  if (!function) return -1;
+  const auto found = state_.options.substitutes.find(native_identity(function.get()));
+  if (found == state_.options.substitutes.end()) return 0;
+  const py::Ref own = part("args");
+  const py::Ref keywords = py::Ref::steal(PyDict_New());
+  const py::Ref own_keywords = part("keywords");
+  if (!own || !keywords || !own_keywords) return -1;
+  for (PyObject* object : {call.callable, own.get(), own_keywords.get()}) {
+    if (reads_.read_deeply(object)) return 0;
+  }
+  if (PyErr_Occurred() != nullptr || PyDict_Update(keywords.get(), own_keywords.get()) < 0) return -1;
+  std::vector<PyObject*> all(PySequence_Fast_ITEMS(own.get()), PySequence_Fast_ITEMS(own.get()) + Py_SIZE(own.get()));
+  all.insert(all.end(), call.arguments, call.arguments + call.count);
+  const std::size_t positional = all.size();
+  for (std::size_t i = call.count; i < call.all().size(); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(call.names, static_cast<Py_ssize_t>(i - call.count));
+    if (PyDict_SetItem(keywords.get(), name, call.arguments[i]) < 0) return -1;
+  }
+  const py::Ref names = py::Ref::steal(PySequence_Tuple(keywords.get()));
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(keywords.get(), &position, &key, &value) != 0;) all.push_back(value);
+  if (!names) return -1;
+  return call_substitute(found->second, {function.get(), all.data(), positional, names.get()}, result);
+}
+
+/// Whether one of the calls of a memoized function was computed by this trace, and holds tensors of it.
+bool NativeCalls::holds_traced(py::Borrowed value, int depth) const {
+  if (state_.hooks.is_traced(value)) return true;
+  constexpr int kDeepest = 4;
+  if (depth > kDeepest) return false;
+  const auto any_of = [&](PyObject* const* items, Py_ssize_t count) {
+    return std::any_of(items, items + count, [&](PyObject* item) { return holds_traced(item, depth + 1); });
+  };
+  if (PyList_Check(value) || PyTuple_Check(value)) return any_of(PySequence_Fast_ITEMS(value), Py_SIZE(value));
+  const py::Ref attributes = PyDict_Check(value) ? py::Ref::share(value) : instance_dict(value);
+  PyObject *key, *item;
+  Py_ssize_t position = 0;
+  while (attributes && PyDict_Next(attributes.get(), &position, &key, &item)) {
+    if (holds_traced(item, depth + 1)) return true;
+  }
+  return false;
+}
+
+// The result of a function under functools.lru_cache stays in its cache, as in eager, unless it consists of tensors of
+// the trace.
+int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
+  const auto misses = [&] {
+    const py::Ref info = py::Ref::steal(PyObject_CallMethod(call.callable, "cache_info", nullptr));
+    return info ? PyLong_AsLong(PyTuple_GET_ITEM(info.get(), 1)) : -1;
+  };
+  const auto is_value = [&](const py::Ref& value) { return value.get() == *result; };
+  const long before = misses();
+  const std::uint64_t writes = state_.journal.write_count();
+  ++memoized_depth_;
+  *result = call.make();
+  --memoized_depth_;
+  if (*result == nullptr) return -1;
+  if (misses() != before) {
+    if (state_.journal.write_count() != writes) writing_memoized_.push_back(py::Ref::share(call.callable));
+    memoized_values_.push_back(py::Ref::share(*result));
+    if (holds_traced(*result, 0)) {
+      state_.journal.call_at_end(py::Ref::steal(PyObject_GetAttrString(call.callable, "cache_clear")));
+    }
+  } else if (std::ranges::none_of(memoized_values_, is_value) && !is_real_tensor(*result, state_.hooks) &&
+             classify(*result, state_.hooks) == ConstantKind::kUnknown) {
+    reads_.admit_constant(*result, describe(*result));
+  }
+  const int status = finish(*result, result);
+  return PyErr_Occurred() != nullptr ? -1 : status;
+}
+
+void NativeCalls::forget_memoized() {
+  const py::SavedError pending;
+  for (const py::Ref& function : std::exchange(writing_memoized_, {})) {
+    static_cast<void>(py::Ref::steal(PyObject_CallMethod(function.get(), "cache_clear", nullptr)));
+    PyErr_Clear();
+  }
+}
+
+int NativeCalls::call_unwrapped(const VectorCall& call, PyObject** result) {
+  PyObject* inner = state_.options.unwrap ? state_.options.unwrap(call.callable) : nullptr;
+  if (inner == nullptr) return 0;
+  if (Node* node = state_.provenance.find(call.callable)) {
+    reads_.record_state_as(*node, StateKind::kIdentity);
+    if (state_.provenance.find(inner) == nullptr) reads_.admit_constant(inner, expression(*node));
+  }
+  *result = PyObject_Vectorcall(inner, call.arguments, call.count, call.names);
+  return status_of(*result);
+}
+
+int NativeCalls::call_with_trace_tensors(const VectorCall& call, PyObject** result) {
+  std::vector<py::Ref> owned;
+  std::vector<PyObject*> replaced{nullptr};
+  // A write of the call to a copy that it was given would be lost: it is refused.
+  std::vector<std::pair<PyObject*, py::Ref>> copies;
+  for (PyObject* argument : call.all()) {
+    owned.push_back(tensors_.substitute(argument));
+    PyObject* given = owned.back().get();
+    if (given == nullptr) return -1;
+    replaced.push_back(given);
+    if (given == argument || !(PyList_Check(given) || PyDict_Check(given))) continue;
+    copies.emplace_back(given, copy_of(given, PyList_Check(given) ? Store::kList : Store::kDict));
+  }
+  const VectorCall seen{call.callable, replaced.data() + 1, call.count, call.names};
+  const int status = PyFunction_Check(call.callable) ? 0 : intercept(call.callable, native_call(seen), result);
+  if (status < 0) return -1;
+  if (status == 0) {
+    const std::size_t count = call.count | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    *result = PyObject_Vectorcall(call.callable, seen.arguments, count, call.names);
+  }
+  if (*result == nullptr) return -1;
+  for (const auto& [given, before] : copies) {
+    if (holds_same(given, before.get())) continue;
+    Py_CLEAR(*result);
+    PyErr_Format(
+        PyExc_NotImplementedError,
+        "thunder.jit: %R writes in C code to a '%.200s' of tensors from outside of the function; do it with the "
+        "methods of the container",
+        call.callable, Py_TYPE(given)->tp_name);
+    return -1;
+  }
+  return 1;
+}
+
+// Code that may write to the containers among its arguments.
+int NativeCalls::call_watched(const VectorCall& call, const NativeCall& native, PyObject** result) {
+  bool watches = false;
+  const auto watch = [&](PyObject* object) {
+    Node* node = object == nullptr ? nullptr : state_.provenance.find(object);
+    if (node == nullptr) return;
+    if (state_kind(object) == StateKind::kBuffer) {
+      py::Ref before = state_of(object, StateKind::kBuffer);
+      if (!before) return;
+      memory_.emplace_back(node->object, std::move(before));
+    }
+    watches |= !memory_.empty() || state_.journal.watch(object);
+  };
+  watch(native.self);
+  for (std::size_t i = 0; i < call.count; ++i) watch(call.arguments[i]);
+  if (PyErr_Occurred() != nullptr) return -1;
+  if (!watches) return 0;
+  PyObject* made = call_beside_memory(call);
+  {
+    const py::SavedError pending;
+    state_.journal.end_watch();
+  }
+  return finish(made, result);
+}
+
+PyObject* NativeCalls::call_beside_memory(const VectorCall& call) {
+  const auto watched = std::exchange(memory_, {});
+  py::Ref result = py::Ref::steal(call.make());
+  for (const auto& [object, before] : watched) {
+    {
+      const py::SavedError pending;
+      if (!before || has_state(object.get(), StateKind::kBuffer, before.get())) continue;
+      if (restore_buffer(object.get(), before.get()) < 0) PyErr_Clear();
+    }
+    if (!result) continue;
+    PyErr_Format(
+        PyExc_NotImplementedError,
+        "thunder.jit: %R writes to the memory of an object of type '%.200s' from outside of the function; write "
+        "to it after the call",
+        call.callable, Py_TYPE(object.get())->tp_name);
+    return nullptr;
+  }
+  return result.release();
+}
+
+// A method of a dict or set whose first argument is another object for the program than in there.
+int NativeCalls::call_with_key(const VectorCall& call, NativeCall native, PyObject* key, PyObject** result) {
+  std::vector<PyObject*> replaced(call.all().begin(), call.all().end());
+  const std::ptrdiff_t skipped = native.arguments - call.arguments;
+  replaced[static_cast<std::size_t>(skipped)] = key;
+  native.arguments = replaced.data() + skipped;
+  if (!apply_effect(native, effect_of(native))) return -1;
+  return finish(PyObject_Vectorcall(call.callable, replaced.data(), call.count, call.names), result);
+}
+
+// The address of a tensor from outside is that of the tensor itself, not of its trace tensor.
+bool NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
+  if (is_in_copy_module()) return false;
+  Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : nullptr;
+  if (node == nullptr) return false;
+  reads_.record_state_as(*node, StateKind::kIdentity);
+  *result = PyLong_FromVoidPtr(node->object.get());
+  return true;
+}
+
+int NativeCalls::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
+  return state_.options.intercept ? state_.options.intercept(callable, call, result) : 0;
+}
+
+int NativeCalls::finish(PyObject* value, PyObject** result) {
+  *result = value == nullptr ? nullptr : tensors_.present(value);
+  return status_of(*result);
+}
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "interpreter/provenance/writes.h"
+
+namespace thunder::interpreter {
+
+/// Calls of code in C, and of functions that something else stands for.
+class NativeCalls {
+ public:
+  NativeCalls(TrackerState& state, Reads& reads, TraceTensors& tensors, Writes& writes)
+      : state_(state), reads_(reads), tensors_(tensors), writes_(writes) {}
+
+  /// `Observer::before_native_call`, whose convention holds for all here, and `before_python_call`.
+  int before(const VectorCall& call, PyObject** result);
+  int before_python(const VectorCall& call, PyObject** result);
+  /// The trace is dropped: what functions under functools.lru_cache computed, and wrote elsewhere, is forgotten.
+  void forget_memoized();
+  /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
+  [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
+
+ private:
+  /// A function in Python in place of a callable whose work in C would not be seen; null: none is needed.
+  [[nodiscard]] py::Ref seen_from_c(PyObject* callable, bool is_called) const;
+  [[nodiscard]] py::Ref called_by_c(PyObject* callable, PyObject* caller) const;
+  /// Calls what reads attributes and items from C (`operator.attrgetter`), or is given such a callable, in Python.
+  int call_getter(const VectorCall& call, PyObject** result);
+  int call_with_trace_tensors(const VectorCall& call, PyObject** result);
+  int call_watched(const VectorCall& call, const NativeCall& native, PyObject** result);
+  int intercept(PyObject* callable, const NativeCall& call, PyObject** result);
+  /// Calls what the callable stands for, if it does.
+  int call_unwrapped(const VectorCall& call, PyObject** result);
+  int call_partial(const VectorCall& partial, PyObject** result);
+  int call_with_key(const VectorCall& call, NativeCall native, PyObject* key, PyObject** result);
+  /// Calls code in C that must not write to memory from outside.
+  PyObject* call_beside_memory(const VectorCall& call);
+  bool tell_identity(py::Borrowed object, PyObject** result);
+  int call_memoized(const VectorCall& call, PyObject** result);
+  [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;
+  /// Ends a call that gave `value` (stolen), or raised.
+  int finish(PyObject* value, PyObject** result);
+
+  // --- call_effects.cpp: reads and writes that functions in C make in their arguments
+  bool apply_effect(const NativeCall& call, NativeEffect effect);
+  bool apply_to_container(Node* node, const NativeCall& call, NativeEffect effect);
+  /// Reads what code in C may see in the arguments of a call; true when real tensors are among it.
+  bool read_arguments(const NativeCall& native, const VectorCall& call);
+  void look_up_for(NativeEffect effect, PyObject* argument);
+  /// Reads what is inside; an iterator from outside is refused.
+  bool consume(py::Borrowed value);
+  bool consume_all(const NativeCall& call);
+  bool consume_pairs(const NativeCall& call);
+  bool update_dict(Node& dict, const NativeCall& call);
+
+  TrackerState& state_;
+  Reads& reads_;
+  TraceTensors& tensors_;
+  Writes& writes_;
+  std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< memory that the next call in C must not write to, with copies
+  int memoized_depth_ = 0;
+  std::vector<py::Ref> writing_memoized_;  ///< functions under functools.lru_cache whose first call wrote something
+  std::vector<py::Ref> memoized_values_;   ///< that such functions computed in this trace
+};
+
+}  // namespace thunder::interpreter

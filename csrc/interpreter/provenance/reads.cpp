@@ -1,0 +1,237 @@
+#include "interpreter/python/cpython_compat.h"
+
+#include "interpreter/provenance/reads.h"
+
+#include <initializer_list>
+#include <string_view>
+
+#include "interpreter/loop/observe.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/dict_view.h"
+#include "interpreter/python/slots.h"
+
+namespace thunder::interpreter {
+
+Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
+  Node& node = state_.provenance.constant(object, name);
+  enter_hidden_parts(node);
+  return node;
+}
+
+Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+  Read read{accessor, Expectation::kAbsent, py::Ref::share(key), index, py::Ref::share(value)};
+  if (value == nullptr) return read;
+  const ConstantKind kind =
+      accessor == Accessor::kTypeAttribute ? ConstantKind::kIdentity : classify(value, state_.hooks);
+  if (kind == ConstantKind::kEquality) {
+    read.expectation = Expectation::kEquality;
+    return read;
+  }
+  Node* known = state_.provenance.find(value);
+  if (kind == ConstantKind::kIdentity || (known != nullptr && known->is_constant())) {
+    read.expectation = Expectation::kIdentity;
+    if (known == nullptr && value != Py_None && !PyBool_Check(value)) {
+      Node& node = state_.provenance.constant(value);
+      node.name = expression(owner, read);
+      enter_hidden_parts(node);
+    }
+    return read;
+  }
+  if (known != nullptr) {
+    read.expectation = Expectation::kSame;
+    read.part = known;
+    return read;
+  }
+  read.expectation = Expectation::kObject;
+  read.part = &state_.provenance.add(value, &owner, accessor, key, index);
+  enter_hidden_parts(*read.part);
+  return read;
+}
+
+void Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+  if (accessor != Accessor::kTypeAttribute) parts_.note(owner, value);
+  if (state_.provenance.find_read(owner, accessor, key, index) != nullptr) return;
+  if (value != nullptr && state_.hooks.is_traced(value)) return;
+  Read read = classify_read(owner, accessor, key, index, value);
+  const bool is_equality = read.expectation == Expectation::kEquality;
+  if (is_equality && (PyTuple_Check(value) || is_nan(value))) given_.add(value);
+  Read& added = add(owner, std::move(read));
+  if (is_equality && accessor != Accessor::kCall) given_.add_read(owner, added);
+}
+
+Read& Reads::add(Node& owner, Read read) {
+  if (state_.options.locate && &owner != &state_.provenance.call()) read.location = state_.options.locate();
+  return state_.provenance.add_read(owner, std::move(read));
+}
+
+void Reads::record_fact(Node& owner, Accessor accessor, py::Ref value) {
+  if (state_.provenance.find_read(owner, accessor, nullptr, 0) != nullptr) return;
+  add(owner, Read{accessor, Expectation::kEquality, nullptr, 0, std::move(value)});
+}
+
+void Reads::record_length(Node& owner, Py_ssize_t length) {
+  record_fact(owner, Accessor::kLength, py::Ref::steal(PyLong_FromSsize_t(length)));
+}
+
+void Reads::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value) {
+  if (const Record* written = state_.journal.find(dict.object.get())) {
+    // An item that the program wrote itself is not from outside.
+    if (PyDict_GetItemWithError(written->before.get(), key) != value) return;
+  }
+  record(dict, Accessor::kDictItem, key, 0, value);
+}
+
+Node* Reads::instance_dict_node(Node& owner) {
+  if (owner.instance_dict != nullptr) return owner.instance_dict;
+  const py::Ref dict = instance_dict(owner.object.get());
+  if (!dict) return nullptr;
+  Node* node = state_.provenance.find(dict.get());
+  if (node == nullptr) node = &state_.provenance.add(dict.get(), &owner, Accessor::kInstanceDict, nullptr, 0);
+  owner.instance_dict = node;
+  return node;
+}
+
+void Reads::record_absent_from_instance(py::Borrowed owner, py::Borrowed name) {
+  Node* node = state_.provenance.find(owner);
+  if (node == nullptr || PyType_Check(owner)) return;
+  if (Node* dict = instance_dict_node(*node)) record_dict_item(*dict, name, nullptr);
+}
+
+void Reads::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value) {
+  Node* node = state_.provenance.find(owner);
+  if (node == nullptr || PyType_Check(owner) || is_spelled(name, "__class__")) return;
+  if (is_spelled(name, "__dict__")) {
+    instance_dict_node(*node);
+    return;
+  }
+  if (PyCell_Check(static_cast<PyObject*>(owner))) return record_cell(*node, value);
+  const Record* written = state_.journal.find_slot(owner, name);
+  if (written != nullptr && written->before.get() != value) return;
+  record(*node, Accessor::kDescriptor, name, 0, value);
+}
+
+void Reads::record_cell(Node& cell, py::Borrowed value) {
+  const Record* written = state_.journal.find(cell.object.get());
+  if (written == nullptr || written->before.get() == value) record(cell, Accessor::kCell, nullptr, 0, value);
+}
+
+void Reads::record_state_as(Node& node, StateKind kind) {
+  const auto index = static_cast<Py_ssize_t>(kind);
+  if (kind == StateKind::kNone || (node.is_constant() && kind != StateKind::kBuffer)) return;
+  if (state_.provenance.find_read(node, Accessor::kState, nullptr, index) != nullptr) return;
+  py::Ref state = state_of(node.object.get(), kind);
+  if (!state) return;
+  if (kind == StateKind::kBuffer) state_.journal.note_memory(node.object.get(), state.get());
+  add(node, Read{Accessor::kState, Expectation::kEquality, nullptr, index, std::move(state)});
+}
+
+void Reads::record_key(py::Borrowed key) {
+  if (is_scalar(key)) return;
+  const bool has_own_hash = Py_TYPE(key)->tp_hash != PyBaseObject_Type.tp_hash && !is_real_tensor(key, state_.hooks);
+  Node* node = has_own_hash ? nullptr : state_.provenance.find(key);
+  if (node != nullptr) record_state_as(*node, StateKind::kIdentity);
+}
+
+/// Guards the entry of `sys.modules` under a name, or its absence.
+void Reads::record_loaded_module(py::Borrowed name) {
+  if (name == nullptr || !PyUnicode_CheckExact(static_cast<PyObject*>(name))) return;
+  PyObject* key = Py_NewRef(name);
+  PyUnicode_InternInPlace(&key);
+  const py::Ref owned = py::Ref::steal(key);
+  PyObject* loaded = PyImport_GetModuleDict();
+  record_dict_item(state_.provenance.constant(loaded, "sys.modules"), key, PyDict_GetItemWithError(loaded, key));
+}
+
+void Reads::record_referent(py::Borrowed reference) {
+  if (!PyWeakref_CheckRef(reference) && !PyContextVar_CheckExact(reference)) return;
+  Node* node = state_.provenance.find(reference);
+  if (node == nullptr) return;
+  const py::Ref value = referent_of(reference);
+  record(*node, Accessor::kReferent, nullptr, 0, value.get());
+}
+
+void Reads::record_function_part(Node& function, FunctionPart part) {
+  const auto index = static_cast<Py_ssize_t>(part);
+  if (state_.provenance.find_read(function, Accessor::kFunctionPart, nullptr, index) != nullptr) return;
+  PyObject* value = *function_slot(function.object.get(), part);
+  if (value != nullptr && PyTuple_Check(value)) given_.add(value);
+  const Expectation expectation = value == nullptr ? Expectation::kAbsent : Expectation::kIdentity;
+  add(function, Read{Accessor::kFunctionPart, expectation, nullptr, index, py::Ref::share(value)});
+}
+
+void Reads::enter_function(Node& function) {
+  auto* object = reinterpret_cast<PyFunctionObject*>(function.object.get());
+  const auto* code = reinterpret_cast<PyCodeObject*>(object->func_code);
+  if (object->func_closure != nullptr) {
+    const py::Ref names = py::Ref::steal(PyCode_GetFreevars(const_cast<PyCodeObject*>(code)));
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(object->func_closure); ++i) {
+      const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names.get(), i));
+      state_.provenance.constant(PyTuple_GET_ITEM(object->func_closure, i), name == nullptr ? "" : name);
+    }
+  }
+  const auto enter = [this](PyObject* value) {
+    if (classify(value, state_.hooks) == ConstantKind::kEquality || value == Py_None) return;
+    admit_constant(value, describe(value));
+  };
+  record_function_part(function, FunctionPart::kCode);
+  if (code->co_argcount > 0) record_function_part(function, FunctionPart::kDefaults);
+  if (code->co_kwonlyargcount > 0) record_function_part(function, FunctionPart::kKeywordDefaults);
+  PyObject* defaults = object->func_defaults;
+  for (Py_ssize_t i = 0; defaults != nullptr && i < PyTuple_GET_SIZE(defaults); ++i) {
+    enter(PyTuple_GET_ITEM(defaults, i));
+  }
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  if (object->func_kwdefaults == nullptr) return;
+  Node& keyword_defaults = state_.provenance.constant(object->func_kwdefaults, function.name + ".__kwdefaults__");
+  while (PyDict_Next(object->func_kwdefaults, &position, &key, &value)) {
+    enter(value);
+    record(keyword_defaults, Accessor::kDictItem, key, 0, value);
+  }
+}
+
+void Reads::enter_hidden_parts(Node& node) {
+  PyObject* object = node.object.get();
+  const auto enter = [&](std::initializer_list<const char*> names) {
+    for (const char* text : names) {
+      const py::Ref name = py::Ref::steal(PyUnicode_InternFromString(text));
+      const py::Ref part = py::Ref::steal(PyObject_GenericGetAttr(object, name.get()));
+      if (!part) {
+        PyErr_Clear();
+      } else if (node.is_constant()) {
+        const bool is_new = part.get() != Py_None && state_.provenance.find(part.get()) == nullptr;
+        if (is_new) admit_constant(part.get(), node.name);
+      } else {
+        record(node, Accessor::kDescriptor, name.get(), 0, part.get());
+      }
+    }
+  };
+  if (PyFunction_Check(object)) return enter_function(node);
+  if (PyMethod_Check(object)) return enter({"__func__", "__self__"});
+  if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr) {
+    if (!node.is_constant()) enter({"__self__", "__name__"});
+    return;
+  }
+  if (PyObject* mapping = mapping_behind(object)) {
+    if (!node.is_constant()) {
+      record(node, Accessor::kReferent, nullptr, 0, mapping);
+    } else if (state_.provenance.find(mapping) == nullptr) {
+      admit_constant(mapping, node.name);
+    }
+    return;
+  }
+  if (state_.options.note_type && !is_python_class(Py_TYPE(object))) state_.options.note_type(Py_TYPE(object));
+  if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);
+  if (Py_TYPE(object) == &PyProperty_Type) return enter({"fget", "fset"});
+  if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({"__func__"});
+  if (std::string_view(Py_TYPE(object)->tp_name) == "functools.partial") {
+    enter({"func", "args", "keywords"});
+    for (const char* name : {"args", "keywords"}) {
+      const py::Ref part = py::Ref::steal(PyObject_GetAttrString(object, name));
+      if (part) read_deeply(part.get());
+    }
+    PyErr_Clear();
+  }
+}
+
+}  // namespace thunder::interpreter

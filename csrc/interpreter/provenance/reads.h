@@ -1,0 +1,93 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "interpreter/provenance/given_constants.h"
+#include "interpreter/provenance/opaque_state.h"
+#include "interpreter/provenance/part_reads.h"
+#include "interpreter/python/object_parts.h"
+
+namespace thunder::interpreter {
+
+/// Enters what the program reads into the provenance.
+class Reads {
+ public:
+  Reads(TrackerState& state, PartReads& parts) : state_(state), parts_(parts) {}
+
+  [[nodiscard]] GivenConstants& given() { return given_; }
+
+  /// Enters an object that stays what it is as long as the compiled function lives, such as the traced callable.
+  Node& admit_constant(py::Borrowed object, const std::string& name);
+  /// The node of the `__dict__` of an external object, or null when it has none.
+  Node* instance_dict_node(Node& owner);
+
+  /// Records that `owner` gave `value` (borrowed; null: nothing), unless that is known.
+  void record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value);
+  /// Records a read that is not known yet, with the line that makes it.
+  Read& add(Node& owner, Read read);
+  void record_fact(Node& owner, Accessor accessor, py::Ref value);
+  void record_length(Node& owner, Py_ssize_t length);
+  void record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value);
+  void record_cell(Node& cell, py::Borrowed value);
+  void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
+  void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
+  void record_state_as(Node& node, StateKind kind);
+  /// A key that is looked up by its identity.
+  void record_key(py::Borrowed key);
+  void record_loaded_module(py::Borrowed name);
+  /// Guards the object that a weak reference or context variable from outside gives now.
+  void record_referent(py::Borrowed reference);
+
+  // --- class_reads.cpp: attributes along the MRO, and the special methods that C code finds there by itself
+  void record_type_attribute(PyTypeObject* type, py::Borrowed name);
+  void record_super_attribute(py::Borrowed super, py::Borrowed name);
+  void record_methods(PyTypeObject* type);
+  /// As `Observer` has them.
+  void enter_method(PyCodeObject* code, PyObject* self);
+  void look_up(PyObject* object, const char* names);
+  void construct(PyTypeObject* type);
+
+  // --- content_reads.cpp: what is inside of containers and of other objects, as far as code in C looks
+  /// As `Observer` has them.
+  bool examine(PyObject* owner, Aspect aspect);
+  bool examine_presence(PyObject* owner, PyObject* key);
+  bool examine_identity(PyObject* left, PyObject* right);
+  bool read_item(PyObject* owner, PyObject* key, PyObject* value);
+  /// Guards the contents of a container as they were before the program wrote to it.
+  bool read_original_contents(Node& container);
+  /// Reads everything inside; true when real tensors are among it. May set an exception.
+  bool read_deeply(py::Borrowed value, int depth = 0);
+  /// Guards the result of `dir`: the names in an object, in its class and in the bases of that.
+  bool read_names(py::Borrowed object);
+  /// Guards everything that an object consists of.
+  bool read_state(py::Borrowed owner);
+
+ private:
+  [[nodiscard]] Read classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index,
+                                   py::Borrowed value);
+  /// Enters the parts of a new node that the program can reach without a read that we see.
+  void enter_hidden_parts(Node& node);
+  void enter_function(Node& function);
+  void record_function_part(Node& function, FunctionPart part);
+  /// Guards the special methods of a type that this code is the body of.
+  void record_special_methods(PyTypeObject* type, const PyCodeObject* code);
+  [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
+  void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
+  /// The value that a class gave for `name` before the program wrote to the class or to its bases.
+  [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
+  void read_contents(Node& container, py::Borrowed contents);
+  /// Guards everything that code in C can see in an object that is no container.
+  void record_opaque(Node& node);
+
+  TrackerState& state_;
+  PartReads& parts_;
+  std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
+  std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
+  GivenConstants given_{state_.provenance, [this](Node& tuple, Py_ssize_t index, PyObject* item) {
+                          record(tuple, Accessor::kItem, nullptr, index, item);
+                        }};
+};
+
+}  // namespace thunder::interpreter

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <unordered_map>
+#include <utility>
+
+#include "interpreter/loop/observer.h"
+#include "interpreter/provenance/journal.h"
+#include "interpreter/provenance/provenance.h"
+#include "interpreter/provenance/tracker_native.h"
+#include "interpreter/python/tensor_hooks.h"
+
+namespace thunder::interpreter {
+
+/// Functions and settings that the owner of a Tracker supplies.
+struct TrackerOptions {
+  /// The user's line that runs now. Called once for each new read.
+  std::function<ir::SourceLocation()> locate;
+  /// How the functions of a code object are executed; asked once for each code object.
+  std::function<Treatment(PyCodeObject*)> treatment;
+  /// Runs in place of a callable, by the convention of `Observer::before_native_call`; a method gets its object as the
+  /// first argument.
+  using Substitute =
+      std::function<int(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result)>;
+  std::unordered_map<const void*, Substitute> substitutes;  ///< by `native_identity`
+  void substitute(py::Borrowed callable, Substitute substitute) {
+    substitutes[native_identity(callable)] = std::move(substitute);
+  }
+  /// Told of classes in C whose values the program reads or makes: what their operations do may follow settings.
+  std::function<void(const PyTypeObject*)> note_type;
+  /// Whether these are the globals of a module whose state programs do not change.
+  std::function<bool(PyObject* globals)> is_library;
+  /// The callable (borrowed) that is interpreted in the place of another one; null: none.
+  std::function<PyObject*(PyObject*)> unwrap;
+  /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
+  std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
+  /// `Observer::notice_handler`.
+  std::function<void(PyObject* exception)> notice_handler;
+};
+
+/// Data that the parts of a Tracker share.
+struct TrackerState {
+  TensorHooks& hooks;
+  TrackerOptions options;
+  Provenance provenance{};
+  Journal journal{};
+};
+
+/// The node of the tensor behind a trace tensor; null when there is none.
+[[nodiscard]] inline Node* node_behind(py::Borrowed traced, const TrackerState& state) {
+  const py::Ref real = py::Ref::steal(state.hooks.original(traced));
+  return real ? state.provenance.find(real.get()) : nullptr;
+}
+
+}  // namespace thunder::interpreter
