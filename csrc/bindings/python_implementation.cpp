@@ -73,7 +73,7 @@ void require_result(const Description& description, const ir::BoundSymbol& symbo
   }
 }
 
-/// Calls a function of Python on stand-ins for a symbol's values, and records what it does.
+/// Calls a function of Python on trace tensors for a symbol's values, and records what it does.
 ir::Trace expand(const std::shared_ptr<const void>& transform, NumberForm form, const Description& description,
                  const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const std::vector<ir::ValueId> values = ir::distinct_values(symbol.arguments);
@@ -87,14 +87,15 @@ ir::Trace expand(const std::shared_ptr<const void>& transform, NumberForm form, 
   }
   const ir::Trace origin("symbol", trace.context());
   const c10::AutoGradMode no_gradients(false);
-  return transforms::record(origin, description.executor, inputs, [&](const std::vector<at::Tensor>& stand_ins) {
+  return transforms::record(origin, description.executor, inputs, [&](const std::vector<at::Tensor>& trace_tensors) {
     const dispatch::GilHold gil;
     const interpreter::NativeScope native;
     const std::vector<at::Tensor> results = or_pending(description.of("implementation", symbol), [&] {
       const PythonCall call = call_of(
           symbol, trace,
           [&](ir::ValueId id) {
-            return python::cast(stand_ins[static_cast<std::size_t>(std::ranges::find(values, id) - values.begin())]);
+            return python::cast(
+                trace_tensors[static_cast<std::size_t>(std::ranges::find(values, id) - values.begin())]);
           },
           form);
       return tensors_in(function_in(transform)(*call.positional, **call.keywords));

@@ -13,7 +13,6 @@
 #include "executors/callback/callback_executor.h"
 #include "interpreter/loop/native_scope.h"
 #include "tracer/recorder.h"
-#include "tracer/recording_scopes.h"
 #include "transforms/replay.h"
 #include "transforms/rule_plan.h"
 
@@ -34,12 +33,13 @@ at::Tensor cotangent_like(const at::Tensor& result) {
   return tracer::recorder_on_top()->add_input(ir::make_type(std::move(type)));
 }
 
-std::size_t position_of(const at::Tensor& argument, const std::vector<at::Tensor>& stand_ins) {
-  const auto found = std::ranges::find_if(stand_ins, [&](const at::Tensor& each) { return each.is_same(argument); });
-  if (found == stand_ins.end()) {
+std::size_t position_of(const at::Tensor& argument, const std::vector<at::Tensor>& trace_tensors) {
+  const auto found =
+      std::ranges::find_if(trace_tensors, [&](const at::Tensor& each) { return each.is_same(argument); });
+  if (found == trace_tensors.end()) {
     throw UserError(ErrorKind::kValue, "put_grad: expected an argument of the operation, got another tensor");
   }
-  return static_cast<std::size_t>(found - stand_ins.begin());
+  return static_cast<std::size_t>(found - trace_tensors.begin());
 }
 
 transforms::RulePlan plan_rule(const PythonRule& rule, const std::vector<c10::IValue>& arguments) {
@@ -55,10 +55,10 @@ transforms::RulePlan plan_rule(const PythonRule& rule, const std::vector<c10::IV
   std::vector<std::size_t> cotangents;
   std::vector<std::size_t> targets;
   const ir::Trace recorded =
-      transforms::record(origin, "grad_transform", inputs, [&](const std::vector<at::Tensor>& stand_ins) {
+      transforms::record(origin, "grad_transform", inputs, [&](const std::vector<at::Tensor>& trace_tensors) {
         const dispatch::GilHold gil;
         const interpreter::NativeScope native;
-        const std::vector<c10::IValue> replaced = transforms::with_tensors_of_rule(arguments, stand_ins);
+        const std::vector<c10::IValue> replaced = transforms::with_tensors_of_rule(arguments, trace_tensors);
         return or_pending("\n  in " + rule.reason, [&] {
           const PythonCall call = call_of(op, replaced, NumberForm::kTensor);
           const python::tuple made =
@@ -67,7 +67,7 @@ transforms::RulePlan plan_rule(const PythonRule& rule, const std::vector<c10::IV
           result_count = outputs.size();
           for (const python::handle& number : made[1]) cotangents.push_back(number.cast<std::size_t>());
           for (const python::handle& pair : made[2]) {
-            targets.push_back(position_of(pair[python::int_(0)].cast<at::Tensor>(), stand_ins));
+            targets.push_back(position_of(pair[python::int_(0)].cast<at::Tensor>(), trace_tensors));
             outputs.push_back(tensors_in(pair[python::int_(1)])[0]);
           }
           return outputs;

@@ -82,7 +82,7 @@ struct SymbolView {
   }
 };
 
-/// Records what `function` does to stand-ins for values of a trace.
+/// Records what `function` does to trace tensors for values of a trace.
 ir::Trace record_part(const ir::Trace& owner, const std::vector<TracedValue>& inputs,
                       const python::function& function) {
   transforms::RecordedInputs described;
@@ -92,9 +92,9 @@ ir::Trace record_part(const ir::Trace& owner, const std::vector<TracedValue>& in
     if (owner.kind() == ir::TraceKind::kForward || owner.kind() == ir::TraceKind::kBackward) type.requires_grad = false;
     described.types.push_back(ir::make_type(std::move(type)));
   }
-  return transforms::record(owner.blank(), "edit", described, [&](const std::vector<at::Tensor>& stand_ins) {
+  return transforms::record(owner.blank(), "edit", described, [&](const std::vector<at::Tensor>& trace_tensors) {
     const interpreter::NativeScope native;
-    return tensors_in(function(python::cast(stand_ins)));
+    return tensors_in(function(python::cast(trace_tensors)));
   });
 }
 
@@ -208,9 +208,9 @@ python::object record_function(const std::string& name, const std::vector<at::Te
   transforms::RecordedInputs described;
   for (const at::Tensor& example : examples) described.types.push_back(ir::make_type(bridge::type_of(example)));
   const ir::Trace origin(name, std::make_shared<ir::TraceContext>());
-  ir::Trace made = transforms::record(origin, name, described, [&](const std::vector<at::Tensor>& stand_ins) {
+  ir::Trace made = transforms::record(origin, name, described, [&](const std::vector<at::Tensor>& trace_tensors) {
     const interpreter::NativeScope native;
-    return tensors_in(function(python::cast(stand_ins)));
+    return tensors_in(function(python::cast(trace_tensors)));
   });
   return python::reinterpret_steal<python::object>(dispatch::make_trace_object(std::move(made)));
 }

@@ -28,6 +28,7 @@
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
 #include "tracer/evaluate.h"
+#include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/region.h"
 #include "transforms/autocast.h"
@@ -93,7 +94,7 @@ transforms::RecordedInputs describe(std::vector<at::Tensor> tensors) {
 
 /// record(name, function, inputs, differentiate) -> (trace, captures)
 ///
-/// Calls `function` with a list of stand-ins for `inputs`, and takes the list of tensors that it returns for the
+/// Calls `function` with a list of trace tensors for `inputs`, and takes the list of tensors that it returns for the
 /// outputs. `captures` are the tensors that it took from around itself.
 PyObject* record(PyObject*, PyObject* arguments) {
   const char* name;
@@ -103,13 +104,13 @@ PyObject* record(PyObject*, PyObject* arguments) {
   return guarded([&] {
     RecordedPart part(/*for_autocast=*/differentiate == 0);
     tracer::Region region(name, /*captures_require_grad=*/differentiate == 0);
-    std::vector<at::Tensor> stand_ins;
+    std::vector<at::Tensor> trace_tensors;
     for (const at::Tensor& tensor : read_list(inputs, read_tensor)) {
       ir::TensorType type = bridge::type_of(tensor);
       if (differentiate != 0) type.requires_grad = true;
-      stand_ins.push_back(region.add_input(tensor, std::move(type)));
+      trace_tensors.push_back(region.add_input(tensor, std::move(type)));
     }
-    const py::Ref seen = to_list(stand_ins);
+    const py::Ref seen = to_list(trace_tensors);
     py::Ref returned;
     {
       const tracer::RecordTop recording(region.recorder());
@@ -119,7 +120,7 @@ PyObject* record(PyObject*, PyObject* arguments) {
     const std::vector<at::Tensor> outputs = read_list(returned.get(), read_tensor);
     // PyTorch's transform refuses what writes to captures, or gives it a gradient; and it runs the hooks of arguments.
     const bool has_hooks = std::ranges::any_of(
-        stand_ins, [](const at::Tensor& tensor) { return !torch::autograd::impl::hooks(tensor).empty(); });
+        trace_tensors, [](const at::Tensor& tensor) { return !torch::autograd::impl::hooks(tensor).empty(); });
     if (differentiate != 0 && (region.writes_captures() || has_hooks)) part.ask_for_live_transforms();
     const py::Ref trace = checked(make_trace_object(region.finish(outputs)));
     return checked(PyTuple_Pack(2, trace.get(), to_list(region.captures()).get()));

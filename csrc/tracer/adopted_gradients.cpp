@@ -13,10 +13,11 @@
 #include "ir/symbol_values.h"
 #include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
+#include "tracer/data_dependence.h"
 #include "tracer/python_function.h"
-#include "tracer/recorder.h"
+#include "tracer/recording.h"
 #include "tracer/recording_scopes.h"
-#include "tracer/trace_builder.h"
+#include "tracer/tensor_table.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -26,10 +27,10 @@ ir::ValueId AdoptedGradients::value_of_edge(const torch::autograd::Edge& edge) {
   torch::autograd::Node* node = edge.function.get();
   if (const TraceNode* own = as_trace_node(node)) return own->results().at(edge.input_nr);
   if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
-    return recorder_.value_of(leaf->variable);
+    return recording_.value_of(leaf->variable);
   if (const auto* outside = dynamic_cast<OutsideNode*>(node)) return outside->value();
-  for (const at::Tensor& input : recorder_.tensors.inputs()) {
-    if (input.grad_fn().get() == node) return recorder_.value_of(input);
+  for (const at::Tensor& input : tensors_.inputs()) {
+    if (input.grad_fn().get() == node) return recording_.value_of(input);
   }
   const auto found = adopted_.find(node);
   if (found != adopted_.end() && edge.input_nr < found->second.size()) return found->second[edge.input_nr];
@@ -43,10 +44,10 @@ std::vector<at::Tensor> AdoptedGradients::with_siblings(const at::Tensor& tensor
   const auto place = [&](const at::Tensor& each) -> at::Tensor& { return results.at(each.output_nr()); };
   place(tensor) = tensor;
   if (results.size() > 1) {
-    for (const at::Tensor& other : recorder_.tensors.live().with_node(tensor.grad_fn().get())) {
+    for (const at::Tensor& other : recording_.live.with_node(tensor.grad_fn().get())) {
       const TraceState& state = *trace_impl(other)->state();
       const bool is_adopted = state.adopted == tensor.grad_fn().get();
-      if (state.recorder == &recorder_ && !is_adopted && !place(other).defined()) place(other) = other;
+      if (state.recorder == &recording_ && !is_adopted && !place(other).defined()) place(other) = other;
     }
   }
   std::erase_if(results, [](const at::Tensor& each) { return !each.defined(); });
@@ -56,7 +57,7 @@ std::vector<at::Tensor> AdoptedGradients::with_siblings(const at::Tensor& tensor
 void AdoptedGradients::adopt(const at::Tensor& tensor) {
   const auto node = tensor.grad_fn();
   if (!node || trace_impl(tensor)->state()->adopted == node.get() || !is_foreign(node.get())) return;
-  const RecordTop recording(recorder_);
+  const RecordTop recording(recording_);
   auto gradient = std::make_shared<CustomGradient>();
   const std::vector<at::Tensor> results = with_siblings(tensor);
   std::vector<ir::ValueId> values;
@@ -67,18 +68,18 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
     values.push_back(state.value);
     ir::TensorType type = bridge::type_of(result);
     type.requires_grad = false;
-    walk.cotangents.push_back(recorder_.tensors.add(ir::make_type(std::move(type))));
+    walk.cotangents.push_back(tensors_.add(ir::make_type(std::move(type))));
     gradient->cotangents.push_back(trace_impl(walk.cotangents.back())->state()->value);
     walk.roots.emplace_back(node, static_cast<std::uint32_t>(result.output_nr()));
   }
-  const TraceBuilder::Mark begin(builder_);
+  const TraceBuilder::Mark begin(recording_.builder);
   walk.run_hooks = false;  // see record_hooks
   walk.stops_at = [&](torch::autograd::Node& reached) {
     return &reached != node.get() && (!is_foreign(&reached) || adopted_.contains(&reached));
   };
   const std::vector<at::Tensor> gradients = walk.run();
-  for (const at::Tensor& each : gradients) gradient->gradients.push_back(recorder_.value_of(each));
-  gradient->symbols = builder_.cut(begin.position());
+  for (const at::Tensor& each : gradients) gradient->gradients.push_back(recording_.value_of(each));
+  gradient->symbols = recording_.builder.cut(begin.position());
   // Symbols that this records belong to the trace: an input that was written to has a gradient of its own.
   for (const torch::autograd::Edge& edge : walk.stopped) gradient->inputs.push_back(value_of_edge(edge));
   gradient->reads = free_values(*gradient);
@@ -96,7 +97,7 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
 
 ir::ValueId AdoptedGradients::with_gradient_of(ir::ValueId value, ir::ValueId owner) {
   auto gradient = std::make_shared<CustomGradient>();
-  gradient->cotangents = {builder_.trace().add_value(builder_.trace().value(value).type)};
+  gradient->cotangents = {recording_.builder.trace().add_value(recording_.builder.trace().value(value).type)};
   gradient->inputs.push_back(owner);
   gradient->gradients = gradient->cotangents;
   return add({value}, std::move(gradient)).front();
@@ -109,9 +110,9 @@ ir::BoundSymbol AdoptedGradients::make_symbol(const std::vector<ir::ValueId>& va
   symbol.op = custom_gradient_operator();
   ir::ArgumentList reads(gradient->reads.begin(), gradient->reads.end());
   reads.insert(reads.end(), gradient->inputs.begin(), gradient->inputs.end());
-  symbol.arguments = {
-      ir::Argument(ir::ArgumentList(values.begin(), values.end())), ir::Argument(std::move(reads)),
-      ir::Argument(builder_.trace().context()->add_object(ir::ObjectKind::kCustomGradient, std::move(gradient)))};
+  symbol.arguments = {ir::Argument(ir::ArgumentList(values.begin(), values.end())), ir::Argument(std::move(reads)),
+                      ir::Argument(recording_.builder.trace().context()->add_object(ir::ObjectKind::kCustomGradient,
+                                                                                    std::move(gradient)))};
   symbol.results.emplace_back(ir::ArgumentList(results.begin(), results.end()));
   return symbol;
 }
@@ -120,64 +121,66 @@ std::vector<ir::ValueId> AdoptedGradients::add(const std::vector<ir::ValueId>& v
                                                std::shared_ptr<CustomGradient> gradient) {
   std::vector<ir::ValueId> results;
   for (const ir::ValueId value : values) {
-    ir::TensorType type = *builder_.trace().tensor_type(value);
+    ir::TensorType type = *recording_.builder.trace().tensor_type(value);
     type.requires_grad = true;
-    results.push_back(builder_.trace().add_value(ir::make_type(std::move(type))));
+    results.push_back(recording_.builder.trace().add_value(ir::make_type(std::move(type))));
   }
-  builder_.add_here(make_symbol(values, results, std::move(gradient)));
+  recording_.builder.add_here(make_symbol(values, results, std::move(gradient)));
   return results;
 }
 
 ir::ValueId AdoptedGradients::insert(ir::ValueId hooked, ir::ValueId value, std::shared_ptr<CustomGradient> gradient) {
-  const std::size_t place = builder_.maker_of(value);
-  THUNDER_CHECK(place < builder_.trace().symbols.size(), "tracer", "a hooked tensor is made by the trace");
+  const std::size_t place = recording_.builder.maker_of(value);
+  THUNDER_CHECK(place < recording_.builder.trace().symbols.size(), "tracer", "a hooked tensor is made by the trace");
   for (const ir::ValueId read : gradient->reads) {
-    const bool is_input = std::ranges::find(builder_.trace().inputs, read) != builder_.trace().inputs.end();
-    if (read == hooked || is_input || builder_.maker_of(read) <= place) continue;
+    const bool is_input =
+        std::ranges::find(recording_.builder.trace().inputs, read) != recording_.builder.trace().inputs.end();
+    if (read == hooked || is_input || recording_.builder.maker_of(read) <= place) continue;
     throw UserError(ErrorKind::kNotImplemented,
                     "Tensor.register_hook: expected a hook that reads tensors made before the one it is registered on, "
                     "got one that reads a later one; compute that one before");
   }
-  const ir::ValueId made = builder_.rename_result(place, value);
+  const ir::ValueId made = recording_.builder.rename_result(place, value);
   gradient->inputs = {made};
   ir::BoundSymbol symbol = make_symbol({made}, {value}, std::move(gradient));
   for (ir::Argument& argument : symbol.arguments) {
     ir::for_each_value(argument, [&](ir::ValueId& id) { id = id == hooked ? made : id; });
   }
-  symbol.location = builder_.trace().symbols[place].location;
-  builder_.insert(place + 1, std::move(symbol));
+  symbol.location = recording_.builder.trace().symbols[place].location;
+  recording_.builder.insert(place + 1, std::move(symbol));
   return made;
 }
 
 void AdoptedGradients::record_hook(torch::autograd::FunctionPreHook& hook, const std::vector<ir::ValueId>& hooked,
                                    std::vector<ir::ValueId>& values) {
-  const std::size_t begin = builder_.trace().symbols.size();
+  const std::size_t begin = recording_.builder.trace().symbols.size();
   torch::autograd::variable_list cotangents(hooked.size());
   for (std::size_t i = 0; i < hooked.size(); ++i) {
-    const ir::TensorType* type = hooked[i] == ir::kNoValue ? nullptr : builder_.trace().tensor_type(hooked[i]);
+    const ir::TensorType* type =
+        hooked[i] == ir::kNoValue ? nullptr : recording_.builder.trace().tensor_type(hooked[i]);
     if (type == nullptr || !type->requires_grad) continue;
     ir::TensorType plain = *type;
     plain.requires_grad = false;
     plain.storage_offset = 0;
-    cotangents[i] = recorder_.tensors.add(ir::make_type(std::move(plain)));
+    cotangents[i] = tensors_.add(ir::make_type(std::move(plain)));
   }
   const torch::autograd::variable_list gradients = hook(cotangents);
   std::size_t i = 0;  // a hook sees and changes one of the gradients
   while (i < hooked.size() && (!cotangents[i].defined() || gradients[i].is_same(cotangents[i]))) ++i;
   auto gradient = std::make_shared<CustomGradient>();
   if (i < hooked.size()) {
-    gradient->cotangents = {recorder_.value_of(cotangents[i])};
-    gradient->gradients = {recorder_.value_of(recorder_.stand_in(gradients[i]))};
+    gradient->cotangents = {recording_.value_of(cotangents[i])};
+    gradient->gradients = {recording_.value_of(recording_.trace_tensor_of(gradients[i]))};
   }
-  gradient->symbols = builder_.cut(begin);
+  gradient->symbols = recording_.builder.cut(begin);
   gradient->reads = free_values(*gradient);
   // Constants need nothing.
-  builder_.move_to_front(begin);
+  recording_.builder.move_to_front(begin);
   if (i < hooked.size()) values[i] = insert(hooked[i], values[i], std::move(gradient));
 }
 
 void AdoptedGradients::record_hooks(torch::autograd::Node& node) {
-  builder_.settle();
+  recording_.builder.settle();
   const TraceNode* own = as_trace_node(&node);
   std::vector<ir::ValueId> hooked = own != nullptr ? own->results() : values_of(node);
   if (std::ranges::any_of(hooked, [this](ir::ValueId value) { return is_passed_by(value); })) {
@@ -187,7 +190,7 @@ void AdoptedGradients::record_hooks(torch::autograd::Node& node) {
   }
   hooked.resize(node.num_inputs(), ir::kNoValue);
   std::vector<ir::ValueId> values = hooked;  // behind which the next hook goes: the first is the nearest to the users
-  const RecordTop recording(recorder_);
+  const RecordTop recording(recording_);
   const c10::AutoGradMode no_gradients(false);
   for (const auto& hook : node.tensor_pre_hooks()) record_hook(*hook, hooked, values);
 }
@@ -195,7 +198,7 @@ void AdoptedGradients::record_hooks(torch::autograd::Node& node) {
 at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> results,
                                                  std::span<const at::Tensor> inputs, std::span<const at::Tensor> saved,
                                                  std::shared_ptr<const PythonFunction> function) {
-  const RecordTop recording(recorder_);
+  const RecordTop recording(recording_);
   const c10::AutoGradMode no_gradients(false);
   const auto differentiable = std::ranges::find_if(results, [](const at::Tensor& t) { return t.requires_grad(); });
   THUNDER_CHECK(differentiable != results.end(), "tracer", "an autograd function gives a history");
@@ -204,7 +207,7 @@ at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> res
   const auto values_of = [this](std::span<const at::Tensor> tensors) {
     ir::ArgumentList values;
     for (const at::Tensor& tensor : tensors) {
-      values.push_back(tensor.defined() ? ir::Argument(recorder_.value_of(recorder_.stand_in(tensor)))
+      values.push_back(tensor.defined() ? ir::Argument(recording_.value_of(recording_.trace_tensor_of(tensor)))
                                         : ir::Argument());
     }
     return values;
@@ -213,32 +216,57 @@ at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> res
   symbol.op = python_function_operator();
   symbol.arguments = {
       values_of(results), values_of(inputs), values_of(saved),
-      ir::Argument(builder_.trace().context()->add_object(
+      ir::Argument(recording_.builder.trace().context()->add_object(
           ir::ObjectKind::kPythonFunction, std::const_pointer_cast<PythonFunction>(std::move(function))))};
   ir::ArgumentList made;
   std::vector<ir::ValueId>& by_result = adopted_[node.get()];
   by_result.resize(node->num_inputs(), ir::kNoValue);
   for (const at::Tensor& result : results) {
     TraceState& state = *trace_impl(result)->state();
-    ir::TensorType type = *builder_.trace().tensor_type(state.value);
+    ir::TensorType type = *recording_.builder.trace().tensor_type(state.value);
     type.requires_grad = result.requires_grad();
-    state.value = builder_.trace().add_value(ir::make_type(std::move(type)));
+    state.value = recording_.builder.trace().add_value(ir::make_type(std::move(type)));
     made.emplace_back(state.value);
     if (result.requires_grad()) by_result[result.output_nr()] = state.value;
   }
   symbol.results.emplace_back(std::move(made));
-  builder_.add_here(std::move(symbol));
-  at::Tensor stand_in = recorder_.tensors.make(trace_impl(*differentiable)->state()->value);
-  trace_impl(stand_in)->state()->adopted = node.get();
+  recording_.builder.add_here(std::move(symbol));
+  at::Tensor given = tensors_.make(trace_impl(*differentiable)->state()->value);
+  trace_impl(given)->state()->adopted = node.get();
   const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(*differentiable);
-  torch::autograd::impl::set_gradient_edge(stand_in, edge);
+  torch::autograd::impl::set_gradient_edge(given, edge);
   kept_nodes_.push_back(edge);
-  return stand_in;
+  return given;
 }
 
 std::vector<ir::ValueId> AdoptedGradients::values_of(const torch::autograd::Node& node) const {
   const auto found = adopted_.find(&node);
   return found == adopted_.end() ? std::vector<ir::ValueId>() : found->second;
+}
+
+bool AdoptedGradients::set_apart(const at::Tensor& trace_tensor) {
+  recording_.builder.settle();
+  const ir::ValueId value = recording_.value_of(trace_tensor);
+  if (is_written(trace_tensor) || is_passed_by(value)) return false;
+  ir::Trace& trace = recording_.trace();
+  std::size_t position = recording_.builder.maker_of(value);
+  if (position == trace.symbols.size()) return false;
+  if (stands_alone(*trace.symbols[position].op)) return true;
+  const ir::ValueId made = recording_.builder.rename_result(position, value);
+  ir::BoundSymbol symbol;
+  symbol.op = set_apart_operator();
+  symbol.arguments = {ir::Argument(ir::ArgumentList{ir::Argument(made)})};
+  symbol.results.emplace_back(ir::ArgumentList{ir::Argument(value)});
+  symbol.location = trace.symbols[position].location;
+  // Checks of the shapes of an operation's results stand right behind it.
+  for (++position; position < trace.symbols.size() && trace.symbols[position].op == check_shape_operator();
+       ++position) {
+    for (ir::Argument& argument : trace.symbols[position].arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId& id) { id = id == value ? made : id; });
+    }
+  }
+  recording_.builder.insert(position, std::move(symbol));
+  return true;
 }
 
 }  // namespace thunder::tracer

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "ir/trace.h"
-#include "tracer/trace_builder.h"
 
 namespace torch::autograd {
 struct FunctionPreHook;
@@ -18,8 +17,8 @@ struct FunctionPreHook;
 
 namespace thunder::tracer {
 
-class Recorder;
-class TraceBuilder;
+class Recording;
+class TensorTable;
 struct CustomGradient;
 struct PythonFunction;
 
@@ -27,7 +26,7 @@ struct PythonFunction;
 /// custom_gradient.h and python_function.h.
 class AdoptedGradients {
  public:
-  AdoptedGradients(Recorder& recorder, TraceBuilder& builder) : recorder_(recorder), builder_(builder) {}
+  AdoptedGradients(Recording& recording, TensorTable& tensors) : recording_(recording), tensors_(tensors) {}
 
   /// Records the backward that an autograd function of the program left on `tensor` and the other results of the same
   /// call, once.
@@ -43,7 +42,9 @@ class AdoptedGradients {
   void note_passed_by(const std::unordered_set<std::uint32_t>& values) {
     passed_by_.insert(values.begin(), values.end());
   }
-  [[nodiscard]] bool is_passed_by(ir::ValueId value) const { return passed_by_.contains(index_of(value)); }
+  /// Makes `trace_tensor` one that exists by itself when the trace runs, with the history of all that was recorded
+  /// before it; false for one that this trace does not make, that was written to, or that gradients do not come to.
+  [[nodiscard]] bool set_apart(const at::Tensor& trace_tensor);
 
   /// Values that `gradient` is the backward of, in the place of `values`.
   std::vector<ir::ValueId> add(const std::vector<ir::ValueId>& values, std::shared_ptr<CustomGradient> gradient);
@@ -55,6 +56,7 @@ class AdoptedGradients {
   [[nodiscard]] std::vector<ir::ValueId> values_of(const torch::autograd::Node& node) const;
 
  private:
+  [[nodiscard]] bool is_passed_by(ir::ValueId value) const { return passed_by_.contains(index_of(value)); }
   /// The living results of the node of the program that made `tensor`, by their numbers.
   [[nodiscard]] std::vector<at::Tensor> with_siblings(const at::Tensor& tensor) const;
   ir::BoundSymbol make_symbol(const std::vector<ir::ValueId>& values, const std::vector<ir::ValueId>& results,
@@ -65,8 +67,8 @@ class AdoptedGradients {
   void record_hook(torch::autograd::FunctionPreHook& hook, const std::vector<ir::ValueId>& hooked,
                    std::vector<ir::ValueId>& values);
 
-  Recorder& recorder_;
-  TraceBuilder& builder_;
+  Recording& recording_;
+  TensorTable& tensors_;
   std::unordered_map<const void*, std::vector<ir::ValueId>> adopted_;  ///< node of the program -> values by result
   std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
   std::unordered_set<std::uint32_t> passed_by_;                        ///< by value

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "tracer/input_memory.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
@@ -52,8 +51,8 @@ void ArrayMemory::note_returned(const at::Tensor& trace_tensor) {
   }
 }
 
-void ArrayMemory::require_one_owner(const InputMemory& inputs) const {
-  const auto outlives = [&](const Array& array) { return array.is_returned || inputs.has(root_of(*array.state)); };
+void ArrayMemory::require_one_owner(const std::function<bool(const TraceState& root)>& is_input) const {
+  const auto outlives = [&](const Array& array) { return array.is_returned || is_input(root_of(*array.state)); };
   for (const Array& array : arrays_) {
     const bool shares = array.is_returned && std::ranges::any_of(arrays_, [&](const Array& other) {
                           return &root_of(*other.state) != &root_of(*array.state) && outlives(other) &&

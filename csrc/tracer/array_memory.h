@@ -8,7 +8,6 @@
 
 namespace thunder::tracer {
 
-class InputMemory;
 struct TraceState;
 
 /// Whether a tensor lies in memory that is not PyTorch's, such as `torch.from_numpy` makes, and cannot grow.
@@ -34,7 +33,7 @@ class ArrayMemory {
   /// Refuses programs that wrote to such memory: the trace keeps what a tensor held, not the memory.
   void require_unwritten() const;
   /// Refuses results over memory that an input, or another result, has by way of what is no tensor.
-  void require_one_owner(const InputMemory& inputs) const;
+  void require_one_owner(const std::function<bool(const TraceState& root)>& is_input) const;
 
  private:
   std::vector<Array> arrays_;

@@ -13,8 +13,9 @@
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
+#include "tracer/recording.h"
 #include "tracer/symbols.h"
+#include "tracer/tensor_table.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -42,8 +43,8 @@ std::string node_name(const ir::Operator& op) {
 
 void AutogradHistory::attach(const ir::BoundSymbol& symbol, const std::vector<at::Tensor>& arguments,
                              const std::vector<at::Tensor>& results, const std::string& name) {
-  const ir::Trace& trace = recorder_.trace();
-  const auto node = make_node<TraceNode>(recorder_, name.empty() ? node_name(*symbol.op) : name, symbol);
+  const ir::Trace& trace = recording_.trace();
+  const auto node = make_node<TraceNode>(recording_, name.empty() ? node_name(*symbol.op) : name, symbol);
   std::vector<ir::ValueId> values;
   for (const ir::Argument& argument : symbol.arguments) {
     ir::for_each_value(argument, [&](ir::ValueId id) {
@@ -79,12 +80,12 @@ void AutogradHistory::attach(const ir::BoundSymbol& symbol, const std::vector<at
 
 void AutogradHistory::adopt(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   if (source.requires_grad()) {
-    if (recorder_.level() == Level::kTop) {
+    if (recording_.level() == Level::kTop) {
       torch::autograd::impl::set_gradient_edge(target, torch::autograd::impl::gradient_edge(source));
     } else {
       target.set_requires_grad(true);
     }
-  } else if (recorded && recorder_.level() == Level::kTop && target.requires_grad()) {
+  } else if (recorded && recording_.level() == Level::kTop && target.requires_grad()) {
     // Still differentiable, but the gradient of what it was computed from is zero.
     overwrite_history(target, edges_to({target}));
   }
@@ -92,9 +93,9 @@ void AutogradHistory::adopt(const at::Tensor& target, const at::Tensor& source, 
 
 at::Tensor AutogradHistory::overwriting(const at::Tensor& target, const at::Tensor& source) {
   const bool is_differentiable = c10::GradMode::is_enabled() && target.requires_grad() && source.requires_grad();
-  if (!is_differentiable || recorder_.level() != Level::kTop) return source;
+  if (!is_differentiable || recording_.level() != Level::kTop) return source;
   if (target.numel() != root_tensor_of(target).numel()) return source;
-  at::Tensor result = recorder_.tensors.make(recorder_.value_of(source));
+  at::Tensor result = tensors_.make(recording_.value_of(source));
   overwrite_history(result, edges_to({target}), torch::autograd::impl::gradient_edge(source));
   return result;
 }
@@ -116,7 +117,7 @@ bool shares_value_with_origin(const TraceState& state) {
 void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
   if (!tensor.requires_grad() || !tensor.is_leaf()) return;
   TraceState& state = *trace_impl(tensor)->state();
-  ir::Trace& trace = recorder_.trace();
+  ir::Trace& trace = recording_.trace();
   if (trace.tensor_type(state.value) == nullptr) return;
   const bool is_shared = shares_value_with_origin(state);
   if (trace.tensor_type(state.value)->requires_grad && !is_shared) return;
@@ -128,17 +129,17 @@ void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
   }
   // Nothing flows on to what the leaf was computed from.
   const ir::ValueId before = std::exchange(state.value, trace.add_value(ir::make_type(std::move(type))));
-  recorder_.builder.add_here(detach_symbol(before, state.value));
+  recording_.builder.add_here(detach_symbol(before, state.value));
 }
 
 ir::ValueId AutogradHistory::without_grad(ir::ValueId value) {
-  ir::Trace& trace = recorder_.trace();
+  ir::Trace& trace = recording_.trace();
   const auto [place, is_new] = detached_.try_emplace(index_of(value), ir::kNoValue);
   if (!is_new) return place->second;
   ir::TensorType type = *trace.tensor_type(value);
   type.requires_grad = false;
   const ir::ValueId result = trace.add_value(ir::make_type(std::move(type)));
-  recorder_.builder.add_here(detach_symbol(value, result));
+  recording_.builder.add_here(detach_symbol(value, result));
   return place->second = result;
 }
 

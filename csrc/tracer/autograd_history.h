@@ -11,12 +11,13 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
+class TensorTable;
 
 /// The history that trace tensors have in PyTorch's graph: the one that eager would give them.
 class AutogradHistory {
  public:
-  explicit AutogradHistory(Recorder& recorder) : recorder_(recorder) {}
+  AutogradHistory(Recording& recording, TensorTable& tensors) : recording_(recording), tensors_(tensors) {}
 
   /// Hangs the results of a symbol in the graph, behind its tensor arguments.
   void attach(const ir::BoundSymbol& symbol, const std::vector<at::Tensor>& arguments,
@@ -31,7 +32,8 @@ class AutogradHistory {
   ir::ValueId without_grad(ir::ValueId value);
 
  private:
-  Recorder& recorder_;
+  Recording& recording_;
+  TensorTable& tensors_;
   std::unordered_map<std::uint32_t, ir::ValueId> detached_;  ///< by value, the one that does not require grad
 };
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tracer/recorder.h"
+#include "tracer/recording.h"
 
 namespace thunder::tracer {
 
@@ -10,7 +10,7 @@ using at::Tensor;
 using c10::IValue;
 
 Tensor CallBuilder::call(OperatorCall call) const {
-  return recorder_.call_by_name(call.name, call.overload, std::move(call.arguments))[0].toTensor();
+  return recording_.call_by_name(call.name, call.overload, std::move(call.arguments))[0].toTensor();
 }
 
 Tensor CallBuilder::clone(const Tensor& x) const { return call({"aten::clone", "", {x}}); }

@@ -9,13 +9,13 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
 
 /// Records operations that the tracer itself adds to a program, on trace tensors. They are called as PyTorch's
 /// functions are, but nothing looks at them again: no autocast, no layers of functorch.
 class CallBuilder {
  public:
-  explicit CallBuilder(Recorder& recorder) : recorder_(recorder) {}
+  explicit CallBuilder(Recording& recording) : recording_(recording) {}
   [[nodiscard]] at::Tensor call(OperatorCall call) const;
 
   [[nodiscard]] at::Tensor clone(const at::Tensor& x) const;
@@ -52,7 +52,7 @@ class CallBuilder {
                                       const at::Tensor& source) const;
 
  private:
-  Recorder& recorder_;
+  Recording& recording_;
 };
 
 }  // namespace thunder::tracer

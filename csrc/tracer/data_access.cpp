@@ -10,8 +10,10 @@
 #include "bridge/convert.h"
 #include "bridge/number.h"
 #include "tracer/data_dependence.h"
-#include "tracer/recorder.h"
+#include "tracer/map_tensors.h"
+#include "tracer/recording.h"
 #include "tracer/recording_scopes.h"
+#include "tracer/tensor_table.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -42,34 +44,34 @@ void DataAccess::require_data() const {
 }
 
 Realizer& DataAccess::realizer() {
-  const Recorded recorded = recorder_.host.recorded();
+  const Recorded recorded = recording_.host.recorded();
   const bool is_inside = recorded == Recorded::kPart || recorded == Recorded::kTransformed;
-  for (std::size_t i = 0; is_inside && i < recorder_.tensors.real_inputs().size(); ++i) {
-    if (recorder_.tensors.real_inputs()[i].defined()) continue;
-    recorder_.tensors.set_real_input(i, recorder_.host.data_of_input(i));
+  for (std::size_t i = 0; is_inside && i < tensors_.real_inputs().size(); ++i) {
+    if (tensors_.real_inputs()[i].defined()) continue;
+    tensors_.set_real_input(i, recording_.host.data_of_input(i));
   }
-  recorder_.builder.settle();
-  if (realizer_ == nullptr || edits_ != recorder_.builder.edits())
+  recording_.builder.settle();
+  if (realizer_ == nullptr || edits_ != recording_.builder.edits())
     realizer_ = std::make_unique<Realizer>(replaced_inputs);
-  edits_ = recorder_.builder.edits();
+  edits_ = recording_.builder.edits();
   return *realizer_;
 }
 
 at::Tensor DataAccess::data_of(const at::Tensor& trace_tensor) {
   require_data();
-  const ir::ValueId value = recorder_.value_of(trace_tensor);
-  return realizer().value(recorder_.trace(), recorder_.tensors.real_inputs(), value);
+  const ir::ValueId value = recording_.value_of(trace_tensor);
+  return realizer().value(recording_.trace(), tensors_.real_inputs(), value);
 }
 
 void DataAccess::repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor) {
-  add_check(check.op, recorder_.value_of(recorder_.stand_in(trace_tensor)), check.arguments[1]);
+  add_check(check.op, recording_.value_of(recording_.trace_tensor_of(trace_tensor)), check.arguments[1]);
 }
 
 void DataAccess::add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected) {
   ir::BoundSymbol symbol;
   symbol.op = op;
   symbol.arguments = {ir::Argument(value), std::move(expected)};
-  recorder_.builder.add_here(std::move(symbol));
+  recording_.builder.add_here(std::move(symbol));
 }
 
 c10::Scalar DataAccess::read_number(const at::Tensor& tensor) {
@@ -90,28 +92,28 @@ bool DataAccess::read_truth(const at::Tensor& tensor) {
 }
 
 at::Tensor DataAccess::contents_of(const at::Tensor& tensor) {
-  if (const at::Tensor real = recorder_.tensors.real_constant(tensor); real.defined() && !is_written(tensor)) {
+  if (const at::Tensor real = tensors_.real_constant(tensor); real.defined() && !is_written(tensor)) {
     const SuspendRecording suspended;
     return real.detach().clone();
   }
   require_data();
-  const ir::ValueId value = recorder_.value_of(tensor);
-  at::Tensor contents = realizer().contents(recorder_.trace(), recorder_.tensors.real_inputs(), value);
-  add_check(check_contents_operator(), value, bridge::add_tensor(*recorder_.trace().context(), contents));
+  const ir::ValueId value = recording_.value_of(tensor);
+  at::Tensor contents = realizer().contents(recording_.trace(), tensors_.real_inputs(), value);
+  add_check(check_contents_operator(), value, bridge::add_tensor(*recording_.trace().context(), contents));
   return contents;
 }
 
 ResultTypes DataAccess::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   require_data();
   std::vector<ir::ValueId> values;
-  for (const at::Tensor& tensor : tensors_of(arguments)) values.push_back(recorder_.value_of(tensor));
-  return realizer().infer(recorder_.trace(), recorder_.tensors.real_inputs(), op, arguments, values);
+  for (const at::Tensor& tensor : tensors_of(arguments)) values.push_back(recording_.value_of(tensor));
+  return realizer().infer(recording_.trace(), tensors_.real_inputs(), op, arguments, values);
 }
 
 void DataAccess::check_shapes(std::span<const IValue> results) {
   for (const at::Tensor& result : tensors_of(results)) {
     const auto sizes = result.sizes();
-    add_check(check_shape_operator(), recorder_.value_of(result), ir::ArgumentList(sizes.begin(), sizes.end()));
+    add_check(check_shape_operator(), recording_.value_of(result), ir::ArgumentList(sizes.begin(), sizes.end()));
   }
 }
 
@@ -125,9 +127,9 @@ Number DataAccess::add_number(const ir::Operator* op, ir::ArgumentList arguments
   ir::BoundSymbol symbol;
   symbol.op = op;
   symbol.arguments = std::move(arguments);
-  const ir::ValueId id = recorder_.trace().add_value(ir::make_type(bridge::kind_of(value)));
+  const ir::ValueId id = recording_.trace().add_value(ir::make_type(bridge::kind_of(value)));
   symbol.results.emplace_back(id);
-  recorder_.builder.add_here(std::move(symbol));
+  recording_.builder.add_here(std::move(symbol));
   numbers_[index_of(id)].value = value;
   return {id, value};
 }
@@ -138,9 +140,9 @@ Number DataAccess::item(const at::Tensor& tensor) {
     throw UserError(ErrorKind::kRuntime,
                     "a Tensor with " + std::to_string(tensor.numel()) + " elements cannot be converted to Scalar");
   }
-  const ir::ValueId value = recorder_.value_of(recorder_.stand_in(tensor));
-  const c10::Scalar number = realizer().read(recorder_.trace(), recorder_.tensors.real_inputs(), value);
-  if (is_number(recorder_.trace(), value)) return {value, number};
+  const ir::ValueId value = recording_.value_of(recording_.trace_tensor_of(tensor));
+  const c10::Scalar number = realizer().read(recording_.trace(), tensors_.real_inputs(), value);
+  if (is_number(recording_.trace(), value)) return {value, number};
   return add_number(item_operator(), {ir::Argument(value)}, number);
 }
 
@@ -159,29 +161,27 @@ void DataAccess::observe(const Number& number) {
 
 at::Tensor DataAccess::number_tensor(ir::ValueId number) {
   at::Tensor& tensor = numbers_[index_of(number)].tensor;
-  if (!tensor.defined()) tensor = recorder_.tensors.make(number);
+  if (!tensor.defined()) tensor = tensors_.make(number);
   return tensor;
 }
 
-at::Tensor DataAccess::adopt_number(const at::Tensor& tensor) {
-  const TraceState& state = *trace_impl(tensor)->state();
-  DataAccess& around = state.recorder->data;
-  const Number number{state.value, around.numbers_.at(index_of(state.value)).value};
-  around.observe(number);
+at::Tensor DataAccess::constant_of(ir::ValueId value) {
+  const Number number{value, numbers_.at(index_of(value)).value};
+  observe(number);
   at::Tensor constant = c10::scalar_to_tensor(number.value);
   constant.unsafeGetTensorImpl()->set_wrapped_number(true);
   return constant;
 }
 
 at::Tensor DataAccess::repeat_number(const ir::BoundSymbol& symbol,
-                                     const std::function<at::Tensor(ir::ValueId)>& stand_in) {
+                                     const std::function<at::Tensor(ir::ValueId)>& trace_tensor_of) {
   if (symbol.op == item_operator()) {
-    return number_tensor(item(stand_in(std::get<ir::ValueId>(symbol.arguments[0].content))).id);
+    return number_tensor(item(trace_tensor_of(std::get<ir::ValueId>(symbol.arguments[0].content))).id);
   }
   const auto operand = [&](const ir::Argument& argument) -> NumberOperand {
     const auto* id = argument.get<ir::ValueId>();
     if (id == nullptr) return scalar_of(argument);
-    const ir::ValueId here = recorder_.value_of(stand_in(*id));
+    const ir::ValueId here = recording_.value_of(trace_tensor_of(*id));
     return Number{here, numbers_.at(index_of(here)).value};
   };
   const auto number = compute(std::get<std::string>(symbol.arguments[0].content), operand(symbol.arguments[1]),

@@ -21,13 +21,14 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
+class TensorTable;
 
 /// The data that the program reads while it is traced, found by running the trace so far on its real inputs; and the
 /// checks that tie the trace to what was found.
 class DataAccess {
  public:
-  explicit DataAccess(Recorder& recorder) : recorder_(recorder) {}
+  DataAccess(Recording& recording, TensorTable& tensors) : recording_(recording), tensors_(tensors) {}
 
   /// Refuse programs that read the data of tensors, instead of specializing on what they read.
   bool full_graph = false;
@@ -55,14 +56,14 @@ class DataAccess {
   [[nodiscard]] bool read_truth(const at::Tensor& tensor);
   /// A trace tensor that stands for a number among the arguments of operations.
   [[nodiscard]] at::Tensor number_tensor(ir::ValueId number);
-  /// For a part of a program: a number that the program around it read is a constant, which that program looks at.
-  [[nodiscard]] static at::Tensor adopt_number(const at::Tensor& tensor);
+  /// For parts of the program, where it is a constant: a number that the program looks at.
+  [[nodiscard]] at::Tensor constant_of(ir::ValueId number);
 
   /// Records a check of another trace (`prims.check_number`, `prims.check_shape`) again, of `trace_tensor`.
   void repeat_check(const ir::BoundSymbol& check, const at::Tensor& trace_tensor);
   /// Records `prims.item` or `prims.number` of another trace again; numbers are what `number_tensor` gives.
   [[nodiscard]] at::Tensor repeat_number(const ir::BoundSymbol& symbol,
-                                         const std::function<at::Tensor(ir::ValueId)>& stand_in);
+                                         const std::function<at::Tensor(ir::ValueId)>& trace_tensor_of);
   /// Records checks that results have the shapes that they have here.
   void check_shapes(std::span<const c10::IValue> results);
   [[nodiscard]] ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
@@ -79,7 +80,8 @@ class DataAccess {
   Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
 
-  Recorder& recorder_;
+  Recording& recording_;
+  TensorTable& tensors_;
   std::unique_ptr<Realizer> realizer_;
   std::size_t edits_ = 0;  ///< the trace's edits when the realizer began: it counts symbols
   std::unordered_map<std::uint32_t, KnownNumber> numbers_;  ///< by value

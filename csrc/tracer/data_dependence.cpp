@@ -12,6 +12,7 @@
 #include "bridge/convert.h"
 #include "ir/builder.h"
 #include "tracer/evaluate.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/symbol_call.h"
 

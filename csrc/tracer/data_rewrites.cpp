@@ -12,6 +12,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
@@ -71,7 +72,7 @@ void call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit
       const SuspendRecording suspended;
       divisors = at::tensor(lengths, losses.toTensor().scalar_type()).clamp_min(1).to(losses.toTensor().device());
     }
-    losses = call_by_name("aten::div", "Tensor", {losses, recorder.stand_in(divisors)})[0];
+    losses = call_by_name("aten::div", "Tensor", {losses, recorder.trace_tensor_of(divisors)})[0];
   }
   if (reduction == at::Reduction::None && !is_batched) {
     losses = call_by_name("aten::squeeze", "dim", {losses, std::int64_t{0}})[0];

@@ -32,15 +32,6 @@ namespace {
 using c10::DispatchKey;
 using c10::IValue;
 
-template <typename Visitor>
-void for_each_tensor(const IValue& value, Visitor&& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isList()) {
-    for (const IValue& element : value.toListRef()) for_each_tensor(element, visit);
-  }
-}
-
 template <typename T>
 void append_bytes(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -320,14 +311,6 @@ bool ResultTypes::has_aliases() const {
 bool share_memory(const at::Tensor& left, const at::Tensor& right) {
   return left.has_storage() && right.has_storage() &&
          left.storage().unsafeGetStorageImpl() == right.storage().unsafeGetStorageImpl();
-}
-
-std::vector<at::Tensor> tensors_of(std::span<const IValue> arguments) {
-  std::vector<at::Tensor> result;
-  for (const IValue& argument : arguments) {
-    for_each_tensor(argument, [&](const at::Tensor& tensor) { result.push_back(tensor); });
-  }
-  return result;
 }
 
 std::string metadata_key(const c10::OperatorHandle& op, std::span<const IValue> arguments) {

@@ -43,9 +43,6 @@ struct ResultTypes {
   [[nodiscard]] bool has_aliases() const;
 };
 
-/// The tensors among arguments, also those in lists, in order.
-[[nodiscard]] std::vector<at::Tensor> tensors_of(std::span<const c10::IValue> arguments);
-
 /// Whether both lie in the same storage; never looks at data.
 [[nodiscard]] bool share_memory(const at::Tensor& left, const at::Tensor& right);
 

@@ -15,10 +15,10 @@
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
 #include "tracer/library.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
-#include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
@@ -188,7 +188,7 @@ void require_thread_of_trace() {
 void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   if (is_composite(op)) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
-  } else if (Recorder* const recorder = TraceSession::current().bottom; recorder != nullptr) {
+  } else if (Recorder* const recorder = recorder_at_bottom(); recorder != nullptr) {
     recorder->call(op, *stack, Level::kBottom);
   } else {
     require_living(tensors_of(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));

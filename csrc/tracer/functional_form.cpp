@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "tracer/evaluate.h"
 #include "tracer/map_tensors.h"
 
 namespace thunder::tracer {

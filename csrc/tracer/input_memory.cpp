@@ -6,8 +6,9 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
+#include "tracer/recording.h"
 #include "tracer/symbols.h"
+#include "tracer/tensor_table.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -69,7 +70,7 @@ std::size_t InputMemory::add_storage(const at::Tensor& real, ir::ValueId input) 
   symbol.arguments = {ir::Argument(input), ir::ArgumentList{count}, ir::ArgumentList{1}, ir::Argument(0)};
   symbol.results.emplace_back(state_of(base).value);
   symbol.comment = "inputs share this memory";
-  builder_.add(std::move(symbol));
+  recording_.builder.add(std::move(symbol));
   memories_.push_back({base, state_of(base).value, storage_of(real)});
   return memories_.size() - 1;
 }
@@ -170,7 +171,7 @@ std::vector<std::pair<std::size_t, ir::ValueId>> InputMemory::inputs_with_new_hi
     // So does `requires_grad_()` after a write: it makes a leaf.
     const bool keeps_history =
         memory.root.is_leaf() || dynamic_cast<OutsideNode*>(memory.root.grad_fn().get()) != nullptr;
-    if (!builder_.trace().tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
+    if (!recording_.builder.trace().tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
     if (memory.storage != nullptr) refuse_shared(", and gets a gradient");
     result.emplace_back(i, value);
   }
@@ -181,7 +182,7 @@ void InputMemory::add_resize(const Memory& memory) {
   const auto sizes = memory.root.sizes();
   const auto add_resizing = [this](ir::BoundSymbol symbol) {
     symbol.comment = "resized by the program";
-    builder_.add(std::move(symbol));
+    recording_.builder.add(std::move(symbol));
   };
   add_resizing(resize_symbol(memory.value, sizes));
   if (!memory.root.is_contiguous()) {
@@ -190,21 +191,21 @@ void InputMemory::add_resize(const Memory& memory) {
 }
 
 void InputMemory::copy_written() {
-  const ir::Trace& trace = builder_.trace();
+  const ir::Trace& trace = recording_.builder.trace();
   for (Memory& memory : memories_) {
     TraceState& state = state_of(memory.root);
     if (state.view || std::exchange(memory.copied, state.writes) == state.writes) continue;
-    const ir::ValueId value = recorder_.value_of(memory.root);
+    const ir::ValueId value = recording_.value_of(memory.root);
     if (bridge::hints(trace.tensor_type(memory.value)->sizes) != memory.root.sizes()) add_resize(memory);
     ir::BoundSymbol symbol = copy_symbol(memory.value, value);
     symbol.comment = "written by the program";
-    builder_.add(std::move(symbol));
+    recording_.builder.add(std::move(symbol));
   }
 }
 
 void InputMemory::return_written() {
   copy_written();
-  const ir::Trace& trace = builder_.trace();
+  const ir::Trace& trace = recording_.builder.trace();
   for (Memory& memory : memories_) {
     TraceState& state = state_of(memory.root);
     if (state.view || state.writes == 0 || trace.tensor_type(state.value)->requires_grad) continue;
@@ -216,9 +217,10 @@ void InputMemory::return_written() {
 
 void InputMemory::set_turned_geometry() {
   for (std::size_t i = 0; i < tensors_.inputs().size(); ++i) {
-    const ir::ValueId value = builder_.trace().inputs[i];
+    const ir::ValueId value = recording_.builder.trace().inputs[i];
     const at::Tensor& input = tensors_.inputs()[i];
-    if (has_other_geometry(input, *builder_.trace().tensor_type(value))) builder_.add(set_geometry(value, input));
+    if (has_other_geometry(input, *recording_.builder.trace().tensor_type(value)))
+      recording_.builder.add(set_geometry(value, input));
   }
 }
 

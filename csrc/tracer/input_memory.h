@@ -8,20 +8,17 @@
 #include <vector>
 
 #include "ir/trace.h"
-#include "tracer/trace_builder.h"
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
 class TensorTable;
-class TraceBuilder;
 struct TraceState;
 
 /// The memory behind the inputs of a trace: which inputs share it, and what was written to it.
 class InputMemory {
  public:
-  InputMemory(Recorder& recorder, TraceBuilder& builder, TensorTable& tensors)
-      : recorder_(recorder), builder_(builder), tensors_(tensors) {}
+  InputMemory(Recording& recording, TensorTable& tensors) : recording_(recording), tensors_(tensors) {}
 
   /// Storages that several inputs lie in, one of which the program writes to. Such inputs are recorded as views of the
   /// storage. What is not known at first is added when it is found, with an error: trace again with what is here then.
@@ -71,8 +68,7 @@ class InputMemory {
   void add_resize(const Memory& memory);
   [[noreturn]] void found_shared(const c10::StorageImpl* storage);
 
-  Recorder& recorder_;
-  TraceBuilder& builder_;
+  Recording& recording_;
   TensorTable& tensors_;
   std::vector<Memory> memories_;
   std::vector<std::size_t> memory_of_input_;

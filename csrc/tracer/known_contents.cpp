@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tracer/evaluate.h"
+#include "tracer/map_tensors.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
 

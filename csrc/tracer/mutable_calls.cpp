@@ -15,6 +15,7 @@
 #include "tracer/call_builder.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
+#include "tracer/map_tensors.h"
 #include "tracer/memory_overlap.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"

@@ -60,7 +60,7 @@ void pack_sequences(Recorder& recorder, std::vector<IValue> arguments, torch::ji
     parts.push_back(part.reshape(shape));
   });
   stack.emplace_back(at::cat(parts));
-  stack.emplace_back(recorder.stand_in(batch_sizes));
+  stack.emplace_back(recorder.trace_tensor_of(batch_sizes));
 }
 
 namespace {
@@ -98,7 +98,7 @@ void pad_sequences(Recorder& recorder, std::vector<IValue> arguments, torch::jit
   });
   const at::Tensor result = padded(at::cat(parts), zeros.size(0) - batch_sizes.numel(), 0, value);
   stack.emplace_back(arguments[2].toBool() ? result.transpose(0, 1) : result);
-  stack.emplace_back(recorder.stand_in(lengths));
+  stack.emplace_back(recorder.trace_tensor_of(lengths));
 }
 
 }  // namespace thunder::tracer

@@ -53,7 +53,7 @@ ResultType describe(const at::Tensor& tensor) {
 }
 
 /// A tensor like `tensor`, without data or a place in the trace.
-IValue stand_in_for(const IValue& value) {
+IValue without_value(const IValue& value) {
   if (!value.isTensor() || trace_impl(value.toTensor()) == nullptr) return value;
   ir::TensorType type = bridge::type_of(value.toTensor());
   at::Tensor tensor = make_trace_tensor(type, std::make_shared<TraceState>());
@@ -66,7 +66,7 @@ IValue stand_in_for(const IValue& value) {
 bool autograd_sees_write(const c10::OperatorHandle& op, std::span<const IValue> arguments, std::size_t written) {
   const EvaluateOnly nothing_recorded;
   torch::jit::Stack stack;
-  for (const IValue& argument : arguments) stack.push_back(stand_in_for(argument));
+  for (const IValue& argument : arguments) stack.push_back(without_value(argument));
   try {
     at::Tensor target = stack[written].toTensor().set_requires_grad(true).clone();
     const auto node = target.grad_fn();

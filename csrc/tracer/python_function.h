@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -9,8 +7,6 @@
 #include "ir/trace.h"
 
 namespace thunder::tracer {
-
-class Recorder;
 
 /// A call of a `torch.autograd.Function` whose backward the trace cannot hold: it looks at data, or does something
 /// besides computing gradients. Its forward is recorded; its backward is the program's own Python, in PyTorch's graph.
@@ -40,8 +36,5 @@ struct PythonFunction {
 
 /// Operators that stand alone between compiled parts of a trace, so that what goes in and comes out has a history.
 [[nodiscard]] bool stands_alone(const ir::Operator& op);
-/// Makes `trace_tensor` one that exists by itself when the trace runs, with the history of all that was recorded
-/// before it; false for one that this trace does not make, that was written to, or that gradients do not come to.
-[[nodiscard]] bool set_apart(Recorder& recorder, const at::Tensor& trace_tensor);
 
 }  // namespace thunder::tracer

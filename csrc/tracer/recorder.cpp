@@ -1,99 +1,35 @@
 #include "tracer/recorder.h"
 
-#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-#include <iterator>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
-#include "bridge/constant.h"
 #include "bridge/convert.h"
-#include "tracer/autocast.h"
 #include "tracer/call_builder.h"
-#include "tracer/data_dependence.h"
-#include "tracer/data_rewrites.h"
-#include "tracer/evaluate.h"
-#include "tracer/functional_form.h"
-#include "tracer/known_contents.h"
-#include "tracer/map_tensors.h"
-#include "tracer/mutable_calls.h"
 #include "tracer/operators.h"
-#include "tracer/probe.h"
 #include "tracer/python_function.h"
-#include "tracer/realizer.h"
 #include "tracer/recording_scopes.h"
-#include "tracer/symbols.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
 namespace thunder::tracer {
-namespace {
-
-using c10::IValue;
-
-/// Returns the operator that is recorded in the place of `op`.
-/// - `view` and `_reshape_alias` that arise below the program follow from strides that a kernel may not give exactly:
-///   `reshape` asks for the same shape and copies where a view is impossible, instead of failing or reading wrongly.
-/// - Trace tensors have no conjugate or negative bit, so that composites which resolve it do nothing: no value of a
-///   trace may have it.
-const c10::OperatorHandle& recorded_operator(const c10::OperatorHandle& op, Level level) {
-  const ir::Operator& row = *operator_for(op);
-  const char* form = operators::copying_form(row);
-  const bool stays = form == nullptr || (level == Level::kTop && operators::has_fact(row, Fact::kRaisesForStrides));
-  return stays ? op : handle_of(*find_operator(form, ""));
-}
-
-/// `repeat_interleave(self, repeats, dim, output_size)` of what requires grad, without the size.
-bool is_unsized_repetition(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  return op.schema().argumentIndexWithName("output_size") == 3 && arguments[3].isNone() &&
-         has_fact(op, Fact::kShapeFollowsData) && arguments[0].toTensor().requires_grad();
-}
-
-void share_version(const at::Tensor& view, const at::Tensor& parent) {
-  if (view.is_inference() || parent.is_inference()) return;
-  view.unsafeGetTensorImpl()->set_version_counter(parent.unsafeGetTensorImpl()->version_counter());
-}
-
-/// Where PyTorch itself calls one operation after the other: `torch._foreach_…` on the CPU, and tangents that are laid
-/// out as their primals, views of zeros which as_strided may look behind.
-bool is_on_cpu_or_composite(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) return true;
-  const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
-}
-
-/// Resolves what is conjugate or negative by a bit: in the trace nothing is, but the program gets memory of its own.
-bool resolves_view(const Recorder& recorder, const c10::OperatorHandle& op, const IValue& tensor) {
-  const operators::FactSet facts = operators::facts_of(*operator_for(op));
-  const bool resolves_conjugate = facts.has(Fact::kResolvesConjugate);
-  if (!resolves_conjugate && !facts.has(Fact::kResolvesNegative)) return false;
-  if (!tensor.isTensor() || trace_impl(tensor.toTensor()) == nullptr) return false;
-  const LazyView view = lazy_view(tensor.toTensor());
-  const at::Tensor real = recorder.tensors.real_behind(view.root);
-  const bool is_part = view.is_part_of_conjugate(real.defined() && real.is_conj());
-  return (resolves_conjugate ? view.conjugates : view.negatives) % 2 == 1 || (!resolves_conjugate && is_part);
-}
-
-}  // namespace
 
 NumberSettings NumberSettings::now() {
   return {c10::get_default_dtype(), at::globalContext().deterministicAlgorithms()};
 }
 
 Recorder::Recorder(ir::Trace trace, RecordingHost& starter)
-    : host(starter),
-      settings(recorder_on_top() == nullptr ? NumberSettings::now() : recorder_on_top()->settings),
-      builder(std::move(trace), starter) {}
+    : Recording(std::move(trace), starter),
+      settings(recorder_on_top() == nullptr ? NumberSettings::now() : recorder_on_top()->settings) {}
+
+Recorder* recorder_on_top() { return static_cast<Recorder*>(TraceSession::current().top); }
+Recorder* recorder_at_bottom() { return static_cast<Recorder*>(TraceSession::current().bottom); }
 
 void Recorder::add_kept_tensors(std::vector<WeakTensor>& kept) const {
-  tensors.live().add_kept(kept);
+  live.add_kept(kept);
   for (const std::shared_ptr<Recorder>& part : parts_) part->add_kept_tensors(kept);
 }
 
@@ -119,12 +55,12 @@ at::Tensor Recorder::add_input(const at::Tensor& real, ir::TypePtr seen, std::st
   return tensor;
 }
 
-at::Tensor Recorder::stand_in(const at::Tensor& tensor) {
+at::Tensor Recorder::trace_tensor_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const TraceTensorImpl* impl = trace_impl(tensor);
   const bool is_captured = host.recorded() == Recorded::kPart && (impl == nullptr || impl->state()->recorder != this);
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    return is_captured && impl != nullptr ? DataAccess::adopt_number(tensor) : tensor;
+    return is_captured && impl != nullptr ? impl->state()->recorder->constant_of(impl->state()->value) : tensor;
   }
   if (is_captured) return host.capture(tensor);
   if (impl != nullptr) return tensor;
@@ -199,232 +135,6 @@ ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {
   return may_lie_otherwise ? value_of(with_recorded_strides(trace_tensor)) : value;
 }
 
-ir::ArgumentList Recorder::to_arguments(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  bridge::ArgumentReader reader;
-  reader.tensor = [this](const at::Tensor& tensor) { return ir::Argument(value_of(tensor)); };
-  reader.object = [this](const IValue& value) {
-    if (const auto generator = find_generator(value)) return ir::Argument(*generator);
-    return ir::Argument(bridge::add_value(*trace().context(), value));
-  };
-  ir::ArgumentList result;
-  const auto& parameters = op.schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    result.push_back(bridge::to_argument(arguments[i], *parameters[i].real_type(), reader));
-  }
-  return result;
-}
-
-namespace {
-
-/// Makes the trace tensors that the results of a call are.
-class ResultMaker {
- public:
-  ResultMaker(Recorder& recorder, const c10::OperatorHandle& op, std::span<const IValue> arguments, bool keeps_history)
-      : recorder_(recorder),
-        op_(op),
-        arguments_(arguments),
-        tensors_(tensors_of(arguments)),
-        may_be_view_(operator_for(op)->view),
-        keeps_history_(keeps_history) {}
-
-  /// Gives a result, and enters it among those of `symbol`.
-  IValue make(const ResultTypes::Result& result, ir::BoundSymbol& symbol) {
-    if (result.is_other) {
-      if (keeps_history_) made_.emplace_back();
-      symbol.results.emplace_back(ir::None{});
-      return result.other;
-    }
-    if (!result.is_list) return make_tensor(result.tensors.front(), symbol.results);
-    c10::List<at::Tensor> list;
-    ir::ArgumentList values;
-    for (const ResultType& element : result.tensors) list.push_back(make_tensor(element, values));
-    symbol.results.emplace_back(std::move(values));
-    return list;
-  }
-
-  /// Gives the tensors that were made their history: that of results of `symbol`.
-  void attach_history(const ir::BoundSymbol& symbol) const {
-    if (grad_fn_ != nullptr) recorder_.history.attach(symbol, tensors_, made_, *grad_fn_);
-  }
-
- private:
-  at::Tensor make_tensor(const ResultType& result, ir::ArgumentList& values) {
-    const std::size_t index = position_++;
-    if (result.type == nullptr) {
-      if (keeps_history_) made_.emplace_back();
-      values.emplace_back(ir::None{});
-      return {};
-    }
-    auto state = std::make_shared<TraceState>();
-    state->recorder = &recorder_;
-    state->value = recorder_.trace().add_value(result.type);
-    values.emplace_back(state->value);
-    const auto& type = std::get<ir::TensorType>(*result.type);
-    const bool is_view = result.alias_of >= 0 && may_be_view_;
-    at::Tensor tensor =
-        is_view ? make_view(tensors_[static_cast<std::size_t>(result.alias_of)], type, std::move(state), index)
-                : make_trace_tensor(type, std::move(state));
-    if (keeps_history_) {
-      made_.push_back(tensor);
-      if (type.requires_grad && grad_fn_ == nullptr) grad_fn_ = &result.grad_fn;
-    } else if (type.requires_grad) {
-      tensor.set_requires_grad(true);
-    }
-    return tensor;
-  }
-
-  [[nodiscard]] at::Tensor make_view(const at::Tensor& parent, const ir::TensorType& type,
-                                     std::shared_ptr<TraceState> state, std::size_t index) const {
-    state->writes_seen = root_of(*trace_impl(parent)->state()).writes;
-    state->view = ViewOf{.parent = parent,
-                         .op = op_,
-                         .arguments = {arguments_.begin(), arguments_.end()},
-                         .result = index,
-                         .grad_mode = c10::GradMode::is_enabled(),
-                         .inference_mode = c10::InferenceMode::is_enabled(),
-                         .writes_before = state->writes_seen};
-    trace_impl(parent)->state()->shown_by.push_back(state);
-    std::optional<c10::InferenceMode> as_parent;  // a view of a normal tensor is one, that of an inference tensor too
-    if (parent.is_inference() != c10::InferenceMode::is_enabled()) as_parent.emplace(parent.is_inference());
-    at::Tensor view = make_trace_tensor(type, std::move(state), parent.storage());
-    share_version(view, parent);
-    return view;
-  }
-
-  Recorder& recorder_;
-  const c10::OperatorHandle& op_;
-  std::span<const IValue> arguments_;
-  std::vector<at::Tensor> tensors_;  ///< among the arguments
-  bool may_be_view_;
-  bool keeps_history_;
-  std::size_t position_ = 0;
-  std::vector<at::Tensor> made_;          ///< one for each result, where history is kept
-  const std::string* grad_fn_ = nullptr;  ///< the first result that requires grad has it
-};
-
-}  // namespace
-
-std::vector<IValue> Recorder::record(const c10::OperatorHandle& op, std::span<const IValue> arguments,
-                                     const ResultTypes& types, Level level) {
-  ir::BoundSymbol symbol;
-  // Operations that a transform makes arise below the program too.
-  const bool is_of_transform = host.recorded() == Recorded::kTransformed;
-  const c10::OperatorHandle& recorded = recorded_operator(op, is_of_transform ? Level::kBottom : level);
-  symbol.op = operator_for(recorded);
-  symbol.arguments = to_arguments(recorded, arguments.first(recorded.schema().arguments().size()));
-  ResultMaker maker(*this, op, arguments, level == Level::kTop && this->level() == Level::kTop);
-  std::vector<IValue> results;
-  for (const ResultTypes::Result& result : types.results) results.push_back(maker.make(result, symbol));
-  maker.attach_history(builder.add_here(std::move(symbol)));
-  return results;
-}
-
-namespace {
-
-/// Refuses what gives results another history in eager than a trace can give them.
-void require_known_history(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  if (!c10::GradMode::is_enabled()) return;
-  const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  const bool has_results = !op.schema().returns().empty() && !has_fact(op, Fact::kDetaches);
-  if (has_results && std::ranges::any_of(tensors, is_hidden_leaf)) {
-    refuse(op, "a view made under torch.no_grad() of a tensor that requires grad is used with gradients; detach it");
-  }
-  const bool requires_grad = std::ranges::any_of(tensors, [](const at::Tensor& t) { return t.requires_grad(); });
-  if (requires_grad && at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true)) {
-    refuse(op, "saved_tensors_hooks are not traced; enter them around the jitted function, which then runs in eager");
-  }
-}
-
-/// Counts the calls that are being recorded inside of each other on this thread. Those of `sspaddmm` and
-/// `sspaddmm.out` consist of each other.
-class CallDepth {
- public:
-  explicit CallDepth(const c10::OperatorHandle& op) : depth_(TraceSession::current().call_depth) {
-    constexpr int kLimit = 100;
-    if (depth_ >= kLimit) {
-      throw UserError(ErrorKind::kNotImplemented, "thunder.jit: not supported inside a jitted function: " +
-                                                      op.operator_name().name + ", whose parts call it again");
-    }
-    ++depth_;
-  }
-  ~CallDepth() { --depth_; }
-  CallDepth(const CallDepth&) = delete;
-  CallDepth& operator=(const CallDepth&) = delete;
-
- private:
-  int& depth_;
-};
-
-}  // namespace
-
-void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
-  const CallDepth depth(op);
-  const std::shared_ptr<void> outside = host.leave_program();
-  const std::size_t count = op.schema().arguments().size();
-  const operators::FactSet facts = operators::facts_of(*operator_for(op));
-  if (facts.has_any(Fact::kOrdered | Fact::kWaits) && !host.may_communicate()) {
-    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the collective " + op.operator_name().name +
-                                                    ": communicate between processes outside of the function");
-  }
-  if (level == Level::kTop && call_on_known_contents(op, stack)) return;
-  for (IValue& argument : std::span(stack).last(count)) {
-    argument = map_tensors(argument, [this](const at::Tensor& tensor) { return stand_in(tensor); });
-  }
-  if (level == Level::kTop && this->level() == Level::kTop) require_known_history(op, std::span(stack).last(count));
-  if (count == 1 && resolves_view(*this, op, stack.back())) {
-    stack.back() = CallBuilder(*this).clone(stack.back().toTensor());
-  } else if (op.operator_name().name == "thunder::make_generator") {
-    call_making_generator(op, stack);
-  } else if (level == Level::kTop && facts.has(Fact::kReadsData)) {
-    call_reading_number(*this, op, stack);
-  } else if (level == Level::kTop && call_reading_lengths(*this, op, stack)) {
-    return;
-  } else if (level == Level::kTop && gives_numbers(op)) {
-    call_giving_numbers(*this, op, stack);
-  } else if (facts.has(Fact::kIsRecordedAsParts) && is_on_cpu_or_composite(op, std::span(stack).last(count))) {
-    if (level == Level::kTop) require_writable_targets(*this, op, std::span(stack).last(count));
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
-  } else if (level == Level::kTop && inference.is_taken_apart(op, std::span(stack).last(count))) {
-    call_parts(op, stack);
-  } else if (op.schema().is_mutable()) {
-    call_mutable(*this, op, stack, level);
-  } else if (facts.has(Fact::kHasNoMemory)) {
-    // The tangent of a mask, which formulas subtract from.
-    constexpr std::ptrdiff_t kDtypeFromEnd = 4;
-    IValue& dtype = *(stack.end() - kDtypeFromEnd);
-    if (dtype.isInt() && dtype.toInt() == static_cast<std::int64_t>(at::kBool)) {
-      dtype = static_cast<std::int64_t>(at::kByte);
-    }
-    call_functional(op, stack, level);
-  } else {
-    call_functional(op, stack, level);
-  }
-}
-
-void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
-  const at::Tensor& tensor = arguments[0].toTensor();
-  const std::uint32_t write_count = root_of(*trace_impl(tensor)->state()).writes;
-  at::Tensor root = tensor;
-  while (const auto& view = trace_impl(root)->state()->view) {
-    // Written to, it has the value that was written, which lies elsewhere: it is shown anew.
-    if (write_count != 0) trace_impl(root)->state()->writes_seen = write_count - 1;
-    root = at::Tensor(view->parent);
-  }
-  const ir::ValueId value = trace_impl(root)->state()->value;
-  // Written memory begins with its first element, until it is copied to the input.
-  const std::int64_t moved = write_count == 0 || memory.is_first_value(value) ? 0 : root.storage_offset();
-  IValue& offset = arguments.back();
-  if (moved != 0 && offset.isInt()) {
-    if (offset.toInt() < moved) {
-      throw UserError(ErrorKind::kNotImplemented,
-                      "as_strided: expected a part of the tensor's own memory after a write to it, got an offset in "
-                      "front of it; write to a clone");
-    }
-    offset = offset.toInt() - moved;
-  }
-  arguments[0] = with_recorded_strides(tensor);
-}
-
 at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
   const TraceState& state = *trace_impl(tensor)->state();
   const bool is_exact = level() == Level::kTop && tensors.is_input(tensor) && state.writes == 0;
@@ -432,84 +142,6 @@ at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {
   // The program may have left gradients switched off.
   const c10::AutoGradMode history(tensor.requires_grad() || c10::GradMode::is_enabled());
   return CallBuilder(*this).restride(tensor, tensor.strides());
-}
-
-void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::size_t count = op.schema().arguments().size();
-  const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  const std::size_t below = stack.size() - count;
-  try {
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
-  } catch (const c10::Error& error) {
-    if (!says_data_was_read(error.what()) || level() != Level::kTop) throw;
-    stack.resize(below);
-    KnownContents contents;
-    for (const IValue& argument : arguments) {
-      stack.push_back(data.with_contents(argument));
-      if (stack.back().isTensor() && !is_trace_tensor(stack.back().toTensor())) {
-        contents.add(stack.back().toTensor());
-      }
-    }
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
-  }
-}
-
-void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
-  if (level == Level::kBottom && is_composite(op)) {
-    call_parts(op, stack);
-    return;
-  }
-  if (level == Level::kTop && writes_by_mask(op, std::span(stack).last(op.schema().arguments().size()))) {
-    call_writing_by_mask(*this, op, stack);
-    return;
-  }
-  const std::size_t count = op.schema().arguments().size();
-  std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  // In a part the results of a composite are not cut off from what follows them; its derivative wants their size.
-  const bool wants_total = level == Level::kTop && may_have_tangents() && c10::GradMode::is_enabled() &&
-                           is_unsized_repetition(op, arguments);
-  if (wants_total) {
-    const at::Tensor& repeats = arguments[1].toTensor();
-    const at::Tensor& self = arguments[0].toTensor();
-    const at::Tensor sum = CallBuilder(*this).sum(repeats);
-    const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
-    arguments[3] = data.read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
-  }
-  const IValue last = arguments.empty() ? IValue() : arguments.back();
-  const operators::FactSet facts = operators::facts_of(*operator_for(op));
-  if (facts.has(Fact::kReadsStrides)) lay_out_memory(arguments);
-  const bool minds_strides = facts.has(Fact::kRaisesForStrides) && level == Level::kTop;
-  if ((minds_strides && builder.has_any(Fact::kOtherStrides)) ||
-      (facts.has(Fact::kNeedsResolvedConjugate) && builder.has_any(Fact::kMayConjugate))) {
-    arguments[0] = with_recorded_strides(arguments[0].toTensor());
-  }
-  const auto types = inference.infer(op, arguments, level);
-  if (types == nullptr) {
-    call_parts(op, stack);
-    return;
-  }
-  torch::jit::drop(stack, count);
-  if (!types->has_tensors()) {
-    if (types->results.empty()) record(op, arguments, *types, level);
-    for (const ResultTypes::Result& result : types->results) stack.push_back(result.other);
-    return;
-  }
-  std::vector<IValue> results = record(op, arguments, *types, level);
-  if (types->from_data) data.check_shapes(results);
-  // Shown anew, or written to, it is laid out again.
-  const bool is_laid_out = facts.has(Fact::kReadsStrides) && operator_for(op)->view;
-  if (is_laid_out) trace_impl(results[0].toTensor())->state()->view->arguments.back() = last;
-  for (IValue& result : results) stack.push_back(std::move(result));
-}
-
-std::vector<IValue> Recorder::call_by_name(const char* name, const char* overload, std::vector<IValue> arguments) {
-  const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-  const auto& parameters = op.schema().arguments();
-  for (std::size_t i = arguments.size(); i < parameters.size(); ++i) {
-    arguments.push_back(parameters[i].default_value().value_or(IValue()));
-  }
-  call_functional(op, arguments, is_composite(op) ? Level::kBottom : Level::kTop);
-  return arguments;
 }
 
 ir::Trace Recorder::finish(ir::ArgumentList outputs) {

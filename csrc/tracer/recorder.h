@@ -17,11 +17,10 @@
 #include "tracer/autograd_history.h"
 #include "tracer/data_access.h"
 #include "tracer/input_memory.h"
-#include "tracer/recording_host.h"
+#include "tracer/recording.h"
 #include "tracer/result_inference.h"
 #include "tracer/tensor_table.h"
 #include "tracer/tensor_writes.h"
-#include "tracer/trace_builder.h"
 
 namespace thunder::tracer {
 
@@ -39,32 +38,22 @@ struct NumberSettings {
 /// write gives its target, and what shares memory with it, a new value; writes to inputs end the trace as `copy_`.
 /// A real tensor that is not an input becomes a constant of the trace, or an input captured from around.
 ///
-/// This class records calls. What is known of the trace besides is kept by its members, each about one matter.
-class Recorder {
+/// This class records calls (recorder_calls.cpp) and knows which value a tensor stands for (recorder.cpp). What is
+/// known of the trace besides is kept by its members, each about one matter.
+class Recorder final : public Recording {
  public:
-  /// Records under the settings of the trace that is recorded on this thread, or those of now.
-  /// Records into an empty trace.
+  /// Records into an empty trace, under the settings of the trace that is recorded on this thread, or those of now.
   explicit Recorder(ir::Trace trace, RecordingHost& starter = RecordingHost::whole_program());
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
 
-  RecordingHost& host;
   const NumberSettings settings;  ///< that the trace holds for
-  TraceBuilder builder;
-  TensorTable tensors{*this, builder};
-  InputMemory memory{*this, builder, tensors};
+  TensorTable tensors{*this};
+  InputMemory memory{*this, tensors};
   ArrayMemory arrays;
-  TensorWrites writes{*this};
-  DataAccess data{*this};
+  DataAccess data{*this, tensors};
   ResultInference inference{level(), data};
-  AutogradHistory history{*this};
-  AdoptedGradients gradients{*this, builder};
-
-  [[nodiscard]] Level level() const { return host.recorded() == Recorded::kOperator ? Level::kBottom : Level::kTop; }
-  /// Whether what is recorded may be pushed forward: every write must have a tangent then.
-  [[nodiscard]] bool may_have_tangents() const { return host.recorded() == Recorded::kPart; }
-  [[nodiscard]] ir::Trace& trace() { return builder.trace(); }
-  [[nodiscard]] const ir::Trace& trace() const { return builder.trace(); }
+  AutogradHistory history{*this, tensors};
+  AdoptedGradients gradients{*this, tensors};
+  TensorWrites writes{*this, tensors, memory, history, gradients};
 
   /// A trace tensor that stands for `real` and is the next input of the trace. The same tensor gives the same one.
   at::Tensor add_input(const at::Tensor& real, std::string name);
@@ -72,11 +61,9 @@ class Recorder {
   at::Tensor add_input(const at::Tensor& real, ir::TypePtr seen, std::string name);
   /// A trace tensor of the given type, the next input of the trace.
   at::Tensor add_input(ir::TypePtr type, std::string name = {});
-  /// The trace tensor to use for any tensor: itself, an input, or a constant.
-  at::Tensor stand_in(const at::Tensor& tensor);
-
-  /// The value that a trace tensor of this recorder stands for now. May record views anew after a write.
-  ir::ValueId value_of(const at::Tensor& trace_tensor);
+  at::Tensor trace_tensor_of(const at::Tensor& tensor) override;
+  ir::ValueId value_of(const at::Tensor& trace_tensor) override;
+  at::Tensor constant_of(ir::ValueId number) override { return data.constant_of(number); }
   /// The value to return for a trace tensor: never memory that belongs to the trace itself.
   ir::ValueId output_of(const at::Tensor& trace_tensor);
   /// The value to return for a trace tensor of which views are made outside of the trace: laid out as recorded.
@@ -84,13 +71,12 @@ class Recorder {
 
   /// Records one call, for the fallbacks; arguments on the stack become results.
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
-  /// Records a call of an operator that does not write, on trace tensors.
-  void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level);
+  void call_functional(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) override;
   /// Runs a composite's own code, whose parts are recorded. Where it reads the data of integers (positions, lengths),
   /// the trace holds for these.
   void call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  /// Records a call of the tracer's own; arguments that are left out have their defaults (call_builder.h).
-  std::vector<c10::IValue> call_by_name(const char* name, const char* overload, std::vector<c10::IValue> arguments);
+  std::vector<c10::IValue> call_by_name(const char* name, const char* overload,
+                                        std::vector<c10::IValue> arguments) override;
   /// Adds the symbol of a call whose results are of these types.
   std::vector<c10::IValue> record(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
                                   const ResultTypes& types, Level level);
@@ -113,7 +99,11 @@ class Recorder {
   [[nodiscard]] std::optional<ir::ValueId> find_generator(const c10::IValue& value) const;
 
   std::vector<std::shared_ptr<Recorder>> parts_;
-  std::vector<std::pair<at::Generator, ir::ValueId>> generators_;  ///< stand-ins of those made at each run
+  std::vector<std::pair<at::Generator, ir::ValueId>> generators_;  ///< values of those made at each run
 };
+
+/// The recorder of this thread's innermost `RecordTop` or `RecordBottom`; null outside of one.
+[[nodiscard]] Recorder* recorder_on_top();
+[[nodiscard]] Recorder* recorder_at_bottom();
 
 }  // namespace thunder::tracer

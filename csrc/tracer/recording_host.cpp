@@ -1,8 +1,14 @@
 #include "tracer/recording_host.h"
 
-#include "tracer/trace_node.h"
+#include "base/error.h"
 
 namespace thunder::tracer {
+
+void refuse_backward_through_trace() {
+  throw UserError(ErrorKind::kRuntime,
+                  "backward() through a tensor that belongs to a trace: it was kept from the time when a jitted "
+                  "function was traced; return it from the function instead");
+}
 
 at::Tensor RecordingHost::capture(const at::Tensor& outside) { return outside; }
 

@@ -25,6 +25,8 @@ enum class Recorded : std::uint8_t {
   kOperator,     ///< an operator and its derivative, below autograd
 };
 
+[[noreturn]] void refuse_backward_through_trace();
+
 /// Starts a recorder, and answers what only the surroundings of the recorded code know. Outlives the recording.
 class RecordingHost {
  public:
@@ -41,7 +43,7 @@ class RecordingHost {
   virtual std::shared_ptr<void> leave_program() { return nullptr; }
   /// Whether collectives are recorded: a transform's are, those of a program run in eager.
   [[nodiscard]] virtual bool may_communicate() const { return recorded_ == Recorded::kOperator; }
-  /// For `kPart`: the stand-in for a tensor from around.
+  /// For `kPart`: the trace tensor for a tensor from around.
   virtual at::Tensor capture(const at::Tensor& outside);
   /// For `kPart` and `kTransformed`: the data that the program in this input gets, as far as it is known while tracing.
   virtual at::Tensor data_of_input(std::size_t /*position*/) { return {}; }

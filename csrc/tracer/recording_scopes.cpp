@@ -35,13 +35,13 @@ RecordingScope::~RecordingScope() {
 WithoutSavingHooks::WithoutSavingHooks() : previous_(at::SavedTensorDefaultHooks::set_tracing(true)) {}
 WithoutSavingHooks::~WithoutSavingHooks() { at::SavedTensorDefaultHooks::set_tracing(previous_); }
 
-RecordTop::RecordTop(Recorder& recorder) {
+RecordTop::RecordTop(Recording& recorder) {
   TraceSession::current().top = &recorder;
   include(DispatchKey::TESTING_ONLY_GenericMode, true);
   exclude(DispatchKey::Batched, true);
 }
 
-RecordBottom::RecordBottom(Recorder& recorder) {
+RecordBottom::RecordBottom(Recording& recorder) {
   TraceSession::current().bottom = &recorder;
   include(DispatchKey::Fake, true);
   exclude(DispatchKey::Batched, true);
@@ -58,7 +58,5 @@ EvaluateOnly::EvaluateOnly() {
   include(DispatchKey::Fake, true);
   exclude(DispatchKey::Batched, true);
 }
-
-Recorder* recorder_on_top() { return TraceSession::current().top; }
 
 }  // namespace thunder::tracer

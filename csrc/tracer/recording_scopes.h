@@ -2,7 +2,7 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
 
 /// Puts back at its end who records on this thread, and which of the tracer's dispatch keys are on.
 class RecordingScope {
@@ -15,8 +15,8 @@ class RecordingScope {
   ~RecordingScope();
 
  private:
-  Recorder* top_;
-  Recorder* bottom_;
+  Recording* top_;
+  Recording* bottom_;
   bool top_included_;
   bool bottom_included_;
   bool batched_excluded_;
@@ -39,7 +39,7 @@ class WithoutSavingHooks {
 /// autograd. Inactive inside kernels that the recorder itself runs.
 class RecordTop : RecordingScope {
  public:
-  explicit RecordTop(Recorder& recorder);
+  explicit RecordTop(Recording& recorder);
 
  private:
   WithoutSavingHooks saving_;
@@ -48,7 +48,7 @@ class RecordTop : RecordingScope {
 /// While alive, operations of this thread on trace tensors, and factories, are recorded below autograd.
 class RecordBottom : RecordingScope {
  public:
-  explicit RecordBottom(Recorder& recorder);
+  explicit RecordBottom(Recording& recorder);
 
  private:
   WithoutSavingHooks saving_;
@@ -65,8 +65,5 @@ class EvaluateOnly : RecordingScope {
  public:
   EvaluateOnly();
 };
-
-/// The recorder of this thread's innermost `RecordTop`; null outside of one.
-[[nodiscard]] Recorder* recorder_on_top();
 
 }  // namespace thunder::tracer

@@ -17,7 +17,7 @@ std::shared_ptr<ir::TraceContext> context_around() {
 }
 
 at::Tensor data_of(Recorder* around, const at::Tensor& tensor) {
-  return around == nullptr ? tensor.detach() : around->data.data_of(around->stand_in(tensor));
+  return around == nullptr ? tensor.detach() : around->data.data_of(around->trace_tensor_of(tensor));
 }
 
 }  // namespace
@@ -81,7 +81,8 @@ void Region::refuse_shared_writes() const {
 
 ir::Trace Region::finish(std::span<const at::Tensor> outputs) {
   ir::ArgumentList values;
-  for (const at::Tensor& output : outputs) values.emplace_back(recorder_->output_of(recorder_->stand_in(output)));
+  for (const at::Tensor& output : outputs)
+    values.emplace_back(recorder_->output_of(recorder_->trace_tensor_of(output)));
   refuse_shared_writes();
   return recorder_->finish(std::move(values));
 }

@@ -22,7 +22,7 @@ class Region final : RecordingHost {
   /// Inside of the recorder that is active on this thread, if any. `captures_require_grad`: as they do around.
   Region(std::string name, bool captures_require_grad);
 
-  /// A stand-in of this type for `outside`. It shares no memory with other stand-ins.
+  /// A trace tensor of this type for `outside`. It shares no memory with others.
   at::Tensor add_input(const at::Tensor& outside, ir::TensorType type);
   [[nodiscard]] Recorder& recorder() { return *recorder_; }
   /// Whether the part writes to a tensor that it took from around itself.

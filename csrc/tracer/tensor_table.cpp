@@ -12,16 +12,16 @@
 #include "tracer/array_memory.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
-#include "tracer/trace_builder.h"
+#include "tracer/recording.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 
 at::Tensor TensorTable::make(ir::ValueId value) {
   auto state = std::make_shared<TraceState>();
-  state->recorder = &recorder_;
+  state->recorder = &recording_;
   state->value = value;
-  const ir::Type& type = *builder_.trace().value(value).type;
+  const ir::Type& type = *recording_.builder.trace().value(value).type;
   const auto* kind = std::get_if<ir::ScalarKind>(&type);
   if (kind == nullptr) return make_trace_tensor(std::get<ir::TensorType>(type), std::move(state));
   ir::TensorType tensor_type;
@@ -33,17 +33,17 @@ at::Tensor TensorTable::make(ir::ValueId value) {
 
 at::Tensor TensorTable::add_with_gradient(ir::ValueId value) {
   at::Tensor tensor = make(value);
-  const ir::TensorType* type = builder_.trace().tensor_type(value);
+  const ir::TensorType* type = recording_.builder.trace().tensor_type(value);
   if (type != nullptr && type->requires_grad) tensor.set_requires_grad(true);
   return tensor;
 }
 
 at::Tensor TensorTable::add(ir::TypePtr type, std::string name) {
-  return add_with_gradient(builder_.trace().add_value(std::move(type), std::move(name)));
+  return add_with_gradient(recording_.builder.trace().add_value(std::move(type), std::move(name)));
 }
 
 at::Tensor TensorTable::add_input(ir::TypePtr type, std::string name) {
-  at::Tensor tensor = add_with_gradient(builder_.trace().add_input(std::move(type), std::move(name)));
+  at::Tensor tensor = add_with_gradient(recording_.builder.trace().add_input(std::move(type), std::move(name)));
   inputs_.push_back(tensor);
   real_inputs_.emplace_back();
   return tensor;
@@ -62,10 +62,10 @@ at::Tensor TensorTable::add_input(const at::Tensor& real, ir::TypePtr type, std:
 at::Tensor TensorTable::add_constant(const at::Tensor& real) {
   ir::BoundSymbol symbol;
   symbol.op = tensor_constant_operator();
-  symbol.arguments.emplace_back(bridge::add_tensor(*builder_.trace().context(), as_constant(real)));
+  symbol.arguments.emplace_back(bridge::add_tensor(*recording_.builder.trace().context(), as_constant(real)));
   at::Tensor tensor = add(ir::make_type(bridge::type_of(real)));
   symbol.results.emplace_back(trace_impl(tensor)->state()->value);
-  builder_.add(std::move(symbol));
+  recording_.builder.add(std::move(symbol));
   constants_by_real_.emplace(real.unsafeGetTensorImpl(), Constant{real, tensor});
   return tensor;
 }

@@ -9,21 +9,15 @@
 #include <vector>
 
 #include "ir/trace.h"
-#include "tracer/live_tensors.h"
-#include "tracer/trace_builder.h"
 
 namespace thunder::tracer {
 
-class Recorder;
-class TraceBuilder;
+class Recording;
 
 /// The trace tensors of a recorder, and the real tensors that some of them stand for: inputs and constants.
 class TensorTable {
  public:
-  TensorTable(Recorder& recorder, TraceBuilder& builder) : recorder_(recorder), builder_(builder) {}
-
-  [[nodiscard]] LiveTensors& live() { return live_; }
-  [[nodiscard]] const LiveTensors& live() const { return live_; }
+  explicit TensorTable(Recording& recording) : recording_(recording) {}
 
   /// A trace tensor without a history that stands for a value of the trace. For a number it is one that stands for a
   /// number among the arguments of operations.
@@ -65,9 +59,7 @@ class TensorTable {
 
   at::Tensor add_with_gradient(ir::ValueId value);
 
-  Recorder& recorder_;
-  TraceBuilder& builder_;
-  LiveTensors live_;  ///< first: the others end in it
+  Recording& recording_;
   bool has_inference_inputs_ = false;
   std::vector<at::Tensor> real_inputs_;
   std::vector<at::Tensor> inputs_;

@@ -11,11 +11,16 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "tracer/adopted_gradients.h"
+#include "tracer/autograd_history.h"
 #include "tracer/call_builder.h"
 #include "tracer/evaluate.h"
+#include "tracer/input_memory.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
-#include "tracer/recorder.h"
+#include "tracer/recording.h"
 #include "tracer/scatters.h"
+#include "tracer/tensor_table.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
@@ -49,11 +54,11 @@ bool shows_detached(const TraceState& state) {
 void TensorWrites::require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const {
   const ViewOf* view = autograd_view(*trace_impl(target)->state());
   if (view != nullptr && !is_detached(*view)) refuse(op, "a view cannot be detached in place; use detach");
-  const bool is_outside = recorder_.tensors.is_input(target) && target.requires_grad() && !target.is_leaf();
+  const bool is_outside = tensors_.is_input(target) && target.requires_grad() && !target.is_leaf();
   if (is_outside) refuse(op, "an input that autograd made is detached in place; use detach");
-  const at::Tensor real = recorder_.tensors.real_behind(target);
+  const at::Tensor real = tensors_.real_behind(target);
   if (!real.defined()) return;
-  recorder_.tensors.note_view_asked(real);
+  tensors_.note_view_asked(real);
   if (real.is_view()) refuse(op, "an input that is a view is detached in place; use detach");
 }
 
@@ -61,7 +66,7 @@ void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& 
   if (!c10::GradMode::is_enabled()) {
     // From then on, eager gives views of a leaf that is a view itself the history of what that shows.
     const bool is_view_of_it = static_cast<bool>(trace_impl(target)->state()->view);
-    const at::Tensor root = is_view_of_it ? recorder_.tensors.real_behind(root_tensor_of(target)) : at::Tensor();
+    const at::Tensor root = is_view_of_it ? tensors_.real_behind(root_tensor_of(target)) : at::Tensor();
     if (root.defined() && root.is_view() && root.is_leaf() && root.requires_grad()) {
       throw UserError(ErrorKind::kNotImplemented, "a view of a leaf that is a view is written to under no_grad");
     }
@@ -74,14 +79,14 @@ void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& 
                     "a view that was made under torch.no_grad(), or by an operation with several results, is written "
                     "to with gradients on; write to the tensor that it shows");
   }
-  const at::Tensor shown = recorder_.tensors.real_behind(root_tensor_of(target));
+  const at::Tensor shown = tensors_.real_behind(root_tensor_of(target));
   if (is_differentiable && shown.defined() && is_closed_outside(shown)) {
     throw UserError(ErrorKind::kNotImplemented,
                     "an input is written to with gradients on that is a view of a leaf, or that was made under "
                     "torch.no_grad() or by an operation with several results");
   }
   if (!target.requires_grad()) return;
-  const at::Tensor real = recorder_.tensors.real_behind(target);
+  const at::Tensor real = tensors_.real_behind(target);
   const bool is_view = trace_impl(target)->state()->view || (real.defined() && real.is_view());
   TORCH_CHECK(!is_leaf_of_program(target) && !is_leaf_of_program(root_tensor_of(target)),
               is_view ? "a view of a leaf" : "a leaf",
@@ -93,7 +98,7 @@ void TensorWrites::require_open_history(const at::Tensor& tensor) const {
   TraceState& state = *trace_impl(tensor)->state();
   const std::uint32_t writes = root_of(state).writes;
   if (writes == 0 || (state.view && state.view->writes_before == writes)) return;
-  const at::Tensor shown = recorder_.tensors.real_behind(root_tensor_of(tensor));
+  const at::Tensor shown = tensors_.real_behind(root_tensor_of(tensor));
   if (!is_closed_to_writes(state) && !(shown.defined() && is_closed_outside(shown))) return;
   throw UserError(ErrorKind::kNotImplemented,
                   "a view that was made under torch.no_grad(), or by an operation with several results, is used with "
@@ -101,16 +106,18 @@ void TensorWrites::require_open_history(const at::Tensor& tensor) const {
 }
 
 bool TensorWrites::is_leaf_of_program(const at::Tensor& tensor) const {
-  if (recorder_.level() != Level::kTop || !tensor.requires_grad() || !tensor.is_leaf()) return false;
-  if (!recorder_.tensors.is_input(tensor)) return true;
-  const at::Tensor real = recorder_.tensors.real_behind(tensor);
+  if (recording_.level() != Level::kTop || !tensor.requires_grad() || !tensor.is_leaf()) return false;
+  if (!tensors_.is_input(tensor)) return true;
+  const at::Tensor real = tensors_.real_behind(tensor);
   return real.defined() && real.is_leaf();
 }
 
-void TensorWrites::begin_trial() { trial_ = Trial{static_cast<std::uint32_t>(recorder_.trace().value_count()), false}; }
+void TensorWrites::begin_trial() {
+  trial_ = Trial{static_cast<std::uint32_t>(recording_.trace().value_count()), false};
+}
 
 void TensorWrites::require_turnable(const c10::OperatorHandle& op, const at::Tensor& target) const {
-  const at::Tensor real = recorder_.tensors.real_behind(target);
+  const at::Tensor real = tensors_.real_behind(target);
   const bool was_resized = real.defined() && !trace_impl(target)->state()->view && real.sizes() != target.sizes();
   if (was_resized) refuse(op, "an input that was resized gets another geometry; use the variant that returns a view");
   if (target.grad().defined()) refuse(op, "a tensor with a gradient gets another geometry");
@@ -127,7 +134,7 @@ void TensorWrites::turn(const at::Tensor& target, const at::Tensor& source, bool
     view->view->parent = kept;
     view->view->arguments[0] = kept;
   }
-  recorder_.memory.note_turned(target, kept);
+  memory_.note_turned(target, kept);
   impl->set_state(trace_impl(source)->state());
   impl->state()->view->is_turned = true;
   impl->set_geometry(source.sizes(), source.strides(), source.storage_offset());
@@ -142,9 +149,8 @@ void TensorWrites::turn(const at::Tensor& target, const at::Tensor& source, bool
 void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize) {
   TraceTensorImpl* impl = trace_impl(target);
   const TraceTensorImpl* source_impl = trace_impl(source);
-  const bool is_inference =
-      target.is_inference() || (recorder_.tensors.has_inference_inputs() &&
-                                recorder_.tensors.real_behind(root_tensor_of(target)).is_inference());
+  const bool is_inference = target.is_inference() || (tensors_.has_inference_inputs() &&
+                                                      tensors_.real_behind(root_tensor_of(target)).is_inference());
   if (is_inference && !c10::InferenceMode::is_enabled()) {
     refuse(op, "a tensor made in inference mode is written to outside of it; write to a clone");
   }
@@ -153,7 +159,7 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
     if (c10::InferenceMode::is_enabled()) return;  // autograd, whose part it is to detach, is left out there
     require_detachable(op, target);
     // Nothing to do; what is recorded as a part may have a tangent.
-    if (!target.requires_grad() && recorder_.host.recorded() != Recorded::kPart) return;
+    if (!target.requires_grad() && recording_.host.recorded() != Recorded::kPart) return;
   } else {
     require_writable(target, source);
   }
@@ -162,7 +168,7 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
   if (detaches || is_hidden_write(*impl->state())) ++root_of(*impl->state()).hidden_writes;
   if (!may_resize && source_impl->state()->view && share_memory(source, target)) {
     const bool loses_history = target.requires_grad() && !source.requires_grad();
-    if (!detaches && loses_history && recorder_.level() == Level::kTop && !c10::GradMode::is_enabled()) {
+    if (!detaches && loses_history && recording_.level() == Level::kTop && !c10::GradMode::is_enabled()) {
       refuse(op, "a tensor that requires grad is turned under no_grad; use the operation without an underscore");
     }
     require_turnable(op, target);
@@ -173,7 +179,7 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
     if (!may_resize || impl->state()->view) {
       refuse(op, "expected a result of shape " + c10::str(target.sizes()) + ", got " + c10::str(source.sizes()));
     }
-    if (target.requires_grad() && (recorder_.tensors.is_input(target) || !source.requires_grad())) {
+    if (target.requires_grad() && (tensors_.is_input(target) || !source.requires_grad())) {
       refuse(op,
              "expected an out= of the result's shape where it requires grad, got one to be resized; use the "
              "variant that returns its result");
@@ -187,7 +193,7 @@ void TensorWrites::assign(const c10::OperatorHandle& op, const at::Tensor& targe
 }
 
 at::Tensor TensorWrites::copy_like(const at::Tensor& target, const at::Tensor& given) {
-  const CallBuilder calls(recorder_);
+  const CallBuilder calls(recording_);
   const auto converted = [&](const at::Tensor& tensor) {
     const bool is_alike =
         !target.is_contiguous() && tensor.is_non_overlapping_and_dense() && has_order_of(tensor, target);
@@ -198,7 +204,7 @@ at::Tensor TensorWrites::copy_like(const at::Tensor& target, const at::Tensor& g
   const at::Tensor source = given.unsafeGetTensorImpl()->is_wrapped_number() ? converted(given) : given;
   const at::Tensor expanded = source.sizes().equals(target.sizes()) ? source : calls.expand(source, target.sizes());
   const bool is_plain = target.is_contiguous() || lies_as(expanded, target);
-  const bool may_have_tangent = recorder_.may_have_tangents() && source.requires_grad();
+  const bool may_have_tangent = recording_.may_have_tangents() && source.requires_grad();
   if (is_plain || trace_impl(target)->state()->view || may_have_tangent) return converted(expanded);
   // As `copy` does, for which there is no formula to push tangents forward.
   return calls.restride(converted(expanded), target.strides());
@@ -207,31 +213,31 @@ at::Tensor TensorWrites::copy_like(const at::Tensor& target, const at::Tensor& g
 void TensorWrites::write(const at::Tensor& target, const at::Tensor& source, bool recorded) {
   TraceState& state = *trace_impl(target)->state();
   const ir::ValueId before = state.value;
-  ir::ValueId value = recorder_.value_of(source);
+  ir::ValueId value = recording_.value_of(source);
   // Through `detach`: the write is differentiable for who made it, not for what lies below.
   const bool is_hidden = !recorded && c10::GradMode::is_enabled();
-  if (is_hidden && source.requires_grad()) value = recorder_.history.without_grad(value);
-  if (!is_hidden) recorder_.history.adopt(target, source, recorded);
-  if (recorder_.level() == Level::kTop && !recorded && target.requires_grad() &&
+  if (is_hidden && source.requires_grad()) value = history_.without_grad(value);
+  if (!is_hidden) history_.adopt(target, source, recorded);
+  if (recording_.level() == Level::kTop && !recorded && target.requires_grad() &&
       (is_hidden || !source.requires_grad())) {
-    value = recorder_.gradients.with_gradient_of(value, before);
+    value = gradients_.with_gradient_of(value, before);
   }
   if (state.view) {
     const at::Tensor parent = state.view->parent;
     const bool detached = is_detached(*state.view);
     const at::Tensor scattered = scatter_into_parent(target, source);
     const bool keeps_tangent =
-        detached && recorder_.may_have_tangents() && !parent.requires_grad() && parent.is_floating_point();
+        detached && recording_.may_have_tangents() && !parent.requires_grad() && parent.is_floating_point();
     at::Tensor whole = keeps_tangent ? with_tangent_of(scattered, parent) : scattered;
     if (!trace_impl(parent)->state()->view && !lies_as(whole, parent) && parent.is_non_overlapping_and_dense()) {
-      whole = CallBuilder(recorder_).restride(whole, parent.strides());
+      whole = CallBuilder(recording_).restride(whole, parent.strides());
     }
     write(parent, whole, recorded && !detached);
   } else {
     trial_.has_written |= index_of(before) < trial_.begin;
-    if (++state.writes == 1) recorder_.memory.require_separate(state);
+    if (++state.writes == 1) memory_.require_separate(state);
     // Each input of the trace has a version counter of its own.
-    if (recorder_.memory.is_shared(state)) ++state.shared_writes;
+    if (memory_.is_shared(state)) ++state.shared_writes;
   }
   state.value = value;
   state.writes_seen = root_of(state).writes;
@@ -240,7 +246,7 @@ void TensorWrites::write(const at::Tensor& target, const at::Tensor& source, boo
 }
 
 at::Tensor TensorWrites::with_tangent_of(const at::Tensor& value, const at::Tensor& before) {
-  const CallBuilder calls(recorder_);
+  const CallBuilder calls(recording_);
   const at::Tensor nothing = calls.sub(before, calls.detach(before));
   const at::Tensor tangent = calls.where(calls.eq(nothing, nothing), nothing, c10::Scalar(0));
   return calls.add(calls.detach(value), tangent);
@@ -254,7 +260,7 @@ at::Tensor TensorWrites::scatter_into_parent(const at::Tensor& target, const at:
            "writing through this view cannot be traced; write to a clone, or use an operation that "
            "returns its result");
   }
-  const CallBuilder calls(recorder_);
+  const CallBuilder calls(recording_);
   at::Tensor parent = view.parent;
   at::Tensor shown = source;
   const bool is_differentiable = c10::GradMode::is_enabled() && (parent.requires_grad() || source.requires_grad());
@@ -268,7 +274,7 @@ at::Tensor TensorWrites::scatter_into_parent(const at::Tensor& target, const at:
   }
   at::Tensor result;
   const bool by_positions = operators::has_fact(*find_operator(call->name, call->overload), Fact::kReadsStrides);
-  if (by_positions && recorder_.may_have_tangents() && parent.is_non_overlapping_and_dense()) {
+  if (by_positions && recording_.may_have_tangents() && parent.is_non_overlapping_and_dense()) {
     result = copied_to_positions(calls, *call, parent, shown);
   } else if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
     result = where_shown(calls, *call, parent, shown);
@@ -284,9 +290,9 @@ at::Tensor TensorWrites::refresh(TraceState& state) {
   if (state.writes_seen == writes) return {};
   state.writes_seen = writes;
   const ViewOf view = *state.view;
-  recorder_.value_of(view.parent);  // it may require grad from now on
+  recording_.value_of(view.parent);  // it may require grad from now on
   std::vector<IValue> results = view.arguments;
-  recorder_.call_functional(view.op, results, Level::kTop);
+  recording_.call_functional(view.op, results, Level::kTop);
   at::Tensor fresh = tensors_of(results).at(view.result);
   state.value = trace_impl(fresh)->state()->value;
   return fresh;

@@ -8,14 +8,20 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class AdoptedGradients;
+class AutogradHistory;
+class InputMemory;
+class Recording;
+class TensorTable;
 struct TraceState;
 
 /// Turns writes to trace tensors into new values: of the target, of the memory that it is a view of, and, when they are
 /// next read, of other views of that memory.
 class TensorWrites {
  public:
-  explicit TensorWrites(Recorder& recorder) : recorder_(recorder) {}
+  TensorWrites(Recording& recording, TensorTable& tensors, InputMemory& memory, AutogradHistory& history,
+               AdoptedGradients& gradients)
+      : recording_(recording), tensors_(tensors), memory_(memory), history_(history), gradients_(gradients) {}
 
   /// Gives `target` the elements of `source`, and its geometry where `op` changes that.
   void assign(const c10::OperatorHandle& op, const at::Tensor& target, at::Tensor source, bool may_resize);
@@ -57,7 +63,11 @@ class TensorWrites {
   /// Whether eager has here a tensor that requires grad and that no operation made.
   [[nodiscard]] bool is_leaf_of_program(const at::Tensor& tensor) const;
 
-  Recorder& recorder_;
+  Recording& recording_;
+  TensorTable& tensors_;
+  InputMemory& memory_;
+  AutogradHistory& history_;
+  AdoptedGradients& gradients_;
   bool has_writes_ = false;
   Trial trial_;
 };

@@ -10,13 +10,13 @@
 
 #include "base/error.h"
 #include "ir/symbol_values.h"
-#include "tracer/recorder.h"
-#include "tracer/recording_scopes.h"
+#include "tracer/recording.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
 
-TraceNode::TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbol)
+TraceNode::TraceNode(Recording& recorder, std::string name, ir::BoundSymbol symbol)
     : recorder_(recorder),
       name_(std::move(name)),
       symbol_(std::move(symbol)),
@@ -24,14 +24,8 @@ TraceNode::TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbo
       results_(ir::flat_results(symbol_)) {}
 
 torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&& cotangents) {
-  if (recorder_on_top() != &recorder_) refuse_backward_through_trace();
+  if (TraceSession::current().top != &recorder_) refuse_backward_through_trace();
   return recorder_.host.derive(*this, std::move(cotangents));
-}
-
-void refuse_backward_through_trace() {
-  throw UserError(ErrorKind::kRuntime,
-                  "backward() through a tensor that belongs to a trace: it was kept from the time when a jitted "
-                  "function was traced; return it from the function instead");
 }
 
 void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {

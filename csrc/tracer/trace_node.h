@@ -12,7 +12,7 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
 struct TraceState;
 
 /// A recorded operation in PyTorch's graph. It makes `grad_fn`, `is_leaf` and their kin answer as in eager, and
@@ -20,7 +20,7 @@ struct TraceState;
 /// edges lead to the makers of the distinct values among the operation's arguments.
 class TraceNode final : public torch::autograd::Node {
  public:
-  TraceNode(Recorder& recorder, std::string name, ir::BoundSymbol symbol);
+  TraceNode(Recording& recorder, std::string name, ir::BoundSymbol symbol);
 
   [[nodiscard]] std::string name() const override { return name_; }
   /// Records the operation's backward; see `RecordingHost::derive`.
@@ -32,7 +32,7 @@ class TraceNode final : public torch::autograd::Node {
   [[nodiscard]] const std::vector<ir::ValueId>& results() const { return results_; }
   /// Backward has run through here and was not asked to keep what it saved.
   [[nodiscard]] bool is_released() const { return released_; }
-  [[nodiscard]] Recorder& recorder() const { return recorder_; }
+  [[nodiscard]] Recording& recorder() const { return recorder_; }
 
   /// Watches a tensor for writes: what a backward reads must be what the forward saw.
   void watch(ir::ValueId value, const at::Tensor& tensor);
@@ -59,7 +59,7 @@ class TraceNode final : public torch::autograd::Node {
     [[nodiscard]] bool is_written() const;
   };
 
-  Recorder& recorder_;
+  Recording& recorder_;
   std::string name_;
   ir::BoundSymbol symbol_;
   std::vector<ir::ValueId> inputs_;
@@ -67,8 +67,6 @@ class TraceNode final : public torch::autograd::Node {
   std::vector<Watched> watched_;
   bool released_ = false;
 };
-
-[[noreturn]] void refuse_backward_through_trace();
 
 /// A tensor that has a history outside of the trace. Gradients inside do not go past it.
 class OutsideNode final : public torch::autograd::Node {

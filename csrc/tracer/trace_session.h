@@ -16,7 +16,7 @@ class ClaimScope;
 namespace thunder::tracer {
 
 class RealizeScope;
-class Recorder;
+class Recording;
 
 /// Whether one of the calls of a composite has been found that autocast casts for.
 enum class AutocastSearch : std::uint8_t { kOff, kRunning, kFound };
@@ -24,8 +24,8 @@ enum class AutocastSearch : std::uint8_t { kOff, kRunning, kFound };
 /// All that decides, besides the program, how operations are traced on a thread. Scopes set a member and put back what
 /// it was. Those of layers above are opaque here.
 struct TraceSession {
-  Recorder* top = nullptr;                            ///< recorder of the innermost `RecordTop`
-  Recorder* bottom = nullptr;                         ///< recorder of the innermost `RecordBottom`
+  Recording* top = nullptr;                           ///< recorder of the innermost `RecordTop`
+  Recording* bottom = nullptr;                        ///< recorder of the innermost `RecordBottom`
   int call_depth = 0;                                 ///< calls that are being recorded inside of each other
   std::string refusal;                                ///< message of a refusal since `take_refusal`
   std::vector<at::Tensor>* known_contents = nullptr;  ///< see known_contents.h

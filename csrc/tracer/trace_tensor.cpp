@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "bridge/convert.h"
-#include "tracer/recorder.h"
-#include "tracer/recording_scopes.h"
+#include "tracer/recording.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::tracer {
@@ -49,7 +48,7 @@ c10::DispatchKeySet key_set_for(const ir::TensorType& type) {
 
 /// A program is recorded, and runs no kernel of its own.
 bool is_recording() {
-  return recorder_on_top() != nullptr &&
+  return TraceSession::current().top != nullptr &&
          c10::impl::tls_local_dispatch_key_set().included_.has(c10::DispatchKey::TESTING_ONLY_GenericMode);
 }
 
@@ -64,7 +63,7 @@ TraceTensorImpl::TraceTensorImpl(c10::Storage storage, c10::DispatchKeySet keys,
                                  std::shared_ptr<TraceState> state)
     : TensorImpl(std::move(storage), keys, dtype), state_(std::move(state)) {
   if (state_->recorder == nullptr) return;
-  registry_ = &state_->recorder->tensors.live();
+  registry_ = &state_->recorder->live;
   registry_->add(*this);
 }
 

@@ -16,7 +16,7 @@
 
 namespace thunder::tracer {
 
-class Recorder;
+class Recording;
 
 /// How a trace tensor was derived from another one that shares its memory.
 struct ViewOf {
@@ -34,7 +34,7 @@ struct ViewOf {
 /// Which value a trace tensor stands for. Tensors over the same memory form a tree of views; a write to one of them
 /// counts in the root, and the others get a new value when they are next read.
 struct TraceState {
-  Recorder* recorder = nullptr;
+  Recording* recorder = nullptr;
   ir::ValueId value = ir::kNoValue;
   std::optional<ViewOf> view;
   std::vector<std::weak_ptr<TraceState>> shown_by;  ///< views of it, for when it becomes a view itself (`t_`)

@@ -22,7 +22,7 @@ namespace {
 using c10::IValue;
 
 /// Tensors like those of a call, over memory that these share in the same way, without a place in the trace.
-class StandIns {
+class UnrecordedTensors {
  public:
   at::Tensor operator()(const at::Tensor& tensor) {
     if (!tensor.defined() || trace_impl(tensor) == nullptr) return tensor;
@@ -77,10 +77,10 @@ void raise_as_eager(const c10::OperatorHandle& op, std::span<const IValue> argum
   const EvaluateOnly nothing_recorded;
   // The recorder checks autograd's rules for writes in place itself; here the rules for `out=` are checked.
   const c10::AutoGradMode gradients(c10::GradMode::is_enabled() && is_out_variant(op));
-  StandIns stand_ins;
+  UnrecordedTensors unrecorded;
   torch::jit::Stack stack;
   for (const IValue& argument : arguments) {
-    stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) { return stand_ins(tensor); }));
+    stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) { return unrecorded(tensor); }));
   }
   try {
     op.callBoxed(stack);

@@ -16,7 +16,7 @@
 namespace thunder::transforms {
 namespace {
 
-/// Calls the operation on stand-ins, with the autograd layer, and looks at what requires grad.
+/// Calls the operation on trace tensors, with the autograd layer, and looks at what requires grad.
 std::vector<bool> results_requiring_grad(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                          const std::unordered_map<std::uint32_t, bool>& requires_grad) {
   std::unordered_map<std::uint32_t, at::Tensor> tensors;

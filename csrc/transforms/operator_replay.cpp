@@ -15,6 +15,7 @@
 #include "ir/location.h"
 #include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
+#include "tracer/map_tensors.h"
 #include "tracer/operators.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/symbol_call.h"

@@ -82,8 +82,8 @@ class Replay {
       repeat_check(symbol);
     } else if (symbol.op == tracer::item_operator() || symbol.op == tracer::number_operator()) {
       tracer::Recorder* recorder = tracer::recorder_on_top();
-      const auto stand_in = [&](ir::ValueId id) { return below_layers(values_[index_of(id)].toTensor()); };
-      if (recorder != nullptr) store(symbol.results[0], recorder->data.repeat_number(symbol, stand_in));
+      const auto trace_tensor_of = [&](ir::ValueId id) { return below_layers(values_[index_of(id)].toTensor()); };
+      if (recorder != nullptr) store(symbol.results[0], recorder->data.repeat_number(symbol, trace_tensor_of));
     } else if (symbol.op->name == "thunder::restride" && grad_mode_ == GradMode::kAsRecorded) {
       // Who reads strides gets one of its own there; layers of functorch have no rule for it.
       store(symbol.results[0], values_[index_of(std::get<ir::ValueId>(symbol.arguments[0].content))]);

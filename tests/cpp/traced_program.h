@@ -23,7 +23,7 @@ inline py::Ref require(PyObject* object) {
   throw std::runtime_error("a Python exception, printed above");
 }
 
-class StandIns final : public interpreter::TensorHooks {
+class FakeHooks final : public interpreter::TensorHooks {
  public:
   py::Ref real_type, traced_type;
 
@@ -32,11 +32,11 @@ class StandIns final : public interpreter::TensorHooks {
   PyObject* lift(PyObject* real, const std::string& path) override {
     reals_.push_back(py::Ref::share(real));
     paths.push_back(path);
-    stand_ins_.push_back(require(PyObject_CallNoArgs(traced_type.get())));
-    return Py_NewRef(stand_ins_.back().get());
+    traced_.push_back(require(PyObject_CallNoArgs(traced_type.get())));
+    return Py_NewRef(traced_.back().get());
   }
   PyObject* original(PyObject* traced) const override {
-    const std::optional<std::size_t> index = position(stand_ins_, traced);
+    const std::optional<std::size_t> index = position(traced_, traced);
     return index ? Py_NewRef(reals_[*index].get()) : nullptr;
   }
   [[nodiscard]] std::size_t input_index(PyObject* real) const override { return position(reals_, real).value(); }
@@ -57,7 +57,7 @@ class StandIns final : public interpreter::TensorHooks {
     }
     return std::nullopt;
   }
-  std::vector<py::Ref> reals_, stand_ins_;
+  std::vector<py::Ref> reals_, traced_;
 };
 
 /// Takes every tensor.
@@ -147,14 +147,14 @@ class TracedProgram {
   }
 
   [[nodiscard]] interpreter::Tracker& tracker() { return tracker_; }
-  [[nodiscard]] StandIns& hooks() { return hooks_; }
+  [[nodiscard]] FakeHooks& hooks() { return hooks_; }
   [[nodiscard]] const interpreter::GuardProgram& guards() const { return guards_; }
   [[nodiscard]] std::size_t outputs() const { return outputs_; }
   std::vector<PyObject*> inputs;
 
  private:
   py::Ref globals_, result_, arguments_;
-  StandIns hooks_;
+  FakeHooks hooks_;
   interpreter::Tracker tracker_;
   interpreter::Structure structure_;
   interpreter::GuardProgram guards_;

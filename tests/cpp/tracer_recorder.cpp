@@ -14,7 +14,7 @@ namespace {
 using thunder::tracer::Recorder;
 using thunder::tracer::RecordTop;
 
-/// Records `program` on stand-ins for `inputs` and returns the names of the operators.
+/// Records `program` on trace tensors for `inputs` and returns the names of the operators.
 template <typename Program>
 std::vector<std::string> recorded(std::vector<at::Tensor> inputs, Program program, bool full_graph = false) {
   thunder::tracer::init_tracer();

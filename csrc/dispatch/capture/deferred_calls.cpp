@@ -12,7 +12,7 @@
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
-#include "tracer/recording_scopes.h"
+#include "tracer/recorder.h"
 
 namespace thunder::dispatch {
 namespace {

@@ -112,7 +112,7 @@ void GradientHooks::set_all_apart() {
           "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
           "something besides, which fullgraph=True excludes");
     }
-    if (tracer::set_apart(recorder_, unpack_tensor(hooked.tensor.get()))) continue;
+    if (recorder_.gradients.set_apart(unpack_tensor(hooked.tensor.get()))) continue;
     refuse(
         "Tensor.register_hook: expected a hook that only computes a gradient, got one that looks at data or does "
         "something besides, on a tensor that is written to, or inside of a checkpoint; register it on a clone");
@@ -170,12 +170,12 @@ void GradientHooks::require_on_computed(std::span<const py::Ref> outputs) const 
   }
 }
 
-at::Tensor GradientHooks::stand_in_for(const Hooked& hooked) const {
+at::Tensor GradientHooks::trace_tensor_for(const Hooked& hooked) const {
   const at::Tensor& tensor = unpack_tensor(hooked.tensor.get());
-  at::Tensor stand_in = recorder_.tensors.make(recorder_.value_of(tensor));
-  torch::autograd::impl::set_gradient_edge(stand_in, torch::autograd::impl::gradient_edge(tensor));
-  tracer::trace_impl(stand_in)->state()->adopted = tracer::trace_impl(tensor)->state()->adopted;
-  return stand_in;
+  at::Tensor made = recorder_.tensors.make(recorder_.value_of(tensor));
+  torch::autograd::impl::set_gradient_edge(made, torch::autograd::impl::gradient_edge(tensor));
+  tracer::trace_impl(made)->state()->adopted = tracer::trace_impl(tensor)->state()->adopted;
+  return made;
 }
 
 bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
@@ -195,7 +195,7 @@ bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
     }
     const py::Ref hooks = checked(hooks_in(dict.get()).release());
     const py::Ref name = checked(PyUnicode_InternFromString(hooked.method));
-    const py::Ref target = hooked.is_outside ? hooked.tensor : checked(wrap_tensor(stand_in_for(hooked)));
+    const py::Ref target = hooked.is_outside ? hooked.tensor : checked(wrap_tensor(trace_tensor_for(hooked)));
     const py::Ref arguments = checked(PyTuple_Pack(3, target.get(), name.get(), hooks.get()));
     return builder.add_call_effect(python_backward_function("register").get(), arguments.get(), nullptr);
   };

@@ -51,7 +51,7 @@ class GradientHooks {
   void set_all_apart();
   void trace_again();
   /// A trace tensor for the value and the history of a hooked tensor, which may be a view.
-  [[nodiscard]] at::Tensor stand_in_for(const Hooked& hooked) const;
+  [[nodiscard]] at::Tensor trace_tensor_for(const Hooked& hooked) const;
 
   tracer::Recorder& recorder_;
   PythonBackwards& backwards_;

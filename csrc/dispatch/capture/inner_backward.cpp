@@ -42,7 +42,7 @@ std::vector<at::Tensor> tensors_of(tracer::Recorder& recorder, py::Borrowed sequ
     } else if (is_tensor(item)) {
       const at::Tensor& tensor = unpack_tensor(item);
       // A level of torch.func has a graph of its own.
-      tensors.push_back(is_functorch_wrapper(tensor) ? tensor : recorder.stand_in(tensor));
+      tensors.push_back(is_functorch_wrapper(tensor) ? tensor : recorder.trace_tensor_of(tensor));
     } else {
       refuse(ErrorKind::kNotImplemented,
              std::string("thunder.jit: backward inside a jitted function: expected tensors as ") + what + ", got a " +

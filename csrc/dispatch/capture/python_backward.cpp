@@ -23,7 +23,7 @@
 #include "interpreter/provenance/provenance_constant.h"
 #include "ir/symbol_values.h"
 #include "tracer/python_function.h"
-#include "tracer/recording_scopes.h"
+#include "tracer/recorder.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 

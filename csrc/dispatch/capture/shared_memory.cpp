@@ -45,7 +45,7 @@ bool holds_same_objects(PyObject* left, PyObject* right) {
 void require_no_shared_effects(const tracer::Recorder& recorder, interpreter::Tracker& tracker) {
   const interpreter::Provenance& provenance = tracker.provenance();
   recorder.arrays.require_unwritten();
-  recorder.arrays.require_one_owner(recorder.memory);
+  recorder.arrays.require_one_owner([&](const tracer::TraceState& root) { return recorder.memory.has(root); });
   if (const PyObject* written = tracker.journal().written_memory()) {
     throw UserError(ErrorKind::kNotImplemented,
                     std::string("thunder.jit: writes to the memory of an object of type '") +

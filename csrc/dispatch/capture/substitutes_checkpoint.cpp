@@ -13,7 +13,7 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/checkpoint.h"
-#include "tracer/recording_scopes.h"
+#include "tracer/recorder.h"
 
 namespace thunder::dispatch {
 namespace {

@@ -7,7 +7,6 @@
 #include "dispatch/numbers/number_arguments.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/recorder.h"
-#include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"

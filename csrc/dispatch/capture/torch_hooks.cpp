@@ -62,7 +62,7 @@ void require_plain(const at::Tensor& tensor, PyTypeObject* type, const std::stri
 }
 
 /// Data descriptors in C whose answer follows from what is guarded of each tensor, or is an operation of the trace.
-bool is_told_by_stand_in(std::string_view name) {
+bool is_told_by_trace_tensor(std::string_view name) {
   constexpr std::array<std::string_view, 18> kNames{
       "T",         "H",        "mT",     "mH",       "real",   "imag",
       "data",      "device",   "dtype",  "itemsize", "layout", "requires_grad",
@@ -116,14 +116,14 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
         override == nullptr ? ir::make_type(bridge::type_of(real)) : Overrides::seen_type(*override, real);
     py::Ref traced = py::Ref::steal(wrap_tensor(recorder_.add_input(real, seen, path)));
     if (!traced) return nullptr;
-    const at::Tensor& stand_in = unpack_tensor(traced.get());
-    if (real.grad_fn() != nullptr && stand_in.is_leaf()) {
+    const at::Tensor& made = unpack_tensor(traced.get());
+    if (real.grad_fn() != nullptr && made.is_leaf()) {
       torch::autograd::set_history(
-          stand_in, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(stand_in),
-                                                           recorder_.tensors.real_inputs().size() - 1));
+          made, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(made),
+                                                       recorder_.tensors.real_inputs().size() - 1));
     }
     PyTypeObject* type = Py_TYPE(real_tensor);
-    // `isinstance(p, nn.Parameter)` has to hold for the stand-in of a parameter.
+    // `isinstance(p, nn.Parameter)` has to hold for the trace tensor of a parameter.
     if (type != Py_TYPE(traced.get())) {
       if (PyObject_SetAttrString(traced.get(), "__class__", reinterpret_cast<PyObject*>(type)) < 0) return nullptr;
     }
@@ -176,7 +176,7 @@ bool TorchHooks::require_known_state(PyObject* traced, PyObject* name) {
   const at::Tensor& tensor = unpack_tensor(traced);
   if (is_functorch_wrapper(tensor)) return true;
   if (text == "requires_grad" && tracer::is_hidden_leaf(tensor)) return refuse_fact("Tensor." + text);
-  if (is_told_by_stand_in(text)) return true;
+  if (is_told_by_trace_tensor(text)) return true;
   const bool is_known = text == "_version"  ? !shows_input(tensor)
                         : text == "grad_fn" ? dynamic_cast<tracer::OutsideNode*>(tensor.grad_fn().get()) == nullptr
                                             : is_told_by_tensor_behind(text);

@@ -42,7 +42,7 @@ class TorchHooks final : public interpreter::TensorHooks {
     py::Ref traced;
     py::Ref grad{};                    ///< as the program found it
     bool knows_grad = false;           ///< whether the program has looked
-    std::set<std::string> compared{};  ///< the attributes that the stand-in has like the tensor, as is guarded
+    std::set<std::string> compared{};  ///< the attributes that the trace tensor has like the tensor, as is guarded
     const Overrides::Entry* override = nullptr;  ///< a transform replaced it, or added others beside
   };
   [[nodiscard]] const std::vector<InputState>& states() const { return states_; }

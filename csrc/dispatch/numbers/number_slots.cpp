@@ -22,11 +22,11 @@ py::Ref looked_at(PyObject* object) {
 bool look_at_both(PyObject* left, PyObject* right) { return looked_at(left) && looked_at(right); }
 
 PyObject* with_tensors(PyObject* left, PyObject* right, binaryfunc operation) {
-  const auto stand_in = [](PyObject* object) {
+  const auto as_tensor = [](PyObject* object) {
     return py::Ref::steal(is_traced_number(object) ? tensor_of_number(object) : Py_NewRef(object));
   };
-  const py::Ref first = stand_in(left);
-  const py::Ref second = stand_in(right);
+  const py::Ref first = as_tensor(left);
+  const py::Ref second = as_tensor(right);
   return first && second ? operation(first.get(), second.get()) : nullptr;
 }
 
