@@ -13,9 +13,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <type_traits>
 #include <utility>
 
+#include "autograd/node_pointer.h"
 #include "runtime/batched_cotangents.h"
 #include "runtime/memory_pool.h"
 #include "runtime/spared_hooks.h"
@@ -23,23 +23,11 @@
 namespace thunder::runtime {
 namespace {
 
+using autograd::make_node;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-/// std::shared_ptr up to torch 2.11, c10::intrusive_ptr after.
-using NodePointer = decltype(Edge::function);
-using WeakNode = std::conditional_t<std::is_same_v<NodePointer, std::shared_ptr<Node>>, std::weak_ptr<Node>,
-                                    c10::weak_intrusive_ptr<Node>>;
-
-template <typename NodeType, typename... Arguments>
-auto make_node(Arguments&&... arguments) {
-  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>) {
-    return std::make_shared<NodeType>(std::forward<Arguments>(arguments)...);
-  } else {
-    return c10::make_intrusive<NodeType>(std::forward<Arguments>(arguments)...);
-  }
-}
 
 constexpr const char* kDoubleBackward =
     "thunder: the gradients of a compiled function cannot be differentiated again (double backward). Call the function "

@@ -8,9 +8,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <utility>
-#include <vector>
+
+#include "autograd/backward_graph.h"
 
 namespace thunder::runtime {
 namespace {
@@ -95,18 +95,8 @@ void spare_hooks(Node& node) {
 void spare_hooks_behind(const Edge& edge) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  std::unordered_set<Node*> seen;
-  std::vector<Node*> pending;
-  const auto visit = [&](const Edge& next) {
-    if (next.is_valid() && seen.insert(next.function.get()).second) pending.push_back(next.function.get());
-  };
-  visit(edge);
-  while (!pending.empty()) {
-    Node* node = pending.back();
-    pending.pop_back();
-    spare_hooks(*node);
-    for (const Edge& next : node->next_edges()) visit(next);
-  }
+  const auto spare = [](Node& node) { return spare_hooks(node), false; };
+  static_cast<void>(autograd::any_node_behind(edge, spare));
 }
 
 const FunctionPreHook& as_registered(const FunctionPreHook& hook) {

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
-#include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/python_function.h"
@@ -61,7 +61,7 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
   auto gradient = std::make_shared<CustomGradient>();
   const std::vector<at::Tensor> results = with_siblings(tensor);
   std::vector<ir::ValueId> values;
-  BackwardWalk walk;
+  autograd::BackwardWalk walk;
   for (const at::Tensor& result : results) {
     TraceState& state = *trace_impl(result)->state();
     state.adopted = node.get();

@@ -44,7 +44,7 @@ std::string node_name(const ir::Operator& op) {
 void AutogradHistory::attach(const ir::BoundSymbol& symbol, const std::vector<at::Tensor>& arguments,
                              const std::vector<at::Tensor>& results, const std::string& name) {
   const ir::Trace& trace = recording_.trace();
-  const auto node = make_node<TraceNode>(recording_, name.empty() ? node_name(*symbol.op) : name, symbol);
+  const auto node = autograd::make_node<TraceNode>(recording_, name.empty() ? node_name(*symbol.op) : name, symbol);
   std::vector<ir::ValueId> values;
   for (const ir::Argument& argument : symbol.arguments) {
     ir::for_each_value(argument, [&](ir::ValueId id) {

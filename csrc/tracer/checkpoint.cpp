@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
-#include "tracer/backward_graph.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/python_function.h"
 #include "tracer/symbols.h"
@@ -95,7 +95,7 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   type.storage_offset = 0;
   const at::Tensor cotangent = recorder_.tensors.add(ir::make_type(std::move(type)));
   gradient->cotangents = {trace_impl(cotangent)->state()->value};
-  BackwardWalk walk;
+  autograd::BackwardWalk walk;
   walk.run_hooks = false;
   walk.roots = {torch::autograd::impl::gradient_edge(result)};
   walk.cotangents = {cotangent};

@@ -17,10 +17,10 @@
 #include <string>
 #include <utility>
 
+#include "autograd/node_pointer.h"
 #include "bridge/bernoulli.h"
 #include "bridge/dropout.h"
 #include "bridge/random.h"
-#include "tracer/node_pointer.h"
 
 namespace thunder::tracer {
 namespace {
@@ -56,7 +56,7 @@ at::Tensor differentiable_restride(c10::DispatchKeySet keys, const at::Tensor& s
     result = kOperator.redispatch(keys & c10::after_ADInplaceOrView_keyset, self, strides);
   }
   if (torch::autograd::compute_requires_grad(self)) {
-    const auto node = make_node<RestrideBackward>();
+    const auto node = autograd::make_node<RestrideBackward>();
     node->set_next_edges(torch::autograd::collect_next_edges(self));
     torch::autograd::set_history(result, node);
   }

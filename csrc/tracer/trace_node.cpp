@@ -100,7 +100,7 @@ void overwrite_history(const at::Tensor& target, torch::autograd::edge_list edge
   if (!torch::autograd::isDifferentiableType(target.scalar_type()) || edges.empty()) return;
   const bool has_source = source.is_valid();
   if (has_source) edges.insert(edges.begin(), source);
-  const auto node = make_node<OverwrittenNode>(has_source);
+  const auto node = autograd::make_node<OverwrittenNode>(has_source);
   node->set_next_edges(std::move(edges));
   torch::autograd::set_history(target, node);
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/node_pointer.h"
 #include "ir/trace.h"
-#include "tracer/node_pointer.h"
 
 namespace thunder::tracer {
 

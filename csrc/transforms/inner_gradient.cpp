@@ -133,7 +133,7 @@ void InnerGradient::connect(const ir::BoundSymbol& symbol, Edges& edges) {
   }
   if (!any) return;
   mark_differentiable(recorder_.trace(), {&symbol, 1}, requires_grad);
-  const auto node = tracer::make_node<tracer::TraceNode>(recorder_, symbol.op->name, symbol);
+  const auto node = autograd::make_node<tracer::TraceNode>(recorder_, symbol.op->name, symbol);
   node->set_next_edges(std::move(next));
   for (const ir::ValueId result : node->results()) {
     const bool differentiable = result != ir::kNoValue && requires_grad[index_of(result)];

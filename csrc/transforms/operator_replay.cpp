@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/location.h"
-#include "tracer/backward_graph.h"
 #include "tracer/evaluate.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
@@ -242,7 +242,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
                                                               const std::vector<at::Tensor>& cotangents, bool again) {
   const std::size_t begin = recorder_.trace().symbols.size();
   try {
-    return tracer::walk_backward(outputs, cotangents, inputs_, again);
+    return autograd::walk_backward(outputs, cotangents, inputs_, again);
   } catch (const std::exception& error) {
     static_cast<void>(recorder_.builder.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "autograd/node_pointer.h"
 #include "base/error.h"
-#include "tracer/node_pointer.h"
 #include "tracer/write_checks.h"
 
 namespace thunder::dispatch {
@@ -26,7 +26,7 @@ bool overlap(const c10::StorageImpl& left, const c10::StorageImpl& right) {
 /// The node that `view.copy_(made)` adds to the graph. Autograd puts the base of the view in the place of its first
 /// input.
 torch::autograd::Edge edge_of_copy(const torch::autograd::Edge& view, const at::Tensor& made) {
-  auto node = tracer::make_node<torch::autograd::CopyBackwards>();
+  auto node = autograd::make_node<torch::autograd::CopyBackwards>();
   node->set_next_edges({view, torch::autograd::impl::gradient_edge(made)});
   node->src_options = made.options();
   node->add_input_metadata(made);

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
-#include "tracer/backward_graph.h"
+#include "autograd/backward_graph.h"
 #include "tracer/trace_node.h"
 
 namespace thunder::dispatch {
@@ -26,7 +26,7 @@ OutputHistory history_of(const at::Tensor& output) {
   if (!output.requires_grad()) return OutputHistory::kComputed;
   if (output.is_leaf()) return OutputHistory::kLeaf;
   const bool spent =
-      tracer::any_node_behind(torch::autograd::impl::gradient_edge(output), [](torch::autograd::Node& node) {
+      autograd::any_node_behind(torch::autograd::impl::gradient_edge(output), [](torch::autograd::Node& node) {
         const tracer::TraceNode* own = tracer::as_trace_node(&node);
         return own != nullptr && own->is_released();
       });
@@ -38,7 +38,7 @@ void give_history(at::Tensor& output, OutputHistory history) {
   if (history == OutputHistory::kLeaf) output.set_requires_grad(true);
   if (history != OutputHistory::kSpent) return;
   const auto error =
-      tracer::make_node<torch::autograd::Error>(torch::autograd::ERR_BACKWARD_TWICE, torch::autograd::edge_list());
+      autograd::make_node<torch::autograd::Error>(torch::autograd::ERR_BACKWARD_TWICE, torch::autograd::edge_list());
   torch::autograd::set_history(output, error);
 }
 

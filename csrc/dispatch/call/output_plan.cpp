@@ -11,10 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
-#include "tracer/backward_graph.h"
 #include "tracer/operators.h"
 #include "tracer/trace_node.h"
 #include "tracer/views.h"
@@ -308,7 +308,7 @@ void OutputPlanner::require_no_gradient_inside() const {
   };
   const auto require_no_leaf_behind = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.requires_grad() || tensor.is_leaf()) return;
-    if (tracer::any_node_behind(torch::autograd::impl::gradient_edge(tensor), is_returned)) {
+    if (autograd::any_node_behind(torch::autograd::impl::gradient_edge(tensor), is_returned)) {
       refuse("a leaf is made, and returned or stored together with what was computed from it; make it outside");
     }
   };

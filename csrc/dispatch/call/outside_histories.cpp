@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tracer/backward_graph.h"
+#include "autograd/backward_graph.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -15,8 +15,8 @@ using torch::autograd::impl::gradient_edge;
 bool is_computed_from(const at::Tensor& tensor, const at::Tensor& other) {
   if (!tensor.requires_grad() || !other.requires_grad() || tensor.is_leaf()) return false;
   const auto maker = gradient_edge(other).function;
-  return tracer::any_node_behind(gradient_edge(tensor),
-                                 [&](const torch::autograd::Node& node) { return &node == maker.get(); });
+  return autograd::any_node_behind(gradient_edge(tensor),
+                                   [&](const torch::autograd::Node& node) { return &node == maker.get(); });
 }
 
 }  // namespace

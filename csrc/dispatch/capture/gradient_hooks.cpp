@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "dispatch/call/output_plan.h"
 #include "dispatch/call/thread_state.h"
@@ -22,7 +23,6 @@
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/native_scope.h"
 #include "ir/symbol_values.h"
-#include "tracer/backward_graph.h"
 #include "tracer/python_function.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
@@ -232,7 +232,7 @@ void GradientHooks::require_recorded(std::span<const py::Ref> outputs) const {
     if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad()) continue;
     const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(tensor);
     if (!done.insert(edge.function.get()).second) continue;
-    static_cast<void>(tracer::any_node_behind(edge, check));
+    static_cast<void>(autograd::any_node_behind(edge, check));
   }
 }
 

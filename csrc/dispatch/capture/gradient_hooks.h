@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "autograd/node_pointer.h"
 #include "dispatch/capture/python_backward.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/structures/structure_builder.h"
@@ -38,7 +39,7 @@ class GradientHooks {
 
  private:
   struct Hooked {
-    decltype(torch::autograd::Edge::function) node;
+    autograd::NodePointer node;
     ir::SourceLocation location;  ///< where a hook was registered
     py::Ref tensor;
     const char* method;  ///< that registered it

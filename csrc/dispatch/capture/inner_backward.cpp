@@ -13,12 +13,12 @@
 #include <unordered_set>
 #include <utility>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"
-#include "tracer/backward_graph.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -103,7 +103,7 @@ void InnerBackward::require_separate_histories(const Call& call) {
     return false;
   };
   for (const at::Tensor& root : call.roots) {
-    static_cast<void>(tracer::any_node_behind(gradient_edge(root), note_outside));
+    static_cast<void>(autograd::any_node_behind(gradient_edge(root), note_outside));
   }
   for (const at::Tensor& target : call.inputs) {
     // A level of torch.func has a graph of its own.
@@ -126,7 +126,7 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
   if (torch::autograd::AnomalyMode::is_enabled()) {
     refuse(ErrorKind::kNotImplemented, "thunder.jit: backward under anomaly detection inside of a jitted function");
   }
-  tracer::BackwardWalk walk;
+  autograd::BackwardWalk walk;
   for (std::size_t i = 0; i < call.roots.size(); ++i) {
     const at::Tensor& root = call.roots[i];
     if (!root.requires_grad()) {
@@ -246,7 +246,7 @@ void InnerBackward::require_leaves(std::span<const py::Ref> outputs) const {
     const at::Tensor& tensor = unpack_tensor(output.get());
     if (tensor.is_leaf()) continue;
     const auto is_changed = [&](torch::autograd::Node& node) { return changed.contains(&node); };
-    if (tracer::any_node_behind(gradient_edge(tensor), is_changed)) refuse_new_leaf();
+    if (autograd::any_node_behind(gradient_edge(tensor), is_changed)) refuse_new_leaf();
   }
 }
 
@@ -314,7 +314,7 @@ void InnerBackward::require_readable(std::span<const py::Ref> outputs) {
   for (const TorchHooks::InputState& input : hooks_.states()) tensors.push_back(unpack_tensor(input.traced.get()));
   for (const at::Tensor& tensor : tensors) {
     if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad() || tensor.is_leaf()) continue;
-    if (!tracer::any_node_behind(gradient_edge(tensor), reads_written)) continue;
+    if (!autograd::any_node_behind(gradient_edge(tensor), reads_written)) continue;
     refuse(ErrorKind::kNotImplemented,
            "thunder.jit: a tensor that a backward needs is written to after it was used: eager code raises an error in "
            "the backward, or, after a write through .data, computes with what was written");

@@ -119,8 +119,8 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
     const at::Tensor& made = unpack_tensor(traced.get());
     if (real.grad_fn() != nullptr && made.is_leaf()) {
       torch::autograd::set_history(
-          made, tracer::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(made),
-                                                       recorder_.tensors.real_inputs().size() - 1));
+          made, autograd::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(made),
+                                                         recorder_.tensors.real_inputs().size() - 1));
     }
     PyTypeObject* type = Py_TYPE(real_tensor);
     // `isinstance(p, nn.Parameter)` has to hold for the trace tensor of a parameter.

@@ -12,7 +12,7 @@ struct AccumulateGrad;
 struct Node;
 }  // namespace torch::autograd
 
-namespace thunder::tracer {
+namespace thunder::autograd {
 
 /// One backward through PyTorch's graph, as its engine would do it (order of nodes, hooks, accumulation, release), but
 /// on the calling thread: no GIL or thread questions, and whoever records sees what the nodes do.
@@ -49,4 +49,4 @@ struct BackwardWalk {
 [[nodiscard]] bool any_node_behind(const torch::autograd::Edge& edge,
                                    const std::function<bool(torch::autograd::Node&)>& found);
 
-}  // namespace thunder::tracer
+}  // namespace thunder::autograd

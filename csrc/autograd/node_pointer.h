@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace thunder::tracer {
+namespace thunder::autograd {
 
 /// std::shared_ptr up to torch 2.11, c10::intrusive_ptr after.
 using NodePointer = decltype(torch::autograd::Edge::function);
@@ -21,4 +21,4 @@ auto make_node(Arguments&&... arguments) {
   }
 }
 
-}  // namespace thunder::tracer
+}  // namespace thunder::autograd

@@ -1,4 +1,4 @@
-#include "tracer/backward_graph.h"
+#include "autograd/backward_graph.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -14,9 +14,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "autograd/node_pointer.h"
 #include "base/error.h"
 
-namespace thunder::tracer {
+namespace thunder::autograd {
 namespace {
 
 using torch::autograd::AccumulateGrad;
@@ -236,7 +237,7 @@ class Walk {
   std::unordered_set<Node*> target_nodes_;
   std::unordered_set<Node*> seen_;
   std::vector<Node*> order_;  ///< in order of discovery
-  std::vector<decltype(Edge::function)> kept_;
+  std::vector<NodePointer> kept_;
   std::unordered_set<Node*> needed_;    ///< gradients go there
   std::unordered_set<Node*> executed_;  ///< and on from there
   std::unordered_map<Node*, int> dependencies_;
@@ -289,4 +290,4 @@ bool any_node_behind(const Edge& edge, const std::function<bool(Node&)>& found) 
   return false;
 }
 
-}  // namespace thunder::tracer
+}  // namespace thunder::autograd
