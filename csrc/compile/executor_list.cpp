@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "executors/aten/executor.h"
 #include "executors/cpu/executor.h"
+#include "executors/cuda/executor.h"
 #include "executors/reference/executor.h"
 
 namespace thunder::compile {
@@ -19,7 +20,9 @@ constexpr const Executor* kBuiltIn[] = {&executors::cpu::kExecutor, &executors::
 /// The executor for whatever no other one runs.
 constexpr const Executor* kFallback = &executors::aten::kExecutor;
 
-Executors with_reference(Executors executors) {
+/// With those that run where they are chosen only.
+Executors with_optional(Executors executors) {
+  executors.push_back(&executors::cuda::executor());
   executors.push_back(&executors::reference::kExecutor);
   return executors;
 }
@@ -27,7 +30,7 @@ Executors with_reference(Executors executors) {
 struct Table {
   std::mutex mutex;
   Executors defaults{std::begin(kBuiltIn), std::end(kBuiltIn)};
-  Executors known = with_reference(defaults);
+  Executors known = with_optional(defaults);
 };
 
 Table& table() {
@@ -41,7 +44,7 @@ const Executor* find(const Executors& known, std::string_view name) {
 }
 
 void require_free(std::string_view name) {
-  const Executor* known = find(with_reference({std::begin(kBuiltIn), std::end(kBuiltIn)}), name);
+  const Executor* known = find(with_optional({std::begin(kBuiltIn), std::end(kBuiltIn)}), name);
   if (known == nullptr) return;
   throw UserError(ErrorKind::kValue, "executors: expected another name than that of one of thunder's own, got '" +
                                          std::string(name) + "'");
@@ -51,7 +54,7 @@ void require_free(std::string_view name) {
 
 bool is_built_in(const Executor& executor) {
   const auto has_its_name = [&](const Executor* row) { return row->name == executor.name; };
-  return std::ranges::any_of(kBuiltIn, has_its_name) || &executor == &executors::reference::kExecutor;
+  return std::ranges::any_of(with_optional({std::begin(kBuiltIn), std::end(kBuiltIn)}), has_its_name);
 }
 
 void register_executor(const Executor& executor) {

@@ -5,13 +5,16 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bridge/convert.h"
 #include "check.h"
 #include "compile/compiler.h"
+#include "compile/executor_list.h"
 #include "ir/trace_sizes.h"
 #include "ir/verifier.h"
+#include "kernels_on_host.h"
 #include "symbolic_program.h"
 
 namespace thunder::compile {
@@ -25,18 +28,23 @@ using Program = check::SymbolicProgram;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr std::int64_t kSizes[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {33, 17}, {130, 257}};
+constexpr std::int64_t kSizesOfKernels[][2] = {{3, 64}, {33, 17}};  // each compiles
+
+using Sizes = std::span<const std::int64_t[2]>;
 
 /// The first input of a program is the cotangent of what `function` gives for the others.
 void check_gradients(Program& program, const std::vector<ValueId>& gradients,
                      const std::function<at::Tensor(const Tensors&)>& function) {
   for (const ValueId gradient : gradients) program.trace.outputs.emplace_back(gradient);
   ir::verify(program.trace, "test");
-  for (const char* executor : {"cpu", "reference"}) {
+  register_executor(check::kKernelsOnHost);
+  for (const char* executor : {"cpu", "reference", "cuda_on_host"}) {
     Options options;
     options.executors = with_fallback({find_executor(executor)});
     options.verify = true;
     const auto compiled = compile(program.trace, options);
-    for (const auto& sizes : kSizes) {
+    const bool compiles_kernels = std::string_view(executor) == "cuda_on_host";
+    for (const auto& sizes : compiles_kernels ? Sizes(kSizesOfKernels) : Sizes(kSizes)) {
       const ir::Trace sized = ir::at_sizes(program.trace, sizes);
       Tensors inputs;
       Tensors leaves;

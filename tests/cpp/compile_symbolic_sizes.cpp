@@ -3,16 +3,19 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bridge/convert.h"
 #include "check.h"
 #include "compile/compiler.h"
+#include "compile/executor_list.h"
 #include "executors/api/lowering.h"
 #include "fusion/region.h"
 #include "ir/trace_sizes.h"
 #include "ir/verifier.h"
+#include "kernels_on_host.h"
 #include "symbolic_program.h"
 
 namespace thunder::compile {
@@ -27,6 +30,7 @@ using ir::ValueId;
 using Program = check::SymbolicProgram;
 
 constexpr std::int64_t kSizes[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {16, 129}, {33, 17}, {130, 257}};
+constexpr std::int64_t kSizesOfKernels[][2] = {{3, 64}, {7, 100}, {130, 257}};  // each compiles
 
 at::Tensor sample(const ir::TensorType& type) {
   const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
@@ -35,7 +39,7 @@ at::Tensor sample(const ir::TensorType& type) {
 }
 
 /// Compiles the program once for an executor, and compares it at each size with PyTorch's operations.
-void check_with(const char* executor, const Trace& trace, bool fuses) {
+void check_with(const char* executor, const Trace& trace, bool fuses, std::span<const std::int64_t[2]> all = kSizes) {
   ir::verify(trace, "test");
   Options options;
   options.executors = with_fallback({find_executor(executor)});
@@ -43,7 +47,7 @@ void check_with(const char* executor, const Trace& trace, bool fuses) {
   const auto compiled = compile(trace, options);
   const auto is_fused = [](const ir::BoundSymbol& symbol) { return symbol.op == fusion::fused_operator(); };
   CHECK_EQ(std::ranges::any_of(compiled->forward_traces().back().symbols, is_fused), fuses);
-  for (const auto& sizes : kSizes) {
+  for (const auto& sizes : all) {
     const Trace sized = ir::at_sizes(trace, sizes);
     std::vector<at::Tensor> inputs;
     for (const ValueId input : sized.inputs) inputs.push_back(sample(*sized.tensor_type(input)));
@@ -59,7 +63,10 @@ void check_with(const char* executor, const Trace& trace, bool fuses) {
 void check(Program& program, std::vector<ValueId> outputs, bool fuses = true) {
   for (const ValueId output : outputs) program.trace.outputs.emplace_back(output);
   check_with("cpu", program.trace, fuses);
-  if (fuses) check_with("reference", program.trace, fuses);
+  if (!fuses) return;
+  register_executor(check::kKernelsOnHost);
+  check_with("reference", program.trace, fuses);
+  check_with("cuda_on_host", program.trace, fuses, kSizesOfKernels);
 }
 
 }  // namespace

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "executors/cpu/tile_emission.h"
-#include "fusion/block_results.h"
+#include "executors/fused/fused_region.h"
 #include "fusion/lowering.h"
 #include "ir/trace.h"
-#include "runtime/program.h"
 
 namespace thunder::executors::cpu {
 
@@ -27,11 +26,6 @@ class SizedFusion {
 
  private:
   using Strides = std::vector<std::vector<std::int64_t>>;  ///< for each input
-  struct Tensor {
-    std::vector<std::int64_t> sizes;
-    std::vector<std::int64_t> strides;
-    at::ScalarType dtype;
-  };
   struct Plan {
     Strides strides;
     std::optional<TileProgram> program;  ///< none: PyTorch runs it
@@ -42,19 +36,11 @@ class SizedFusion {
   [[nodiscard]] std::unique_ptr<Plan> make_plan(Strides strides) const;
   /// Whether the plan is for inputs of these strides.
   [[nodiscard]] static bool fits(const Plan& plan, const c10::IValue* inputs);
-  [[nodiscard]] bool is_as_traced(const c10::IValue* inputs) const;
-  [[nodiscard]] static at::Tensor make(const Tensor& like);
-  void run_operations(std::vector<c10::IValue>& stack) const;
 
-  ir::Trace region_;  ///< one symbol, the fused one; its inputs and outputs are the trace's
-  std::vector<Tensor> inputs_;
-  std::vector<Tensor> outputs_;
-  std::vector<fusion::CopyTarget> copies_;
+  FusedRegion region_;
   std::unique_ptr<Plan> first_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Plan>> others_;
-  mutable std::once_flag operations_once_;
-  mutable runtime::Program operations_;
 };
 
 }  // namespace thunder::executors::cpu

@@ -1,0 +1,55 @@
+#include "executors/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include "base/error.h"
+#include "executors/cuda/shared_library.h"
+
+namespace thunder::executors::cuda {
+namespace {
+
+Driver load_driver() {
+  void* const library = open_library({"libcuda.so.1"});
+  if (library == nullptr) {
+    throw UserError(ErrorKind::kRuntime,
+                    "cuda: expected the CUDA driver (libcuda.so.1), which could not be opened; it comes with the "
+                    "driver of the GPU, or run with other executors, as `thunder.jit(..., executors=[\"cpu\"])`");
+  }
+  Driver driver;
+  const auto bind = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (function == nullptr) {
+      throw UserError(ErrorKind::kRuntime, std::string("cuda: expected a driver that has ") + name + "; update it");
+    }
+  };
+  bind(driver.initialize, "cuInit");
+  bind(driver.device, "cuDeviceGet");
+  bind(driver.attribute, "cuDeviceGetAttribute");
+  bind(driver.current_context, "cuCtxGetCurrent");
+  bind(driver.retain_context, "cuDevicePrimaryCtxRetain");
+  bind(driver.set_context, "cuCtxSetCurrent");
+  bind(driver.load_module, "cuModuleLoadData");
+  bind(driver.unload_module, "cuModuleUnload");
+  bind(driver.function, "cuModuleGetFunction");
+  bind(driver.launch, "cuLaunchKernel");
+  bind(driver.error_text, "cuGetErrorString");
+  driver.check(driver.initialize(0), "starting the driver");
+  return driver;
+}
+
+}  // namespace
+
+const Driver& Driver::get() {
+  static const Driver kDriver = load_driver();
+  return kDriver;
+}
+
+void Driver::check(Result result, const std::string& doing) const {
+  if (result == 0) return;
+  const char* text = nullptr;
+  if (error_text(result, &text) != 0 || text == nullptr) text = "unknown error";
+  throw UserError(ErrorKind::kRuntime,
+                  "cuda: " + doing + ": " + text + " (driver error " + std::to_string(result) + ")");
+}
+
+}  // namespace thunder::executors::cuda

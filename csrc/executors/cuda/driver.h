@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace thunder::executors::cuda {
+
+/// The functions of the CUDA driver that launches need, from the library that the process has loaded, or would load.
+/// The declarations are ours: thunder builds without CUDA.
+struct Driver {
+  using Result = int;
+  using Handle = void*;
+
+  Result (*initialize)(unsigned flags) = nullptr;
+  Result (*device)(int* device, int ordinal) = nullptr;
+  Result (*attribute)(int* value, int attribute, int device) = nullptr;
+  Result (*current_context)(Handle* context) = nullptr;
+  Result (*retain_context)(Handle* context, int device) = nullptr;
+  Result (*set_context)(Handle context) = nullptr;
+  Result (*load_module)(Handle* module, const void* image) = nullptr;
+  Result (*unload_module)(Handle module) = nullptr;
+  Result (*function)(Handle* function, Handle module, const char* name) = nullptr;
+  Result (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream, void** arguments,
+                   void** extra) = nullptr;
+  Result (*error_text)(Result result, const char** text) = nullptr;
+
+  /// Throws UserError, with what to do, where there is no driver.
+  [[nodiscard]] static const Driver& get();
+  /// Throws UserError for a call that failed; `doing` says what.
+  void check(Result result, const std::string& doing) const;
+};
+
+}  // namespace thunder::executors::cuda

@@ -1,0 +1,58 @@
+#include "executors/cuda/executor.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executors/api/operands.h"
+#include "executors/cuda/driver_engine.h"
+#include "executors/cuda/fusion.h"
+#include "executors/cuda_kernels/target.h"
+#include "fusion/assembly.h"
+#include "fusion/block_results.h"
+#include "fusion/operations.h"
+#include "fusion/region.h"
+
+namespace thunder::executors::cuda {
+namespace {
+
+const Backend& backend_of(const Executor& self) { return *static_cast<const Backend*>(self.state); }
+
+std::string describe(const ir::BoundSymbol& fused, const ir::Trace& /*trace*/) {
+  return std::to_string(fused.nested.size()) + " operations";
+}
+
+std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
+  const fusion::Target& target = *backend_of(self).target;
+  const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
+    return fusion::role_of(symbol, of, target);
+  };
+  return fusion::fuse(trace, {.role = role}, self.name, &describe);
+}
+
+bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
+  return fusion::is_fused_by(symbol, self.name);
+}
+
+void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }
+
+void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
+           runtime::ProgramBuilder& builder) {
+  const Backend& backend = backend_of(self);
+  const auto made = std::make_shared<const Fusion>(fusion::region_of(symbol, trace), *backend.target, *backend.engine);
+  lower_block(symbol, &run, made, made->symbols(), fusion::written_inputs(symbol), builder);
+}
+
+}  // namespace
+
+const Executor& executor() {
+  static const Backend kBackend{&kTarget, &driver_engine()};
+  static const Executor kExecutor = make_executor("cuda", kBackend);
+  return kExecutor;
+}
+
+Executor make_executor(const char* name, const Backend& backend) {
+  return {.name = name, .claim = &claim, .lower = &lower, .fuse = &fuse, .target = backend.target, .state = &backend};
+}
+
+}  // namespace thunder::executors::cuda

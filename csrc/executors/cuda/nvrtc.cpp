@@ -1,0 +1,111 @@
+#include "executors/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "executors/cuda/shared_library.h"
+
+namespace thunder::executors::cuda {
+namespace {
+
+struct Nvrtc {
+  using Result = int;
+  using Program = void*;
+
+  Result (*create)(Program* program, const char* text, const char* name, int headers, const char* const* contents,
+                   const char* const* names) = nullptr;
+  Result (*destroy)(Program* program) = nullptr;
+  Result (*compile)(Program program, int options, const char* const* option) = nullptr;
+  Result (*log_size)(Program program, std::size_t* size) = nullptr;
+  Result (*log)(Program program, char* log) = nullptr;
+  Result (*cubin_size)(Program program, std::size_t* size) = nullptr;
+  Result (*cubin)(Program program, char* code) = nullptr;
+};
+
+/// NVRTC finds its `builtins` by their name among the libraries that the process has loaded.
+void open_builtins(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("libnvrtc-builtins.so")) static_cast<void>(open_library({entry.path().string()}));
+  }
+}
+
+std::optional<Nvrtc> load_nvrtc() {
+  constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  std::vector<std::string> candidates(kNames.begin(), kNames.end());
+  for (const std::filesystem::path& folder : library_folders()) {
+    for (const char* name : kNames) {
+      if (!std::filesystem::exists(folder / name)) continue;
+      open_builtins(folder);
+      candidates.push_back((folder / name).string());
+    }
+  }
+  void* const library = open_library(candidates);
+  if (library == nullptr) return std::nullopt;
+  Nvrtc nvrtc;
+  bool has_all = true;
+  const auto bind = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    has_all = has_all && function != nullptr;
+  };
+  bind(nvrtc.create, "nvrtcCreateProgram");
+  bind(nvrtc.destroy, "nvrtcDestroyProgram");
+  bind(nvrtc.compile, "nvrtcCompileProgram");
+  bind(nvrtc.log_size, "nvrtcGetProgramLogSize");
+  bind(nvrtc.log, "nvrtcGetProgramLog");
+  bind(nvrtc.cubin_size, "nvrtcGetCUBINSize");
+  bind(nvrtc.cubin, "nvrtcGetCUBIN");
+  return has_all ? std::make_optional(nvrtc) : std::nullopt;
+}
+
+const std::optional<Nvrtc>& library() {
+  static const std::optional<Nvrtc> kLibrary = load_nvrtc();
+  return kLibrary;
+}
+
+}  // namespace
+
+bool has_nvrtc() { return library().has_value(); }
+
+std::string compile_to_cubin(const std::string& text, int capability) {
+  const std::optional<Nvrtc>& nvrtc = library();
+  if (!nvrtc) {
+    throw UserError(ErrorKind::kRuntime,
+                    "cuda: expected NVRTC (libnvrtc.so), which could not be opened; install the package "
+                    "nvidia-cuda-nvrtc of the CUDA that torch was built for");
+  }
+  Nvrtc::Program program = nullptr;
+  const auto check = [](Nvrtc::Result result, const char* doing) {
+    THUNDER_CHECK(result == 0, "cuda", std::string("NVRTC, ") + doing + ": error " + std::to_string(result));
+  };
+  check(nvrtc->create(&program, text.c_str(), "fusion.cu", 0, nullptr, nullptr), "creating a program");
+  struct Guard {
+    const Nvrtc& nvrtc;
+    Nvrtc::Program& program;
+    ~Guard() { nvrtc.destroy(&program); }
+  } const guard{*nvrtc, program};
+  const std::string architecture = "--gpu-architecture=sm_" + std::to_string(capability);
+  const std::array options = {architecture.c_str(), "--std=c++17", "--disable-warnings"};
+  const Nvrtc::Result result = nvrtc->compile(program, static_cast<int>(options.size()), options.data());
+  std::size_t size = 0;
+  if (result != 0) {
+    check(nvrtc->log_size(program, &size), "reading its messages");
+    std::string log(size, '\0');
+    check(nvrtc->log(program, log.data()), "reading its messages");
+    throw InternalError("cuda", "NVRTC: " + log + "\n" + text);
+  }
+  check(nvrtc->cubin_size(program, &size), "reading the machine code");
+  std::string code(size, '\0');
+  check(nvrtc->cubin(program, code.data()), "reading the machine code");
+  return code;
+}
+
+}  // namespace thunder::executors::cuda

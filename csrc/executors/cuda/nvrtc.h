@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace thunder::executors::cuda {
+
+/// Whether NVRTC, NVIDIA's compiler of CUDA C++ at run time, is there.
+[[nodiscard]] bool has_nvrtc();
+/// Machine code for devices of that compute capability (90: 9.0). Throws UserError where NVRTC is not there, and
+/// InternalError with its messages where it does not take the text. Thread-safe.
+[[nodiscard]] std::string compile_to_cubin(const std::string& text, int capability);
+
+}  // namespace thunder::executors::cuda

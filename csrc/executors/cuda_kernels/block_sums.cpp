@@ -1,0 +1,182 @@
+#include "executors/cuda_kernels/block_sums.h"
+
+#include <algorithm>
+
+#include "executors/cuda_kernels/addresses.h"
+#include "executors/cuda_kernels/element_text.h"
+
+namespace thunder::executors::cuda {
+namespace {
+
+using fusion::ComputeType;
+using fusion::KernelNode;
+using Kind = KernelNode::Kind;
+
+constexpr int kFinishColumns = 32;
+constexpr int kFinishShares = BlockSums::kFinishThreads / kFinishColumns;
+constexpr std::int64_t kAlignment = 16;
+
+std::string shared_as(const std::string& type) { return join("reinterpret_cast<", type, "*>(shared)"); }
+
+}  // namespace
+
+void SharedMemory::need(std::int64_t bytes) { bytes_ = std::max(bytes_, bytes); }
+
+void SharedMemory::declare(Lines& lines) const {
+  if (bytes_ > 0) lines.add("__shared__ double shared[", (bytes_ + 7) / 8, "];");
+}
+
+std::int64_t BlockSums::Sum::bytes() const { return node->kind == Kind::kColumnMoments ? 24 : 8; }
+std::string BlockSums::Sum::shares() const {
+  return join("reinterpret_cast<", type, "*>(static_cast<char*>(p.scratch) + ", begin, ")");
+}
+
+BlockSums::BlockSums(const fusion::SizedKernel& kernel, const Mapping& mapping, const RowPasses& passes,
+                     Numbers& numbers)
+    : kernel_(kernel), mapping_(mapping), passes_(passes), numbers_(numbers) {
+  for (const KernelNode& node : kernel.nodes) {
+    if (!is_sum(node)) continue;
+    sums_.push_back({&node, join("sum", sums_.size()), type_of(node), numbers.index(scratch_bytes_, "scratch")});
+    const Sum& sum = sums_.back();
+    const std::int64_t places = sum.is_total() ? mapping.grid() : share_count() * kernel.domain.columns;
+    scratch_bytes_ += (places * sum.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+}
+
+std::string BlockSums::type_of(const KernelNode& node) const {
+  const ComputeType type = passes_.operand(node).type;
+  const std::string plain = type == ComputeType::kBool ? "Integer" : std::string(type_text(type));
+  return node.kind == Kind::kColumnMoments ? join("Moments<", plain, ">") : plain;
+}
+
+/// The type that a sum is scaled in.
+ComputeType BlockSums::real_type(const Sum& sum) const {
+  const bool is_double = passes_.operand(*sum.node).type == ComputeType::kDouble;
+  return is_double ? ComputeType::kDouble : ComputeType::kFloat;
+}
+
+void BlockSums::declare(Lines& to) const {
+  for (const Sum& sum : sums_) {
+    if (sum.is_total()) {
+      to.add(sum.type, " ", sum.accumulator, " = 0;");
+    } else {
+      to.add(sum.type, " ", sum.accumulator, "[", mapping_.repeats, "][", mapping_.vector, "] = {};");
+    }
+  }
+}
+
+void BlockSums::add(const KernelNode& node, Lines& to) const {
+  const Sum& sum = *std::ranges::find(sums_, &node, &Sum::node);
+  const std::string place =
+      sum.is_total() ? sum.accumulator : join(sum.accumulator, "[j][", mapping_.vector == 1 ? "0" : "e", "]");
+  const std::string condition = passes_.works_on_elements(node) ? "is_row" : "is_row && is_first";
+  const std::string value =
+      join("static_cast<", node.kind == Kind::kColumnMoments ? "decltype(" + place + ".mean)" : sum.type, ">(v",
+           node.operands[0], ")");
+  if (node.kind == Kind::kColumnMoments) {
+    to.add("if (", condition, ") ", place, ".take(", value, ");");
+  } else {
+    to.add("if (", condition, ") ", place, " = add(", place, ", ", value, ");");
+  }
+}
+
+void BlockSums::write(SharedMemory& shared, Lines& to) {
+  for (const Sum& sum : sums_) {
+    if (!sum.is_total()) {
+      write_columns(sum, shared, to);
+      continue;
+    }
+    shared.need(mapping_.thread_count());
+    to.add(sum.accumulator, " = reduce_neighbours<Sum, ", mapping_.thread_count(), ", 1>(", sum.accumulator, ", ",
+           shared_as(sum.type), ");");
+    to.add("if (threadIdx.x == 0) ", sum.shares(), "[blockIdx.x] = ", sum.accumulator, ";");
+  }
+}
+
+void BlockSums::write_columns(const Sum& sum, SharedMemory& shared, Lines& to) const {
+  to.add("#pragma unroll");
+  to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
+  to.add("#pragma unroll");
+  to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
+  to.add("const Index column = first + j * ", mapping_.threads * mapping_.vector, " + e;");
+  to.add(sum.type, " all = ", sum.accumulator, "[j][e];");
+  if (mapping_.rows > 1) {
+    shared.need(mapping_.thread_count() * sum.bytes());
+    to.add("all = reduce_apart<Sum, ", mapping_.rows, ", ", mapping_.threads, ">(all, ", shared_as(sum.type), ");");
+  }
+  to.add("if (y == 0 && column < columns) ", sum.shares(), "[part * columns + column] = all;");
+  to.add("}");
+  to.add("}");
+}
+
+std::int64_t BlockSums::finish(SharedMemory& shared, Lines& to) {
+  to.add("const Index columns = ", numbers_.index(kernel_.domain.columns, "size"), ";");
+  std::int64_t grid = 0;
+  for (const Sum& sum : sums_) {
+    if (sum.is_total()) continue;
+    const std::int64_t results = kernel_.sums[sum.node->index].blocks * kernel_.domain.columns;
+    grid = std::max(grid, (results + kFinishColumns - 1) / kFinishColumns);
+    finish_columns(sum, shared, to);
+  }
+  if (std::ranges::none_of(sums_, &Sum::is_total)) return grid;
+  to.add("if (blockIdx.x == gridDim.x - 1) {");
+  finish_totals(shared, to);
+  to.add("}");
+  return grid + 1;
+}
+
+void BlockSums::finish_columns(const Sum& sum, SharedMemory& shared, Lines& to) {
+  const auto& result = kernel_.sums[sum.node->index];
+  shared.need(kFinishThreads * sum.bytes());
+  to.add("{");
+  to.add("const Index place = blockIdx.x * ", kFinishColumns, " + threadIdx.x % ", kFinishColumns, ";");
+  to.add("const Index shares = ", numbers_.index(share_count() / result.blocks, "shares"), ";");
+  to.add("const bool is_result = place < ", numbers_.index(result.blocks * kernel_.domain.columns, "results"), ";");
+  to.add("const Index block = is_result ? place / columns : 0;");
+  to.add(sum.type, " all = {};");
+  to.add("for (Index i = threadIdx.x / ", kFinishColumns, "; is_result && i < shares; i += ", kFinishShares, ") {");
+  to.add("all = add(all, ", sum.shares(), "[(block * shares + i) * columns + place % columns]);");
+  to.add("}");
+  to.add("all = reduce_apart<Sum, ", kFinishShares, ", ", kFinishColumns, ">(all, ", shared_as(sum.type), ");");
+  to.add("if (is_result && threadIdx.x < ", kFinishColumns, ") {");
+  store_columns(sum, to);
+  to.add("}");
+  to.add("}");
+}
+
+void BlockSums::store_columns(const Sum& sum, Lines& to) {
+  const auto& result = kernel_.sums[sum.node->index];
+  const auto store = [&](std::uint32_t number, const std::string& text) {
+    to.add(array_text(number, result.dtype), "[place] = Stored<", storage_text(result.dtype), ">::of(", text, ");");
+  };
+  const std::string scale = result.scale == 1 ? "" : join(" * ", numbers_.real(result.scale, real_type(sum)));
+  if (sum.node->kind == Kind::kColumnSum) return store(result.array.value(), join("all", scale));
+  if (result.array) store(*result.array, "all.mean");
+  if (result.variance) store(*result.variance, join("all.squares / all.count", scale));
+}
+
+/// A total may be the divisor of a later one.
+void BlockSums::finish_totals(SharedMemory& shared, Lines& to) {
+  shared.need(kFinishThreads);
+  const std::string shares = numbers_.index(mapping_.grid(), "shares");
+  for (const Sum& sum : sums_) {
+    if (!sum.is_total()) continue;
+    const auto& result = kernel_.sums[sum.node->index];
+    const std::string name = join("total", sum.node->index);
+    to.add(sum.type, " ", name, " = 0;");
+    to.add("for (Index i = threadIdx.x; i < ", shares, "; i += ", kFinishThreads, ") {");
+    to.add(name, " = add(", name, ", ", sum.shares(), "[i]);");
+    to.add("}");
+    to.add(name, " = reduce_neighbours<Sum, ", kFinishThreads, ", 1>(", name, ", ", shared_as(sum.type), ");");
+    if (result.scale != 1) {
+      const std::string scale = numbers_.real(result.scale, real_type(sum));
+      to.add(name, " = static_cast<", sum.type, ">(", name, " * ", scale, ");");
+    }
+    if (!result.array) continue;
+    const std::string divided = result.divisor ? join(name, " / total", *result.divisor) : name;
+    to.add("if (threadIdx.x == 0) ", array_text(*result.array, result.dtype), "[0] = Stored<",
+           storage_text(result.dtype), ">::of(", divided, ");");
+  }
+}
+
+}  // namespace thunder::executors::cuda

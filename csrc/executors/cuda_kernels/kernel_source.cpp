@@ -1,0 +1,505 @@
+#include "executors/cuda_kernels/kernel_source.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "executors/cuda_kernels/addresses.h"
+#include "executors/cuda_kernels/block_sums.h"
+#include "executors/cuda_kernels/element_text.h"
+#include "executors/cuda_kernels/lines.h"
+#include "executors/cuda_kernels/numbers.h"
+#include "executors/cuda_kernels/prelude.h"
+#include "executors/cuda_kernels/row_passes.h"
+
+namespace thunder::executors::cuda {
+namespace {
+
+using fusion::ComputeType;
+using fusion::Extent;
+using fusion::KernelNode;
+using fusion::SizedKernel;
+using Kind = KernelNode::Kind;
+using Access = Addresses::Access;
+
+/// Bytes of a row that a thread keeps in registers from one pass to the next.
+constexpr std::int64_t kMostKeptBytes = 256;
+
+std::string value(std::size_t node) { return join("v", node); }
+std::string type_of(const KernelNode& node) { return std::string(type_text(node.type)); }
+bool is_integer(const KernelNode& node) {
+  return node.type == ComputeType::kInteger || node.type == ComputeType::kBool;
+}
+
+/// The structure of `Sum`, `Maximum`, … in the prelude.
+std::string reduction_text(const KernelNode& node) {
+  if (node.kind != Kind::kReduce || node.reduction == fusion::Reduction::kSum) return "Sum";
+  return node.reduction == fusion::Reduction::kMax ? "Maximum" : "Minimum";
+}
+
+std::string identity_text(const KernelNode& node) {
+  const std::string reduction = reduction_text(node);
+  if (reduction == "Sum") return "0";
+  const bool is_max = reduction == "Maximum";
+  if (is_integer(node)) return is_max ? "-9223372036854775807ll - 1" : "9223372036854775807ll";
+  return is_max ? "value_of(Bfloat16{0xff80})" : "value_of(Bfloat16{0x7f80})";
+}
+
+class Emitter {
+ public:
+  Emitter(const SizedKernel& kernel, const LaunchFacts& facts)
+      : kernel_(kernel),
+        facts_(facts),
+        mapping_(choose_mapping(kernel, facts)),
+        passes_(kernel),
+        addresses_(kernel, numbers_),
+        sums_(kernel, mapping_, passes_, numbers_) {}
+
+  KernelSource emit() {
+    find_kept();
+    KernelSource source;
+    std::string functions = fused_function();
+    source.launches.push_back({"fused", mapping_.grid(), mapping_.thread_count()});
+    if (!sums_.empty()) {
+      SharedMemory shared;
+      Lines body;
+      source.launches.push_back({"finish", sums_.finish(shared, body), BlockSums::kFinishThreads});
+      functions += function("finish", BlockSums::kFinishThreads, shared, body);
+    }
+    source.array_count = array_count();
+    source.numbers = numbers_.values();
+    source.scratch_bytes = sums_.scratch_bytes();
+    source.overwrites_inputs = overwrites_inputs(kernel_, passes_, kept_);
+    const bool is_short = has_short_offsets(kernel_, mapping_, source.scratch_bytes);
+    source.text = join("typedef ", is_short ? "int" : "long long", " Index;\n", kPrelude, "\nstruct Parameters {\n",
+                       "  void* arrays[", std::max<std::size_t>(source.array_count, 1), "];\n  void* scratch;\n",
+                       "  Integer numbers[", std::max<std::size_t>(source.numbers.size(), 1), "];\n};\n\n", functions);
+    return source;
+  }
+
+ private:
+  [[nodiscard]] const KernelNode& operand(const KernelNode& node, std::size_t i = 0) const {
+    return passes_.operand(node, i);
+  }
+  [[nodiscard]] std::string value_of(const KernelNode& node) const { return value(passes_.number(node)); }
+  [[nodiscard]] const Access& access(const KernelNode& node) const { return kernel_.accesses[node.index]; }
+  [[nodiscard]] std::string offset_of(const KernelNode& node) const { return join("offset", passes_.number(node)); }
+  [[nodiscard]] std::string vector_of(const Access& access) const {
+    return join("Vector<", storage_text(access.dtype), ", ", mapping_.vector, ">");
+  }
+  [[nodiscard]] bool loads_vectors(const KernelNode& node) const {
+    return node.extent == Extent::kElements && (node.kind == Kind::kLoad || node.kind == Kind::kGather) &&
+           is_vectorized(access(node), kernel_, mapping_.vector, facts_);
+  }
+
+  [[nodiscard]] std::size_t array_count() const {
+    std::size_t count = 0;
+    const auto reach = [&](std::uint32_t number) { count = std::max<std::size_t>(count, number + 1); };
+    for (const Access& access : kernel_.accesses) {
+      if (access.parts.empty()) reach(access.array);
+      for (const Addresses::Part& part : access.parts) reach(part.array);
+    }
+    for (const auto& sum : kernel_.sums) {
+      if (sum.array) reach(*sum.array);
+      if (sum.variance) reach(*sum.variance);
+    }
+    return count;
+  }
+
+  /// Loads that several passes need stay in registers, where a row fits there.
+  void find_kept() {
+    if (mapping_.repeats == 0) return;
+    std::map<std::size_t, int> passes_of;
+    for (std::size_t pass = 0; pass < passes_.count(); ++pass) {
+      for (const std::size_t node : passes_.elements_of(pass)) ++passes_of[node];
+    }
+    std::int64_t bytes = 0;
+    for (const auto& [number, passes] : passes_of) {
+      const KernelNode& node = kernel_.nodes[number];
+      if (passes < 2 || !loads_vectors(node)) continue;
+      bytes += std::int64_t{mapping_.repeats} * mapping_.vector * ir::size_of(access(node).dtype);
+      if (bytes <= kMostKeptBytes) kept_.insert(number);
+    }
+  }
+
+  // --- the function
+
+  [[nodiscard]] std::string function(std::string_view name, int threads, const SharedMemory& shared,
+                                     const Lines& body) {
+    Lines lines;
+    lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name, "(const Parameters p) {");
+    numbers_.declare(lines);
+    shared.declare(lines);
+    lines.append(body);
+    lines.add("}");
+    return lines.text();
+  }
+
+  [[nodiscard]] std::string fused_function() {
+    Lines body;
+    const fusion::BasicDomain<std::int64_t>& domain = kernel_.domain;
+    body.add("const Index columns = ", numbers_.index(domain.columns, "size"), ";");
+    body.add("const Index row_count = ", numbers_.index(row_count(kernel_), "size"), ";");
+    if (domain.run != 0) body.add("const Index run = ", numbers_.index(domain.run, "size"), ";");
+    if (domain.interleaved) body.add("const Index height = ", numbers_.index(domain.outer.back(), "size"), ";");
+    emit_share(body);
+    sums_.declare(body);
+    for (const std::size_t kept : kept_) {
+      body.add(vector_of(access(kernel_.nodes[kept])), " kept", kept, "[", mapping_.repeats, "];");
+    }
+    body.add("for (Index base = begin; base < end; base += ", mapping_.rows, ") {");
+    emit_row(body);
+    body.add("}");
+    sums_.write(shared_, body);
+    return function("fused", mapping_.thread_count(), shared_, body);
+  }
+
+  /// The rows and columns of a thread.
+  void emit_share(Lines& to) {
+    if (mapping_.are_neighbours) {
+      to.add("const int x = threadIdx.x % ", mapping_.threads, ";");
+      to.add("const int y = threadIdx.x / ", mapping_.threads, ";");
+    } else {
+      to.add("const int x = threadIdx.x / ", mapping_.rows, ";");
+      to.add("const int y = threadIdx.x % ", mapping_.rows, ";");
+    }
+    const std::string tiles = numbers_.index(mapping_.tiles, "tiles");
+    const std::string chunks = numbers_.index(mapping_.chunks, "chunks");
+    const std::string blocks = numbers_.index(mapping_.blocks, "blocks");
+    const std::string chunk_rows = numbers_.index(mapping_.chunk_rows, "chunk_rows");
+    const int width = mapping_.threads * mapping_.vector * std::max(mapping_.repeats, 1);
+    to.add("const Index tile = ", tiles == "1" ? "0" : "blockIdx.x % " + tiles, ";");
+    to.add("const Index part = ", tiles == "1" ? "blockIdx.x" : "blockIdx.x / " + tiles, ";");
+    to.add("const Index first = ", tiles == "1" ? "" : join("tile * ", width, " + "), "x * ", mapping_.vector, ";");
+    to.add("const bool is_first = tile == 0 && x == 0;");
+    if (blocks == "1") {
+      to.add("const Index begin = part * ", chunk_rows, ";");
+      to.add("const Index end = min(begin + ", chunk_rows, ", row_count);");
+      return;
+    }
+    to.add("const Index block_rows = row_count / ", blocks, ";");
+    to.add("const Index begin = part / ", chunks, " * block_rows + part % ", chunks, " * ", chunk_rows, ";");
+    to.add("const Index end = min(begin + ", chunk_rows, ", (part / ", chunks, " + 1) * block_rows);");
+  }
+
+  /// Threads behind the last row compute that row again, and store nothing.
+  void emit_row(Lines& to) {
+    to.add("const bool is_row = base + y < end;");
+    to.add("const Index row = is_row ? base + y : end - 1;");
+    emit_indices(to);
+    for (const KernelNode& node : kernel_.nodes) {
+      const bool loads = node.kind == Kind::kLoad && node.extent == Extent::kElements;
+      const bool stores = node.kind == Kind::kStore && passes_.works_on_elements(node) && access(node).parts.empty();
+      if (loads || stores)
+        to.add("const Index ", offset_of(node), " = ", addresses_.row_offset(over_elements(node)), ";");
+    }
+    for (std::size_t pass = 0; pass < passes_.count(); ++pass) {
+      for (const KernelNode& node : kernel_.nodes) {
+        if (passes_.of_value(node) == pass) emit_for_row(node, to);
+      }
+      emit_pass(pass, to);
+    }
+  }
+
+  /// The access of a load or store of elements. What is the same for a row is stored as its elements.
+  [[nodiscard]] Access over_elements(const KernelNode& node) const {
+    Access made = access(node);
+    made.extent = Extent::kElements;
+    return made;
+  }
+
+  void emit_indices(Lines& to) {
+    const std::vector<std::int64_t>& outer = kernel_.domain.outer;
+    if (outer.empty()) return;
+    to.add("Index rest = row;");
+    for (std::size_t i = outer.size(); i-- > 1;) {
+      const std::string size = numbers_.index(outer[i], "size");
+      to.add("const Index i", i, " = rest % ", size, ";");
+      to.add("rest /= ", size, ";");
+    }
+    to.add("const Index i0 = rest;");
+  }
+
+  // --- values of rows
+
+  /// A node that is computed, stored or added once for each row.
+  void emit_for_row(const KernelNode& node, Lines& to) {
+    if (node.kind == Kind::kStore || is_sum(node)) {
+      if (passes_.works_on_elements(node)) return;
+      node.kind == Kind::kStore ? store_row(node, to) : sums_.add(node, to);
+    } else if (node.kind == Kind::kGather) {
+      emit_gathered_row(node, to);
+    } else if (node.kind == Kind::kPick) {
+      emit_pick(node, to);
+    } else if (node.extent != Extent::kElements && !is_reduction(node)) {
+      to.add("const ", type_of(node), " ", value_of(node), " = ",
+             node.kind == Kind::kLoad ? loaded(node, addresses_.row_offset(access(node))) : computed(node), ";");
+    }
+  }
+
+  [[nodiscard]] std::string loaded(const KernelNode& node, const std::string& offset) const {
+    return join("value_of(", array_text(access(node).array, access(node).dtype), "[", offset, "])");
+  }
+
+  void emit_gathered_row(const KernelNode& node, Lines& to) {
+    const Access& table = access(node);
+    const std::string chosen = value(node.operands[0]);
+    const std::string rows = numbers_.index(table.table_rows, "table_rows");
+    to.add("if (", chosen, " < 0 || ", chosen, " >= ", rows, ") trap();");
+    const std::string offset =
+        numbers_.term(join("static_cast<Index>(", chosen, ")"), table.table_stride, "table_stride");
+    to.add("const Index ", offset_of(node), " = ", sum_of({offset}), ";");
+  }
+
+  void emit_pick(const KernelNode& node, Lines& to) {
+    to.add(type_of(node), " ", value_of(node), ";");
+    to.add("{");
+    to.add("const Index column = static_cast<Index>(", value(node.operands[1]), ");");
+    to.add("if (column < 0 || column >= columns) trap();");
+    std::set<std::size_t> defined;
+    Lines no_vectors;
+    emit_element(node.operands[0], defined, no_vectors, to, /*is_single=*/true);
+    to.add(value_of(node), " = ", value(node.operands[0]), ";");
+    to.add("}");
+  }
+
+  void store_row(const KernelNode& node, Lines& to) {
+    const Access& target = access(node);
+    std::string condition = "is_row && is_first";
+    std::string offset;
+    std::uint32_t array = target.array;
+    to.add("{");
+    if (target.parts.empty()) {
+      offset = addresses_.row_offset(target);
+    } else {
+      to.add("const Index column = 0;");
+      const auto [inside, place] = addresses_.place_in(target.parts[0], target.run);
+      if (!inside.empty()) condition += " && " + inside;
+      offset = place;
+      array = target.parts[0].array;
+    }
+    to.add("if (", condition, ") ", array_text(array, target.dtype), "[", offset, "] = ", stored(node), ";");
+    to.add("}");
+  }
+
+  [[nodiscard]] std::string stored(const KernelNode& node) const {
+    return join("Stored<", storage_text(access(node).dtype), ">::of(", value(node.operands[0]), ")");
+  }
+
+  /// A node that its operands alone decide.
+  [[nodiscard]] std::string computed(const KernelNode& node) {
+    switch (node.kind) {
+      case Kind::kConstant:
+        if (node.type == ComputeType::kBool) return node.number != 0 ? "true" : "false";
+        if (node.type == ComputeType::kInteger) return join("Integer(", node.integer, "ll)");
+        return numbers_.real(node.number, node.type);
+      case Kind::kElement:
+        return element(node);
+      case Kind::kRound:
+        return rounded_text(value(node.operands[0]), node.type, node.dtype);
+      case Kind::kConvert:
+        if (node.type == ComputeType::kBool) return join(value(node.operands[0]), " != 0");
+        return join("static_cast<", type_of(node), ">(", value(node.operands[0]), ")");
+      default:
+        return value(node.operands[0]);  // expanded
+    }
+  }
+
+  [[nodiscard]] std::string element(const KernelNode& node) const {
+    std::array<OperandText, 3> operands;
+    ComputeType type = operand(node, node.operand_count - 1).type;
+    for (std::size_t i = 0; i < node.operand_count; ++i) {
+      operands[i] = {value(node.operands[i]), operand(node, i).type};
+      const bool is_condition = node.op == operators::ElementOp::kWhere && i == 0;
+      if (!is_condition && !is_integer(operand(node, i))) type = operand(node, i).type;
+    }
+    return operation_text(node.op, type, operands);
+  }
+
+  // --- values of elements
+
+  /// Computes an element, and what it needs: vectors `before` the loop over their elements, the rest `inside`, where
+  /// the element is at `column`. `is_single`: without vectors.
+  void emit_element(std::size_t number, std::set<std::size_t>& defined, Lines& before, Lines& inside,
+                    bool is_single = false) {
+    const KernelNode& node = kernel_.nodes[number];
+    if (node.extent != Extent::kElements || !defined.insert(number).second) return;
+    for (std::size_t i = 0; i < node.operand_count; ++i) {
+      emit_element(node.operands[i], defined, before, inside, is_single);
+    }
+    if (node.kind == Kind::kAssemble) return emit_assembled(node, inside);
+    std::string text;
+    if (node.kind == Kind::kLoad || node.kind == Kind::kGather) {
+      const bool is_of_vector = !is_single && loads_vectors(node);
+      if (is_of_vector) emit_vector(node, before);
+      text = is_of_vector ? join("value_of(vector", number, ".at[e])") : loaded(node, offset_at(node, "column"));
+    } else if (node.kind == Kind::kScatterAdd) {
+      const std::string column = value(node.operands[1]);
+      inside.add("if (", column, " < 0 || ", column, " >= columns) trap();");
+      text = join("column == ", column, " ? add(", value(node.operands[0]), ", static_cast<", type_of(node), ">(",
+                  value(node.operands[2]), ")) : ", value(node.operands[0]));
+    } else {
+      text = computed(node);
+    }
+    inside.add("const ", type_of(node), " ", value(number), " = ", text, ";");
+  }
+
+  [[nodiscard]] std::string offset_at(const KernelNode& node, std::string_view column) {
+    return sum_of({offset_of(node), addresses_.column_offset(over_elements(node), column)});
+  }
+
+  void emit_vector(const KernelNode& node, Lines& before) {
+    const std::size_t number = passes_.number(node);
+    const std::string vector = vector_of(access(node));
+    const std::string place =
+        join(array_text(access(node).array, access(node).dtype), "[", offset_at(node, "first_of_vector"), "]");
+    const bool is_kept = kept_.contains(number);
+    if (is_kept && loaded_.contains(number)) {
+      before.add("const ", vector, " vector", number, " = kept", number, "[j];");
+      return;
+    }
+    before.add("const ", vector, " vector", number, " = *reinterpret_cast<const ", vector, "*>(&", place, ");");
+    if (!is_kept) return;
+    before.add("kept", number, "[j] = vector", number, ";");
+    loaded_here_.insert(number);
+  }
+
+  /// Later parts hide earlier ones.
+  void emit_assembled(const KernelNode& node, Lines& inside) {
+    const Access& assembled = access(node);
+    const std::string fill = node.operand_count == 0 ? "" : " = " + value(node.operands[0]);
+    inside.add(type_of(node), " ", value_of(node), fill, ";");
+    std::string otherwise;
+    for (auto part = assembled.parts.rbegin(); part != assembled.parts.rend(); ++part) {
+      const auto [condition, offset] = addresses_.place_in(*part, assembled.run);
+      inside.add(otherwise, "if (", condition.empty() ? "true" : condition, ") {");
+      inside.add(value_of(node), " = value_of(", array_text(part->array, assembled.dtype), "[", offset, "]);");
+      inside.add("}");
+      otherwise = "else ";
+    }
+  }
+
+  // --- a pass
+
+  void emit_pass(std::size_t pass, Lines& to) {
+    const std::vector<const KernelNode*> work = passes_.work_of(pass);
+    if (work.empty()) return;
+    Lines before;
+    Lines inside;
+    Lines after;
+    std::set<std::size_t> defined;
+    loaded_here_.clear();
+    for (const KernelNode* node : work) {
+      for (std::size_t i = 0; i < node->operand_count; ++i) emit_element(node->operands[i], defined, before, inside);
+      if (is_reduction(*node)) {
+        to.add(type_of(*node), " ", value_of(*node), " = ", identity_text(*node), ";");
+        inside.add(value_of(*node), " = ", reduction_text(*node), "::of(", value_of(*node), ", ", reduced(*node), ");");
+      } else if (node->kind == Kind::kStore) {
+        store_element(*node, before, inside, after);
+      } else {
+        sums_.add(*node, inside);
+      }
+    }
+    emit_columns(before, inside, after, to);
+    loaded_.insert(loaded_here_.begin(), loaded_here_.end());
+    for (const KernelNode* node : work) {
+      if (is_reduction(*node)) reduce_over_threads(*node, to);
+    }
+  }
+
+  /// The loop over a thread's columns of a row.
+  void emit_columns(const Lines& before, const Lines& inside, const Lines& after, Lines& to) const {
+    const std::int64_t step = std::int64_t{mapping_.threads} * mapping_.vector;
+    if (mapping_.repeats == 0) {
+      to.add("for (Index first_of_vector = first; first_of_vector < columns; first_of_vector += ", step, ") {");
+    } else {
+      to.add("#pragma unroll");
+      to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
+      to.add("const Index first_of_vector = first + j * ", step, ";");
+      to.add("if (first_of_vector < columns) {");
+    }
+    to.append(before);
+    if (mapping_.vector == 1) {
+      to.add("const Index column = first_of_vector;");
+      to.append(inside);
+    } else {
+      to.add("#pragma unroll");
+      to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
+      to.add("const Index column = first_of_vector + e;");
+      to.append(inside);
+      to.add("}");
+    }
+    to.append(after);
+    to.add("}");
+    if (mapping_.repeats != 0) to.add("}");
+  }
+
+  [[nodiscard]] static std::string reduced(const KernelNode& node) {
+    if (node.kind != Kind::kVariance) return join(type_of(node), "(", value(node.operands[0]), ")");
+    const std::string distance = join("(", value(node.operands[1]), " - ", value(node.operands[0]), ")");
+    return join(distance, " * ", distance);
+  }
+
+  void reduce_over_threads(const KernelNode& node, Lines& to) {
+    const std::string made = value_of(node);
+    if (mapping_.threads > 1) {
+      const int warps = mapping_.thread_count() / 32 + 1;
+      shared_.need(std::int64_t{8} * (mapping_.are_neighbours ? warps : mapping_.thread_count()));
+      to.add(made, " = ", mapping_.are_neighbours ? "reduce_neighbours" : "reduce_apart", "<", reduction_text(node),
+             ", ", mapping_.threads, ", ", mapping_.rows, ">(", made, ", reinterpret_cast<", type_of(node),
+             "*>(shared));");
+    }
+    const std::string columns = join("static_cast<", type_of(node), ">(columns)");
+    if (node.kind == Kind::kMean) to.add(made, " /= ", columns, ";");
+    if (node.kind == Kind::kVariance) to.add(made, " /= ", columns, " - ", numbers_.real(node.number, node.type), ";");
+  }
+
+  void store_element(const KernelNode& node, Lines& before, Lines& inside, Lines& after) {
+    const Access target = over_elements(node);
+    if (!target.parts.empty()) {
+      const auto [condition, offset] = addresses_.place_in(target.parts[0], target.run);
+      inside.add("if (is_row", condition.empty() ? "" : " && " + condition, ") {");
+      inside.add(array_text(target.parts[0].array, target.dtype), "[", offset, "] = ", stored(node), ";");
+      inside.add("}");
+      return;
+    }
+    const auto place = [&](std::string_view column) {
+      return join(array_text(target.array, target.dtype), "[", offset_at(node, column), "]");
+    };
+    if (!is_vectorized(target, kernel_, mapping_.vector, facts_)) {
+      inside.add("if (is_row) ", place("column"), " = ", stored(node), ";");
+      return;
+    }
+    const std::string vector = vector_of(target);
+    const std::string made = join("stored", passes_.number(node));
+    before.add(vector, " ", made, ";");
+    inside.add(made, ".at[e] = ", stored(node), ";");
+    after.add("if (is_row) *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
+  }
+
+  const SizedKernel& kernel_;
+  const LaunchFacts& facts_;
+  const Mapping mapping_;
+  Numbers numbers_;
+  RowPasses passes_;
+  Addresses addresses_;
+  BlockSums sums_;
+  SharedMemory shared_;
+  std::set<std::size_t> kept_;    ///< loads that stay in registers
+  std::set<std::size_t> loaded_;  ///< those of them that an earlier pass has loaded
+  std::set<std::size_t> loaded_here_;
+};
+
+}  // namespace
+
+std::optional<KernelSource> emit_source(const SizedKernel& kernel, const LaunchFacts& facts) {
+  const auto sums_columns = [](const KernelNode& node) { return is_sum(node) && node.kind != Kind::kTotal; };
+  if (row_count(kernel) * kernel.domain.columns == 0) return std::nullopt;
+  if (kernel.domain.interleaved && std::ranges::any_of(kernel.nodes, sums_columns)) return std::nullopt;
+  return Emitter(kernel, facts).emit();
+}
+
+}  // namespace thunder::executors::cuda

@@ -1,0 +1,125 @@
+#include "executors/cuda_kernels/mapping.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <numeric>
+
+namespace thunder::executors::cuda {
+namespace {
+
+using fusion::Extent;
+using fusion::KernelNode;
+using fusion::SizedKernel;
+using Kind = KernelNode::Kind;
+
+constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+constexpr int kMostThreadsOfRow = 512;
+/// Vectors of a row that a thread holds in registers.
+constexpr std::int64_t kMostRepeats = 8;
+/// Thread blocks for each multiprocessor where each has sums of its own.
+constexpr std::int64_t kBlocksWithSums = 4;
+constexpr std::int64_t kWidestLoad = 16;
+
+std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+int power_of_two(std::int64_t least, int most) {
+  return static_cast<int>(std::min<std::int64_t>(
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(least, 1)))), most));
+}
+
+bool has_kind(const SizedKernel& kernel, const std::function<bool(Kind)>& is) {
+  return std::ranges::any_of(kernel.nodes, [&](const KernelNode& node) { return is(node.kind); });
+}
+bool has_column_sums(const SizedKernel& kernel) {
+  return has_kind(kernel, [](Kind kind) { return kind == Kind::kColumnSum || kind == Kind::kColumnMoments; });
+}
+bool has_totals(const SizedKernel& kernel) {
+  return has_kind(kernel, [](Kind kind) { return kind == Kind::kTotal; });
+}
+
+bool is_access_of_elements(const KernelNode& node) {
+  return (node.kind == Kind::kLoad || node.kind == Kind::kStore || node.kind == Kind::kGather) &&
+         node.extent == Extent::kElements;
+}
+
+/// The widest vector that the shortest element fits.
+int widest_vector(const SizedKernel& kernel) {
+  std::int64_t shortest = kWidestLoad;
+  for (const KernelNode& node : kernel.nodes) {
+    if (!is_access_of_elements(node)) continue;
+    const std::int64_t size = ir::size_of(kernel.accesses[node.index].dtype);
+    if (size > 1) shortest = std::min(shortest, size);
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(kWidestLoad / shortest, 1, 8));
+}
+
+int choose_vector(const SizedKernel& kernel, const LaunchFacts& facts) {
+  if (kernel.domain.interleaved) return 1;
+  for (int vector = widest_vector(kernel); vector > 1; vector /= 2) {
+    const bool is_divisible = kernel.domain.columns % vector == 0 && kernel.domain.run % vector == 0;
+    const auto helps = [&](const KernelNode& node) {
+      return is_access_of_elements(node) && is_vectorized(kernel.accesses[node.index], kernel, vector, facts);
+    };
+    if (is_divisible && std::ranges::any_of(kernel.nodes, helps)) return vector;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::int64_t row_count(const SizedKernel& kernel) {
+  return std::accumulate(kernel.domain.outer.begin(), kernel.domain.outer.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool reduces_rows(const SizedKernel& kernel) {
+  return has_kind(kernel,
+                  [](Kind kind) { return kind == Kind::kReduce || kind == Kind::kMean || kind == Kind::kVariance; });
+}
+
+bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const SizedKernel& kernel, int vector,
+                   const LaunchFacts& facts) {
+  if (vector == 1 || !access.parts.empty()) return false;
+  const std::int64_t bytes = std::min<std::int64_t>(kWidestLoad, vector * ir::size_of(access.dtype));
+  if (facts.alignment % bytes != 0) return false;
+  if (access.is_dense) return access.extent == Extent::kElements && !kernel.domain.interleaved;
+  const auto divides = [&](std::int64_t number) { return number % vector == 0; };
+  return access.inner_stride == 1 && divides(access.run) && divides(access.run_stride) &&
+         divides(access.table_stride) && std::ranges::all_of(access.outer_strides, divides);
+}
+
+Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
+  const std::int64_t rows = row_count(kernel);
+  Mapping mapping;
+  mapping.vector = choose_vector(kernel, facts);
+  const std::int64_t vectors = divide_up(kernel.domain.columns, mapping.vector);
+  const bool has_sums = has_column_sums(kernel);
+  if (kernel.domain.interleaved) {
+    mapping.are_neighbours = false;
+    mapping.rows = kWarp;
+    mapping.threads = power_of_two(divide_up(vectors, 4), kThreads / kWarp);
+    mapping.repeats = 0;
+  } else if (reduces_rows(kernel)) {
+    const std::int64_t wanted = vectors <= kWarp ? vectors : std::max<std::int64_t>(kWarp, divide_up(vectors, 4));
+    mapping.threads = power_of_two(wanted, kMostThreadsOfRow);
+    mapping.rows = std::max(kThreads / 2 / mapping.threads, 1);
+    const std::int64_t repeats = divide_up(vectors, mapping.threads);
+    mapping.repeats = repeats <= kMostRepeats || has_sums ? static_cast<int>(repeats) : 0;
+  } else {
+    mapping.threads = power_of_two(vectors, has_sums ? kWarp : kThreads);
+    mapping.rows = kThreads / mapping.threads;
+    mapping.tiles = divide_up(vectors, mapping.threads);
+  }
+  for (const auto& sum : kernel.sums) mapping.blocks = std::max(mapping.blocks, sum.blocks);
+  const std::int64_t height = rows / mapping.blocks;
+  mapping.chunks = divide_up(height, mapping.rows);
+  if (has_sums || has_totals(kernel)) {
+    const std::int64_t most = divide_up(kBlocksWithSums * facts.multiprocessors, mapping.tiles * mapping.blocks);
+    mapping.chunks = std::min(mapping.chunks, most);
+  }
+  mapping.chunks = std::max<std::int64_t>(mapping.chunks, 1);
+  mapping.chunk_rows = divide_up(divide_up(height, mapping.chunks), mapping.rows) * mapping.rows;
+  return mapping;
+}
+
+}  // namespace thunder::executors::cuda

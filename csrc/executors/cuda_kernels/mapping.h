@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "fusion/kernel_graph.h"
+
+namespace thunder::executors::cuda {
+
+/// The facts about a launch that decide, with a kernel's sizes, which source fits it.
+struct LaunchFacts {
+  std::int64_t alignment = 16;  ///< in bytes, of every array's first element
+  int multiprocessors = 132;
+};
+
+/// How a kernel's rows and columns are shared out among threads. A thread block takes `rows` rows at a time, with
+/// `threads` threads for each, which take `vector` neighbouring columns each, `repeats` times.
+struct Mapping {
+  int threads = 256;
+  int rows = 1;
+  int vector = 1;
+  int repeats = 1;             ///< 0: until the row ends, where it is too long for registers
+  bool are_neighbours = true;  ///< the threads of a row; else those of a column, as rows are interleaved in memory
+  std::int64_t tiles = 1;      ///< parts of a row that thread blocks take by themselves, where nothing reduces rows
+  std::int64_t blocks = 1;     ///< blocks of rows with column sums of their own
+  std::int64_t chunks = 1;     ///< parts of each block, one for each thread block
+  std::int64_t chunk_rows = 1;
+
+  [[nodiscard]] int thread_count() const { return threads * rows; }
+  [[nodiscard]] std::int64_t grid() const { return tiles * blocks * chunks; }
+};
+
+/// The mapping for a kernel.
+[[nodiscard]] Mapping choose_mapping(const fusion::SizedKernel& kernel, const LaunchFacts& facts);
+
+[[nodiscard]] std::int64_t row_count(const fusion::SizedKernel& kernel);
+[[nodiscard]] bool reduces_rows(const fusion::SizedKernel& kernel);
+
+/// Whether an access reads or writes `vector` neighbouring columns as one: these are neighbours in memory, and the
+/// first is aligned.
+[[nodiscard]] bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const fusion::SizedKernel& kernel,
+                                 int vector, const LaunchFacts& facts);
+
+}  // namespace thunder::executors::cuda

@@ -1,0 +1,147 @@
+#include "executors/cuda_kernels/prelude.h"
+
+namespace thunder::executors::cuda {
+
+// THUNDER_ON_HOST is defined where the text is compiled for the processor, by tests.
+const std::string_view kPrelude = R"(
+typedef long long Integer;
+
+struct Bfloat16 { unsigned short bits; };
+struct Half { unsigned short bits; };
+
+template <typename T, int count>
+struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) Vector { T at[count]; };
+
+__device__ inline float value_of(float stored) { return stored; }
+__device__ inline double value_of(double stored) { return stored; }
+__device__ inline float value_of(Bfloat16 stored) {
+  const unsigned bits = static_cast<unsigned>(stored.bits) << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+template <typename T> __device__ inline Integer value_of(T stored) { return stored; }
+
+template <typename T> __device__ inline T real_of(Integer bits) {
+  T value;
+  memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+#ifndef THUNDER_ON_HOST
+__device__ inline void trap() { asm("trap;"); }
+__device__ inline float value_of(Half stored) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored.bits));
+  return value;
+}
+__device__ inline Half half_of(float value) {
+  Half stored;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored.bits) : "f"(value));
+  return stored;
+}
+__device__ inline Bfloat16 bfloat16_of(float value) {
+  Bfloat16 stored;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(stored.bits) : "f"(value));
+  return stored;
+}
+#endif
+
+// A number as memory of type T holds it.
+template <typename T> struct Stored { template <typename V> __device__ static T of(V value) { return static_cast<T>(value); } };
+template <> struct Stored<Bfloat16> { template <typename V> __device__ static Bfloat16 of(V value) { return bfloat16_of(static_cast<float>(value)); } };
+template <> struct Stored<Half> { template <typename V> __device__ static Half of(V value) { return half_of(static_cast<float>(value)); } };
+
+// Integers wrap around.
+__device__ inline Integer add(Integer x, Integer y) { return static_cast<Integer>(static_cast<unsigned long long>(x) + static_cast<unsigned long long>(y)); }
+__device__ inline Integer subtract(Integer x, Integer y) { return static_cast<Integer>(static_cast<unsigned long long>(x) - static_cast<unsigned long long>(y)); }
+__device__ inline Integer multiply(Integer x, Integer y) { return static_cast<Integer>(static_cast<unsigned long long>(x) * static_cast<unsigned long long>(y)); }
+__device__ inline float add(float x, float y) { return x + y; }
+__device__ inline double add(double x, double y) { return x + y; }
+__device__ inline float subtract(float x, float y) { return x - y; }
+__device__ inline double subtract(double x, double y) { return x - y; }
+__device__ inline float multiply(float x, float y) { return x * y; }
+__device__ inline double multiply(double x, double y) { return x * y; }
+
+template <typename T> __device__ inline T maximum(T x, T y) { return x >= y || x != x ? x : y; }
+template <typename T> __device__ inline T minimum(T x, T y) { return x <= y || x != x ? x : y; }
+template <typename T> __device__ inline T negate(T x) { return -x; }
+template <> __device__ inline Integer negate(Integer x) { return subtract(Integer(0), x); }
+template <typename T> __device__ inline T absolute(T x) { return fabs(x); }
+template <> __device__ inline Integer absolute(Integer x) { return x < 0 ? subtract(Integer(0), x) : x; }
+template <typename T> __device__ inline T sign(T x) { return static_cast<T>((T(0) < x) - (x < T(0))); }
+template <typename T> __device__ inline T relu(T x) { return x < T(0) ? T(0) : x; }
+template <typename T> __device__ inline T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
+template <typename T> __device__ inline T normal_cdf(T x) { return T(0.5) * erfc(-x * T(0.70710678118654752440)); }
+template <typename T> __device__ inline T tanh_tail(T x) {
+  return sigmoid(T(-1.5957691216057307117) * fabs(x + T(0.044715) * x * x * x));
+}
+template <typename T> __device__ inline T gelu_weight(T x, T tail) { return x < T(0) ? tail : T(1) - tail; }
+template <typename T> __device__ inline T gelu_of_tail(T x, T tail) { return x * gelu_weight(x, tail); }
+template <typename T> __device__ inline T gelu_slope(T x, T cdf) { return cdf + x * exp(T(-0.5) * x * x) * T(0.39894228040143267794); }
+template <typename T> __device__ inline T gelu_tanh_slope(T x, T tail) {
+  const T inner = T(1.5957691216057307117) * (T(1) + T(3 * 0.044715) * x * x);
+  return gelu_weight(x, tail) + x * tail * (T(1) - tail) * inner;
+}
+template <typename T> __device__ inline T silu_slope(T x, T y) { return y * (T(1) + x * (T(1) - y)); }
+template <typename T> __device__ inline T sigmoid_backward(T x, T y) { return x * (T(1) - y) * y; }
+template <typename T> __device__ inline T tanh_backward(T x, T y) { return x * (T(1) - y * y); }
+
+// How values of several threads become one.
+struct Sum { template <typename T> __device__ static T of(T x, T y) { return add(x, y); } };
+struct Maximum { template <typename T> __device__ static T of(T x, T y) { return maximum(x, y); } };
+struct Minimum { template <typename T> __device__ static T of(T x, T y) { return minimum(x, y); } };
+
+// Count, mean, and sum of squared distances from it (B. P. Welford, 1962; T. F. Chan and others, 1979).
+template <typename T>
+struct Moments {
+  T count, mean, squares;
+  __device__ void take(T x) {
+    count += T(1);
+    const T distance = x - mean;
+    mean += distance / count;
+    squares += distance * (x - mean);
+  }
+};
+template <typename T> __device__ inline Moments<T> add(Moments<T> x, Moments<T> y) {
+  const T count = x.count + y.count;
+  if (count == T(0)) return x;
+  const T distance = y.mean - x.mean;
+  const T share = y.count / count;
+  return {count, x.mean + distance * share, x.squares + y.squares + distance * distance * x.count * share};
+}
+
+// Combines the values of the `threads` neighbouring threads of a row, of which a thread block has `rows`: all of them get
+// the result. `shared` has room for one value of each warp.
+template <typename Operation, int threads, int rows, typename T>
+__device__ inline T reduce_neighbours(T value, T* shared) {
+  constexpr int kWarp = 32;
+  for (int offset = (threads < kWarp ? threads : kWarp) / 2; offset > 0; offset /= 2) {
+    value = Operation::of(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  }
+  if (threads > kWarp) {
+    constexpr int kWarps = threads > kWarp ? threads / kWarp : 1;
+    if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    const T* own = shared + threadIdx.x / threads * kWarps;
+    value = own[0];
+    for (int i = 1; i < kWarps; ++i) value = Operation::of(value, own[i]);
+    __syncthreads();
+  }
+  return value;
+}
+
+// Combines the values of threads that are `rows` apart: all of them get the result. `shared` has room for one value of each thread.
+template <typename Operation, int threads, int rows, typename T>
+__device__ inline T reduce_apart(T value, T* shared) {
+  if (threads == 1) return value;
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  value = shared[threadIdx.x % rows];
+  for (int i = 1; i < threads; ++i) value = Operation::of(value, shared[i * rows + threadIdx.x % rows]);
+  __syncthreads();
+  return value;
+}
+)";
+
+}  // namespace thunder::executors::cuda

@@ -1,0 +1,20 @@
+#include "executors/cuda_kernels/target.h"
+
+namespace thunder::executors::cuda {
+namespace {
+
+bool accepts(const ir::TensorType& type) {
+  return type.device.type == ir::DeviceType::kCuda && fusion::has_compute_type(type.dtype);
+}
+
+bool has(operators::ElementOp /*op*/, fusion::ComputeType /*type*/) { return true; }
+
+}  // namespace
+
+constinit const fusion::Target kTarget{
+    .accepts = &accepts,
+    .has = &has,
+    .least_interleaved = 32,  // a warp reads that many neighbours at once
+};
+
+}  // namespace thunder::executors::cuda

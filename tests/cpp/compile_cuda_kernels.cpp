@@ -1,0 +1,261 @@
+// Fusions as CUDA kernels, which run on the processor, compared with PyTorch's operations.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "compile/compiler.h"
+#include "compile/executor_list.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+#include "kernels_on_host.h"
+#include "tracer/fallback.h"
+#include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+
+namespace thunder::compile {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Program = std::function<Tensors(const Tensors&)>;
+
+ir::Trace recorded(const Program& program, const Tensors& inputs) {
+  tracer::init_tracer();
+  tracer::Recorder recorder(ir::Trace(ir::TraceKind::kComputation, std::make_shared<ir::TraceContext>()));
+  Tensors traced;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
+  Tensors results;
+  {
+    const tracer::RecordTop recording(recorder);
+    results = program(traced);
+  }
+  ir::ArgumentList values;
+  for (const at::Tensor& result : results) values.emplace_back(recorder.value_of(result));
+  ir::Trace trace = recorder.finish(std::move(values));
+  ir::verify(trace, "test");
+  return trace;
+}
+
+double tolerance_of(at::ScalarType dtype) {
+  if (dtype == at::kBFloat16) return 2e-2;
+  return dtype == at::kHalf ? 3e-3 : 1e-4;
+}
+
+void check_equal(const at::Tensor& got, const at::Tensor& expected, std::size_t i) {
+  const double tolerance = tolerance_of(expected.scalar_type());
+  const bool is_alike = got.sizes() == expected.sizes() && got.strides() == expected.strides() &&
+                        got.scalar_type() == expected.scalar_type();
+  const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
+  if (is_alike && at::allclose(wide(got), wide(expected), tolerance, tolerance, /*equal_nan=*/true)) return;
+  check::report_failure(__FILE__, __LINE__, "another result " + std::to_string(i));
+}
+
+/// Compiles the program for kernels on the host, and compares its results, and what it writes to, with those of
+/// PyTorch.
+void check(const Tensors& inputs, const Program& program) {
+  register_executor(check::kKernelsOnHost);
+  const ir::Trace trace = recorded(program, inputs);
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.verify = true;
+  const auto compiled = compile(trace, options);
+  const auto copy = [](const at::Tensor& tensor) {
+    if (!tensor.is_non_overlapping_and_dense()) return tensor;
+    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options()).copy_(tensor);
+  };
+  Tensors given;
+  std::ranges::transform(inputs, std::back_inserter(given), copy);
+  const int before = check::launches_on_host();
+  const Tensors results = compiled->run(given);
+  if (check::launches_on_host() == before)
+    check::report_failure(__FILE__, __LINE__, ir::print(compiled->forward_traces().back()));
+  const Tensors expected = program(inputs);
+  for (std::size_t i = 0; i < expected.size(); ++i) check_equal(results[i], expected[i], i);
+}
+
+at::Tensor real(std::vector<std::int64_t> sizes, at::ScalarType dtype = at::kFloat) {
+  return at::randn(sizes).to(dtype);
+}
+at::Tensor index(std::vector<std::int64_t> sizes, std::int64_t end) { return at::randint(0, end, sizes, at::kLong); }
+
+}  // namespace
+
+TEST(elements_of_every_dtype) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    check({real({6, 40}, dtype), real({40}, dtype), real({6, 1}, dtype)}, [](const Tensors& x) {
+      return Tensors{at::gelu(x[0] * x[1] + x[2]), at::silu(x[0]) - at::tanh(x[2]), at::exp(x[0] * 0.3).round()};
+    });
+  }
+  check({index({5, 9}, 50), index({9}, 7).to(at::kInt), index({5, 9}, 2).to(at::kBool)}, [](const Tensors& x) {
+    return Tensors{x[0] * x[1] - 3, at::where(x[2], x[0], -x[0]).to(at::kShort), (x[0] > x[1]).logical_not(),
+                   x[0].to(at::kFloat) / 7, at::maximum(x[0], x[1]).to(at::kByte)};
+  });
+}
+
+TEST(functions_of_elements) {
+  check({real({3, 37})}, [](const Tensors& in) {
+    const at::Tensor& x = in[0];
+    const at::Tensor positive = x.abs() + 0.1;
+    return Tensors{x.sin() + x.cos(),      x.erf() * x.sigmoid(),   positive.log() + positive.log1p(),
+                   positive.sqrt(),        positive.rsqrt(),        positive.reciprocal(),
+                   x.expm1() + x.square(), x.floor() + x.ceil(),    x.trunc() + x.sign(),
+                   at::pow(positive, 1.7), at::gelu(x, "tanh"),     at::relu(x) + at::clamp(x, -0.5, 0.5),
+                   at::minimum(x, -x),     at::gelu_backward(x, x), at::silu_backward(x, x)};
+  });
+}
+
+TEST(nan_and_infinity) {
+  at::Tensor x = real({4, 16});
+  x.index_put_({at::scalar_tensor(0, at::kLong), at::scalar_tensor(3, at::kLong)}, at::scalar_tensor(NAN));
+  x.index_put_({at::scalar_tensor(1, at::kLong), at::scalar_tensor(2, at::kLong)}, at::scalar_tensor(INFINITY));
+  check({x}, [](const Tensors& in) {
+    return Tensors{at::relu(in[0] * 2), (in[0] * 2).amax(1), at::maximum(in[0] * 1, -in[0]), at::softmax(in[0] * 2, 1)};
+  });
+}
+
+TEST(layouts_of_inputs) {
+  check({real({8, 24}).t(), real({24, 8})}, [](const Tensors& x) { return Tensors{at::exp(x[0]) * x[1]}; });
+  check({real({4, 3, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast), real({1, 3, 1, 1})},
+        [](const Tensors& x) { return Tensors{at::relu(x[0] * x[1] + 1)}; });
+  check({real({6, 20}).slice(1, 1, 19), real({6, 18})}, [](const Tensors& x) { return Tensors{at::sin(x[0]) * x[1]}; });
+  check({real({5, 1, 4}).expand({5, 6, 4}), real({5, 6, 4})},
+        [](const Tensors& x) { return Tensors{x[0] * x[1] + 1}; });
+  check({real({2, 3, 4, 5}).permute({0, 2, 1, 3}), real({2, 4, 3, 5})},
+        [](const Tensors& x) { return Tensors{(at::tanh(x[0]) + x[1]).sum(-1)}; });
+}
+
+TEST(reductions_of_rows) {
+  for (const std::int64_t columns : {2, 3, 64, 1000, 5001}) {
+    check({real({5, columns})}, [](const Tensors& x) {
+      const at::Tensor y = x[0] * 2;
+      return Tensors{y.sum(1), y.mean(-1, true), y.amax(1), y.amin(1), at::softmax(y, 1), at::log_softmax(y, 1)};
+    });
+  }
+  check({real({3, 4, 96}, at::kBFloat16), real({96}, at::kBFloat16)}, [](const Tensors& x) {
+    const at::Tensor y = x[0] + x[0];
+    return Tensors{at::layer_norm(y, {96}, x[1], x[1]), y * at::rsqrt(y.square().mean(-1, true) + 1e-5) * x[1]};
+  });
+}
+
+TEST(reductions_of_rows_that_are_interleaved_in_memory) {
+  check({real({3, 10, 40})}, [](const Tensors& x) {
+    const at::Tensor y = x[0].exp();
+    return Tensors{y.sum(1), y.mean(1, true) * y, at::softmax(x[0] * 2, 1)};
+  });
+  check({real({50, 64})}, [](const Tensors& x) { return Tensors{(x[0] * x[0]).amax(0)}; });
+}
+
+TEST(sums_over_rows_and_of_everything) {
+  check({real({70, 48}), real({70, 48})}, [](const Tensors& x) {
+    const at::Tensor y = x[0] * x[1];
+    return Tensors{y.sum(0), y.mean(0), y.sum(), y.mean(), (y - x[1]).square().sum()};
+  });
+  check({real({4, 9, 33})}, [](const Tensors& x) { return Tensors{at::sin(x[0]).sum({0, 1})}; });
+  check({real({300, 5})}, [](const Tensors& x) { return Tensors{at::sin(x[0]).sum(0), x[0].exp()}; });
+}
+
+TEST(moments_of_channels) {
+  check({real({6, 4, 5, 5}), real({4}), real({4})}, [](const Tensors& x) {
+    auto [y, mean, scale] = at::_native_batch_norm_legit(x[0] * 2, x[1], x[2], true, 0.1, 1e-5);
+    return Tensors{at::relu(y), mean};
+  });
+  check({real({3, 8, 5, 5}), real({8}), real({8})}, [](const Tensors& x) {
+    auto [y, mean, scale] = at::native_group_norm(x[0] * 2, x[1], x[2], 3, 8, 25, 4, 1e-5);
+    return Tensors{at::silu(y), mean, scale};
+  });
+  check({real({6, 4, 5, 5}), real({6, 4, 5, 5}), real({4}), real({4}), real({4}).abs()}, [](const Tensors& x) {
+    auto [dx, dw, db] = at::native_batch_norm_backward(x[0] * 2, x[1], x[2], {}, {}, x[3], x[4], true, 1e-5,
+                                                       std::array<bool, 3>{true, true, true});
+    return Tensors{dx * 2, dw, db};
+  });
+  check({real({128, 24})}, [](const Tensors& x) { return Tensors{(x[0] * 2).var(0), (x[0] * 2).mean(0)}; });
+}
+
+TEST(gradients_of_norms_and_softmax) {
+  check({real({9, 64}), real({9, 64}), real({64}), real({9, 1}), real({9, 1}).abs()}, [](const Tensors& x) {
+    auto [dx, dw, db] = at::native_layer_norm_backward(x[0] * 2, x[1], {64}, x[3], x[4], x[2], x[2],
+                                                       std::array<bool, 3>{true, true, true});
+    return Tensors{dx, dw, db};
+  });
+  check({real({9, 50}), at::softmax(real({9, 50}), 1)},
+        [](const Tensors& x) { return Tensors{at::_softmax_backward_data(x[0] * 3, x[1], 1, at::kFloat) * 2}; });
+}
+
+TEST(losses_of_classes) {
+  check({real({12, 30}), index({12}, 30)}, [](const Tensors& x) {
+    const at::Tensor logits = at::log_softmax(x[0] * 2, 1);
+    return Tensors{at::nll_loss(logits, x[1]), at::nll_loss(logits, x[1], {}, at::Reduction::None)};
+  });
+  check({real({12, 30}, at::kBFloat16), index({12}, 30)},
+        [](const Tensors& x) { return Tensors{at::cross_entropy_loss(x[0] * 2, x[1])}; });
+}
+
+TEST(parts_of_results) {
+  check({real({6, 16}), real({6, 24})}, [](const Tensors& x) {
+    return Tensors{at::cat({at::sin(x[0]), x[1] * 2}, 1), at::constant_pad_nd(x[0] * 2, {1, 2}, 0.5) + 1};
+  });
+  check({real({6, 16}), real({6, 16})}, [](const Tensors& x) {
+    const at::Tensor both = at::cat({x[0], x[1]}, 0);
+    return Tensors{both * both, at::stack({x[0], x[1]}, 1).exp()};
+  });
+  check({real({2, 4, 32}), real({4, 32}), real({4, 32})}, [](const Tensors& x) {  // rotary embedding
+    const std::vector<at::Tensor> halves = x[0].chunk(2, -1);
+    return Tensors{x[0] * x[1] + at::cat({-halves[1], halves[0]}, -1) * x[2]};
+  });
+}
+
+TEST(rows_that_indices_choose) {
+  check({real({11, 40}), index({7, 3}, 11)},
+        [](const Tensors& x) { return Tensors{at::embedding(x[0], x[1]) * 2 + 1}; });
+  check({real({11, 40}), index({9}, 11), real({9, 40})},
+        [](const Tensors& x) { return Tensors{at::index_select(x[0], 0, x[1]) * x[2]}; });
+  check({real({9, 40}), index({9, 1}, 40), real({9, 1})},
+        [](const Tensors& x) { return Tensors{at::scatter_add(x[0] * 2, 1, x[1], x[2]).exp()}; });
+}
+
+TEST(an_index_out_of_bounds_is_an_error) {
+  register_executor(check::kKernelsOnHost);
+  const Program program = [](const Tensors& x) { return Tensors{at::embedding(x[0], x[1]) * 2 + 1}; };
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  const auto compiled = compile(recorded(program, {real({11, 40}), index({4}, 11)}), options);
+  CHECK_THROWS(compiled->run({real({11, 40}), at::full({4}, 11, at::kLong)}), c10::Error);
+}
+
+TEST(inputs_that_are_written_over) {
+  const Program program = [](const Tensors& x) {
+    at::Tensor y = x[0];
+    y.mul_(x[1]).add_(at::softmax(x[1], 1));
+    return Tensors{y * 2, y};
+  };
+  register_executor(check::kKernelsOnHost);
+  const Tensors inputs{real({6, 40}), real({6, 40})};
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  const auto compiled = compile(recorded(program, inputs), options);
+  const Tensors given{inputs[0].clone(), inputs[1]};
+  const Tensors results = compiled->run(given);
+  const Tensors expected = program({inputs[0].clone(), inputs[1]});
+  check_equal(results[0], expected[0], 0);
+  check_equal(given[0], expected[1], 1);
+}
+
+TEST(a_kernel_fits_a_class_of_sizes_and_addresses) {
+  register_executor(check::kKernelsOnHost);
+  const Program program = [](const Tensors& x) { return Tensors{at::gelu(x[0] * x[1])}; };
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  const auto compiled = compile(recorded(program, {real({8, 16}), real({16})}), options);
+  const at::Tensor memory = real({8 * 16 + 1});
+  for (const std::int64_t offset : {0, 1}) {  // vectors need aligned addresses
+    const at::Tensor x = memory.slice(0, offset, offset + 128).view({8, 16});
+    const Tensors inputs{x, real({16})};
+    check_equal(compiled->run(inputs)[0], program(inputs)[0], 0);
+  }
+}
+
+}  // namespace thunder::compile
