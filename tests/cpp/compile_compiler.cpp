@@ -139,7 +139,7 @@ TEST(disabled_pass_is_left_out) {
 
 TEST(unknown_names_are_refused_with_the_valid_ones) {
   CHECK_THROWS(compile(layer(false), {.disabled_passes = {"dse"}}), thunder::UserError);
-  CHECK_THROWS(thunder::compile::find_executor("cuda"), thunder::UserError);
+  CHECK_THROWS(thunder::compile::find_executor("tpu"), thunder::UserError);
   std::string message;
   try {
     static_cast<void>(compile(layer(false), {.disabled_passes = {"lower"}}));
