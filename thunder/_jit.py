@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import sys
 import types
@@ -15,6 +14,7 @@ import torch
 import thunder._copying
 import thunder._tensor_data  # noqa: F401  likewise
 from thunder._check import load_extension
+from thunder._parts import attach_parts, compile_part, inherit, whole_of
 from thunder.module import ThunderModule, compile_module, with_own_structure
 from thunder.options import Options
 from thunder.transforms.overrides import owned_by
@@ -119,15 +119,27 @@ def _compile(fn: Any, options: Options) -> Any:
     if isinstance(fn, CompiledFunction):
         fn = fn.__wrapped__
     _require_compilable(fn)
+    whole = whole_of(fn)
+    changing = [transform for transform in options.transforms if overrides(transform, "transform_module")]
+    if whole is not None:
+        if changing and fn is not whole:
+            raise ValueError(
+                f"thunder.jit: transforms: {changing[0]!r} changes modules, and this is a part or a method of a module "
+                "whose parameters transforms replaced; give it to thunder.jit of the module"
+            )
+        options = inherit(whole, options)
     if isinstance(fn, torch.nn.Module):
         _warn_without_forward(fn)
-        changing = [transform for transform in options.transforms if overrides(transform, "transform_module")]
         module = with_own_structure(fn) if changing else fn
-        result = rebuild(module, options)
+        result = _compile_module(module, options)
         for transform in changing:
             with owned_by(transform):
                 transform.transform_module(result)
+        if changing:
+            attach_parts(module, options)
         return result
+    if whole is not None:
+        return compile_part(fn, whole, options)
     compiled = CompiledFunction(fn, options.as_dict())
     functools.update_wrapper(compiled, fn)
     compiled.options = options
@@ -191,9 +203,11 @@ def _require_compilable(fn: object) -> None:
 def rebuild(fn: Any, options: Options) -> Any:
     """Compile what was pickled or copied, and transformed before: the compiled code itself does not travel."""
     if isinstance(fn, torch.nn.Module):
-        return compile_module(fn, CompiledFunction(fn, options.as_dict()), options)
+        result = _compile_module(fn, options)
+        attach_parts(fn, options)
+        return result
     return _compile(fn, options)
 
 
-# Pickle and deepcopy of a compiled function: the function, compiled anew on arrival.
-copyreg.pickle(CompiledFunction, lambda compiled: (rebuild, (compiled.__wrapped__, compiled.options)))
+def _compile_module(module: torch.nn.Module, options: Options) -> Any:
+    return compile_module(module, CompiledFunction(module, options.as_dict(), whole_of(module)), options)

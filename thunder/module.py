@@ -82,6 +82,7 @@ class ThunderModule:
         if overrides.overrides_of(result):
             overrides.convert(result, fn)
             self.__compiled__.clear_cache()  # type: ignore[attr-defined]
+            _clear_parts(result)
         return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -147,6 +148,12 @@ def _is_uninitialized(module: torch.nn.Module) -> bool:
     from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
     return any(isinstance(tensor, UninitializedTensorMixin) for tensor in (*module.parameters(), *module.buffers()))
+
+
+def _clear_parts(module: torch.nn.Module) -> None:
+    from thunder._parts import clear_parts
+
+    clear_parts(module)
 
 
 def _jit(module: torch.nn.Module, options: Options) -> Any:

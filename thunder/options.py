@@ -82,6 +82,9 @@ class Options:
         values["transforms"] = _sequence("transforms", values.get("transforms"))
         return cls(**values)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Options:
+        return self  # a copy of a module is transformed by the same transforms
+
     def as_dict(self) -> dict[str, Any]:
         """Return the options as the extension module takes them."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

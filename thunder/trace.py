@@ -288,7 +288,10 @@ class TraceEdit:
         self._native.remove(symbol.index)
 
     def substitute(self, old: Value, new: Value) -> None:
-        """Let the trace's symbols and outputs read `new` in the place of `old`."""
+        """Let the trace's symbols and outputs read `new` in the place of `old`.
+
+        What the edit inserts reads the values that it was given: give it `new` where it shall read that.
+        """
         self._native.substitute(old, new)
 
     def set_output(self, index: int, value: Value) -> None:

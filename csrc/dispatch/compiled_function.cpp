@@ -32,6 +32,7 @@ namespace {
 struct CompiledFunction {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* callable;
+  PyObject* module;  ///< see Traced
   PyObject* dict;
   PyObject* weak_references;
   SpecializationCache* cache;
@@ -39,12 +40,19 @@ struct CompiledFunction {
 
 CompiledFunction& as_compiled(PyObject* self) { return *reinterpret_cast<CompiledFunction*>(self); }
 
+/// Whether a program that is traced may call it as what it wraps: one with overrides only inside of the module that has
+/// them.
+bool belongs_to_trace(const CompiledFunction& compiled) {
+  const PyObject* registry = overrides_registry(compiled.module);
+  return registry == nullptr || registry == tracer::TraceSession::current().overrides;
+}
+
 /// Its transforms hold for its own traces: those of another program do not know them.
-PyObject* refuse_inside(PyObject* callable) {
+PyObject* refuse_inside(PyObject* module) {
   try {
-    const std::string message = "thunder.jit: a compiled module is called whose parameters transforms replaced: " +
-                                describe_overrides(callable) +
-                                "; give these transforms to thunder.jit of the outer program";
+    const std::string message =
+        "thunder.jit: a compiled module is called whose parameters transforms replaced: " + describe_overrides(module) +
+        "; give these transforms to thunder.jit of the outer program";
     tracer::note_refusal(message);
     PyErr_SetString(PyExc_NotImplementedError, message.c_str());
   } catch (const PendingError&) {
@@ -56,7 +64,7 @@ PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged_c
   CompiledFunction& compiled = as_compiled(self);
   // Called by native code in the middle of a trace: the program is part of that trace.
   if (is_tracing()) {
-    if (has_overrides(compiled.callable)) return refuse_inside(compiled.callable);
+    if (!belongs_to_trace(compiled)) return refuse_inside(compiled.module);
     return PyObject_Vectorcall(compiled.callable, arguments, flagged_count, names);
   }
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
@@ -65,10 +73,10 @@ PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged_c
 }
 
 PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* const names[] = {"callable", "options", nullptr};
-  PyObject *callable, *options = nullptr;
-  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!", const_cast<char**>(names), &callable, &PyDict_Type,
-                                  &options) == 0) {
+  static const char* const names[] = {"callable", "options", "module", nullptr};
+  PyObject *callable, *options = nullptr, *module = nullptr;
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!O", const_cast<char**>(names), &callable, &PyDict_Type,
+                                  &options, &module) == 0) {
     return nullptr;
   }
   if (PyCallable_Check(callable) == 0) {
@@ -82,7 +90,9 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   CompiledFunction& compiled = as_compiled(self.get());
   compiled.vectorcall = call;
   compiled.callable = Py_NewRef(callable);
-  compiled.cache = new SpecializationCache(callable, std::move(chosen->compile), chosen->cache, chosen->trace);
+  compiled.module = Py_NewRef(module == nullptr || module == Py_None ? callable : module);
+  compiled.cache = new SpecializationCache({compiled.callable, compiled.module}, std::move(chosen->compile),
+                                           chosen->cache, chosen->trace);
   compiled.dict = PyDict_New();
   if (compiled.dict == nullptr || PyDict_SetItemString(compiled.dict, "__wrapped__", callable) < 0) return nullptr;
   return self.release();
@@ -91,6 +101,7 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
 int traverse(PyObject* self, visitproc visit, void* arg) {
   const CompiledFunction& compiled = as_compiled(self);
   Py_VISIT(compiled.callable);
+  Py_VISIT(compiled.module);
   Py_VISIT(compiled.dict);
   return compiled.cache == nullptr ? 0 : compiled.cache->visit(visit, arg);
 }
@@ -109,6 +120,7 @@ void destroy_compiled(PyObject* self) {
   clear(self);
   delete std::exchange(compiled.cache, nullptr);
   Py_CLEAR(compiled.callable);
+  Py_CLEAR(compiled.module);
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -244,6 +256,7 @@ PyGetSetDef compiled_attributes[] = {
 };
 
 PyMemberDef members[] = {
+    {"module", T_OBJECT, offsetof(CompiledFunction, module), READONLY, nullptr},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
@@ -254,7 +267,7 @@ PyTypeObject compiled_function_type = [] {
   type.tp_name = "thunder._C.CompiledFunction";
   type.tp_basicsize = sizeof(CompiledFunction);
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
-  type.tp_doc = "CompiledFunction(callable, options): what thunder.jit returns for a function.";
+  type.tp_doc = "CompiledFunction(callable, options, module): what thunder.jit returns for a function.";
   type.tp_new = make;
   type.tp_dealloc = destroy_compiled;
   type.tp_traverse = traverse;
@@ -281,8 +294,8 @@ PyObject* wrapped_callable(PyObject* object) {
     return attributes == nullptr ? nullptr : PyDict_GetItemWithError(attributes, name);
   }
   if (Py_TYPE(object) != &compiled_function_type) return nullptr;
-  PyObject* callable = as_compiled(object).callable;
-  return has_overrides(callable) ? nullptr : callable;
+  const CompiledFunction& compiled = as_compiled(object);
+  return belongs_to_trace(compiled) ? compiled.callable : nullptr;
 }
 
 int init_dispatch(PyObject* module) {

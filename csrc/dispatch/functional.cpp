@@ -297,6 +297,12 @@ int init_functional(PyObject* module) {
     const GilHold gil;
     PyErr_Clear();
   };
+  tracer::load_shapes_of_collectives = [] {
+    const GilHold gil;
+    const interpreter::NativeScope native;
+    const tracer::SuspendRecording suspended;
+    if (!py::Ref::steal(PyImport_ImportModule("torch.distributed._functional_collectives"))) PyErr_Clear();
+  };
   py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
   return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;
 }

@@ -63,12 +63,14 @@ using Specializations = std::span<const std::shared_ptr<const Specialization>>;
 /// Marks this thread as tracing; autocast must not hand out casts that belong to another trace, or to none.
 class TracingScope {
  public:
-  TracingScope() {
+  explicit TracingScope(PyObject* module) {
     tracer::TraceSession::current().is_capturing = true;
+    tracer::TraceSession::current().overrides = overrides_registry(module);
     at::autocast::clear_cache();
   }
   ~TracingScope() {
     tracer::TraceSession::current().is_capturing = false;
+    tracer::TraceSession::current().overrides = nullptr;
     at::autocast::clear_cache();
   }
   TracingScope(const TracingScope&) = delete;
@@ -146,9 +148,11 @@ class Capture final : tracer::RecordingHost {
     bool operator==(const Known&) const = default;
   };
 
-  Capture(PyObject* callable, const interpreter::CallArguments& arguments, const TraceOptions& how, const Known& known)
+  Capture(const Traced& traced, const interpreter::CallArguments& arguments, const TraceOptions& how,
+          const Known& known)
       : RecordingHost(tracer::Recorded::kProgram),
-        callable_(callable),
+        callable_(traced.callable),
+        module_(traced.module),
         arguments_(arguments),
         context_(std::make_shared<ir::TraceContext>()),
         locator_(context_),
@@ -157,7 +161,7 @@ class Capture final : tracer::RecordingHost {
         custom_functions_(known.live, locator_, failed_),
         recorder_(ir::Trace(ir::TraceKind::kComputation, context_), *this),
         python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
-        overrides_(callable),
+        overrides_(traced.module),
         hooks_(recorder_, overrides_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
@@ -201,6 +205,7 @@ class Capture final : tracer::RecordingHost {
   void fill(Specialization& specialization);
 
   PyObject* callable_;
+  PyObject* module_;  ///< see Traced
   const interpreter::CallArguments& arguments_;
   std::shared_ptr<ir::TraceContext> context_;
   SourceLocator locator_;
@@ -266,6 +271,7 @@ interpreter::TrackerOptions Capture::make_options() {
 bool Capture::admit_arguments() {
   const bool is_function = PyFunction_Check(callable_);
   tracker_.admit_constant(callable_, is_function ? interpreter::describe(callable_) : "self");
+  if (module_ != callable_ && has_overrides(module_)) tracker_.admit_constant(module_, "module");
   const std::vector<std::string> names = parameter_names(callable_);
   positional_ = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments_.positional)));
   keywords_ = py::Ref::steal(PyDict_New());
@@ -301,7 +307,7 @@ py::Ref Capture::call() {
 }
 
 py::Ref Capture::interpret() {
-  const TracingScope scope;
+  const TracingScope scope(module_);
   if (is_exact_ && !deferred_.begin()) return nullptr;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
@@ -313,8 +319,7 @@ py::Ref Capture::interpret() {
   if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
     throw UserError(ErrorKind::kNotImplemented, refused);
   }
-  const bool is_whole =
-      result && gradient_hooks_.record(tracker_) && take_added_parameters(callable_, hooks_, tracker_);
+  const bool is_whole = result && gradient_hooks_.record(tracker_) && take_added_parameters(module_, hooks_, tracker_);
   return is_whole ? std::move(result) : py::Ref();
 }
 
@@ -489,7 +494,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     const auto* id = trace->outputs[i].get<ir::ValueId>();
     if (id != nullptr && tracer::is_number(*trace, *id)) specialization->number_outputs.push_back(i);
   }
-  transform_call(callable_, hooks_, options, *trace, *specialization);
+  transform_call({callable_, module_}, hooks_, options, *trace, *specialization);
   specialization->releases_gil = should_release_gil(*trace);
   compile_computation(*trace, others, options, *specialization);
   count_by_guards(specialization->taken, specialization->statistics);
@@ -574,13 +579,13 @@ TraceOutcome refuse_escape(TraceOutcome&& outcome) {
 
 bool is_tracing() { return tracer::TraceSession::current().is_capturing; }
 
-TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
+TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& arguments,
                         std::span<const std::shared_ptr<const Specialization>> others, const compile::Options& options,
                         const TraceOptions& how) {
   try {
     Capture::Known known;
     for (;;) {
-      auto capture = std::make_unique<Capture>(callable, arguments, how, known);
+      auto capture = std::make_unique<Capture>(traced, arguments, how, known);
       TraceOutcome outcome = capture->attempt(others, options);
       const bool failed = PyErr_Occurred() != nullptr;
       Capture::Known found = capture->known(known, failed);

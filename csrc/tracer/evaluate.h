@@ -21,6 +21,8 @@ class DataNeeded final : public UserError {
 
 /// Clears the exception that a kernel in Python left. Set by the layer that knows Python.
 inline void (*forget_python_error)() = nullptr;
+/// Brings the rules for the shapes of collectives, which PyTorch keeps in Python; null: nobody can.
+inline void (*load_shapes_of_collectives)() = nullptr;
 
 /// Facts about one tensor that an operator returns.
 struct ResultType {

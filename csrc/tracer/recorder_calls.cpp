@@ -229,6 +229,17 @@ class CallDepth {
   int& depth_;
 };
 
+/// Without a rule for its shapes a collective would run on tensors that have no data.
+void require_shapes_of_collective(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return;
+  if (load_shapes_of_collectives != nullptr) load_shapes_of_collectives();
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  op.operator_name().name +
+                      ": expected a collective whose shapes are known without running it (a meta kernel), got one "
+                      "without; the functional ones (torch.ops._c10d_functional) have them");
+}
+
 }  // namespace
 
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
@@ -240,6 +251,7 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     throw UserError(ErrorKind::kNotImplemented, "thunder.jit: the collective " + op.operator_name().name +
                                                     ": communicate between processes outside of the function");
   }
+  if (operators::communicates(*operator_for(op))) require_shapes_of_collective(op);
   if (level == Level::kTop && call_on_known_contents(op, stack)) return;
   for (IValue& argument : std::span(stack).last(count)) {
     argument = map_tensors(argument, [this](const at::Tensor& tensor) { return trace_tensor_of(tensor); });

@@ -32,7 +32,8 @@ struct TraceSession {
   AutocastSearch autocast_search = AutocastSearch::kOff;
   const RealizeScope* realize = nullptr;
   const transforms::ClaimScope* claims = nullptr;
-  bool is_capturing = false;  ///< a jitted function is called to be traced
+  bool is_capturing = false;        ///< a jitted function is called to be traced
+  const void* overrides = nullptr;  ///< its module's: see dispatch/call/overrides.h
   dispatch::CustomFunctions* custom_functions = nullptr;
 
   /// The session of this thread.

@@ -43,8 +43,9 @@ class Int8Weights(Transform):
     ) -> Any:
         edit = computation_trace.edit("int8 weights")
         parameters = computation_trace.parameters
-        for name, weight in parameters.items():
-            scale = parameters.get(f"{name}_scale")
+        # Tied ones have several names.
+        scales = {weight: parameters.get(f"{name}_scale") for name, weight in parameters.items()}
+        for weight, scale in scales.items():
             if scale is not None:
                 packed = edit.take_stored(weight)
                 edit.substitute(weight, edit.insert_first(dequantize, packed, scale))

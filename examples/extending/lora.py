@@ -56,14 +56,16 @@ class Lora(Transform):
             for name, value in parameters.items()
             if f"{name.removesuffix('weight')}lora_a" in parameters
         }
+        adapted: dict[Any, Any] = {}  # results of layers, which the next layer may take as they are
         for symbol in computation_trace.bound_symbols:
             if symbol.name.startswith("aten.to.") and symbol.args[0] in prefixes:  # under autocast
                 prefixes[symbol.results[0]] = prefixes[symbol.args[0]]
             if symbol.name == "aten.linear.default" and symbol.args[1] in prefixes:
                 prefix = prefixes[symbol.args[1]]
                 a, b = parameters[f"{prefix}lora_a"], parameters[f"{prefix}lora_b"]
-                adapted = edit.insert_after(symbol, self._adapt, symbol.results[0], symbol.args[0], a, b)
-                edit.substitute(symbol.results[0], adapted)
+                y, x = symbol.results[0], adapted.get(symbol.args[0], symbol.args[0])
+                adapted[y] = edit.insert_after(symbol, self._adapt, y, x, a, b)
+                edit.substitute(y, adapted[y])
         return prologue_trace, edit.finish(), epilogue_trace
 
     def _adapt(self, y: torch.Tensor, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed._functional_collectives  # shapes of the collectives below
 from torch import nn
 
 import thunder

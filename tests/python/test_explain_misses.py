@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import types
 import warnings
 from collections.abc import Callable
@@ -326,3 +327,32 @@ def test_no_caching_traces_each_call_and_explains_none() -> None:
         torch.testing.assert_close(compiled(X), X * scale)
     assert (thunder.cache_misses(compiled), thunder.cache_hits(compiled)) == (3, 0)
     assert thunder.explain_misses(compiled) == ()
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda kept: [kept],
+        lambda kept: (1, kept),
+        lambda kept: {"key": kept},
+        lambda kept: functools.partial(min, kept),
+        lambda kept: collections.deque([kept]),
+        lambda kept: types.MappingProxyType({"key": kept}),
+        lambda kept: [kept].index,
+    ],
+)
+def test_no_code_of_the_program_runs_to_describe_its_objects(hold: Callable[[Any], Any]) -> None:
+    class Kept:
+        def __repr__(self) -> str:
+            raise AssertionError("the repr of an object of the program")
+
+    holder = hold(Kept())
+
+    def program(x: torch.Tensor, held: Any = holder) -> torch.Tensor:
+        return x * 2 if held is holder else x * 3
+
+    compiled = thunder.jit(program)
+    for held in (holder, hold(Kept())):
+        compiled(torch.ones(2), held)
+        assert "computation" not in str(thunder.last_prologue_traces(compiled)[-1])
+    assert len(thunder.explain_misses(compiled)) == 2

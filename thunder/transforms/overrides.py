@@ -60,6 +60,7 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
 
     Raises:
         ValueError: the module has no such parameter or buffer, or it was replaced before; the replacement is no leaf.
+        TypeError: the replacement is a tensor of a subclass (a `DTensor`), sparse, nested or quantized.
         RuntimeError: not called in `Transform.transform_module`.
     """
     owner = _current_owner("override_parameter")
@@ -67,6 +68,7 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
     entry = _entry(model, name, original)
     if entry.owner:
         raise ValueError(f"transform {owner}: {name} is replaced already, by {entry.owner}{_other_names(entry, name)}")
+    _require_plain(name, replacement)
     if not replacement.is_leaf:
         raise ValueError(f"transform {owner}: {name}: expected a leaf, got a tensor that was computed; detach it")
     if isinstance(original, torch.nn.Parameter) and not isinstance(replacement, torch.nn.Parameter):
@@ -89,6 +91,7 @@ def add_parameter(model: ThunderModule, name: str, tensor: torch.Tensor, *, besi
     """
     owner = _current_owner("add_parameter")
     entry = _entry(model, beside, _find(model, beside))
+    _require_plain(name, tensor)
     path, _, local = name.rpartition(".")
     modules: dict[str, torch.nn.Module] = dict(_module(model).named_modules(remove_duplicate=False))
     if path not in modules or hasattr(modules[path], local):
@@ -115,6 +118,24 @@ def owned_by(transform: Transform) -> Iterator[None]:
         yield
     finally:
         _owner.reset(token)
+
+
+def owners_of(model: torch.nn.Module) -> set[str]:
+    """Return `repr` of the transforms that replaced or added something."""
+    entries = _entries(model).values()
+    return {owner for entry in entries for owner in (entry.owner, *entry.added.values()) if owner}
+
+
+def parts_of(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Return the module and those submodules that hold, or whose submodules hold, what was replaced or added."""
+    names = {name for entry in _entries(model).values() for name in (*entry.names, *entry.added)}
+    paths = {""}
+    for name in names:
+        places = name.split(".")[:-1]
+        paths.update(".".join(places[: i + 1]) for i in range(len(places)))
+    for path, module in model.named_modules():
+        if path in paths:
+            yield module
 
 
 def convert(model: torch.nn.Module, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -200,13 +221,28 @@ def _holder(module: torch.nn.Module, name: str) -> tuple[dict[str, torch.Tensor 
 
 
 def _get(module: torch.nn.Module, name: str) -> torch.Tensor | None:
-    tensors, local = _holder(module, name)
+    try:
+        tensors, local = _holder(module, name)
+    except AttributeError:  # the submodule was deleted later
+        return None
     return tensors.get(local)
 
 
 def _set(model: ThunderModule, name: str, tensor: torch.Tensor) -> None:
     tensors, local = _holder(_module(model), name)
     tensors[local] = tensor
+
+
+def _require_plain(name: str, tensor: torch.Tensor) -> None:
+    """Require a tensor that programs can take, in the place of a parameter or beside one."""
+    owner = _owner.get()
+    if isinstance(tensor, torch.Tensor) and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        advice = "; take its local part (to_local()), and gather what programs see"
+        kind = type(tensor).__name__ + (advice if hasattr(tensor, "to_local") else "")
+        raise TypeError(f"transform {owner}: {name}: expected a torch.Tensor, got a {kind}")
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+        kind = "a quantized tensor" if tensor.is_quantized else f"a tensor of layout {tensor.layout}"
+        raise TypeError(f"transform {owner}: {name}: expected a dense tensor, got {kind}")
 
 
 def _find(model: ThunderModule, name: str) -> torch.Tensor:

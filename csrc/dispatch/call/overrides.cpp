@@ -13,15 +13,6 @@
 namespace thunder::dispatch {
 namespace {
 
-/// The dict from names to `thunder.transforms.overrides.Override`, borrowed; null where there is none, or an empty one.
-PyObject* registry_of(PyObject* callable) {
-  static PyObject* const name = PyUnicode_InternFromString("_thunder_overrides");
-  const py::SavedError pending;
-  const py::Ref attributes = interpreter::instance_dict(callable);
-  PyObject* registry = attributes ? PyDict_GetItemWithError(attributes.get(), name) : nullptr;
-  return registry != nullptr && PyDict_Check(registry) && PyDict_Size(registry) > 0 ? registry : nullptr;
-}
-
 std::vector<py::Ref> items_of(PyObject* sequence) {
   const py::Ref fast = checked(PySequence_Fast(sequence, "expected a list"));
   std::vector<py::Ref> items;
@@ -61,10 +52,10 @@ Overrides::Entry read_entry(PyObject* described) {
 
 }  // namespace
 
-Overrides::Overrides(PyObject* callable) {
-  if (!has_overrides(callable)) return;
+Overrides::Overrides(PyObject* module) {
+  if (!has_overrides(module)) return;
   const interpreter::NativeScope native;
-  const py::Ref described = checked(PyObject_CallOneArg(overrides_function("describe").get(), callable));
+  const py::Ref described = checked(PyObject_CallOneArg(overrides_function("describe").get(), module));
   for (const py::Ref& each : items_of(described.get())) entries_.push_back(read_entry(each.get()));
 }
 
@@ -88,11 +79,19 @@ ir::TypePtr Overrides::seen_type(const Entry& entry, const at::Tensor& real) {
   return ir::make_type(std::move(type));
 }
 
-bool has_overrides(PyObject* callable) { return registry_of(callable) != nullptr; }
+PyObject* overrides_registry(PyObject* module) {
+  static PyObject* const name = PyUnicode_InternFromString("_thunder_overrides");
+  const py::SavedError pending;
+  const py::Ref attributes = interpreter::instance_dict(module);
+  PyObject* registry = attributes ? PyDict_GetItemWithError(attributes.get(), name) : nullptr;
+  return registry != nullptr && PyDict_Check(registry) && PyDict_Size(registry) > 0 ? registry : nullptr;
+}
 
-std::string describe_overrides(PyObject* callable) {
+bool has_overrides(PyObject* module) { return overrides_registry(module) != nullptr; }
+
+std::string describe_overrides(PyObject* module) {
   const interpreter::NativeScope native;
-  const py::Ref text = checked(PyObject_CallOneArg(overrides_function("summary").get(), callable));
+  const py::Ref text = checked(PyObject_CallOneArg(overrides_function("summary").get(), module));
   const char* content = PyUnicode_AsUTF8(text.get());
   if (content == nullptr) throw PendingError();
   return content;

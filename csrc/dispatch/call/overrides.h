@@ -31,8 +31,8 @@ class Overrides {
     std::vector<Added> added;
   };
 
-  /// Those of a callable. Throws PendingError.
-  explicit Overrides(PyObject* callable);
+  /// Those of a module; none for any other callable. Throws PendingError.
+  explicit Overrides(PyObject* module);
 
   /// The entry whose tensor this is, or null.
   [[nodiscard]] const Entry* find(const PyObject* tensor) const;
@@ -43,10 +43,12 @@ class Overrides {
   std::vector<Entry> entries_;
 };
 
+/// The dict of a module's overrides (borrowed), which its copies by `copy.copy` share; null: there are none.
+[[nodiscard]] PyObject* overrides_registry(PyObject* module);
 /// Whether a callable is a module with overrides, which must not run as it is.
-[[nodiscard]] bool has_overrides(PyObject* callable);
+[[nodiscard]] bool has_overrides(PyObject* module);
 /// `0.weight (Int8Weights())`: the first of them, for messages, and how many there are besides.
-[[nodiscard]] std::string describe_overrides(PyObject* callable);
+[[nodiscard]] std::string describe_overrides(PyObject* module);
 /// A function of `thunder.transforms.overrides`; throws PendingError.
 [[nodiscard]] py::Ref overrides_function(const char* name);
 

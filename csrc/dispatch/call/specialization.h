@@ -122,9 +122,17 @@ struct TraceOutcome {
   std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
 };
 
-/// Traces `callable` for these arguments and compiles the trace. Everything that the program wrote is rolled back:
+/// The callable that is compiled. Borrowed.
+struct Traced {
+  PyObject* callable;
+  /// The module whose parameters transforms may have replaced: the callable itself, or the one that it is a part or a
+  /// method of.
+  PyObject* module;
+};
+
+/// Traces a callable for these arguments and compiles the trace. Everything that the program wrote is rolled back:
 /// running the specialization repeats it. `others` are the callable's specializations.
-[[nodiscard]] TraceOutcome specialize(PyObject* callable, const interpreter::CallArguments& arguments,
+[[nodiscard]] TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& arguments,
                                       std::span<const std::shared_ptr<const Specialization>> others,
                                       const compile::Options& options, const TraceOptions& how);
 

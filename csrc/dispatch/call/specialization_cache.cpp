@@ -97,7 +97,7 @@ bool SpecializationCache::make_room() {
 
 Served SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments, PyObject** result,
                                             Failure& failure) {
-  const bool is_traced = stop_of_last_call(*sets_).has_value() || has_overrides(callable_);
+  const bool is_traced = stop_of_last_call(*sets_).has_value() || has_overrides(module_);
   if (!std::exchange(warned_, true)) {
     const std::string cause = summary(explain_miss(*sets_, ThreadState::now(), arguments));
     const int status = PyErr_WarnFormat(
@@ -144,13 +144,13 @@ Served SpecializationCache::trace_and_run(const interpreter::CallArguments& argu
 }
 
 bool SpecializationCache::raises_errors_of_programs() const {
-  return how_.full_graph || compile::has_extensions(options_) || has_overrides(callable_);
+  return how_.full_graph || compile::has_extensions(options_) || has_overrides(module_);
 }
 
 bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
   // Errors that the module itself would raise are raised; of a refusal of thunder's, `run_eager` tells the cause.
   const bool is_refused = PyErr_ExceptionMatches(PyExc_NotImplementedError) != 0;
-  if (how_.full_graph || !outcome.may_run_eager || (has_overrides(callable_) && !is_refused)) {
+  if (how_.full_graph || !outcome.may_run_eager || (has_overrides(module_) && !is_refused)) {
     add_location(outcome.location);
     return false;
   }
@@ -161,7 +161,7 @@ bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& fa
 Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
                                        PyObject** result, Failure& failure) {
   const std::vector<std::shared_ptr<const Specialization>> known = all();
-  const TraceOutcome outcome = specialize(callable_, arguments, known, options_, how_);
+  const TraceOutcome outcome = specialize({callable_, module_}, arguments, known, options_, how_);
   const std::shared_ptr<const Specialization>& made = outcome.made;
   if (PyErr_Occurred() != nullptr) {
     --misses_;
@@ -171,7 +171,7 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
       explained_.pop_back();
     }
     failure.is_kept =
-        runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && !has_overrides(callable_);
+        runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && !has_overrides(module_);
     if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }
@@ -228,17 +228,20 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
 PyObject* SpecializationCache::refuse_eager(const Failure& failure) const {
   try {
     const std::string cause =
-        failure.cause.empty() ? "a mode of PyTorch is active that compiled programs do not follow" : failure.cause;
+        failure.cause.empty()
+            ? "a mode of PyTorch, or a transform of torch.func, is active that compiled programs do not "
+              "follow"
+            : failure.cause;
     PyErr_Format(PyExc_RuntimeError,
                  "thunder.jit: %s cannot run in eager, as transforms replaced parameters: %s. It was not compiled: %s",
-                 interpreter::describe(callable_).c_str(), describe_overrides(callable_).c_str(), cause.c_str());
+                 interpreter::describe(callable_).c_str(), describe_overrides(module_).c_str(), cause.c_str());
   } catch (const PendingError&) {
   }
   return nullptr;
 }
 
 PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& arguments, const Failure& failure) {
-  if (has_overrides(callable_)) return refuse_eager(failure);
+  if (has_overrides(module_)) return refuse_eager(failure);
   ++eager_calls_;
   PyObject* result = PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
   if (failure.cause.empty()) return result;

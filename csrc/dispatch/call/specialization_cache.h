@@ -23,8 +23,8 @@ enum class CacheMode : std::uint8_t {
 /// The specializations of one callable. Calls look at a snapshot of the list; traces are made one at a time.
 class SpecializationCache {
  public:
-  SpecializationCache(PyObject* callable, compile::Options options, CacheMode mode, TraceOptions how)
-      : callable_(callable), options_(std::move(options)), mode_(mode), how_(how) {}
+  SpecializationCache(const Traced& traced, compile::Options options, CacheMode mode, TraceOptions how)
+      : callable_(traced.callable), module_(traced.module), options_(std::move(options)), mode_(mode), how_(how) {}
 
   /// A new reference, or null with an exception set.
   PyObject* call(const interpreter::CallArguments& arguments);
@@ -95,7 +95,8 @@ class SpecializationCache {
   std::shared_ptr<GuardedSet> keep(const std::shared_ptr<const Specialization>& made);
   [[nodiscard]] std::size_t count() const;
 
-  PyObject* callable_;  ///< the owner of the cache keeps it
+  PyObject* callable_;  ///< the owner of the cache keeps it, and the module
+  PyObject* module_;    ///< see Traced
   compile::Options options_;
   CacheMode mode_;
   TraceOptions how_;

@@ -35,15 +35,15 @@ std::string text_of(PyObject* string) {
   return content;
 }
 
-/// For each input the names that it has in the module that is called.
-std::vector<std::vector<std::string>> names_of(PyObject* callable, const TorchHooks& hooks) {
+/// For each input the names that it has in the module.
+std::vector<std::vector<std::string>> names_of(PyObject* module, const TorchHooks& hooks) {
   const interpreter::NativeScope native;
   const py::Ref tensors = checked(PyList_New(0));
   for (const InputState& input : hooks.states()) {
     if (PyList_Append(tensors.get(), input.real.get()) < 0) throw PendingError();
   }
   const py::Ref function = overrides_function("names_of");
-  const py::Ref lists = checked(PyObject_CallFunctionObjArgs(function.get(), callable, tensors.get(), nullptr));
+  const py::Ref lists = checked(PyObject_CallFunctionObjArgs(function.get(), module, tensors.get(), nullptr));
   std::vector<std::vector<std::string>> result;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(lists.get()); ++i) {
     PyObject* names = PyList_GET_ITEM(lists.get(), i);
@@ -53,9 +53,12 @@ std::vector<std::vector<std::string>> names_of(PyObject* callable, const TorchHo
   return result;
 }
 
-/// The tensors that the prologue gives; the owner of one that the program reads has to use it.
-std::vector<ProgramInput> inputs_of(PyObject* callable, const TorchHooks& hooks, const ir::Trace& computation) {
-  const std::vector<std::vector<std::string>> names = names_of(callable, hooks);
+/// The tensors that the prologue gives; the owner of one that the program reads has to use it. A part of a module need
+/// not use what was added to another part, beside a tensor that both share.
+std::vector<ProgramInput> inputs_of(const Traced& traced, const TorchHooks& hooks, const ir::Trace& computation) {
+  PyObject* const part = PyMethod_Check(traced.callable) ? PyMethod_GET_SELF(traced.callable) : traced.callable;
+  const std::vector<std::vector<std::string>> names = names_of(traced.module, hooks);
+  const std::vector<std::vector<std::string>> own = part == traced.module ? names : names_of(part, hooks);
   const ir::Uses uses(computation);
   std::vector<ProgramInput> inputs;
   for (std::size_t i = 0; i < hooks.states().size(); ++i) {
@@ -73,7 +76,8 @@ std::vector<ProgramInput> inputs_of(PyObject* callable, const TorchHooks& hooks,
     if (entry == nullptr || uses.count(computation.inputs[i]) == 0) continue;
     inputs[i].owner = entry->owner;
     for (const Overrides::Added& added : entry->added) {
-      inputs[hooks.input_index(added.tensor.get())].owner = added.owner;
+      const std::size_t input = hooks.input_index(added.tensor.get());
+      if (!own[input].empty()) inputs[input].owner = added.owner;
     }
   }
   return inputs;
@@ -92,11 +96,16 @@ bool looks_at_data(const ir::BoundSymbol& symbol) {
 }
 
 /// Segments that several programs share take the same inputs.
-void require_no_data(const ir::Trace& computation) {
-  if (std::ranges::none_of(computation.symbols, looks_at_data)) return;
+void require_no_data(const std::string& transform, const ir::Trace& computation) {
+  const auto place = std::ranges::find_if(computation.symbols, looks_at_data);
+  if (place == computation.symbols.end()) return;
+  const ir::SourceLocation& location = place->location;
+  const std::string line =
+      location.file == nullptr ? "" : " (" + *location.file + ":" + std::to_string(location.line) + ")";
   throw UserError(ErrorKind::kValue,
-                  "a transform adds inputs to a program that looks at the data of tensors, or removes some; not "
-                  "supported");
+                  "transform " + transform +
+                      ": adds inputs to a program that looks at the data of tensors, or removes some" + line +
+                      "; keep its inputs, or look at data outside of the function");
 }
 
 /// Turns numbers of what the guards find into positions among the computation's inputs.
@@ -113,7 +122,7 @@ void count_by_inputs(const std::vector<Specialization::Taken>& taken, runtime::V
 
 }  // namespace
 
-bool take_added_parameters(PyObject* callable, const TorchHooks& hooks, interpreter::Tracker& tracker) {
+bool take_added_parameters(PyObject* module, const TorchHooks& hooks, interpreter::Tracker& tracker) {
   const py::Ref places = checked(PyList_New(0));
   for (const InputState& input : hooks.states()) {
     if (input.override == nullptr) continue;
@@ -123,7 +132,7 @@ bool take_added_parameters(PyObject* callable, const TorchHooks& hooks, interpre
   }
   if (PyList_GET_SIZE(places.get()) == 0) return true;
   const py::Ref function = overrides_function("take");
-  const py::Ref arguments = checked(PyTuple_Pack(2, callable, places.get()));
+  const py::Ref arguments = checked(PyTuple_Pack(2, module, places.get()));
   return static_cast<bool>(py::Ref::steal(interpreter::interpret(function.get(), arguments.get(), nullptr, &tracker)));
 }
 
@@ -150,19 +159,21 @@ void require_as_seen(const TorchHooks& hooks, std::span<const std::size_t> writt
   }
 }
 
-void transform_call(PyObject* callable, const TorchHooks& hooks, const compile::Options& options,
+void transform_call(const Traced& traced, const TorchHooks& hooks, const compile::Options& options,
                     ir::Trace& computation, Specialization& specialization) {
   const auto is_overridden = [](const InputState& input) { return input.override != nullptr; };
   if (options.transforms.empty() && std::ranges::none_of(hooks.states(), is_overridden)) return;
-  std::vector<ProgramInput> inputs = inputs_of(callable, hooks, computation);
+  std::vector<ProgramInput> inputs = inputs_of(traced, hooks, computation);
   for (const ProgramInput& input : inputs) specialization.guarded_types.push_back(input.type);
   CallTraces traces{interpreter::prologue_trace(specialization.guards, specialization.guarded_types),
                     std::move(computation), interpreter::epilogue_trace(specialization.structure), std::move(inputs)};
-  for (const auto& transform : options.transforms) traces = apply_pre_prologue(*transform, std::move(traces));
+  for (const auto& transform : options.transforms) {
+    traces = apply_pre_prologue(*transform, std::move(traces));
+    if (!is_as_it_came(traces, hooks.states().size())) require_no_data(transform->name, traces.computation);
+  }
   compile::finish_inputs(traces);
   computation = std::move(traces.computation);
   if (is_as_it_came(traces, hooks.states().size())) return;
-  require_no_data(computation);
   for (const ProgramInput& input : traces.inputs) {
     const bool is_held = input.source == ProgramInput::kHeld;
     specialization.taken.push_back({is_held ? 0 : input.source, is_held ? input.tensor : at::Tensor()});

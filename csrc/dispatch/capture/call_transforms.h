@@ -15,7 +15,7 @@ namespace thunder::dispatch {
 
 /// Reads, as the program would, the parameters that transforms added beside those that it read: they become inputs.
 /// False with a Python exception set.
-[[nodiscard]] bool take_added_parameters(PyObject* callable, const TorchHooks& hooks, interpreter::Tracker& tracker);
+[[nodiscard]] bool take_added_parameters(PyObject* module, const TorchHooks& hooks, interpreter::Tracker& tracker);
 
 /// Refuses a program that hands out or changes a parameter that a transform replaced: what it sees is not what there
 /// is.
@@ -24,7 +24,7 @@ void require_as_seen(const TorchHooks& hooks, std::span<const std::size_t> writt
 
 /// Applies the user's transforms to the traces of a call, before anything else happens to them: changes `computation`,
 /// and what of the specialization follows from its inputs.
-void transform_call(PyObject* callable, const TorchHooks& hooks, const compile::Options& options,
+void transform_call(const Traced& traced, const TorchHooks& hooks, const compile::Options& options,
                     ir::Trace& computation, Specialization& specialization);
 /// Turns positions among the computation's inputs into numbers of what the guards find.
 void count_by_guards(std::span<const Specialization::Taken> taken, std::vector<std::uint32_t>& inputs);

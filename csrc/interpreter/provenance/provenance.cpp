@@ -1,5 +1,6 @@
 #include "interpreter/provenance/provenance.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -125,6 +126,81 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
 
 }  // namespace
 
+namespace {
+
+std::string describe_within(py::Borrowed object, int depth);
+
+std::string shortened(std::string text) {
+  constexpr std::size_t kLongest = 200;
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "…";
+  return text;
+}
+
+std::string describe_type(const PyTypeObject* type) { return std::string("an object of type ") + type->tp_name; }
+
+std::string describe_items(const char* open, py::Borrowed container, const char* close, int depth) {
+  const py::Ref items = py::Ref::steal(PySequence_List(container));
+  if (!items) {
+    PyErr_Clear();
+    return describe_type(Py_TYPE(container));
+  }
+  constexpr Py_ssize_t kMost = 70;  // more are cut off
+  std::string text = open;
+  for (Py_ssize_t i = 0; i < std::min(PyList_GET_SIZE(items.get()), kMost); ++i) {
+    if (i > 0) text += ", ";
+    text += describe_within(PyList_GET_ITEM(items.get(), i), depth + 1);
+  }
+  return text + close;
+}
+
+std::string describe_pairs(py::Borrowed dict, int depth) {
+  std::string text = "{";
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value) != 0;) {
+    if (text.size() > 1) text += ", ";
+    text += describe_within(key, depth + 1) + ": " + describe_within(value, depth + 1);
+  }
+  return text + "}";
+}
+
+/// Whether `repr` of an object runs code of its type alone: it is no container, and its type was written in C.
+bool has_repr_in_c(py::Borrowed object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyCFunction_Check(object) || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) return true;
+  return !is_python_class(type) && !PyType_IS_GC(type);
+}
+
+std::string describe_within(py::Borrowed object, int depth) {
+  constexpr int kDeepest = 4;
+  if (object == nullptr) return "nothing";
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
+  if (PyFunction_Check(object)) return text_of(reinterpret_cast<PyFunctionObject*>(object)->func_qualname);
+  if (PyModule_Check(object)) {
+    const char* name = PyModule_GetName(object);
+    if (name == nullptr) PyErr_Clear();
+    return std::string("<module '") + (name == nullptr ? "?" : name) + "'>";
+  }
+  if (depth > kDeepest) return "…";
+  if (PyTuple_CheckExact(object)) return describe_items("(", object, PyTuple_GET_SIZE(object) == 1 ? ",)" : ")", depth);
+  if (PyList_CheckExact(object)) return describe_items("[", object, "]", depth);
+  if (PyDict_CheckExact(object)) return describe_pairs(object, depth);
+  if (PyAnySet_CheckExact(object) && PySet_GET_SIZE(object) > 0) {
+    const bool is_set = PySet_CheckExact(object);
+    return describe_items(is_set ? "{" : "frozenset({", object, is_set ? "}" : "})", depth);
+  }
+  if (PyTuple_Check(object) && !is_python_class(type)) {
+    return describe_items((std::string(type->tp_name) + "([").c_str(), object, "])", depth);
+  }
+  if (!has_repr_in_c(object)) return describe_type(type);
+  const py::Ref text = py::Ref::steal(PyObject_Repr(object));
+  if (text) return text_of(text.get());
+  PyErr_Clear();
+  return describe_type(type);
+}
+
+}  // namespace
+
 std::string expression(const Node& node) {
   if (!node.name.empty()) return node.name;
   if (node.is_constant()) {
@@ -139,25 +215,6 @@ std::string expression(const Node& owner, const Read& read) {
   return spell_step(owner, read.accessor, read.key.get(), read.index);
 }
 
-std::string describe(py::Borrowed object) {
-  if (object == nullptr) return "nothing";
-  PyTypeObject* type = Py_TYPE(object);
-  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
-  if (PyFunction_Check(object)) return text_of(reinterpret_cast<PyFunctionObject*>(object)->func_qualname);
-  const bool is_plain = object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) ||
-                        PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) ||
-                        PyComplex_CheckExact(object) || PyTuple_CheckExact(object) || PyRange_Check(object) ||
-                        PyModule_Check(object) || !is_python_class(type);
-  if (!is_plain) return std::string("an object of type ") + type->tp_name;
-  const py::Ref text = py::Ref::steal(PyObject_Repr(object));
-  if (!text) {
-    PyErr_Clear();
-    return std::string("an object of type ") + type->tp_name;
-  }
-  std::string result = text_of(text.get());
-  constexpr std::size_t kLongest = 200;
-  if (result.size() > kLongest) result = result.substr(0, kLongest) + "…";
-  return result;
-}
+std::string describe(py::Borrowed object) { return shortened(describe_within(object, 0)); }
 
 }  // namespace thunder::interpreter
