@@ -85,10 +85,10 @@ class Trace:
     def of_function(cls, function: Callable[..., Any], *examples: torch.Tensor, name: str = "computation") -> Trace:
         """Return the trace of a function of tensors.
 
-        The function is called once, with stand-ins that have the metadata of `examples` and no data; its Python runs as
+        The function is called once, with trace tensors that have the metadata of `examples` and no data; its Python runs as
         it is, unlike in `thunder.jit`. It returns a tensor, or a container of tensors.
         """
-        return cls(_trace.record(name, list(examples), lambda stand_ins: pytree.tree_leaves(function(*stand_ins))))
+        return cls(_trace.record(name, list(examples), lambda tensors: pytree.tree_leaves(function(*tensors))))
 
     @property
     def native(self) -> Any:
@@ -239,7 +239,7 @@ class BoundSymbols(Sequence[BoundSymbol]):
 class TraceEdit:
     """Changes to a trace, made at once by `finish`.
 
-    Symbols and values are those of the trace as it was. Functions are called once, with stand-ins for the values among
+    Symbols and values are those of the trace as it was. Functions are called once, with trace tensors for the values among
     their arguments, and what they do with torch is inserted; they return tensors, or containers of tensors.
     """
 
@@ -367,8 +367,8 @@ class TraceEdit:
         values = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Value)))
         structure: list[Any] = []
 
-        def call(stand_ins: list[torch.Tensor]) -> list[Any]:
-            known = dict(zip(values, stand_ins, strict=True))
+        def call(tensors: list[torch.Tensor]) -> list[Any]:
+            known = dict(zip(values, tensors, strict=True))
             filled = [known[leaf] if isinstance(leaf, Value) else leaf for leaf in leaves]
             positional, keywords = pytree.tree_unflatten(filled, spec)
             results: list[Any]

@@ -125,7 +125,7 @@ bool hands_out_numbers(const ir::Trace& trace) {
 /// Code of the user takes part: its errors belong to the call that compiles.
 bool runs_python(const Compilation& compilation) {
   return !compilation.transforms.empty() ||
-         std::ranges::any_of(compilation.executors, [](const auto* executor) { return executor->serves != nullptr; });
+         std::ranges::any_of(compilation.executors, [](const auto* executor) { return executor->replaces != nullptr; });
 }
 
 std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const PassRunner& runner) {

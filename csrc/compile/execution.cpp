@@ -40,8 +40,8 @@ bool shape_follows_data(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return tracer::shape_follows_data(op, arguments);
 }
 
-bool serves(const Executor& executor, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  return executor.serves != nullptr && executor.serves(executor, symbol, trace) && !shape_follows_data(symbol, trace);
+bool replaces(const Executor& executor, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  return executor.replaces != nullptr && executor.replaces(executor, symbol, trace) && !shape_follows_data(symbol, trace);
 }
 
 /// Copies a trace, with some of its symbols expanded.
@@ -62,7 +62,7 @@ class Expansion {
     for (std::size_t i = first; i < executors_.size(); ++i) {
       const Executor& executor = *executors_[i];
       if (executor.claim(executor, symbol, result_)) break;
-      if ((i > first || expands_first) && serves(executor, symbol, result_)) {
+      if ((i > first || expands_first) && replaces(executor, symbol, result_)) {
         expand(symbol, i);
         return;
       }
@@ -104,14 +104,14 @@ class Expansion {
 std::optional<ir::Trace> run_passes(const ir::Trace& trace, const Executors& executors, bool of_user) {
   std::optional<ir::Trace> fused;
   for (const Executor* executor : executors) {
-    if (executor->fuse == nullptr || (executor->serves != nullptr) != of_user) continue;
+    if (executor->fuse == nullptr || (executor->replaces != nullptr) != of_user) continue;
     if (auto rewritten = executor->fuse(*executor, fused ? *fused : trace)) fused = std::move(rewritten);
   }
   return fused;
 }
 
-bool serves_anything(const Executors& executors) {
-  return std::ranges::any_of(executors, [](const Executor* executor) { return executor->serves != nullptr; });
+bool replaces_anything(const Executors& executors) {
+  return std::ranges::any_of(executors, [](const Executor* executor) { return executor->replaces != nullptr; });
 }
 
 struct Rules {
@@ -145,7 +145,7 @@ std::optional<ir::Trace> run_built_in_fusion_passes(const ir::Trace& trace, cons
 }
 
 runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors) {
-  if (!serves_anything(executors)) return executors::lower_trace(trace, executors);
+  if (!replaces_anything(executors)) return executors::lower_trace(trace, executors);
   const ir::Trace expanded = transform_for_execution(trace, executors);
   const std::optional<ir::Trace> fused = run_fusion_passes(expanded, executors);
   return executors::lower_trace(fused ? *fused : expanded, executors);
@@ -154,7 +154,7 @@ runtime::Program lower_directly(const ir::Trace& trace, const Executors& executo
 const Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace, const Executors& executors) {
   for (const Executor* executor : executors) {
     if (executor->claim(*executor, symbol, trace)) return nullptr;
-    if (serves(*executor, symbol, trace)) return executor;
+    if (replaces(*executor, symbol, trace)) return executor;
   }
   return nullptr;
 }
@@ -165,7 +165,7 @@ void set_rule(const Executor& executor, const ir::Operator* operation, const tra
 }
 
 ExecutorScope::ExecutorScope(const Executors& executors) {
-  if (!serves_anything(executors)) return;
+  if (!replaces_anything(executors)) return;
   claims_.emplace([executors](const ir::BoundSymbol& symbol,
                               const ir::Trace& trace) -> std::optional<transforms::ClaimedOperation> {
     const Executor* executor = serving_executor(symbol, trace, executors);

@@ -13,7 +13,7 @@
 namespace thunder::compile {
 
 /// The trace in which executors have put operations of their own in the place of those that they serve. The first
-/// executor that claims or serves a symbol has it. Operations that it puts there are claimed by itself or by executors
+/// executor that claims or replaces a symbol has it. Operations that it puts there are claimed by itself or by executors
 /// behind it.
 [[nodiscard]] ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors);
 
@@ -25,11 +25,11 @@ namespace thunder::compile {
 /// All of it: the program of a trace that no pass has seen.
 [[nodiscard]] runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors);
 
-/// The executor that serves a symbol, before any that claims it; null: none.
+/// The executor that replaces a symbol, before any that claims it; null: none.
 [[nodiscard]] const executors::Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace,
                                                           const Executors& executors);
 
-/// How an operation that `executor` serves is differentiated: by a rule of the executor's own. Such a rule lives as
+/// How an operation that `executor` replaces is differentiated: by a rule of the executor's own. Such a rule lives as
 /// long as the process.
 void set_rule(const executors::Executor& executor, const ir::Operator* operation, const transforms::GradRule* rule);
 

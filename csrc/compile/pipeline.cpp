@@ -119,7 +119,7 @@ void rematerialize(Compilation& compilation, const PassRunner& runner) {
 
 // Executors and transforms of the user run Python: one trace after the other, on the thread that compiles.
 void rewrite_for_executors(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
-  const auto rewrites = [](const executors::Executor* executor) { return executor->serves != nullptr; };
+  const auto rewrites = [](const executors::Executor* executor) { return executor->replaces != nullptr; };
   if (std::ranges::none_of(compilation.executors, rewrites)) return;
   TraceHistory& history = line.history;
   runner.keep("transform_for_execution", transform_for_execution(history.last(), compilation.executors), history);
@@ -197,7 +197,7 @@ struct JointStep {
 };
 using Step = std::variant<TraceStep, LineStep, JointStep>;
 
-// The whole way from a recorded computation to programs. Neighbouring TraceSteps of kForward and kBackward run at once.
+// The steps from a recorded computation to programs. Neighbouring TraceSteps of kForward and kBackward run at once.
 // A backward for some of the cotangents takes its steps of the first list, reads what the second one chose, and takes
 // its steps of the third.
 
@@ -320,9 +320,9 @@ void run_line_step(const LineStep& step, const Compilation& compilation, const L
   runner.run_step(step.name, line->history, [&] { step.run(compilation, *line, runner); });
 }
 
-/// Without `whole`, steps for both lines are left out.
+/// Without `joint_compilation`, steps for both lines are left out.
 void run_steps(std::span<const Step> steps, const Compilation& compilation, const Lines& lines,
-               const PassRunner& runner, Compilation* whole = nullptr) {
+               const PassRunner& runner, Compilation* joint_compilation = nullptr) {
   std::size_t next = 0;
   while (next < steps.size()) {
     next += run_trace_steps(steps.subspan(next), lines, runner);
@@ -330,8 +330,8 @@ void run_steps(std::span<const Step> steps, const Compilation& compilation, cons
     const Step& step = steps[next++];
     if (const auto* line_step = std::get_if<LineStep>(&step)) run_line_step(*line_step, compilation, lines, runner);
     const auto* joint = std::get_if<JointStep>(&step);
-    if (joint == nullptr || whole == nullptr || !runner.is_enabled(joint->name)) continue;
-    runner.run_step(joint->name, whole->forward.history, [&] { joint->run(*whole, runner); });
+    if (joint == nullptr || joint_compilation == nullptr || !runner.is_enabled(joint->name)) continue;
+    runner.run_step(joint->name, joint_compilation->forward.history, [&] { joint->run(*joint_compilation, runner); });
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fusion/placements.h"
+#include "fusion/buffer_regions.h"
 #include "ir/layout.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
@@ -13,10 +13,10 @@ namespace thunder::fusion {
 bool is_copy(const BoundSymbol& symbol) { return operators::has_fact(*symbol.op, operators::Fact::kCopies); }
 
 std::optional<ir::Dims> slice_start(const BoundSymbol& symbol, const Trace& trace) {
-  const auto placements = placements_of(symbol, trace);
+  const auto regions = buffer_regions_of(symbol, trace);
   const ir::TensorType* type = result_type(symbol, trace);
-  if (!placements || placements->parts.size() != 1 || !is_contiguous(*type)) return std::nullopt;
-  const Placement& part = placements->parts[0];
+  if (!regions || regions->parts.size() != 1 || !is_contiguous(*type)) return std::nullopt;
+  const BufferRegion& part = regions->parts[0];
   if (passes::value_argument(symbol, 0) != part.value || part.missing_dim ||
       !is_contiguous(*trace.tensor_type(part.value)))
     return std::nullopt;

@@ -11,7 +11,7 @@
 
 #include "fusion/block_results.h"
 #include "fusion/operations.h"
-#include "fusion/placements.h"
+#include "fusion/buffer_regions.h"
 #include "fusion/region.h"
 #include "ir/builder.h"
 #include "ir/substitution.h"
@@ -34,20 +34,20 @@ constexpr std::int64_t kLeastInPlace = 4096;
 bool is_number(const Dim& dim) { return dim.is_concrete(); }
 
 /// Whether parts hide no other one, and do not reach out of the result.
-bool are_apart(const Placements& placements, const BoundSymbol& symbol, const Trace& trace) {
+bool are_apart(const BufferRegions& regions, const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType& result = *result_type(symbol, trace);
   Dim count = 0;
-  for (const Placement& part : placements.parts) {
+  for (const BufferRegion& part : regions.parts) {
     count += product_of(trace.tensor_type(part.value)->sizes);
     for (std::size_t i = 0; i < part.sizes.size(); ++i) {
       const Dim end = part.start[i] + part.sizes[i];
       if (part.start[i] == Dim(0) && end == result.sizes[i]) continue;
-      if (!placements.fill) continue;  // one part behind the other
+      if (!regions.fill) continue;  // one part behind the other
       if (!is_number(part.start[i]) || !is_number(end) || !is_number(result.sizes[i])) return false;
       if (part.start[i].hint < 0 || end.hint > result.sizes[i].hint) return false;
     }
   }
-  return count == product_of(result.sizes) || (placements.fill && placements.parts.size() == 1);
+  return count == product_of(result.sizes) || (regions.fill && regions.parts.size() == 1);
 }
 
 /// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.
@@ -79,7 +79,7 @@ class BufferAssignment {
         is_removed_(trace.symbols.size(), false),
         replaced_(trace.value_count()) {
     for (const BoundSymbol& symbol : trace.symbols) {
-      // The first value of a set is the whole of its memory.
+      // The first value of a set has all of its memory.
       passes::for_each_result(symbol, [&](ir::ValueId id) {
         std::int64_t& bytes = bytes_[aliases_.set_of(id)];
         if (bytes == 0) bytes = passes::size_in_bytes(trace.tensor_type(id));
@@ -93,8 +93,8 @@ class BufferAssignment {
       if (symbol.op->style != ir::CallStyle::kTorchOperator) continue;
       if (is_copy(symbol)) {
         write_to_caller(i);
-      } else if (const auto placements = placements_of(symbol, trace_)) {
-        if (!slice(i)) put_together(i, *placements);
+      } else if (const auto regions = buffer_regions_of(symbol, trace_)) {
+        if (!slice(i)) put_together(i, *regions);
       } else {
         overwrite_operand(i);
       }
@@ -276,21 +276,21 @@ class BufferAssignment {
 
   // --- results that are parts of larger ones
 
-  void put_together(std::size_t i, const Placements& placements) {
+  void put_together(std::size_t i, const BufferRegions& regions) {
     const BoundSymbol& symbol = trace_.symbols[i];
     const ir::TensorType& type = *result_type(symbol, trace_);
-    if (!passes::is_dense(type) || !are_apart(placements, symbol, trace_)) return;
+    if (!passes::is_dense(type) || !are_apart(regions, symbol, trace_)) return;
     std::vector<std::uint32_t> places;  // fusions that compute parts in their final memory
     std::uint32_t first = passes::kNoPlace;
-    for (const Placement& part : placements.parts) {
+    for (const BufferRegion& part : regions.parts) {
       places.push_back(can_stand(part, type) ? fusion_of(part.value) : passes::kNoPlace);
       first = std::min(first, places.back());
     }
     if (first == passes::kNoPlace) return;
     location_ = symbol.location;
     const ir::ValueId buffer = add_buffer(type, first);
-    for (std::size_t k = 0; k < placements.parts.size(); ++k) {
-      const Placement& part = placements.parts[k];
+    for (std::size_t k = 0; k < regions.parts.size(); ++k) {
+      const BufferRegion& part = regions.parts[k];
       std::vector<BoundSymbol>& where = places[k] == passes::kNoPlace ? after_[i] : before_[first];
       const ir::ValueId slice = add_slice(buffer, part, where);
       BoundSymbol copy = write("aten::copy_", "", {slice, part.value, false});
@@ -302,12 +302,12 @@ class BufferAssignment {
         drop_result(places[k], part.value);
       }
     }
-    if (placements.fill) fill_around(buffer, placements.parts[0], *placements.fill, after_[i]);
+    if (regions.fill) fill_around(buffer, regions.parts[0], *regions.fill, after_[i]);
     remove(i, buffer);
   }
 
   /// Whether a part's elements follow one another in the buffer as they would in a tensor of their own.
-  [[nodiscard]] bool can_stand(const Placement& part, const ir::TensorType& buffer) const {
+  [[nodiscard]] bool can_stand(const BufferRegion& part, const ir::TensorType& buffer) const {
     const std::uint32_t place = fusion_of(part.value);
     if (place == passes::kNoPlace || !is_of_elements(part.value, trace_.symbols[place])) return false;
     const ir::TensorType& type = *trace_.tensor_type(part.value);
@@ -319,7 +319,7 @@ class BufferAssignment {
   }
 
   /// The strides of a part where it stands.
-  static ir::Dims strides_in(const Placement& part, const ir::TensorType& buffer) {
+  static ir::Dims strides_in(const BufferRegion& part, const ir::TensorType& buffer) {
     ir::Dims strides = buffer.strides;
     if (part.missing_dim) strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(*part.missing_dim));
     return strides;
@@ -345,7 +345,7 @@ class BufferAssignment {
   }
 
   /// Views of the buffer that end in the place of the part.
-  ir::ValueId add_slice(ir::ValueId buffer, const Placement& part, std::vector<BoundSymbol>& where) {
+  ir::ValueId add_slice(ir::ValueId buffer, const BufferRegion& part, std::vector<BoundSymbol>& where) {
     ir::ValueId view = buffer;
     for (std::size_t d = 0; d < part.start.size(); ++d) {
       if (part.missing_dim != d) view = narrow(view, d, part.start[d], part.start[d] + part.sizes[d], where);
@@ -372,7 +372,7 @@ class BufferAssignment {
   }
 
   /// Fills the elements on both sides of the part, along one dimension after the other.
-  void fill_around(ir::ValueId buffer, const Placement& part, double number, std::vector<BoundSymbol>& where) {
+  void fill_around(ir::ValueId buffer, const BufferRegion& part, double number, std::vector<BoundSymbol>& where) {
     ir::ValueId view = buffer;
     std::optional<std::size_t> filled;  // the last dimension, of which `view` still has all
     for (std::size_t d = 0; d < part.start.size(); ++d) {

@@ -16,7 +16,7 @@ struct KernelArray {
   std::vector<std::int64_t> integers;
 };
 
-/// Runs a kernel step by step over its whole domain, in double: what every target's kernel is compared with. `arrays`
+/// Runs a kernel step by step over all of its domain, in double: every target's kernel is compared with it. `arrays`
 /// are the fusion's inputs, then its results, which have their size already. False: an index is out of bounds.
 [[nodiscard]] bool interpret(const SizedKernel& kernel, std::span<KernelArray> arrays);
 

@@ -37,8 +37,8 @@ struct BasicDomain {
   std::vector<Size> outer;
   Size columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
-  /// An array that lies in memory as the domain does has so many columns of all rows, then the next ones; 0: whole
-  /// rows.
+  /// An array that lies in memory as the domain does has so many columns of all rows, then the next ones; 0:
+  /// complete rows.
   Size run = 0;
   Size blocks = 1;  ///< that the rows are cut into, for sums over the rows of each
   /// Rows of a block are interleaved in memory: their first elements come first, then the second ones.
@@ -141,7 +141,7 @@ struct SizedKernel {
 };
 
 /// A fusion as a kernel of any target: loads, arithmetic, reductions and stores over one domain. Sizes may be
-/// expressions over symbols: one graph serves all sizes. Arrays are numbered: the fusion's inputs, then its results.
+/// expressions over symbols: one graph is for all sizes. Arrays are numbered: the fusion's inputs, then its results.
 class KernelGraph {
  public:
   enum class Value : std::uint32_t {};

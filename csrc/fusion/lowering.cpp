@@ -193,9 +193,9 @@ std::optional<std::vector<Interval>> Lowering::intervals_over_space(const std::v
   return fits ? std::make_optional(rows_first(result)) : std::nullopt;
 }
 
-std::optional<std::vector<Interval>> Lowering::intervals_over_space(const Placement& part,
+std::optional<std::vector<Interval>> Lowering::intervals_over_space(const BufferRegion& part,
                                                                     const ir::TensorType& over) const {
-  const Dims strides = part.in_whole(input_strides_[inputs_.at(index_of(part.value))], 0);
+  const Dims strides = part.in_result(input_strides_[inputs_.at(index_of(part.value))], 0);
   std::vector<Interval> by_dim;
   for (std::size_t i = 0; i < strides.size(); ++i) {
     by_dim.push_back({part.start[i], part.start[i] + part.sizes[i], strides[i]});
@@ -220,9 +220,9 @@ std::optional<std::vector<std::vector<Interval>>> Lowering::find_parts() const {
     return part.has_value();
   };
   for (const BoundSymbol& symbol : computing()) {
-    const auto placements = placements_of(symbol, trace_);
-    for (std::size_t i = 0; placements && i < placements->parts.size(); ++i) {
-      if (!add(intervals_over_space(placements->parts[i], result_type(symbol)))) return std::nullopt;
+    const auto regions = buffer_regions_of(symbol, trace_);
+    for (std::size_t i = 0; regions && i < regions->parts.size(); ++i) {
+      if (!add(intervals_over_space(regions->parts[i], result_type(symbol)))) return std::nullopt;
     }
   }
   for (const auto& [value, slice] : slices_) {
@@ -330,26 +330,26 @@ Access Lowering::access_of(std::uint32_t array, ir::Dtype dtype, const Dims& str
 }
 
 Value Lowering::assemble(const BoundSymbol& symbol) {
-  const Placements placements = placements_of(symbol, trace_).value();
-  const ir::TensorType& whole = result_type(symbol);
+  const BufferRegions regions = buffer_regions_of(symbol, trace_).value();
+  const ir::TensorType& joined = result_type(symbol);
   Access access;
-  access.dtype = whole.dtype;
+  access.dtype = joined.dtype;
   access.run = run_;
-  for (const Placement& part : placements.parts) {
-    const auto intervals = intervals_over_space(part, whole);
+  for (const BufferRegion& part : regions.parts) {
+    const auto intervals = intervals_over_space(part, joined);
     access.parts.push_back(part_of(inputs_.at(index_of(part.value)), intervals.value()));
   }
-  const auto covers = [&](const Placement& part) {
+  const auto covers = [&](const BufferRegion& part) {
     for (std::size_t i = 0; i < part.start.size(); ++i) {
       const Dim end = part.start[i] + part.sizes[i];
-      const bool reaches_end = end == whole.sizes[i] ||
-                               (end.is_concrete() && whole.sizes[i].is_concrete() && end.hint > whole.sizes[i].hint);
+      const bool reaches_end = end == joined.sizes[i] ||
+                               (end.is_concrete() && joined.sizes[i].is_concrete() && end.hint > joined.sizes[i].hint);
       if (!part.start[i].is_concrete() || part.start[i].hint > 0 || !reaches_end) return false;
     }
     return true;
   };
   std::optional<Value> fill;
-  if (placements.fill && !covers(placements.parts[0])) fill = number(compute_type(access.dtype), *placements.fill);
+  if (regions.fill && !covers(regions.parts[0])) fill = number(compute_type(access.dtype), *regions.fill);
   return graph_->assemble(std::move(access), fill);
 }
 

@@ -10,7 +10,7 @@
 
 #include "fusion/iteration_space.h"
 #include "fusion/kernel_graph.h"
-#include "fusion/placements.h"
+#include "fusion/buffer_regions.h"
 #include "fusion/roles.h"
 #include "ir/trace.h"
 
@@ -108,7 +108,7 @@ class Lowering {
   [[nodiscard]] Access access_of(std::uint32_t array, ir::Dtype dtype, const Dims& strides) const;
   template <typename Visitor>
   void for_each_dim(const ir::TensorType& over, Visitor visit) const;
-  [[nodiscard]] std::optional<std::vector<Interval>> intervals_over_space(const Placement& part,
+  [[nodiscard]] std::optional<std::vector<Interval>> intervals_over_space(const BufferRegion& part,
                                                                           const ir::TensorType& over) const;
   [[nodiscard]] std::optional<std::vector<Interval>> intervals_over_space(const Slice& slice,
                                                                           const ir::TensorType& over) const;

@@ -1,4 +1,4 @@
-// Operations that know whole rows, or all of them: reductions, softmax, norms, losses.
+// Operations that need all of a row, or all rows: reductions, softmax, norms, losses.
 #include <algorithm>
 #include <limits>
 #include <string_view>

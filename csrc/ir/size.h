@@ -50,7 +50,7 @@ inline Dim& operator*=(Dim& left, const Dim& right) { return left = left * right
 [[nodiscard]] Dim product_of(std::span<const Dim> dims);
 
 /// The dimension with its parts, innermost first, replaced by what `rule` gives, which is equal for the sizes that were
-/// traced: symbols, functions of sizes, terms of sums, and the whole.
+/// traced: symbols, functions of sizes, terms of sums, and the sum.
 [[nodiscard]] Dim rewrite(const Dim& dim, const std::function<Dim(const Dim& part)>& rule);
 
 enum class SizeOperation : std::uint8_t { kFloorDivide, kMin, kMax };

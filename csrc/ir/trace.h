@@ -96,7 +96,7 @@ class Trace {
   Trace(TraceKind kind, std::shared_ptr<TraceContext> context, std::uint32_t segment = 0);
 
   [[nodiscard]] TraceKind kind() const { return kind_; }
-  /// Which segment of a program that is cut in several; zero: the first, or the whole.
+  /// Which segment of a program that is cut in several; zero: the first, or the only one.
   [[nodiscard]] std::uint32_t segment() const { return segment_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::shared_ptr<TraceContext>& context() const { return context_; }

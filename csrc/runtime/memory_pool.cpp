@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kSmallest = std::size_t{1} << 20U;
 constexpr std::size_t kPage = std::size_t{1} << 12U;
 constexpr std::size_t kHugePage = std::size_t{1} << 21U;
-/// A cached block serves a request down to this share of its size.
+/// A cached block is given for a request down to this share of its size.
 constexpr std::size_t kLeastPercent = 80;
 /// Blocks that this many runs have not used go back to the system.
 constexpr std::uint64_t kRunsUntilReturned = 64;

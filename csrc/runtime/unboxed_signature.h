@@ -59,7 +59,7 @@ struct Returned<std::vector<at::Tensor>> {
   }
 };
 
-/// A call of a C++ function with this signature. One instantiation serves all operators that have it.
+/// A call of a C++ function with this signature. One instantiation is for all operators that have it.
 template <typename Signature>
 struct Unboxed;
 

@@ -38,7 +38,7 @@ class AdoptedGradients {
   /// Records what the hooks on the tensors of a node (`register_hook`) do to gradients, for a backward after the trace.
   /// The program has been recorded. Throws UserError for values that gradients do not come to.
   void record_hooks(torch::autograd::Node& node);
-  /// Notes values that gradients do not come to: a checkpoint's, which a backward computes again instead.
+  /// Notes values that gradients do not come to: a checkpoint's, which a backward recomputes instead.
   void note_passed_by(const std::unordered_set<std::uint32_t>& values) {
     passed_by_.insert(values.begin(), values.end());
   }

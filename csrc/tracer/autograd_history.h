@@ -24,7 +24,7 @@ class AutogradHistory {
               const std::vector<at::Tensor>& results, const std::string& name);
   /// Gives `target` the history of what was written to it.
   void adopt(const at::Tensor& target, const at::Tensor& source, bool recorded);
-  /// `source`, by which the whole of `target` is written over: what that was computed from gets a gradient of zeros.
+  /// `source`, by which all of `target` is written over: what that was computed from gets a gradient of zeros.
   [[nodiscard]] at::Tensor overwriting(const at::Tensor& target, const at::Tensor& source);
   /// Gives a tensor that the program made a leaf a value that requires grad.
   void mark_leaf(const at::Tensor& tensor);

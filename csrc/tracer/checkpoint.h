@@ -13,7 +13,7 @@
 
 namespace thunder::tracer {
 
-/// A part of the program whose values a later backward computes again (`torch.utils.checkpoint`): from its creation to
+/// A part of the program whose values a later backward recomputes (`torch.utils.checkpoint`): from its creation to
 /// `finish`. Random numbers are kept, so that they are drawn once.
 class CheckpointRegion {
  public:

@@ -38,7 +38,7 @@ class DataAccess {
 
   /// The data of a trace tensor.
   [[nodiscard]] at::Tensor data_of(const at::Tensor& trace_tensor);
-  /// A real copy of a tensor that the program looks at as a whole. What follows holds for these contents only.
+  /// A real copy of a tensor of which the program looks at all elements. What follows holds for these contents only.
   [[nodiscard]] at::Tensor contents_of(const at::Tensor& trace_tensor);
   /// An integer tensor's contents in its place; any other argument as it is.
   [[nodiscard]] c10::IValue with_contents(const c10::IValue& argument);

@@ -12,7 +12,7 @@
 
 namespace thunder::tracer {
 
-/// Where the program looked at data: what follows in the trace holds for what was met only. Executed, a check ends the
+/// Where the program looked at data: what follows in the trace holds for the observed values only. Executed, a check ends the
 /// run when it meets something else.
 ///
 /// `prims.check_number(number, expected)`.

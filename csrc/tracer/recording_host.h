@@ -19,7 +19,7 @@ enum class Level : std::uint8_t {
 };
 
 enum class Recorded : std::uint8_t {
-  kProgram,      ///< a whole program: real tensors that are no inputs become constants
+  kProgram,      ///< a program: real tensors that are no inputs become constants
   kPart,         ///< a part of a program (region.h): tensors from around it are captured
   kTransformed,  ///< a part that a transform made of another one
   kOperator,     ///< an operator and its derivative, below autograd

@@ -228,11 +228,11 @@ void TensorWrites::write(const at::Tensor& target, const at::Tensor& source, boo
     const at::Tensor scattered = scatter_into_parent(target, source);
     const bool keeps_tangent =
         detached && recording_.may_have_tangents() && !parent.requires_grad() && parent.is_floating_point();
-    at::Tensor whole = keeps_tangent ? with_tangent_of(scattered, parent) : scattered;
-    if (!trace_impl(parent)->state()->view && !lies_as(whole, parent) && parent.is_non_overlapping_and_dense()) {
-      whole = CallBuilder(recording_).restride(whole, parent.strides());
+    at::Tensor written = keeps_tangent ? with_tangent_of(scattered, parent) : scattered;
+    if (!trace_impl(parent)->state()->view && !lies_as(written, parent) && parent.is_non_overlapping_and_dense()) {
+      written = CallBuilder(recording_).restride(written, parent.strides());
     }
-    write(parent, whole, recorded && !detached);
+    write(parent, written, recorded && !detached);
   } else {
     trial_.has_written |= index_of(before) < trial_.begin;
     if (++state.writes == 1) memory_.require_separate(state);

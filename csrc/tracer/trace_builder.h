@@ -54,7 +54,7 @@ class TraceBuilder {
   void insert(std::size_t position, ir::BoundSymbol symbol);
   /// Moves what reads nothing, the symbols from `begin` on, to the front.
   void move_to_front(std::size_t begin);
-  /// Puts `symbols` in the place of the one that made `result`, when the trace is next looked at as a whole.
+  /// Puts `symbols` in the place of the one that made `result`, when the trace is read next.
   void replace(ir::ValueId result, std::vector<ir::BoundSymbol> symbols);
   /// Puts in place what is to be replaced.
   void settle();

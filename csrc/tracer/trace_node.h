@@ -85,8 +85,8 @@ class OutsideNode final : public torch::autograd::Node {
   std::size_t input_;
 };
 
-/// Stands for what was there before a write: its gradient is zero. That of `source`, if there is one, is the whole
-/// gradient; it is the first edge.
+/// Stands for what was there before a write: its gradient is zero. That of `source`, if there is one, is all of
+/// the gradient; it is the first edge.
 class OverwrittenNode final : public torch::autograd::Node {
  public:
   explicit OverwrittenNode(bool has_source) : has_source_(has_source) {}

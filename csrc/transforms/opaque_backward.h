@@ -7,7 +7,7 @@
 
 namespace thunder::transforms {
 
-/// The operator that runs the registered backward of a custom operator as a whole; for those that read data, which a
+/// The operator that runs the registered backward of a custom operator as one call; for those that read data, which a
 /// recording has not. It takes the arguments of `op`, then
 ///
 ///   *, Tensor?[] outputs, Tensor?[] cotangents, bool[] needs

@@ -169,7 +169,7 @@ std::vector<at::Tensor> OperatorReplay::missing_gradients(const std::vector<at::
   return gradients;
 }
 
-std::vector<at::Tensor> OperatorReplay::gradients_by_whole(const c10::OperatorHandle& whole,
+std::vector<at::Tensor> OperatorReplay::gradients_by_backward(const c10::OperatorHandle& backward,
                                                            const std::vector<at::Tensor>& outputs,
                                                            const std::vector<at::Tensor>& cotangents) const {
   const c10::AutoGradMode no_gradients(false);
@@ -186,7 +186,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_whole(const c10::OperatorHa
   const std::vector<at::Tensor> tensors = tracer::tensors_of(rule_call_.arguments);
   for (const at::Tensor& tensor : tensors) needs.push_back(tensor.requires_grad());
   stack.insert(stack.end(), {results, given, needs});
-  whole.callBoxed(stack);
+  backward.callBoxed(stack);
   std::vector<at::Tensor> found = stack[0].toTensorVector();
   std::vector<at::Tensor> gradients(inputs_.size());
   std::size_t next = 0;
@@ -247,7 +247,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
     static_cast<void>(recorder_.builder.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
     if (!tracer::says_data_was_read(error.what())) throw;
-    if (const auto whole = find_opaque_backward(*handle_)) return gradients_by_whole(*whole, outputs, cotangents);
+    if (const auto backward = find_opaque_backward(*handle_)) return gradients_by_backward(*backward, outputs, cotangents);
     throw UserError(
         ErrorKind::kNotImplemented,
         operator_ +

@@ -56,8 +56,8 @@ class OperatorReplay {
   [[nodiscard]] std::vector<at::Tensor> gradients_by_autograd(const std::vector<at::Tensor>& outputs,
                                                               const std::vector<at::Tensor>& cotangents, bool again);
 
-  /// Gradients by `whole` (opaque_backward.h).
-  [[nodiscard]] std::vector<at::Tensor> gradients_by_whole(const c10::OperatorHandle& whole,
+  /// Gradients by `backward` (opaque_backward.h).
+  [[nodiscard]] std::vector<at::Tensor> gradients_by_backward(const c10::OperatorHandle& backward,
                                                            const std::vector<at::Tensor>& outputs,
                                                            const std::vector<at::Tensor>& cotangents) const;
   /// Gradients that raise `message` when they are computed.

@@ -37,7 +37,7 @@ ir::Trace chain(const ir::BoundSymbol& symbol, const ir::Trace& trace, std::init
   return made;
 }
 
-/// sin -> sin, cos: serves what it puts there itself.
+/// sin -> sin, cos: replaces what it puts there itself.
 const Executor kSines{"sines", &claims_nothing, &lowers_nothing,
                       [](const Executor&, const ir::BoundSymbol& s, const ir::Trace&) { return is(s, "aten::sin"); },
                       [](const Executor&, const ir::BoundSymbol& s, const ir::Trace& t) {

@@ -122,9 +122,9 @@ TEST(checker_decides_and_expansion_is_what_was_registered) {
                                [](const ir::BoundSymbol&, const ir::Trace& trace) { return trace; }});
   const ir::Trace trace = sine();
   const Executor& row = executor.row();
-  CHECK(!row.serves(row, trace.symbols[0], trace));
+  CHECK(!row.replaces(row, trace.symbols[0], trace));
   agrees = true;
-  CHECK(row.serves(row, trace.symbols[0], trace));
+  CHECK(row.replaces(row, trace.symbols[0], trace));
   CHECK_EQ(row.expand(row, trace.symbols[0], trace).symbols.size(), std::size_t{1});
   CHECK(!row.fuse(row, trace).has_value());
   executor.set_fusion_pass([](const ir::Trace& fused) { return std::make_optional(fused); });

@@ -97,15 +97,15 @@ TEST(rows_of_several_runs) {
 }
 
 /// Two arrays in a larger one: rows 1 to 4, columns 2 to 2 + width of the first, and the last rows of the second, which
-/// reaches out of the whole and hides some of the first.
+/// reaches out of the result and hides some of the first.
 TEST(parts_that_are_put_together) {
   for (const std::int64_t width : {3, 200, 3000}) {
     const std::int64_t rows = 6;
     const std::int64_t columns = width + 4;
-    Access whole;
-    whole.parts = {{0, {{1, 5, width}}, {0, 1, 0}, {2, 2 + width, 1}}, {1, {{4, 9, 0}}, {0, 1, 0}, {-1, width, 1}}};
+    Access joined;
+    joined.parts = {{0, {{1, 5, width}}, {0, 1, 0}, {2, 2 + width, 1}}, {1, {{4, 9, 0}}, {0, 1, 0}, {-1, width, 1}}};
     TileBuilder builder({{rows}, columns, true});
-    builder.store(apply(builder, TileOp::kNegate, {builder.assemble(whole, builder.constant(ComputeType::kFloat, 7))}),
+    builder.store(apply(builder, TileOp::kNegate, {builder.assemble(joined, builder.constant(ComputeType::kFloat, 7))}),
                   2, Storage::kFloat);
     const TileProgram program = builder.build();
     std::vector<float> first = numbers(static_cast<std::size_t>(4 * width));

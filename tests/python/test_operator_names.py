@@ -19,7 +19,7 @@ TABLES = {
     "executors/cpu/activations.cpp": "what oneDNN calls an activation",
     "executors/cpu/native_operations.cpp": "how the CPU executor runs an operation",
     "fusion/rowwise.cpp": "how reductions, norms and losses are computed",
-    "fusion/placements.cpp": "how results are put together of parts",
+    "fusion/buffer_regions.cpp": "how results are put together of parts",
     "passes/algebraic_simplification.cpp": "a rewrite each",
     "passes/layout_cleanup.cpp": "a rewrite each",
     "passes/random_draws.cpp": "what draws the same numbers from a state",

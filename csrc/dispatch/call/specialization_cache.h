@@ -16,7 +16,7 @@ namespace thunder::dispatch {
 
 enum class CacheMode : std::uint8_t {
   kConstantValues,  ///< one specialization for each set of values that was guarded
-  kSameInput,       ///< the first one serves all calls; its arguments are checked, nothing else
+  kSameInput,       ///< the first one fits all calls; its arguments are checked, nothing else
   kNoCaching,       ///< a new trace for each call
 };
 
@@ -68,7 +68,7 @@ class SpecializationCache {
                  Failure& failure);
   Served call_first(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
   void note_miss(const ThreadState& now, const interpreter::CallArguments& arguments);
-  /// For a call that no specialization serves: by tracing it, if that may be.
+  /// For a call that no specialization fits: by tracing it, if that may be.
   Served serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result, Failure& failure);
   /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
   /// call alone, with the segments that are known; any other runs in eager.

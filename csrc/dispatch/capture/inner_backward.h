@@ -14,7 +14,7 @@ class InnerBackward {
   InnerBackward(tracer::Recorder& recorder, TorchHooks& hooks)
       : gradient_(recorder), recorder_(recorder), hooks_(hooks) {}
 
-  /// Sends PyTorch's door to its engine here.
+  /// Sends PyTorch's entry point to its engine here.
   void add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker);
   /// See `tracer::RecordingHost::derive`.
   std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {

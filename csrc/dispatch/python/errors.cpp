@@ -84,7 +84,7 @@ py::Ref take_error() {
 void note_caught_refusal(PyObject* exception) {
   const interpreter::NativeScope native;
   const std::string text = text_of(exception);
-  // Stand-ins surprise PyTorch's own checks; plain tensors do not.
+  // PyTorch's own checks may refuse trace tensors; they take plain ones.
   const bool is_surprise = text.find("INTERNAL ASSERT FAILED") != std::string::npos;
   if (is_surprise || text.starts_with("thunder") || tracer::says_data_was_read(text)) tracer::note_refusal(text);
 }

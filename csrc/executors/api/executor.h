@@ -24,11 +24,11 @@ struct Executor {
   // The functions below change a trace before anything is claimed; null: the executor has no such function.
 
   /// Whether it has something of its own for an operation of the program, which `expand` then gives.
-  bool (*serves)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
-  /// The replacement of a symbol that it serves: a trace from the symbol's distinct values to its results, lists
+  bool (*replaces)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
+  /// The replacement of a symbol that it replaces: a trace from the symbol's distinct values to its results, lists
   /// flattened.
   ir::Trace (*expand)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
-  /// Rewrites a whole trace; nullopt: it fuses nothing.
+  /// Rewrites a trace; nullopt: it fuses nothing.
   std::optional<ir::Trace> (*fuse)(const Executor& self, const ir::Trace& trace) = nullptr;
   /// The abilities of its fusions' kernels; null: it has none.
   const fusion::Target* target = nullptr;

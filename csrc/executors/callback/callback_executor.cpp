@@ -61,7 +61,7 @@ std::string printed_name(const ir::Operator& op) {
 CallbackExecutor::CallbackExecutor(std::string name, Call call)
     : name_(std::move(name)),
       call_(call),
-      row_{name_.c_str(), &claim, &lower, &serves, &expand, &fuse, nullptr, this} {}
+      row_{name_.c_str(), &claim, &lower, &replaces, &expand, &fuse, nullptr, this} {}
 
 CallbackExecutor& CallbackExecutor::make(std::string name, Call call) {
   return *new CallbackExecutor(std::move(name), call);
@@ -115,7 +115,7 @@ void CallbackExecutor::lower(const Executor& self, const ir::BoundSymbol& symbol
   builder.call(std::move(name), &run, std::move(bound), std::move(operands), result_slots(symbol), location_of(symbol));
 }
 
-bool CallbackExecutor::serves(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+bool CallbackExecutor::replaces(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const auto implementation = of(self).find_implementation(symbol.op);
   return implementation && (!implementation->checker || implementation->checker(symbol, trace));
 }

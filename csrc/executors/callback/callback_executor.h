@@ -48,7 +48,7 @@ class CallbackExecutor {
   static bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace);
   static void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
                     runtime::ProgramBuilder& builder);
-  static bool serves(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace);
+  static bool replaces(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace);
   static ir::Trace expand(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace);
   static std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace);
 

@@ -15,7 +15,7 @@
 #include "fusion/assembly.h"
 #include "fusion/block_results.h"
 #include "fusion/operations.h"
-#include "fusion/placements.h"
+#include "fusion/buffer_regions.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "passes/symbol_facts.h"
@@ -46,7 +46,7 @@ std::vector<bool> values_in_memory(const ir::Trace& trace) {
     const FusionRole role = fusion::role_of(symbol, trace, kTarget);
     const bool is_fused = role.kind != FusionRole::Kind::kNone;
     const bool passes_on = is_fused && in_memory[index_of(role.over)] &&
-                           (role.kind == FusionRole::Kind::kView || fusion::placements_of(symbol, trace));
+                           (role.kind == FusionRole::Kind::kView || fusion::buffer_regions_of(symbol, trace));
     if (!is_fused || passes_on) passes::for_each_argument(symbol, mark);
   }
   return in_memory;
@@ -57,7 +57,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     const FusionRole role = fusion::role_of(symbol, of, kTarget);
     const bool stays =
-        role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && fusion::placements_of(symbol, of);
+        role.kind != FusionRole::Kind::kNone && in_memory[index_of(role.over)] && fusion::buffer_regions_of(symbol, of);
     return stays ? FusionRole{} : role;
   };
   ir::Trace fused = fusion::fuse(trace, {.role = role}, self.name, &describe);

@@ -19,7 +19,7 @@ using Stack = std::vector<c10::IValue>;
 /// Additions for which it is worth waking threads.
 constexpr std::int64_t kParallelWork = 1 << 15;
 
-/// Each thread has some rows of the sums, and goes over the whole index for what is added to them.
+/// Each thread has some rows of the sums, and goes over all of the index for what is added to them.
 class IndexedSums {
  public:
   IndexedSums(const at::Tensor& sums, const at::Tensor& index, const at::Tensor& values)

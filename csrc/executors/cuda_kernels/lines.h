@@ -9,7 +9,7 @@
 
 namespace thunder::executors::cuda {
 
-/// Texts and whole numbers, one after the other.
+/// Texts and integers, one after the other.
 template <typename... Parts>
 [[nodiscard]] std::string join(const Parts&... parts) {
   std::string text;

@@ -124,7 +124,7 @@ TransferKernel load(Storage from, bool strided) {
   return nullptr;
 }
 
-/// Stores of whole vectors that leave the caches alone; the rest as usual.
+/// Stores of full vectors that leave the caches alone; the rest as usual.
 template <typename T>
 void stream_loop(void* to, const void* from, std::int64_t, std::int64_t count) {
   auto* result = static_cast<T*>(to);

@@ -15,7 +15,7 @@ struct TileDomain {
   std::vector<std::int64_t> outer;
   std::int64_t columns = 1;
   bool splits_columns = false;  ///< nothing is reduced: columns need not stay together
-  /// An array that lies as the domain does has so many columns of all rows, then the next ones; 0: whole rows.
+  /// An array that lies as the domain does has so many columns of all rows, then the next ones; 0: complete rows.
   std::int64_t run = 0;
   std::int64_t blocks = 1;  ///< that the rows are cut into, for column sums of each
   /// Rows of a block are interleaved: an array that lies as the domain does has their first elements, then the second

@@ -108,7 +108,7 @@ struct Stream {
   std::int64_t element_size = 0;
 };
 
-/// Passes over a tile's rows between which reductions of whole rows become known.
+/// Passes over a tile's rows between which reductions of rows become known.
 struct Phase {
   std::vector<Binding> bindings;
   std::vector<Instruction> tile;  ///< for each tile of columns

@@ -9,7 +9,7 @@
 
 namespace thunder::interpreter {
 
-/// An instruction that cannot be met, or only as part of another.
+/// An instruction that does not occur, or only as part of another.
 THUNDER_HANDLER(impossible) {
   PyErr_SetString(PyExc_SystemError, "thunder.interpreter: unexpected instruction");
   return Step::kError;

@@ -48,12 +48,12 @@ bool ClassMatch::attribute(PyObject* name) {
 
 bool ClassMatch::positional(Py_ssize_t count) {
   py::Ref names = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(kind_), "__match_args__"));
-  bool whole = false;
+  bool takes_subject = false;
   if (!names) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
     PyErr_Clear();
     // Only without `__match_args__`: subclasses of int, str, … that define it lose this.
-    whole = PyType_HasFeature(kind_, _Py_TPFLAGS_MATCH_SELF) != 0;
+    takes_subject = PyType_HasFeature(kind_, _Py_TPFLAGS_MATCH_SELF) != 0;
     names = py::Ref::steal(PyTuple_New(0));
     if (!names) return false;
   } else if (!PyTuple_CheckExact(names.get())) {
@@ -61,13 +61,13 @@ bool ClassMatch::positional(Py_ssize_t count) {
                  Py_TYPE(names.get())->tp_name);
     return false;
   }
-  const Py_ssize_t allowed = whole ? 1 : PyTuple_GET_SIZE(names.get());
+  const Py_ssize_t allowed = takes_subject ? 1 : PyTuple_GET_SIZE(names.get());
   if (allowed < count) {
     PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", kind_->tp_name, allowed,
                  allowed == 1 ? "" : "s", count);
     return false;
   }
-  if (whole) return PyList_Append(values_.get(), subject_) == 0;
+  if (takes_subject) return PyList_Append(values_.get(), subject_) == 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* name = PyTuple_GET_ITEM(names.get(), i);
     if (!PyUnicode_CheckExact(name)) {

@@ -62,8 +62,8 @@ Node* GivenConstants::node_of(py::Borrowed value) {
   for (std::size_t i = 0; i < given_.size(); ++i) {
     const py::Ref tuple = given_[i];
     if (!PyTuple_Check(tuple.get())) continue;
-    Node* whole = tuple.get() != value && holds(tuple.get(), value) ? node_of(tuple.get()) : nullptr;
-    if (whole != nullptr) read_places(*whole, value);
+    Node* holder = tuple.get() != value && holds(tuple.get(), value) ? node_of(tuple.get()) : nullptr;
+    if (holder != nullptr) read_places(*holder, value);
   }
   const auto found = equal_reads_.find(value);
   if (found == equal_reads_.end()) return nullptr;
@@ -73,7 +73,7 @@ Node* GivenConstants::node_of(py::Borrowed value) {
   return read->part;
 }
 
-// Where in a tuple of constants, which is guarded as a whole, a part lies.
+// Where in a tuple of constants, which is guarded with all its parts, a part lies.
 void GivenConstants::read_places(Node& tuple, py::Borrowed value) {
   PyObject* items = tuple.object.get();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) {

@@ -13,7 +13,7 @@ enum class ConstantKind {
   kEquality,  ///< same type and `==`
 };
 
-/// The only door through which torch enters the interpreter layer. Functions that return `PyObject*` return a new
+/// The only extension point through which torch enters the interpreter layer. Functions that return `PyObject*` return a new
 /// reference, or null with an exception set; arguments are borrowed.
 class TensorHooks {
  public:

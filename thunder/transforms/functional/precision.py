@@ -41,8 +41,8 @@ def autocast(
         arguments = Kept((args, kwargs))
         recorded: list[Any] = []
 
-        def call(stand_ins: list[Any]) -> list[Any]:
-            given, keywords = arguments.restored(stand_ins)
+        def call(tensors: list[Any]) -> list[Any]:
+            given, keywords = arguments.restored(tensors)
             recorded.append(Kept(func(*given, **keywords)))
             return list(recorded[-1].tensors)
 

@@ -122,8 +122,8 @@ def _traced_vjp(name: str, call: Callable[[Any], Any], primals: Any, has_aux: bo
     inputs, primal_spec = pytree.tree_flatten(primals)
     recorded: list[Any] = []
 
-    def program(stand_ins: list[Any]) -> list[Any]:
-        result = call(pytree.tree_unflatten(stand_ins, primal_spec))
+    def program(tensors: list[Any]) -> list[Any]:
+        result = call(pytree.tree_unflatten(tensors, primal_spec))
         output, aux = _split(name, result, has_aux)
         leaves, spec = pytree.tree_flatten(output)
         if not are_tensors(leaves) or not all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves):

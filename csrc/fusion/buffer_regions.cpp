@@ -1,5 +1,5 @@
 // Operations that put tensors into a larger one: where each stands, and how a fusion reads them.
-#include "fusion/placements.h"
+#include "fusion/buffer_regions.h"
 
 #include <algorithm>
 #include <span>
@@ -23,15 +23,15 @@ struct Assembly {
     return given == nullptr ? otherwise : *given;
   }
   [[nodiscard]] std::size_t dim(std::size_t i) const { return wrap_dim(number(i, 0), sizes.size()); }
-  [[nodiscard]] Placement at_origin(const ir::Argument& value) const {
+  [[nodiscard]] BufferRegion at_origin(const ir::Argument& value) const {
     const auto id = std::get<ir::ValueId>(value.content);
     return {id, trace.tensor_type(id)->sizes, Dims(sizes.size(), 0), std::nullopt};
   }
   /// At an index of a dimension that the value does not have.
-  [[nodiscard]] Placement at_index(const ir::Argument& value, std::size_t dim, const Dim& index) const {
-    Placement part = at_origin(value);
+  [[nodiscard]] BufferRegion at_index(const ir::Argument& value, std::size_t dim, const Dim& index) const {
+    BufferRegion part = at_origin(value);
     part.missing_dim = dim;
-    part.sizes = part.in_whole(part.sizes, 1);
+    part.sizes = part.in_result(part.sizes, 1);
     part.start[dim] = index;
     return part;
   }
@@ -43,14 +43,14 @@ std::optional<Dim> size_in(const ir::Argument& argument) {
   return number == nullptr ? std::nullopt : std::make_optional<Dim>(*number);
 }
 
-using Place = bool (*)(const Assembly& assembly, Placements& placements);
+using Place = bool (*)(const Assembly& assembly, BufferRegions& regions);
 
-bool place_cat(const Assembly& assembly, Placements& placements) {
+bool place_cat(const Assembly& assembly, BufferRegions& regions) {
   const std::size_t dim = assembly.dim(1);
   Dim start = 0;
   for (const ir::Argument& tensor : std::get<ir::ArgumentList>(assembly.symbol.arguments[0].content)) {
-    placements.parts.push_back(assembly.at_origin(tensor));
-    Placement& part = placements.parts.back();
+    regions.parts.push_back(assembly.at_origin(tensor));
+    BufferRegion& part = regions.parts.back();
     if (part.sizes.size() != assembly.sizes.size()) return false;  // eager takes an empty one of any rank
     part.start[dim] = start;
     start += part.sizes[dim];
@@ -58,23 +58,23 @@ bool place_cat(const Assembly& assembly, Placements& placements) {
   return true;
 }
 
-bool place_stack(const Assembly& assembly, Placements& placements) {
+bool place_stack(const Assembly& assembly, BufferRegions& regions) {
   std::int64_t index = 0;
   for (const ir::Argument& tensor : std::get<ir::ArgumentList>(assembly.symbol.arguments[0].content)) {
-    placements.parts.push_back(assembly.at_index(tensor, assembly.dim(1), index++));
+    regions.parts.push_back(assembly.at_index(tensor, assembly.dim(1), index++));
   }
   return true;
 }
 
-bool place_pad(const Assembly& assembly, Placements& placements) {
-  Placement part = assembly.at_origin(assembly.symbol.arguments[0]);
+bool place_pad(const Assembly& assembly, BufferRegions& regions) {
+  BufferRegion part = assembly.at_origin(assembly.symbol.arguments[0]);
   const auto& pads = std::get<ir::ArgumentList>(assembly.symbol.arguments[1].content);
   for (std::size_t i = 0; i + 1 < pads.size(); i += 2) {
     const auto before = size_in(pads[i]);
     if (!before) return false;
     part.start[assembly.sizes.size() - 1 - i / 2] = *before;
   }
-  placements.parts.push_back(std::move(part));
+  regions.parts.push_back(std::move(part));
   // As the program calls it, it has a mode before the number.
   const bool has_mode = assembly.symbol.op->name == "aten::pad";
   const auto rest = std::span(assembly.symbol.arguments).subspan(2);
@@ -83,8 +83,8 @@ bool place_pad(const Assembly& assembly, Placements& placements) {
   const ir::Argument number = fill < rest.size() && !rest[fill].is<ir::None>() ? rest[fill] : ir::Argument(0);
   const auto* integer = number.get<std::int64_t>();
   if (integer == nullptr && !number.is<double>()) return false;
-  placements.fill = integer != nullptr ? static_cast<double>(*integer) : std::get<double>(number.content);
-  return integer == nullptr || static_cast<std::int64_t>(*placements.fill) == *integer;
+  regions.fill = integer != nullptr ? static_cast<double>(*integer) : std::get<double>(number.content);
+  return integer == nullptr || static_cast<std::int64_t>(*regions.fill) == *integer;
 }
 
 /// Where a slice begins, as PyTorch takes it; nullopt: that depends on symbols.
@@ -96,31 +96,31 @@ std::optional<Dim> slice_start(const Assembly& assembly, std::size_t argument, s
   if (!size.is_concrete()) return std::nullopt;
   return std::clamp<std::int64_t>(start < 0 ? start + size.hint : start, 0, size.hint);
 }
-bool place_slice_backward(const Assembly& assembly, Placements& placements) {
+bool place_slice_backward(const Assembly& assembly, BufferRegions& regions) {
   const std::size_t dim = assembly.dim(2);
   const auto start = slice_start(assembly, 3, dim);
   if (!start) return false;
-  placements.parts.push_back(assembly.at_origin(assembly.symbol.arguments[0]));
-  placements.parts[0].start[dim] = *start;
-  placements.fill = 0;
+  regions.parts.push_back(assembly.at_origin(assembly.symbol.arguments[0]));
+  regions.parts[0].start[dim] = *start;
+  regions.fill = 0;
   return assembly.number(5, 1) == 1;
 }
-bool place_slice_scatter(const Assembly& assembly, Placements& placements) {
+bool place_slice_scatter(const Assembly& assembly, BufferRegions& regions) {
   const std::size_t dim = assembly.dim(2);
   const auto start = slice_start(assembly, 3, dim);
   if (!start) return false;
-  for (std::size_t i = 0; i < 2; ++i) placements.parts.push_back(assembly.at_origin(assembly.symbol.arguments[i]));
-  placements.parts[1].start[dim] = *start;
+  for (std::size_t i = 0; i < 2; ++i) regions.parts.push_back(assembly.at_origin(assembly.symbol.arguments[i]));
+  regions.parts[1].start[dim] = *start;
   return assembly.number(5, 1) == 1;
 }
-bool place_select_backward(const Assembly& assembly, Placements& placements) {
+bool place_select_backward(const Assembly& assembly, BufferRegions& regions) {
   const std::size_t dim = assembly.dim(2);
   const auto given = size_in(assembly.symbol.arguments[3]);
   if (!given) return false;
   const bool is_from_end = given->is_concrete() && given->hint < 0;
   const Dim index = is_from_end ? *given + assembly.sizes[dim] : *given;
-  placements.parts.push_back(assembly.at_index(assembly.symbol.arguments[0], dim, index));
-  placements.fill = 0;
+  regions.parts.push_back(assembly.at_index(assembly.symbol.arguments[0], dim, index));
+  regions.fill = 0;
   return true;
 }
 
@@ -143,23 +143,23 @@ std::vector<std::string_view> placing_operators() {
   return names;
 }
 
-Dims Placement::in_whole(Dims dims, std::int64_t missing) const {
+Dims BufferRegion::in_result(Dims dims, std::int64_t missing) const {
   if (missing_dim) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(*missing_dim), missing);
   return dims;
 }
 
-std::optional<Placements> placements_of(const BoundSymbol& symbol, const Trace& trace) {
+std::optional<BufferRegions> buffer_regions_of(const BoundSymbol& symbol, const Trace& trace) {
   const auto* row = std::ranges::find_if(kRows, [&](const auto& each) { return each.first == symbol.op->name; });
-  const ir::TensorType* whole = result_type(symbol, trace);
-  if (row == std::end(kRows) || !symbol.op->overload.empty() || whole == nullptr) return std::nullopt;
+  const ir::TensorType* joined = result_type(symbol, trace);
+  if (row == std::end(kRows) || !symbol.op->overload.empty() || joined == nullptr) return std::nullopt;
   bool fits = true;
   passes::for_each_argument(symbol, [&](ir::ValueId id) {
     const ir::TensorType* type = trace.tensor_type(id);
-    fits = fits && type != nullptr && type->dtype == whole->dtype && passes::element_count(*type) > 0;
+    fits = fits && type != nullptr && type->dtype == joined->dtype && passes::element_count(*type) > 0;
   });
-  Placements placements;
-  if (!fits || !row->second({symbol, trace, whole->sizes}, placements)) return std::nullopt;
-  return placements;
+  BufferRegions regions;
+  if (!fits || !row->second({symbol, trace, joined->sizes}, regions)) return std::nullopt;
+  return regions;
 }
 
 }  // namespace thunder::fusion
