@@ -76,8 +76,12 @@ class Trace:
         native: Any,
         saved: tuple[int, int] = (0, 0),
         stored: Sequence[tuple[Sequence[str], torch.Tensor | None]] = (),
+        module: Any = None,
+        stores: Mapping[str, tuple[int, torch.Tensor]] | None = None,
     ) -> None:
         self._native = native
+        self._module = module  # that an epilogue belongs to
+        self._stores = dict(stores or {})
         self._saved = saved
         self._stored = list(stored)  # for each input its names in the module, and the tensor behind it
 
@@ -141,6 +145,11 @@ class Trace:
         """
         values = self.inputs
         return {name: values[i] for i, (names, _) in enumerate(self._stored) for name in names}
+
+    @property
+    def stores(self) -> dict[str, tuple[int, torch.Tensor]]:
+        """The buffers that edits of this epilogue store outputs in, by name, with the output's index and the buffer."""
+        return dict(self._stores)
 
     @property
     def bound_symbols(self) -> Sequence[BoundSymbol]:
@@ -249,6 +258,7 @@ class TraceEdit:
         self._step = step
         self._stored = list(trace._stored)
         self._removed_inputs: set[int] = set()
+        self._stores = trace.stores
 
     def insert_before(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Insert what `function(*args, **kwargs)` does in front of a symbol; return its results, as values."""
@@ -344,6 +354,29 @@ class TraceEdit:
         """Return an output less."""
         self._native.remove_output(index)
 
+    def add_output(self, value: Value) -> int:
+        """Return a value besides, as the last output; return its index. In a computation, for the epilogue to `store`.
+
+        The value does not require grad: `insert_last(torch.detach, …)`.
+        """
+        index: int = self._native.add_output(value)
+        return index
+
+    def store(self, name: str, output: int) -> None:
+        """Let the module's buffer `name` be output `output` of the computation after each call. In an epilogue.
+
+        The output is one that was added (`add_output`), and like the buffer in shape, dtype and device. The module gets
+        a new tensor, as by `module.name = value`; calls that raise store nothing. Raises ValueError where the module
+        has no such buffer.
+        """
+        if self._trace.kind != "epilogue":
+            raise ValueError(f"{self._step}: expected an epilogue, got a {self._trace.kind}")
+        buffer = find_buffer(self._trace._module, name)
+        if buffer is None:
+            raise ValueError(f"{self._step}: {name!r}: expected the name of a buffer of the module that is called")
+        self._native.store(store_buffer, self._trace._module, name, output)
+        self._stores[name] = output, buffer
+
     def fuse(self, symbols: Sequence[BoundSymbol], name: str, compiler: Callable[[Trace], Callable[..., Any]]) -> None:
         """Make one operation of several, which stands where the last of them stood.
 
@@ -360,7 +393,7 @@ class TraceEdit:
     def finish(self) -> Trace:
         """Return the changed trace, verified. Raises ValueError, naming the symbol, when it cannot run."""
         stored = [each for i, each in enumerate(self._stored) if i not in self._removed_inputs]
-        return Trace(self._native.finish(), self._trace._saved, stored)
+        return Trace(self._native.finish(), self._trace._saved, stored, self._trace._module, self._stores)
 
     def _insert(self, position: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((list(args), dict(kwargs)))
@@ -382,6 +415,24 @@ class TraceEdit:
     def _message(self, symbol: BoundSymbol, what: str) -> str:
         where = f" ({symbol.file}:{symbol.line})" if symbol.file else ""
         return f"{self._step}: {what}, at: {symbol}{where}"
+
+
+def find_buffer(module: Any, name: str) -> torch.Tensor | None:
+    """Return a buffer of a module, or None where there is no such buffer."""
+    path, _, local = name.rpartition(".")
+    try:
+        return module.get_submodule(path)._buffers.get(local)
+    except AttributeError:
+        return None
+
+
+def store_buffer(module: torch.nn.Module, name: str, value: torch.Tensor) -> None:
+    """Let a buffer of a module be another tensor. Called by epilogues."""
+    path, _, local = name.rpartition(".")
+    buffers = module.get_submodule(path)._buffers
+    if local not in buffers:
+        raise RuntimeError(f"thunder.jit: a transform stores the buffer {name}, which the module has no longer")
+    buffers[local] = value
 
 
 _METADATA = ("shape", "dtype", "device")

@@ -19,6 +19,7 @@
 #include "executors/callback/callback_executor.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/shared_object.h"
+#include "interpreter/traces/guard_primitives.h"
 #include "ir/printer.h"
 #include "ir/splice.h"
 #include "ir/symbol_values.h"
@@ -178,6 +179,24 @@ class Edit {
     return value(id);
   }
 
+  std::size_t add_output(const TracedValue& value) {
+    edit_.add_output(value.id);
+    return edit_.values().outputs.size() - 1;
+  }
+
+  /// At the end of an epilogue: `function(module, name, outputs[index])`.
+  void store(const python::object& function, const python::object& module, const std::string& name,
+             std::int64_t index) {
+    const ir::Argument output = add_made("get_item", {view_->trace().inputs.at(0), index});
+    const ir::Argument arguments =
+        add_made("make_tuple", {ir::ArgumentList{constant(module, "module"), ir::Argument(name), output}});
+    const ir::Argument keywords = add_made("make_dict", {ir::ArgumentList{}});
+    ir::BoundSymbol symbol;
+    symbol.op = interpreter::primitive("call");
+    symbol.arguments = {constant(function, "store_buffer"), arguments, keywords};
+    edit_.insert(view_->trace().symbols.size(), std::move(symbol));
+  }
+
   python::object finish() {
     const ir::Trace made = edit_.finish();
     try {
@@ -189,6 +208,20 @@ class Edit {
   }
 
  private:
+  ir::Argument constant(const python::object& object, const std::string& description) {
+    return view_->trace().context()->add_object(
+        {ir::ObjectKind::kPythonObject, interpreter::share_object(object.ptr()), description});
+  }
+  /// The result of a primitive at the end of an epilogue.
+  ir::Argument add_made(const char* primitive, ir::ArgumentList arguments) {
+    ir::BoundSymbol symbol;
+    symbol.op = interpreter::primitive(primitive);
+    symbol.arguments = std::move(arguments);
+    const ir::ValueId id = edit_.add_value(ir::make_type(ir::ObjectType{"object"}));
+    symbol.results.emplace_back(id);
+    edit_.insert(view_->trace().symbols.size(), std::move(symbol));
+    return id;
+  }
   [[nodiscard]] ir::SourceLocation location_near(std::size_t position) const {
     const auto& symbols = view_->trace().symbols;
     return symbols.empty() ? ir::SourceLocation() : symbols[std::min(position, symbols.size() - 1)].location;
@@ -358,6 +391,8 @@ void init_trace(python::module_& module) {
       .def("remove_input", &Edit::remove_input)
       .def("add_tensor", &Edit::add_tensor)
       .def("remove_output", &Edit::remove_output)
+      .def("add_output", &Edit::add_output)
+      .def("store", &Edit::store)
       .def("finish", &Edit::finish);
   trace.def("record", &record_function);
   trace.def("region", &take_region);

@@ -61,12 +61,28 @@ bool is_in(SavedRange range, std::size_t i) { return range.begin <= i && i < ran
 /// Requires that a transform keeps the trace's outputs, but for those in `free`.
 void require_outputs(const TraceTransform& transform, const ir::Trace& before, const ir::Trace& after,
                      SavedRange free) {
-  require_count(transform, after, "outputs", after.outputs.size(), before.outputs.size());
+  const std::size_t added = free.begin == before.outputs.size() ? free.end - free.begin : 0;
+  require_count(transform, after, "outputs", after.outputs.size(), before.outputs.size() + added);
   for (std::size_t i = 0; i < before.outputs.size(); ++i) {
     if (is_in(free, i)) continue;
     require_alike(transform, "output " + std::to_string(i) + " of " + after.name(), type_of(after, after.outputs[i]),
                   type_of(before, before.outputs[i]));
   }
+}
+
+/// Requires that a transform keeps the trace's outputs; it may add others behind them, for the epilogue.
+void require_first_outputs(const TraceTransform& transform, const ir::Trace& before, const ir::Trace& after) {
+  const std::size_t count = before.outputs.size();
+  for (std::size_t i = count; i < after.outputs.size(); ++i) {
+    const ir::TypePtr type = type_of(after, after.outputs[i]);
+    const auto* tensor = type == nullptr ? nullptr : std::get_if<ir::TensorType>(type.get());
+    if (tensor == nullptr || tensor->requires_grad) {
+      fail(transform, "output " + std::to_string(i) + " of " + after.name() +
+                          ": expected a tensor that does not require grad, got " +
+                          (type == nullptr ? "None" : ir::to_string(*type)) + "; detach it");
+    }
+  }
+  require_outputs(transform, before, after, {count, after.outputs.size()});
 }
 
 /// Requires that a transform keeps the trace's inputs, but for those in `free`.
@@ -151,13 +167,16 @@ void require_same_checks(const TraceTransform& transform, const ir::Trace& befor
 
 CallTraces apply_pre_prologue(const TraceTransform& transform, CallTraces traces) {
   if (!transform.pre_prologue) return traces;
-  auto [prologue, computation] = transform.pre_prologue(traces);
+  auto [prologue, computation, epilogue] = transform.pre_prologue(traces);
   verify(transform, prologue);
   verify(transform, computation);
-  CallTraces made{std::move(prologue), std::move(computation), traces.epilogue};
+  verify(transform, epilogue);
+  if (epilogue.kind() != ir::TraceKind::kEpilogue) fail(transform, "expected the epilogue, or an edit of it");
+  CallTraces made{std::move(prologue), std::move(computation), std::move(epilogue)};
+  made.module = traces.module;
   made.inputs = inputs_of(transform, traces, made.prologue);
   require_inputs(transform, made);
-  require_outputs(transform, traces.computation, made.computation, {});
+  require_first_outputs(transform, traces.computation, made.computation);
   require_same_checks(transform, traces.computation, made.computation);
   return made;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,14 +39,20 @@ struct CallTraces {
   ir::Trace computation;
   ir::Trace epilogue;
   std::vector<ProgramInput> inputs{};  ///< by output of the prologue
+  std::shared_ptr<void> module{};      ///< Python's, which is called
 };
 
 /// A rewrite of traces by the user, at two places of the compilation. Functions may be empty.
 struct TraceTransform {
   std::string name;
-  /// Gives prologue and computation as they shall be, before the computation is differentiated. What the prologue
-  /// returns may be removed, and constants added (`prims::tensor_constant`). The epilogue is to look at.
-  std::function<std::pair<ir::Trace, ir::Trace>(const CallTraces& traces)> pre_prologue;
+  struct Call {
+    ir::Trace prologue;
+    ir::Trace computation;
+    ir::Trace epilogue;
+  };
+  /// Gives the traces as they shall be, before the computation is differentiated. What the prologue returns may be
+  /// removed, and constants added (`prims::tensor_constant`); the computation may return more, for the epilogue.
+  std::function<Call(const CallTraces& traces)> pre_prologue;
   /// Gives the computation, forward or backward trace as it shall be, after all passes that change what is computed.
   std::function<ir::Trace(const ir::Trace& trace, SavedRange saved)> post_optimization;
 };

@@ -41,7 +41,7 @@ CallTraces example() {
 using PrePrologue = decltype(TraceTransform::pre_prologue);
 
 /// Takes the float32 tensor, and computes with it in float64.
-std::pair<ir::Trace, ir::Trace> widen(const CallTraces& traces) {
+TraceTransform::Call widen(const CallTraces& traces) {
   ir::TraceEdit edit(traces.computation, "narrow");
   ir::Trace part("part", traces.computation.context());
   const ir::ValueId narrow = part.add_input(kNarrow);
@@ -50,11 +50,11 @@ std::pair<ir::Trace, ir::Trace> widen(const CallTraces& traces) {
   const ir::ValueId weight = traces.computation.inputs[0];
   const ir::ArgumentList stored{ir::Argument(edit.set_input(0, kNarrow))};
   edit.substitute(weight, edit.insert(0, part, stored, {})[0]);
-  return {traces.prologue, edit.finish()};
+  return {traces.prologue, edit.finish(), traces.epilogue};
 }
 
 /// Returns a tensor of its own from the prologue, and adds it to the result.
-std::pair<ir::Trace, ir::Trace> add_held(const CallTraces& traces, const at::Tensor& held) {
+TraceTransform::Call add_held(const CallTraces& traces, const at::Tensor& held) {
   ir::TraceEdit prologue(traces.prologue, "held");
   const ir::ValueId constant = prologue.add_value(ir::make_type(bridge::type_of(held)));
   ir::BoundSymbol symbol;
@@ -70,7 +70,7 @@ std::pair<ir::Trace, ir::Trace> add_held(const CallTraces& traces, const at::Ten
   part.outputs = {ir::add_call(part, find("aten::add", "Tensor"), {left, right, 1}, kWide)};
   const ir::ArgumentList operands{traces.computation.outputs[0], ir::Argument(input)};
   edit.set_output(0, edit.insert(traces.computation.symbols.size(), part, operands, {})[0]);
-  return {prologue.finish(), edit.finish()};
+  return {prologue.finish(), edit.finish(), traces.epilogue};
 }
 
 CallTraces apply(const char* name, PrePrologue change, CallTraces traces) {
@@ -89,7 +89,7 @@ std::string error_of(const char* name, PrePrologue change) {
 
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-std::pair<ir::Trace, ir::Trace> keep(const CallTraces& traces) { return {traces.prologue, traces.computation}; }
+TraceTransform::Call keep(const CallTraces& traces) { return {traces.prologue, traces.computation, traces.epilogue}; }
 
 }  // namespace
 
@@ -131,15 +131,38 @@ TEST(a_tensor_of_another_shape_is_refused) {
 
 TEST(prologue_and_computation_have_to_agree) {
   const auto forget_prologue = [](const CallTraces& traces) {
-    return std::pair(traces.prologue, add_held(traces, at::ones({3}, at::kDouble)).second);
+    return TraceTransform::Call{traces.prologue, add_held(traces, at::ones({3}, at::kDouble)).computation,
+                                traces.epilogue};
   };
   CHECK(contains(error_of("held", forget_prologue), "expected 1 inputs, as the prologue returns, got 2"));
   const auto forget_computation = [](const CallTraces& traces) {
-    return std::pair(add_held(traces, at::ones({3}, at::kDouble)).first, traces.computation);
+    return TraceTransform::Call{add_held(traces, at::ones({3}, at::kDouble)).prologue, traces.computation,
+                                traces.epilogue};
   };
   CHECK(contains(error_of("held", forget_computation), "expected 2 inputs, as the prologue returns, got 1"));
-  const auto swap = [](const CallTraces& traces) { return std::pair(traces.computation, traces.computation); };
+  const auto swap = [](const CallTraces& traces) {
+    return TraceTransform::Call{traces.computation, traces.computation, traces.epilogue};
+  };
   CHECK(contains(error_of("swap", swap), "expected the prologue, or an edit of it"));
+}
+
+TEST(outputs_are_added_behind_the_others_for_the_epilogue) {
+  const auto add = [](const ir::TypePtr& type) {
+    return [type](const CallTraces& traces) {
+      TraceTransform::Call made = keep(traces);
+      ir::Trace& computation = made.computation;
+      computation.outputs.emplace_back(ir::add_call(computation, find("aten::sin"), {computation.inputs[0]}, type));
+      return made;
+    };
+  };
+  CHECK_EQ(apply("added", add(kWide), example()).computation.outputs.size(), 2u);
+  ir::TensorType leaf = std::get<ir::TensorType>(*kWide);
+  leaf.requires_grad = true;
+  CHECK(contains(error_of("added", add(ir::make_type(leaf))), "expected a tensor that does not require grad"));
+  const auto swap = [](const CallTraces& traces) {
+    return TraceTransform::Call{traces.prologue, traces.computation, traces.computation};
+  };
+  CHECK(contains(error_of("swap", swap), "expected the epilogue, or an edit of it"));
 }
 
 }  // namespace thunder::compile

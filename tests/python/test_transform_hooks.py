@@ -218,7 +218,7 @@ def _raises(prologue: Trace, computation: Trace, epilogue: Trace) -> Any:
         (lambda p, c, e: c, TypeError, "expected three traces"),
         (lambda p, c, e: (p, 3, e), TypeError, "expected a trace"),
         (lambda p, c, e: (c, c, e), ValueError, "expected the prologue, or an edit of it"),
-        (lambda p, c, e: (p, c, c), ValueError, "expected the epilogue as it was given"),
+        (lambda p, c, e: (p, c, c), ValueError, "expected the epilogue, or an edit of it"),
         (_two_outputs, ValueError, "expected 1 outputs, got 2"),
         (_other_shape, ValueError, r"output 0 of computation: expected cpu f32\[3\], got cpu f32\[\]"),
         (_raises, KeyError, "no such thing"),

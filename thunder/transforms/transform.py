@@ -34,7 +34,8 @@ class Transform:
 
         The prologue (guards and inputs) returns, one by one, what the computation takes: where one is edited, the other
         must be too. Tensors that the module holds under names are in `computation_trace.parameters`. The computation
-        gives the same as before. The epilogue (writes to Python objects) is to look at.
+        gives the same as before, and may give more (`TraceEdit.add_output`) for the epilogue to store in buffers
+        (`TraceEdit.store`). The epilogue makes the writes to Python objects, which may be removed, and the result.
 
         ValueError, naming the transform and the input, when the traces do not agree, or when a parameter that this
         transform replaced or added is not used.
@@ -79,14 +80,15 @@ def overrides(transform: Transform, method: str) -> bool:
 def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None]:
     """Return what the extension module takes for a transform: name, and two functions of native traces."""
 
-    def pre_prologue(prologue: Any, computation: Any, epilogue: Any, stored: list[Any]) -> Any:
-        given = Trace(prologue), Trace(computation, stored=stored), Trace(epilogue)
+    def pre_prologue(prologue: Any, computation: Any, epilogue: Any, stored: list[Any], module: Any) -> Any:
+        given = Trace(prologue), Trace(computation, stored=stored), Trace(epilogue, module=module)
         returned = transform.transform_traces_pre_prologue(*given)
         if not isinstance(returned, tuple) or len(returned) != 3:
             raise TypeError(f"transform {transform!r}: expected three traces, got {returned!r}")
-        if returned[2] not in (None, given[2]):
-            raise ValueError(f"transform {transform!r}: expected the epilogue as it was given")
-        return _native(transform, returned[0]), _native(transform, returned[1])
+        made = [given[2] if trace is None else trace for trace in returned]
+        natives = tuple(_native(transform, trace) for trace in made)
+        _check_stores(transform, given[1], made[1], made[2])
+        return natives
 
     def post_optimization(native: Any, saved_begin: int, saved_end: int) -> Any:
         trace = Trace(native, (saved_begin, saved_end))
@@ -97,6 +99,25 @@ def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None]:
         pre_prologue if overrides(transform, "transform_traces_pre_prologue") else None,
         post_optimization if overrides(transform, "transform_trace_post_optimization") else None,
     )
+
+
+def _check_stores(transform: Transform, before: Trace, computation: Trace, epilogue: Trace) -> None:
+    """Require that the epilogue stores outputs that were added, which are like the buffers."""
+    count = len(before.outputs)
+    for name, (index, buffer) in epilogue.stores.items():
+        if not count <= index < len(computation.outputs):
+            raise ValueError(f"transform {transform!r}: {name}: expected an output that was added, got output {index}")
+        value = computation.outputs[index]
+        found = tuple(value.shape), value.dtype, value.device
+        expected = tuple(buffer.shape), buffer.dtype, buffer.device
+        if found != expected:
+            raise ValueError(f"transform {transform!r}: {name}: expected a value like {expected}, got {found}")
+    stored = {index for index, _ in epilogue.stores.values()}
+    if not set(range(count, len(computation.outputs))) <= stored:
+        raise ValueError(
+            f"transform {transform!r}: trace {computation.name}: expected {count} outputs, got "
+            f"{len(computation.outputs)}; the epilogue has to store what is added (TraceEdit.store)"
+        )
 
 
 def _native(transform: Transform, trace: object) -> Any:

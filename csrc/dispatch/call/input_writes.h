@@ -32,6 +32,8 @@ class InputWrites {
   [[nodiscard]] std::vector<at::Tensor> written(const std::vector<at::Tensor>& inputs) const;
   /// The inputs that take part in autograd by what was written to them: one for each of the last outputs.
   [[nodiscard]] std::vector<NewHistory> with_new_history(const std::vector<at::Tensor>& inputs) const;
+  /// Whether there are such inputs.
+  [[nodiscard]] bool gives_history() const { return !new_history_.empty(); }
 
  private:
   /// Where an input lies in memory that it shares.

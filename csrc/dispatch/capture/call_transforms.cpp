@@ -13,8 +13,10 @@
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/python/shared_object.h"
 #include "interpreter/traces/guard_trace.h"
 #include "ir/builder.h"
+#include "ir/equality.h"
 #include "ir/uses.h"
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
@@ -108,6 +110,49 @@ void require_no_data(const std::string& transform, const ir::Trace& computation)
                       "; keep its inputs, or look at data outside of the function");
 }
 
+bool writes_to(const ir::Trace& trace, ir::ValueId value) {
+  return std::ranges::any_of(trace.symbols, [&](const ir::BoundSymbol& symbol) {
+    return symbol.op->mutates && !symbol.arguments.empty() && symbol.arguments[0] == ir::Argument(value);
+  });
+}
+
+/// Where a transform removed a write to an input, its version counter stays as it is.
+void forget_removed_writes(const ir::Trace& before, const ir::Trace& after, const std::vector<ProgramInput>& inputs,
+                           runtime::Versions& versions) {
+  std::erase_if(versions.inputs, [&](const auto& written) {
+    if (!writes_to(before, before.inputs[written.first])) return false;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].source == written.first) return !writes_to(after, after.inputs[i]);
+    }
+    return true;
+  });
+}
+
+/// Lets the call hand the outputs that a transform added to the epilogue that it changed.
+void change_epilogue(const std::string& transform, const ir::Trace& before, CallTraces& traces, std::size_t outputs,
+                     Specialization& specialization) {
+  interpreter::AddedOutputs added;
+  std::vector<OutputPlan::Source>& sources = specialization.plan.sources;
+  const bool is_one_by_one = sources.empty();
+  for (std::size_t i = outputs; i < traces.computation.outputs.size(); ++i) {
+    const auto index = static_cast<std::uint32_t>(i);
+    added.emplace(i, is_one_by_one ? index : static_cast<std::uint32_t>(sources.size()));
+    if (!is_one_by_one) sources.push_back({.index = index});
+  }
+  if (!added.empty() && specialization.writes.gives_history()) {
+    throw UserError(ErrorKind::kValue, "transform " + transform +
+                                           ": adds outputs to a program that writes to an input which takes part in "
+                                           "autograd; not supported");
+  }
+  if (added.empty() && ir::is_same(before, traces.epilogue)) return;
+  try {
+    specialization.structure = changed_structure(specialization.structure, before, traces.epilogue, added);
+  } catch (const UserError& error) {
+    throw UserError(error.kind(), "transform " + transform + ": " + error.what());
+  }
+  traces.epilogue = interpreter::epilogue_trace(specialization.structure);
+}
+
 /// Turns numbers of what the guards find into positions among the computation's inputs.
 void count_by_inputs(const std::vector<Specialization::Taken>& taken, runtime::Versions& versions) {
   for (auto& [input, count] : versions.inputs) {
@@ -167,11 +212,17 @@ void transform_call(const Traced& traced, const TorchHooks& hooks, const compile
   for (const ProgramInput& input : inputs) specialization.guarded_types.push_back(input.type);
   CallTraces traces{interpreter::prologue_trace(specialization.guards, specialization.guarded_types),
                     std::move(computation), interpreter::epilogue_trace(specialization.structure), std::move(inputs)};
+  traces.module = interpreter::share_object(traced.module);
+  const ir::Trace recorded = traces.computation;
   for (const auto& transform : options.transforms) {
+    const ir::Trace epilogue = traces.epilogue;
+    const std::size_t outputs = traces.computation.outputs.size();
     traces = apply_pre_prologue(*transform, std::move(traces));
+    change_epilogue(transform->name, epilogue, traces, outputs, specialization);
     if (!is_as_it_came(traces, hooks.states().size())) require_no_data(transform->name, traces.computation);
   }
   compile::finish_inputs(traces);
+  forget_removed_writes(recorded, traces.computation, traces.inputs, specialization.plan.versions);
   computation = std::move(traces.computation);
   if (is_as_it_came(traces, hooks.states().size())) return;
   for (const ProgramInput& input : traces.inputs) {

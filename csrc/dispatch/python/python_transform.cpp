@@ -57,11 +57,14 @@ std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks) {
       const HookScope hook;
       const py::Ref first = to_object(traces.prologue), second = to_object(traces.computation);
       const py::Ref third = to_object(traces.epilogue), stored = stored_tensors(traces);
-      const py::Ref made = checked(PyObject_CallFunctionObjArgs(static_cast<PyObject*>(function.get()), first.get(),
-                                                                second.get(), third.get(), stored.get(), nullptr));
-      PyObject *prologue, *computation;
-      if (PyArg_ParseTuple(made.get(), "OO", &prologue, &computation) == 0) throw PendingError();
-      return std::pair(finish(name, method, prologue), finish(name, method, computation));
+      PyObject* const module = traces.module == nullptr ? Py_None : static_cast<PyObject*>(traces.module.get());
+      const py::Ref made =
+          checked(PyObject_CallFunctionObjArgs(static_cast<PyObject*>(function.get()), first.get(), second.get(),
+                                               third.get(), stored.get(), module, nullptr));
+      PyObject *prologue, *computation, *epilogue;
+      if (PyArg_ParseTuple(made.get(), "OOO", &prologue, &computation, &epilogue) == 0) throw PendingError();
+      return compile::TraceTransform::Call{finish(name, method, prologue), finish(name, method, computation),
+                                           epilogue == third.get() ? traces.epilogue : finish(name, method, epilogue)};
     };
   }
   if (post_optimization != Py_None) {

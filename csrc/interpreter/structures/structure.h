@@ -92,6 +92,7 @@ class Structure {
 
  private:
   friend class StructureBuilder;
+  friend class EpilogueReader;
   std::vector<StructurePart> parts_;
   std::vector<Effect> effects_;
   std::vector<std::uint32_t> externals_;

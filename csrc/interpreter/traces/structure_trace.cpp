@@ -1,9 +1,13 @@
+#include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
 #include "interpreter/traces/guard_primitives.h"
 #include "interpreter/traces/guard_trace.h"
 #include "ir/builder.h"
+#include "ir/printer.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -23,10 +27,16 @@ class EpilogueWriter {
   }
 
   ir::Trace write() {
-    for (const Effect& effect : structure_.effects()) write_effect(effect);
+    for (const Effect& effect : structure_.effects()) {
+      write_effect(effect);
+      effects_.push_back(trace_.symbols.size() - 1);
+    }
     trace_.outputs = {value_of(structure_.result())};
     return std::move(trace_);
   }
+  /// After `write`: where in the trace each effect stands, and for each part what stands for it.
+  [[nodiscard]] const std::vector<std::size_t>& effects() const { return effects_; }
+  [[nodiscard]] const std::vector<ir::Argument>& values() const { return values_; }
 
  private:
   ir::Argument call(std::string_view name, ir::ArgumentList arguments) {
@@ -57,6 +67,7 @@ class EpilogueWriter {
   ir::Argument outputs_, inputs_, externals_;
   std::vector<ir::Argument> values_;
   std::vector<bool> made_;
+  std::vector<std::size_t> effects_;
 };
 
 ir::Argument EpilogueWriter::make_instance(const StructurePart& part) {
@@ -144,8 +155,115 @@ void EpilogueWriter::write_effect(const Effect& effect) {
   }
 }
 
+[[noreturn]] void refuse_change(const std::string& what) {
+  throw UserError(ErrorKind::kValue,
+                  "the epilogue: expected an edit that removes writes, stores outputs that were added, or returns "
+                  "another of its values, got " +
+                      what);
+}
+
 }  // namespace
 
 ir::Trace epilogue_trace(const Structure& structure) { return EpilogueWriter(structure).write(); }
+
+/// Reads a changed epilogue.
+class EpilogueReader {
+ public:
+  EpilogueReader(const Structure& structure, const ir::Trace& before, const ir::Trace& after, const AddedOutputs& added)
+      : result_(structure), effects_(structure.effects()), before_(before), after_(after), added_(added) {
+    EpilogueWriter writer(structure);
+    static_cast<void>(writer.write());
+    places_ = writer.effects();
+    for (std::size_t part = 0; part < writer.values().size(); ++part) {
+      if (const auto* id = writer.values()[part].get<ir::ValueId>()) {
+        parts_.emplace(index_of(*id), static_cast<std::uint32_t>(part));
+      }
+    }
+  }
+
+  Structure read() {
+    result_.effects_.clear();
+    for (const ir::BoundSymbol& symbol : after_.symbols) {
+      const auto known = std::find_if(before_.symbols.begin() + next_, before_.symbols.end(), [&](const auto& each) {
+        return each.op == symbol.op && ir::identical(each.arguments, symbol.arguments) &&
+               each.results == symbol.results;
+      });
+      if (known == before_.symbols.end()) {
+        add_new(symbol);
+        continue;
+      }
+      next_ = known - before_.symbols.begin() + 1;
+      const auto effect = std::ranges::find(places_, static_cast<std::size_t>(next_ - 1));
+      if (effect != places_.end()) result_.effects_.push_back(effects_[effect - places_.begin()]);
+    }
+    if (after_.outputs.size() != 1) refuse_change(std::to_string(after_.outputs.size()) + " outputs");
+    if (!(after_.outputs == before_.outputs)) result_.result_ = part_of(after_.outputs[0]);
+    return std::move(result_);
+  }
+
+ private:
+  std::uint32_t add(StructurePart part) {
+    result_.parts_.push_back(std::move(part));
+    return static_cast<std::uint32_t>(result_.parts_.size() - 1);
+  }
+  std::uint32_t part_of(const ir::Argument& argument) {
+    StructurePart part;
+    if (const auto* id = argument.get<ir::ValueId>()) {
+      const auto known = parts_.find(index_of(*id));
+      if (known == parts_.end()) refuse_change("an input of its own as a value");
+      return known->second;
+    }
+    if (argument.get<ir::None>() != nullptr) {
+      part.object = py::Ref::share(Py_None);
+    } else if (const auto* text = argument.get<std::string>()) {
+      part.object = py::Ref::steal(PyUnicode_FromStringAndSize(text->data(), static_cast<Py_ssize_t>(text->size())));
+    } else if (const auto* object = argument.get<ir::ObjectConstant>()) {
+      const auto owner = after_.context()->owner_of(*object, ir::ObjectKind::kPythonObject);
+      part.object = py::Ref::share(static_cast<PyObject*>(owner.get()));
+    } else {
+      refuse_change("a constant of its own as a value");
+    }
+    return add(std::move(part));
+  }
+  void add_new(const ir::BoundSymbol& symbol) {
+    if (symbol.op == primitive("call")) {
+      Effect effect{EffectKind::kCall, part_of(symbol.arguments[0])};
+      effect.key = part_of(symbol.arguments[1]);
+      effect.value = part_of(symbol.arguments[2]);
+      result_.effects_.push_back(effect);
+      return;
+    }
+    StructurePart part;
+    if (symbol.op == primitive("get_item")) {
+      const auto* index = symbol.arguments[1].get<std::int64_t>();
+      const auto added = index == nullptr ? added_.end() : added_.find(*index);
+      if (added == added_.end()) refuse_change(ir::print(symbol, after_));
+      part.kind = PartKind::kOutput;
+      part.index = added->second;
+    } else if (symbol.op == primitive("make_tuple") || symbol.op == primitive("make_dict")) {
+      part.kind = symbol.op == primitive("make_tuple") ? PartKind::kTuple : PartKind::kDict;
+      for (const ir::Argument& item : *symbol.arguments[0].get<ir::ArgumentList>()) {
+        part.children.push_back(part_of(item));
+      }
+    } else {
+      refuse_change(ir::print(symbol, after_));
+    }
+    parts_[index_of(*symbol.results[0].get<ir::ValueId>())] = add(std::move(part));
+  }
+
+  Structure result_;
+  std::vector<Effect> effects_;
+  const ir::Trace& before_;
+  const ir::Trace& after_;
+  const AddedOutputs& added_;
+  std::vector<std::size_t> places_;  ///< where the effects stand in `before_`
+  std::unordered_map<std::uint32_t, std::uint32_t> parts_;
+  std::ptrdiff_t next_ = 0;
+};
+
+Structure changed_structure(const Structure& structure, const ir::Trace& before, const ir::Trace& after,
+                            const AddedOutputs& added) {
+  return EpilogueReader(structure, before, after, added).read();
+}
 
 }  // namespace thunder::interpreter
