@@ -50,13 +50,6 @@ bool are_apart(const BufferRegions& regions, const BoundSymbol& symbol, const Tr
   return count == product_of(result.sizes) || (regions.fill && regions.parts.size() == 1);
 }
 
-/// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.
-bool may_raise(const Trace& trace, const BoundSymbol& symbol) {
-  const bool is_call = symbol.op->style == ir::CallStyle::kTorchOperator;
-  return (is_call && !symbol.op->name.starts_with("aten::")) || operators::may_raise_for_data(trace, symbol) ||
-         std::ranges::any_of(symbol.nested, [&](const BoundSymbol& part) { return may_raise(trace, part); });
-}
-
 /// `a + b` is `b + a` unless the second one is scaled.
 bool may_swap(const BoundSymbol& symbol) {
   return symbol.arguments.size() == 2 || symbol.arguments[2] == ir::Argument(1);
@@ -234,12 +227,12 @@ class BufferAssignment {
 
   /// Whether nobody looks at the target's memory between a fusion and the copy.
   [[nodiscard]] bool is_free(ir::ValueId target, std::size_t fused, std::size_t copy) const {
-    bool is_free = !may_raise(trace_, trace_.symbols[fused]);
+    bool is_free = !passes::may_raise(trace_, trace_.symbols[fused]);
     for (const BoundSymbol& symbol : std::span(trace_.symbols).subspan(fused + 1, copy - fused - 1)) {
       // A number that is not as it was has the program run again, from its start.
       is_free = is_free && symbol.op->style != ir::CallStyle::kPrimitive;
       // A program that raises an error runs again in eager, from what the inputs held.
-      is_free = is_free && !may_raise(trace_, symbol);
+      is_free = is_free && !passes::may_raise(trace_, symbol);
       // An asynchronous operation that began before the fusion may read the target until it is waited for.
       is_free = is_free && !operators::communicates(*symbol.op);
       passes::for_each_argument(symbol, [&](ir::ValueId id) { is_free = is_free && !aliases_.may_alias(id, target); });

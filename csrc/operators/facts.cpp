@@ -121,6 +121,7 @@ constexpr Row kRows[] = {
     {"aten::lift", kMayReturnArgument},
     {"aten::linalg_lu_solve", kMayConjugate},
     {"aten::linalg_pinv", kCastsInside},
+    {"aten::linear_cross_entropy", kRaisesForData},
     {"aten::linspace", kKeepsShapeOfOut},
     {"aten::logspace", kKeepsShapeOfOut},
     {"aten::logsumexp", kIsCheap},
@@ -324,6 +325,8 @@ void add_facts(ir::Operator& op, FactSet facts) { op.facts |= facts.bits(); }
 
 bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (has_fact(*symbol.op, kRaisesForData)) return true;
+  // How large the memory behind a tensor is stands in no type.
+  if (symbol.op->view && has_fact(*symbol.op, kReadsStrides)) return true;
   if (!has_fact(*symbol.op, kRaisesForZero)) return false;
   return std::ranges::any_of(ir::flat_results(symbol), [&](ir::ValueId id) {
     const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace.tensor_type(id);

@@ -93,7 +93,7 @@ void add_facts(ir::Operator& op, FactSet facts);
 }
 
 /// Whether an operation may raise an error that depends on the data of its arguments: `linalg.inv`, an index out of
-/// bounds, integers divided by zero.
+/// bounds, integers divided by zero, or on the size of the memory behind them (`as_strided`).
 [[nodiscard]] bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol);
 
 /// The operator that computes the same into memory that it is given. It reads each element of its first parameters, and

@@ -27,6 +27,9 @@ class Scheduler {
     for (std::uint32_t i = static_cast<std::uint32_t>(trace.symbols.size()); i-- > 1;) {
       next_communication_[i - 1] = operators::communicates(*trace.symbols[i].op) ? i : next_communication_[i];
     }
+    for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
+      if (trace.symbols[i].op->mutates || trace.symbols[i].op->effect) last_write_ = i;
+    }
   }
 
   ir::Trace run() {
@@ -47,6 +50,8 @@ class Scheduler {
     const ir::BoundSymbol& symbol = trace_.symbols[i];
     const bool is_constant = symbol.op->style == ir::CallStyle::kPrimitive && !symbol.op->effect;
     if (!is_pure(symbol) && !is_constant) return false;
+    // A program that raises an error runs again in eager, from what the inputs held.
+    if (i < last_write_ && may_raise(trace_, symbol)) return false;
     bool reads_what_changes = false;
     std::uint32_t first_use = kNoPlace;
     std::int64_t shortened = 0;
@@ -86,6 +91,7 @@ class Scheduler {
   std::vector<std::uint32_t> last_use_;  ///< by alias set
   std::vector<bool> waits_;
   std::vector<std::uint32_t> next_communication_;  ///< by symbol: the first one behind it
+  std::uint32_t last_write_ = 0;                   ///< the last symbol that writes to memory, or has another effect
   std::vector<bool> emitted_;
 };
 

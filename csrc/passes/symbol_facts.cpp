@@ -5,6 +5,12 @@
 
 namespace thunder::passes {
 
+bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  const bool is_call = symbol.op->style == ir::CallStyle::kTorchOperator;
+  return (is_call && !symbol.op->name.starts_with("aten::")) || operators::may_raise_for_data(trace, symbol) ||
+         std::ranges::any_of(symbol.nested, [&](const ir::BoundSymbol& part) { return may_raise(trace, part); });
+}
+
 const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {
   if (const ir::TensorType* type = trace.tensor_type(id)) return type;
   const auto* kind = std::get_if<ir::ScalarKind>(&*trace.value(id).type);

@@ -17,6 +17,9 @@ namespace thunder::passes {
          !operators::communicates(op);
 }
 
+/// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.
+[[nodiscard]] bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol);
+
 using ir::element_count;
 using ir::is_contiguous;
 using ir::is_dense;

@@ -288,8 +288,12 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
     stack.emplace_back(target);
     return;
   }
-  if (fills_nothing(op, arguments[0])) return torch::jit::drop(stack, count - 1);
   if (level == Level::kTop && operator_for(op)->random) require_writable_targets(recorder, op, arguments);
+  if (fills_nothing(op, arguments[0])) {
+    const at::Tensor& target = arguments[0].toTensor();
+    if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
+    return torch::jit::drop(stack, count - 1);
+  }
   if (call_random_fill(recorder, op, stack)) return;
   const auto functional = functional_counterpart(op);
   if (!functional) {

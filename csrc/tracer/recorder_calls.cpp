@@ -201,7 +201,10 @@ void require_known_history(const c10::OperatorHandle& op, std::span<const IValue
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   const bool has_results = !op.schema().returns().empty() && !has_fact(op, Fact::kDetaches);
   if (has_results && std::ranges::any_of(tensors, is_hidden_leaf)) {
-    refuse(op, "a view made under torch.no_grad() of a tensor that requires grad is used with gradients; detach it");
+    refuse(
+        op,
+        "a view of a tensor that requires grad is used with gradients, which was made under torch.no_grad() or before "
+        "requires_grad_(); detach it");
   }
   const bool requires_grad = std::ranges::any_of(tensors, [](const at::Tensor& t) { return t.requires_grad(); });
   if (requires_grad && at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true)) {

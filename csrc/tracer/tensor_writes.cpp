@@ -17,6 +17,7 @@
 #include "tracer/evaluate.h"
 #include "tracer/input_memory.h"
 #include "tracer/map_tensors.h"
+#include "tracer/memory_overlap.h"
 #include "tracer/operators.h"
 #include "tracer/recording.h"
 #include "tracer/scatters.h"
@@ -234,6 +235,11 @@ void TensorWrites::write(const at::Tensor& target, const at::Tensor& source, boo
     }
     write(parent, written, recorded && !detached);
   } else {
+    if (recording_.level() == Level::kTop && tensors_.is_input(target) && overlaps_itself(target)) {
+      throw UserError(ErrorKind::kNotImplemented,
+                      "a part of an input is written to in which several elements lie in the same memory; write to a "
+                      "clone");
+    }
     trial_.has_written |= index_of(before) < trial_.begin;
     if (++state.writes == 1) memory_.require_separate(state);
     // Each input of the trace has a version counter of its own.

@@ -169,7 +169,10 @@ bool requires_grad_by_memory(const TraceState& state) {
 bool is_hidden_leaf(const at::Tensor& tensor) {
   const TraceTensorImpl* impl = trace_impl(tensor);
   if (impl == nullptr || tensor.requires_grad() || !impl->state()->view) return false;
-  return !impl->state()->view->grad_mode && requires_grad_by_memory(*impl->state());
+  // A write with gradients gives a view that was made with gradients the history of the write.
+  TraceState& state = *impl->state();
+  if (state.view->grad_mode && state.writes_seen != root_of(state).writes) return false;
+  return requires_grad_by_memory(state);
 }
 
 bool is_closed_to_writes(const TraceState& state) {

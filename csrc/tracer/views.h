@@ -24,8 +24,8 @@ struct OperatorCall {
 [[nodiscard]] const ViewOf* autograd_view(const TraceState& state);
 /// Whether the memory that autograd knows the tensor as a view of requires grad.
 [[nodiscard]] bool requires_grad_by_memory(const TraceState& state);
-/// To eager code, a view made under no_grad of what requires grad is a leaf that requires grad. Whether it is one here,
-/// where it does not.
+/// To eager code, a view of what requires grad is a leaf that requires grad if it was made under no_grad, or before
+/// that was told to. Whether it is one here, where it does not.
 [[nodiscard]] bool is_hidden_leaf(const at::Tensor& tensor);
 /// Whether eager refuses to write to the view with gradients on: it was made under no_grad or in inference mode, or by
 /// an operation with several results.

@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -42,6 +43,11 @@ class UnrecordedTensors {
   std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
 };
 
+/// The program is not warned of calls that only look for errors.
+struct NoWarnings final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
 /// Reads each element before it is written, and no other one.
 bool goes_element_by_element(const c10::OperatorHandle& op) {
   if (op.hasTag(at::Tag::pointwise) || has_fact(op, Fact::kCopies)) return true;
@@ -75,6 +81,8 @@ bool is_out_variant(const c10::OperatorHandle& op) {
 void raise_as_eager(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (is_custom(op)) return;
   const EvaluateOnly nothing_recorded;
+  NoWarnings handler;
+  const c10::WarningUtils::WarningHandlerGuard no_warnings(&handler);
   // The recorder checks autograd's rules for writes in place itself; here the rules for `out=` are checked.
   const c10::AutoGradMode gradients(c10::GradMode::is_enabled() && is_out_variant(op));
   UnrecordedTensors unrecorded;
@@ -101,9 +109,11 @@ void require_fitting_result(const c10::OperatorHandle& op, std::span<const IValu
                             const at::Tensor& result, bool is_out) {
   const bool has_shape = result.sizes().equals(target.sizes());
   const bool has_dtype = result.scalar_type() == target.scalar_type();
-  if (has_dtype && (has_shape || is_out)) return;
+  const auto is_target = [&](const at::Tensor& other) { return other.is_same(target); };
+  const bool may_resize = is_out && std::ranges::none_of(others_than(target, tensors_of(arguments)), is_target);
+  if (has_dtype && (has_shape || may_resize)) return;
   raise_as_eager(op, arguments);
-  if (!has_shape && !is_out) refuse(op, "expected a result of the target's shape");
+  if (!has_shape && !may_resize) refuse(op, "expected a result of the target's shape");
   if (has_dtype || is_custom(op)) return;
   const bool is_truth = result.scalar_type() == c10::kBool;  // a comparison, which no cast loses
   const bool is_converted = !is_out && (is_truth || goes_element_by_element(op));

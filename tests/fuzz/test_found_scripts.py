@@ -899,6 +899,85 @@ def program(x, y):
     y.reshape(-1)[1:] = 0
     return z
 """,
+    "view of an input that is squeezed in place afterwards": """
+x = torch.tensor([])
+def program(x):
+    data = x.data
+    x.squeeze_()
+    return data
+""",
+    "out= that is read, and too small for the result": """
+x, y = torch.ones(3), torch.tensor(0.5)
+def program(x, y):
+    torch.add(x, y, out=y)
+f = jit(program)
+with seen():
+    r0 = f(x, y)
+""",
+    "part of an expanded input that is written to, after another input": """
+x, y = torch.ones(2), torch.tensor([[-1.0]]).expand(2, 1)
+def program(x, y):
+    nn.init.zeros_(x)
+    for row in y:
+        row.put_(torch.tensor([0]), torch.tensor([5.0]))
+f = jit(program)
+with seen():
+    r0 = f(x, y)
+""",
+    "random numbers for no elements": """
+x = torch.ones(3)[:0]
+w = nn.Parameter(torch.ones(3)[:0])
+def program(x):
+    x.normal_()
+    with contextlib.suppress(RuntimeError):
+        w.normal_()
+""",
+    "view of what is told to require grad afterwards, in an operation": """
+x = torch.ones(1, 2)
+def program(x):
+    for row in x:
+        pass
+    made = torch.ones(2)
+    part = made[:1]
+    made.requires_grad_()
+    x.requires_grad_()
+    return row * 2, part * 2, part.requires_grad
+""",
+    "error of an index that is read for a write, after a write to another input": """
+x, z, table = torch.ones(3), torch.zeros(3), torch.ones(3)
+def program(x, z, table, i):
+    try:
+        x.mul_(2)
+        z.copy_(table[i])
+    except IndexError:
+        return x * 3
+    return x.sin()
+f = jit(program)
+for i in (0, 7):
+    with seen():
+        r0 = f(x, z, table, torch.arange(3) + i)
+""",
+    "part outside of a tensor's memory that nothing reads": """
+x = torch.tensor([])
+def program(x):
+    x.as_strided((1, 1), (1, 1))
+""",
+    "backward again through what a backward inside went through": """
+x, w = torch.tensor([[1.5]], requires_grad=True), torch.ones(1, requires_grad=True)
+def program(x):
+    y = x * 0
+    (y * w).sum().backward()
+    return x, y, w
+f = jit(program)
+with seen():
+    r0 = f(x)
+with seen():
+    backward(r0)
+with seen():
+    torch.autograd.grad(r0[1].sum(), x)
+with seen():
+    torch.autograd.grad(r0[1].sum(), w)
+""",
 }
 
 

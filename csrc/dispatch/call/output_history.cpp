@@ -1,8 +1,13 @@
 #include "dispatch/call/output_history.h"
 
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "autograd/backward_graph.h"
 #include "tracer/trace_node.h"
@@ -10,6 +15,17 @@
 namespace thunder::dispatch {
 
 namespace {
+
+/// The node of a result whose history is spent. It runs in its turn: `torch::autograd::Error` would come before leaves
+/// that eager gives their gradients first.
+class SpentNode final : public torch::autograd::Node {
+ public:
+  using Node::Node;
+  [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& /*cotangents*/) override {
+    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  }
+};
 
 /// Another tensor over the same memory.
 at::Tensor as_inference_tensor(const at::Tensor& tensor) {
@@ -33,13 +49,11 @@ OutputHistory history_of(const at::Tensor& output) {
   return spent ? OutputHistory::kSpent : OutputHistory::kComputed;
 }
 
-void give_history(at::Tensor& output, OutputHistory history) {
+void give_history(at::Tensor& output, OutputHistory history, torch::autograd::edge_list edges) {
   if (history == OutputHistory::kInference) output = as_inference_tensor(output);
   if (history == OutputHistory::kLeaf) output.set_requires_grad(true);
   if (history != OutputHistory::kSpent) return;
-  const auto error =
-      autograd::make_node<torch::autograd::Error>(torch::autograd::ERR_BACKWARD_TWICE, torch::autograd::edge_list());
-  torch::autograd::set_history(output, error);
+  torch::autograd::set_history(output, autograd::make_node<SpentNode>(std::move(edges)));
 }
 
 }  // namespace thunder::dispatch

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
 
@@ -14,7 +15,7 @@ enum class OutputHistory : std::uint8_t {
   kInference,  ///< none, and none later: made in inference mode
 };
 [[nodiscard]] OutputHistory history_of(const at::Tensor& output);
-/// Gives an output of a run its history.
-void give_history(at::Tensor& output, OutputHistory history);
+/// Gives an output of a run its history. Behind one that is spent lie `edges`.
+void give_history(at::Tensor& output, OutputHistory history, torch::autograd::edge_list edges);
 
 }  // namespace thunder::dispatch

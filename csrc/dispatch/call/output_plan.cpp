@@ -159,7 +159,10 @@ OutputPlanner::Root OutputPlanner::find_root(const at::Tensor& tensor) {
     const auto input = inputs_.find(root.unsafeGetTensorImpl());
     if (input != inputs_.end()) return {root, true, input->second};
     const tracer::ViewOf* view = view_of(root);
-    if (view == nullptr && recorder_.memory.was_input(root)) return {tensor, false, computed(tensor)};
+    if (view == nullptr && recorder_.memory.was_input(root)) {
+      refuse(
+          "a view is returned or stored of an input that is turned in place afterwards (t_, squeeze_); return a clone");
+    }
     if (view == nullptr) return {root, false, computed(root)};
     root = at::Tensor(view->parent);
   }
@@ -321,7 +324,8 @@ ir::ArgumentList OutputPlanner::outputs() {
   require_separate();
   require_no_gradient_inside();
   ir::ArgumentList values;
-  for (const Computed& each : computed_) {
+  for (std::uint32_t result = 0; result < computed_.size(); ++result) {
+    const Computed& each = computed_[result];
     if (!each.tensor.defined()) {
       plan_.histories.push_back(OutputHistory::kComputed);
       values.emplace_back(each.number);
@@ -331,6 +335,7 @@ ir::ArgumentList OutputPlanner::outputs() {
       refuse("a tensor is made outside of inference mode, in a call inside of it; enter inference mode inside");
     }
     plan_.histories.push_back(history_of(each.tensor));
+    if (plan_.histories.back() == OutputHistory::kSpent) note_behind_spent(result);
     const ir::ValueId value =
         each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
     const ir::TensorType* type = value == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(value);
@@ -340,6 +345,20 @@ ir::ArgumentList OutputPlanner::outputs() {
   }
   note_versions();
   return values;
+}
+
+void OutputPlanner::note_behind_spent(std::uint32_t result) {
+  const auto note_input = [&](torch::autograd::Node& node) {
+    if (const auto* outside = dynamic_cast<tracer::OutsideNode*>(&node)) {
+      plan_.behind_spent.emplace_back(result, static_cast<std::uint32_t>(outside->input()));
+    }
+    const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node);
+    const auto input = leaf == nullptr ? inputs_.end() : inputs_.find(leaf->variable.unsafeGetTensorImpl());
+    if (input != inputs_.end()) plan_.behind_spent.emplace_back(result, input->second);
+    return false;
+  };
+  const auto edge = torch::autograd::impl::gradient_edge(computed_[result].tensor);
+  static_cast<void>(autograd::any_node_behind(edge, note_input));
 }
 
 void OutputPlanner::note_versions() {

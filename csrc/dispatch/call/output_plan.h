@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compile/saved_values.h"
@@ -70,6 +71,7 @@ struct OutputPlan {
   compile::Feeds feeds;                  ///< views that results of the computation are computed from
   compile::Feeds written_feeds;          ///< new histories of written inputs that results are computed from
   std::vector<OutputHistory> histories;  ///< by result of the computation; empty: all kComputed
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> behind_spent;  ///< result that is kSpent, input behind it
   runtime::Versions versions;
 };
 
@@ -115,6 +117,7 @@ class OutputPlanner {
   void require_as_outside(const Root& root) const;
   void require_separate() const;
   void require_no_gradient_inside() const;
+  void note_behind_spent(std::uint32_t result);
   void note_versions();
 
   tracer::Recorder& recorder_;

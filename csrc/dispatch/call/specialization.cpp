@@ -100,6 +100,18 @@ bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, Referen
   return true;
 }
 
+torch::autograd::edge_list SpecializationCall::edges_behind_spent(std::uint32_t computed) const {
+  torch::autograd::edge_list edges;
+  for (const auto& [result, position] : specialization_.plan.behind_spent) {
+    if (result != computed) continue;
+    const at::Tensor& input = unpack_tensor(inputs_[position]);
+    const auto is_input = [&](const NewHistory& each) { return each.tensor.is_same(input); };
+    const bool has_new_history = std::ranges::any_of(with_new_history_, is_input);
+    if (!has_new_history && input.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(input));
+  }
+  return edges;
+}
+
 PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
   set_history(with_new_history_, computed);
   for (const auto& [input, output] : specialization_.plan.written_feeds) {
@@ -107,7 +119,7 @@ PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
     if (written.is_view()) runtime::refuse_partial_gradient(written, computed[output]);
   }
   const auto& histories = specialization_.plan.histories;
-  for (std::size_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i]);
+  for (std::uint32_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i], edges_behind_spent(i));
   References owned;
   if (!make_outputs(computed, owned)) return nullptr;
   Pointers outputs;

@@ -96,6 +96,8 @@ class SpecializationCall {
   using References = c10::SmallVector<py::Ref, 4>;
   using Pointers = c10::SmallVector<PyObject*, 16>;
 
+  /// Edges to the inputs behind a result that is spent.
+  [[nodiscard]] torch::autograd::edge_list edges_behind_spent(std::uint32_t computed) const;
   /// The Python object for what the computation gives at a position; null with a Python exception set.
   [[nodiscard]] static py::Ref wrap(at::Tensor computed, bool is_number);
   /// One object for each output of the structure; false with a Python exception set.
