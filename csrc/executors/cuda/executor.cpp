@@ -1,6 +1,7 @@
 #include "executors/cuda/executor.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "fusion/block_results.h"
 #include "fusion/operations.h"
 #include "fusion/region.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::executors::cuda {
 namespace {
@@ -22,10 +24,25 @@ std::string describe(const ir::BoundSymbol& fused, const ir::Trace& /*trace*/) {
   return std::to_string(fused.nested.size()) + " operations";
 }
 
+/// A kernel reads and writes the memory of one device.
+bool is_on_one_device(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+  std::optional<ir::Device> device;
+  bool is_one = true;
+  const auto compare = [&](ir::ValueId id) {
+    const ir::TensorType* type = passes::operand_type(trace, id);
+    if (type == nullptr) return;
+    is_one = is_one && device.value_or(type->device) == type->device;
+    device = type->device;
+  };
+  passes::for_each_argument(symbol, compare);
+  passes::for_each_result(symbol, compare);
+  return is_one;
+}
+
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const fusion::Target& target = *backend_of(self).target;
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
-    return fusion::role_of(symbol, of, target);
+    return is_on_one_device(symbol, of) ? fusion::role_of(symbol, of, target) : fusion::FusionRole{};
   };
   return fusion::fuse(trace, {.role = role}, self.name, &describe);
 }
