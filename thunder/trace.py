@@ -89,8 +89,8 @@ class Trace:
     def of_function(cls, function: Callable[..., Any], *examples: torch.Tensor, name: str = "computation") -> Trace:
         """Return the trace of a function of tensors.
 
-        The function is called once, with trace tensors that have the metadata of `examples` and no data; its Python runs
-        as it is, unlike in `thunder.jit`. It returns a tensor, or a container of tensors.
+        The function is called once, with trace tensors that have the metadata of `examples` and no data; its Python
+        runs as it is, unlike in `thunder.jit`. It returns a tensor, or a container of tensors.
         """
         return cls(_trace.record(name, list(examples), lambda tensors: pytree.tree_leaves(function(*tensors))))
 

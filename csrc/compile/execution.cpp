@@ -41,7 +41,8 @@ bool shape_follows_data(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 }
 
 bool replaces(const Executor& executor, const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  return executor.replaces != nullptr && executor.replaces(executor, symbol, trace) && !shape_follows_data(symbol, trace);
+  return executor.replaces != nullptr && executor.replaces(executor, symbol, trace) &&
+         !shape_follows_data(symbol, trace);
 }
 
 /// Copies a trace, with some of its symbols expanded.

@@ -12,9 +12,9 @@
 
 namespace thunder::compile {
 
-/// The trace in which executors have put operations of their own in the place of those that they serve. The first
-/// executor that claims or replaces a symbol has it. Operations that it puts there are claimed by itself or by executors
-/// behind it.
+/// The trace in which executors have put operations of their own in the place of those that they replace. The first
+/// executor that claims or replaces a symbol has it. Operations that it puts there are claimed by itself or by
+/// executors behind it.
 [[nodiscard]] ir::Trace transform_for_execution(const ir::Trace& trace, const Executors& executors);
 
 /// The trace after the fusion passes of the user's executors, one after another; nullopt: nothing was fused.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "fusion/block_results.h"
-#include "fusion/operations.h"
 #include "fusion/buffer_regions.h"
+#include "fusion/operations.h"
 #include "fusion/region.h"
 #include "ir/builder.h"
 #include "ir/substitution.h"

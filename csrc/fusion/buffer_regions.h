@@ -11,8 +11,8 @@
 
 namespace thunder::fusion {
 
-/// The region of a result that a tensor fills: it has these sizes from `start` on. A region may reach out of the result:
-/// what is outside is left out.
+/// The region of a result that a tensor fills: it has these sizes from `start` on. A region may reach out of the
+/// result: what is outside is left out.
 struct BufferRegion {
   ir::ValueId value = ir::kNoValue;
   ir::Dims sizes;

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "fusion/buffer_regions.h"
 #include "fusion/lowering.h"
 #include "fusion/operations.h"
-#include "fusion/buffer_regions.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::fusion {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fusion/buffer_regions.h"
 #include "fusion/iteration_space.h"
 #include "fusion/kernel_graph.h"
-#include "fusion/buffer_regions.h"
 #include "fusion/roles.h"
 #include "ir/trace.h"
 

@@ -12,8 +12,8 @@
 
 namespace thunder::tracer {
 
-/// Where the program looked at data: what follows in the trace holds for the observed values only. Executed, a check ends the
-/// run when it meets something else.
+/// Where the program looked at data: what follows in the trace holds for the observed values only. Executed, a check
+/// ends the run when it meets something else.
 ///
 /// `prims.check_number(number, expected)`.
 [[nodiscard]] const ir::Operator* check_number_operator();

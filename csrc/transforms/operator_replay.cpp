@@ -170,8 +170,8 @@ std::vector<at::Tensor> OperatorReplay::missing_gradients(const std::vector<at::
 }
 
 std::vector<at::Tensor> OperatorReplay::gradients_by_backward(const c10::OperatorHandle& backward,
-                                                           const std::vector<at::Tensor>& outputs,
-                                                           const std::vector<at::Tensor>& cotangents) const {
+                                                              const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents) const {
   const c10::AutoGradMode no_gradients(false);
   torch::jit::Stack stack = rule_call_.arguments;
   c10::List<std::optional<at::Tensor>> results;
@@ -247,7 +247,8 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
     static_cast<void>(recorder_.builder.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
     if (!tracer::says_data_was_read(error.what())) throw;
-    if (const auto backward = find_opaque_backward(*handle_)) return gradients_by_backward(*backward, outputs, cotangents);
+    if (const auto backward = find_opaque_backward(*handle_))
+      return gradients_by_backward(*backward, outputs, cotangents);
     throw UserError(
         ErrorKind::kNotImplemented,
         operator_ +

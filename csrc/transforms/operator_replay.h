@@ -58,8 +58,8 @@ class OperatorReplay {
 
   /// Gradients by `backward` (opaque_backward.h).
   [[nodiscard]] std::vector<at::Tensor> gradients_by_backward(const c10::OperatorHandle& backward,
-                                                           const std::vector<at::Tensor>& outputs,
-                                                           const std::vector<at::Tensor>& cotangents) const;
+                                                              const std::vector<at::Tensor>& outputs,
+                                                              const std::vector<at::Tensor>& cotangents) const;
   /// Gradients that raise `message` when they are computed.
   [[nodiscard]] std::vector<at::Tensor> missing_gradients(const std::vector<at::Tensor>& cotangents,
                                                           const std::string& message) const;

@@ -13,8 +13,8 @@ enum class ConstantKind {
   kEquality,  ///< same type and `==`
 };
 
-/// The only extension point through which torch enters the interpreter layer. Functions that return `PyObject*` return a new
-/// reference, or null with an exception set; arguments are borrowed.
+/// The only extension point through which torch enters the interpreter layer. Functions that return `PyObject*` return
+/// a new reference, or null with an exception set; arguments are borrowed.
 class TensorHooks {
  public:
   virtual ~TensorHooks() = default;
