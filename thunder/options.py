@@ -41,7 +41,8 @@ class Options:
             else of this kind runs in eager, with a `thunder.EagerFallbackWarning`. "allow": it happens while the
             function is traced, and not at later calls, which use the same values again; "warn": the same, with a
             `thunder.SharpEdgeWarning`; "error": a `thunder.SharpEdgeError`.
-        compile: "background" runs through ATen until compiled kernels are ready; "eager" waits for them.
+        compile: "background" runs fusions through ATen, operation by operation, until their kernels for a GPU are
+            compiled; "eager" waits for them in the first call. The CPU's kernels need no compiler.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
     """
 

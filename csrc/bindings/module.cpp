@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 
+#include "base/background.h"
 #include "base/error.h"
 #include "bindings/python_values.h"
 #include "bindings/trace_file.h"
@@ -63,6 +64,8 @@ void rethrow_python_error() {
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
+  // Before the libraries that compile are closed.
+  static_cast<void>(Py_AtExit(&thunder::end_background_work));
   thunder::compile::set_rethrow_foreign(&rethrow_python_error);
   module.attr("built_for_torch") = THUNDER_BUILT_FOR_TORCH;
   thunder::tracer::init_tracer();

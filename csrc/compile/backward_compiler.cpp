@@ -78,6 +78,17 @@ TraceLine BackwardCompiler::take_line(const runtime::CotangentSet& cotangents) {
   return line;
 }
 
+void BackwardCompiler::wait() {
+  std::vector<std::shared_ptr<const runtime::BackwardProgram>> made;
+  {
+    const std::lock_guard<std::mutex> lock(making_);
+    for (const auto& [cotangents, backward] : made_) made.push_back(backward);
+  }
+  for (const auto& backward : made) {
+    if (backward != nullptr) backward->program.wait();
+  }
+}
+
 std::vector<ir::Trace> BackwardCompiler::traces() {
   const auto now = [&] {
     const std::lock_guard<std::mutex> lock(reporting_);

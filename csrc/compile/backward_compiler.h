@@ -27,6 +27,8 @@ class BackwardCompiler {
                                                       const runtime::CotangentSet& differentiable);
   void make_usual() { static_cast<void>(get(usual_)); }
 
+  /// Returns when the kernels of the backwards that were made are there, or have failed.
+  void wait();
   /// The traces of the backward that was made last; makes the usual one when there is none yet.
   [[nodiscard]] std::vector<ir::Trace> traces();
   /// The effects of passes on all backwards that were made until now.

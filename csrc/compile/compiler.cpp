@@ -69,7 +69,13 @@ class CompiledTrace final : public Compiled {
     return compilation_->gradient ? compilation_->gradient->served : std::vector<transforms::ServedOperation>();
   }
 
-  void wait() const override {}
+  void wait() const override {
+    const std::shared_ptr<const Programs> programs = programs_.load(std::memory_order_acquire);
+    if (programs->plain != nullptr) programs->plain->wait();
+    if (programs->differentiable != nullptr) programs->differentiable->forward.wait();
+    if (const auto plain = plain_.load(std::memory_order_acquire)) plain->wait();
+    if (backwards_ != nullptr) backwards_->wait();
+  }
 
  private:
   [[nodiscard]] std::vector<passes::PassStatistics> backward_statistics() const {
@@ -104,7 +110,8 @@ class CompiledTrace final : public Compiled {
     if (compilation_->fuses) {
       if (auto fused = run_built_in_fusion_passes(trace, compilation_->executors)) trace = *std::move(fused);
     }
-    const auto made = std::make_shared<const runtime::Program>(lower_directly(trace, compilation_->executors));
+    const auto made =
+        std::make_shared<const runtime::Program>(lower_directly(trace, compilation_->executors, compilation_->waits));
     return plain_.compare_exchange_strong(known, made) ? made : known;
   }
 
@@ -175,6 +182,7 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   compilation.rematerialize = options.rematerialize;
   compilation.hands_out_numbers = hands_out_numbers(recorded);
   compilation.fuses = options.fuse && runner.is_enabled(fusion::kFusionPartition) && !compilation.hands_out_numbers;
+  compilation.waits = !options.background;
   runner.keep("recorded", recorded, compilation.forward.history);
   run_pipeline(compilation, runner);
   if (compilation.gradient) return make_differentiable(std::move(compilation), runner);

@@ -145,11 +145,11 @@ std::optional<ir::Trace> run_built_in_fusion_passes(const ir::Trace& trace, cons
   return run_passes(trace, executors, /*of_user=*/false);
 }
 
-runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors) {
-  if (!replaces_anything(executors)) return executors::lower_trace(trace, executors);
+runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors, bool waits) {
+  if (!replaces_anything(executors)) return executors::lower_trace(trace, executors, waits);
   const ir::Trace expanded = transform_for_execution(trace, executors);
   const std::optional<ir::Trace> fused = run_fusion_passes(expanded, executors);
-  return executors::lower_trace(fused ? *fused : expanded, executors);
+  return executors::lower_trace(fused ? *fused : expanded, executors, waits);
 }
 
 const Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace, const Executors& executors) {

@@ -22,8 +22,8 @@ namespace thunder::compile {
 /// The trace after the fusion passes of this build's executors, which need no Python; nullopt: nothing was fused.
 [[nodiscard]] std::optional<ir::Trace> run_built_in_fusion_passes(const ir::Trace& trace, const Executors& executors);
 
-/// All of it: the program of a trace that no pass has seen.
-[[nodiscard]] runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors);
+/// All of it: the program of a trace that no pass has seen. `waits`: see `runtime::ProgramBuilder`.
+[[nodiscard]] runtime::Program lower_directly(const ir::Trace& trace, const Executors& executors, bool waits = false);
 
 /// The executor that replaces a symbol, before any that claims it; null: none.
 [[nodiscard]] const executors::Executor* serving_executor(const ir::BoundSymbol& symbol, const ir::Trace& trace,

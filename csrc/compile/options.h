@@ -14,9 +14,9 @@ struct Options {
   Executors executors = default_executors();
   std::vector<std::shared_ptr<const TraceTransform>> transforms{};  ///< in the order in which they are applied
   std::vector<std::string> disabled_passes{};  ///< besides those in the environment's THUNDER_DISABLE_PASSES
-  bool background = true;
-  bool fuse = true;     ///< false: results are, to the bit, those of the operations one by one
-  bool verify = false;  ///< after each pass; debug builds always do
+  bool background = true;                      ///< false: calls wait for kernels that are compiled in the background
+  bool fuse = true;                            ///< false: results are, to the bit, those of the operations one by one
+  bool verify = false;                         ///< after each pass; debug builds always do
   passes::Recompute rematerialize = passes::Recompute::kFree;  ///< values that backwards recompute
   bool prepack_weights = false;  ///< the user promises that weights move their versions when they change
 };

@@ -173,8 +173,8 @@ void claim(const Compilation& compilation, TraceLine& line, const PassRunner& /*
   line.claims = executors::claim_trace(line.history.last(), compilation.executors);
 }
 
-void lower(const Compilation& /*compilation*/, TraceLine& line, const PassRunner& /*runner*/) {
-  line.program = executors::lower_trace(line.history.last(), std::exchange(line.claims, {}));
+void lower(const Compilation& compilation, TraceLine& line, const PassRunner& /*runner*/) {
+  line.program = executors::lower_trace(line.history.last(), std::exchange(line.claims, {}), compilation.waits);
 }
 
 /// Which line a step works on.

@@ -31,6 +31,7 @@ struct Compilation {
   passes::Recompute rematerialize = passes::Recompute::kNothing;
   bool hands_out_numbers = false;  ///< to Python, which are those that eager gives, to the bit
   bool fuses = false;              ///< this build's executors fuse
+  bool waits = false;              ///< calls wait for kernels that are compiled in the background
   TraceLine forward;               ///< first the recorded computation; the forward once there is a backward
   TraceLine backward;  ///< for all cotangents, as far as it decides what is saved; empty when nothing is differentiated
   std::size_t computation_index = 0;  ///< in `forward`: the computation before it was differentiated

@@ -163,11 +163,15 @@ std::vector<ir::Trace> epilogue(const Specialization& specialization) {
 }
 
 PyObject* wait(PyObject* self, PyObject*) {
-  for (const auto& specialization : as_compiled(self).cache->all()) {
-    if (specialization->runs_eager) continue;
-    PyThreadState* state = PyEval_SaveThread();
-    specialization->computation->wait();
-    PyEval_RestoreThread(state);
+  try {
+    for (const auto& specialization : as_compiled(self).cache->all()) {
+      if (specialization->runs_eager) continue;
+      const GilRelease released(true);
+      specialization->computation->wait();
+    }
+  } catch (...) {
+    set_python_error();
+    return nullptr;
   }
   Py_RETURN_NONE;
 }

@@ -160,6 +160,10 @@ Program& Program::operator=(Program&&) noexcept = default;
 void Program::run(std::span<c10::IValue> inputs, std::span<c10::IValue> outputs) const { code_->run(inputs, outputs); }
 void Program::run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) const { code_->run(inputs, outputs); }
 
+void Program::wait() const {
+  for (const auto& kernels : code_->pending) kernels->wait();
+}
+
 std::size_t Program::input_count() const { return code_->input_count; }
 std::size_t Program::output_count() const { return code_->outputs.size(); }
 std::size_t Program::instruction_count() const { return code_->instructions.size(); }

@@ -27,6 +27,9 @@ class Program {
   /// Runs a program whose inputs and outputs are tensors; a None output is an undefined tensor.
   void run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) const;
 
+  /// Returns when the kernels that are compiled in the background are there, or have failed.
+  void wait() const;
+
   [[nodiscard]] std::size_t input_count() const;
   [[nodiscard]] std::size_t output_count() const;
   [[nodiscard]] std::size_t instruction_count() const;

@@ -256,6 +256,7 @@ Program ProgramBuilder::build() {
     code.input_sizes.push_back(std::move(size));
   }
   code.conditions = std::move(conditions_);
+  code.pending = std::move(pending_);
 
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     ProgramCall& call = calls_[i];

@@ -8,8 +8,10 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "runtime/pending_kernels.h"
 #include "runtime/program.h"
 #include "runtime/program_call.h"
 
@@ -19,6 +21,10 @@ namespace thunder::runtime {
 /// moves each value at its last use.
 class ProgramBuilder {
  public:
+  /// `waits`: runs of the program wait for kernels that are compiled in the background, in place of doing without them.
+  explicit ProgramBuilder(bool waits = false) : waits_(waits) {}
+  [[nodiscard]] bool waits() const { return waits_; }
+
   void add_input(Slot slot);
   /// The size of dimension `dim` of an input is `factor` times symbol `symbol`, which is at least two.
   void add_symbol(std::uint32_t symbol, Slot input, std::uint32_t dim, std::int64_t factor);
@@ -38,6 +44,8 @@ class ProgramBuilder {
   /// Calls an executor's kernel for a dispatcher operator, whose schema says which operands it writes to.
   void call(const c10::OperatorHandle& op, Kernel kernel, std::shared_ptr<const void> state,
             std::vector<Operand> operands, std::vector<ResultSlots> results, Location location = {});
+  /// Kernels that `Program::wait` waits for.
+  void add_pending(std::shared_ptr<const PendingKernels> kernels) { pending_.push_back(std::move(kernels)); }
   void set_outputs(std::vector<Operand> outputs);
 
   /// An object that an executor needs again and again while the program is built, made at the first request. `key` is
@@ -67,6 +75,8 @@ class ProgramBuilder {
     std::int64_t factor;
   };
 
+  const bool waits_;
+  std::vector<std::shared_ptr<const PendingKernels>> pending_;
   std::vector<Slot> inputs_;
   std::vector<Symbol> symbols_;
   std::vector<std::pair<Slot, InputSize>> sizes_;

@@ -8,6 +8,7 @@
 
 #include "runtime/instruction.h"
 #include "runtime/memory_pool.h"
+#include "runtime/pending_kernels.h"
 #include "runtime/program_call.h"
 
 namespace thunder::runtime {
@@ -48,6 +49,7 @@ struct ProgramCode {
   std::vector<SizeCondition> conditions;
   std::vector<OutputSource> outputs;
   std::vector<std::shared_ptr<const void>> states;
+  std::vector<std::shared_ptr<const PendingKernels>> pending;
   std::vector<Origin> origins;
   std::size_t unboxed_count = 0;
   PoolUser pool_user;

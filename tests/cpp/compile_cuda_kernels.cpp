@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,35 +9,15 @@
 #include "compile/compiler.h"
 #include "compile/executor_list.h"
 #include "ir/printer.h"
-#include "ir/verifier.h"
 #include "kernels_on_host.h"
-#include "tracer/fallback.h"
-#include "tracer/recorder.h"
-#include "tracer/recording_scopes.h"
+#include "recorded_program.h"
 
 namespace thunder::compile {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-using Program = std::function<Tensors(const Tensors&)>;
-
-ir::Trace recorded(const Program& program, const Tensors& inputs) {
-  tracer::init_tracer();
-  tracer::Recorder recorder(ir::Trace(ir::TraceKind::kComputation, std::make_shared<ir::TraceContext>()));
-  Tensors traced;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    traced.push_back(recorder.add_input(inputs[i], "x" + std::to_string(i)));
-  Tensors results;
-  {
-    const tracer::RecordTop recording(recorder);
-    results = program(traced);
-  }
-  ir::ArgumentList values;
-  for (const at::Tensor& result : results) values.emplace_back(recorder.value_of(result));
-  ir::Trace trace = recorder.finish(std::move(values));
-  ir::verify(trace, "test");
-  return trace;
-}
+using check::recorded;
+using check::Tensors;
+using Program = check::TensorFunction;
 
 double tolerance_of(at::ScalarType dtype) {
   if (dtype == at::kBFloat16) return 2e-2;
@@ -61,6 +40,7 @@ void check(const Tensors& inputs, const Program& program) {
   const ir::Trace trace = recorded(program, inputs);
   Options options;
   options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
   options.verify = true;
   const auto compiled = compile(trace, options);
   const auto copy = [](const at::Tensor& tensor) {
@@ -222,6 +202,7 @@ TEST(an_index_out_of_bounds_is_an_error) {
   const Program program = [](const Tensors& x) { return Tensors{at::embedding(x[0], x[1]) * 2 + 1}; };
   Options options;
   options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
   const auto compiled = compile(recorded(program, {real({11, 40}), index({4}, 11)}), options);
   CHECK_THROWS(compiled->run({real({11, 40}), at::full({4}, 11, at::kLong)}), c10::Error);
 }
@@ -236,6 +217,7 @@ TEST(inputs_that_are_written_over) {
   const Tensors inputs{real({6, 40}), real({6, 40})};
   Options options;
   options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
   const auto compiled = compile(recorded(program, inputs), options);
   const Tensors given{inputs[0].clone(), inputs[1]};
   const Tensors results = compiled->run(given);
@@ -249,6 +231,7 @@ TEST(a_kernel_fits_a_class_of_sizes_and_addresses) {
   const Program program = [](const Tensors& x) { return Tensors{at::gelu(x[0] * x[1])}; };
   Options options;
   options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
   const auto compiled = compile(recorded(program, {real({8, 16}), real({16})}), options);
   const at::Tensor memory = real({8 * 16 + 1});
   for (const std::int64_t offset : {0, 1}) {  // vectors need aligned addresses

@@ -41,6 +41,7 @@ void check_gradients(Program& program, const std::vector<ValueId>& gradients,
   for (const char* executor : {"cpu", "reference", "cuda_on_host"}) {
     Options options;
     options.executors = with_fallback({find_executor(executor)});
+    options.background = false;
     options.verify = true;
     const auto compiled = compile(program.trace, options);
     const bool compiles_kernels = std::string_view(executor) == "cuda_on_host";

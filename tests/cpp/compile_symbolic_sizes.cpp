@@ -43,6 +43,7 @@ void check_with(const char* executor, const Trace& trace, bool fuses, std::span<
   ir::verify(trace, "test");
   Options options;
   options.executors = with_fallback({find_executor(executor)});
+  options.background = false;
   options.verify = true;
   const auto compiled = compile(trace, options);
   const auto is_fused = [](const ir::BoundSymbol& symbol) { return symbol.op == fusion::fused_operator(); };

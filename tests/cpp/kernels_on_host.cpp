@@ -1,12 +1,12 @@
 #include "kernels_on_host.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <string>
 
@@ -67,18 +67,7 @@ class Host : public executors::cuda::Engine {
  public:
   [[nodiscard]] at::DeviceType device_type() const override { return at::kCPU; }
   [[nodiscard]] int multiprocessors(at::Device /*device*/) override { return 2; }
-  [[nodiscard]] std::shared_ptr<const executors::cuda::Module> compile(const KernelSource& source,
-                                                                       at::Device /*device*/) override {
-    const std::scoped_lock lock(mutex_);
-    auto& library = libraries_[source.text];
-    if (library != nullptr) return library;
-    if (executors::cuda::has_nvrtc()) {
-      for (const int capability : {80, 90, 100})
-        CHECK(!executors::cuda::compile_to_cubin(source.text, capability).empty());
-    }
-    library = compiled(source);
-    return library;
-  }
+  [[nodiscard]] c10::Allocator* allocator() override { return c10::GetCPUAllocator(); }
   bool launch(const executors::cuda::Module& module, const Launch& launch, std::span<const std::byte> argument,
               at::Device /*device*/) override {
     const std::scoped_lock lock(mutex_);
@@ -88,9 +77,18 @@ class Host : public executors::cuda::Engine {
 
   [[nodiscard]] int launches() const { return launches_; }
 
+ protected:
+  [[nodiscard]] std::shared_ptr<const executors::cuda::Module> compile(const KernelSource& source,
+                                                                       at::Device /*device*/) override {
+    if (executors::cuda::has_nvrtc()) {
+      for (const int capability : {80, 90, 100})
+        CHECK(!executors::cuda::compile_to_cubin(source.text, capability).empty());
+    }
+    return compiled(source);
+  }
+
  private:
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Library>> libraries_;
   int launches_ = 0;
 };
 

@@ -62,15 +62,17 @@ void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
 
 /// `lower(i, builder)` appends the instructions of symbol i.
 template <typename Lower>
-runtime::Program lower_symbols(const ir::Trace& trace, const Lower& lower) {
-  runtime::ProgramBuilder builder;
+runtime::Program lower_symbols(const ir::Trace& trace, const Lower& lower, bool waits = false) {
+  runtime::ProgramBuilder builder(waits);
   for (const ir::ValueId input : trace.inputs) builder.add_input(slot_of(input));
   add_sizes(trace, builder);
   for (std::size_t i = 0; i < trace.symbols.size(); ++i) lower(i, builder);
   std::vector<runtime::Operand> outputs;
   for (const ir::Argument& output : trace.outputs) outputs.push_back(operand_of(output, c10::AnyType::get(), trace));
   builder.set_outputs(std::move(outputs));
-  return builder.build();
+  runtime::Program program = builder.build();
+  if (waits) program.wait();
+  return program;
 }
 
 }  // namespace
@@ -81,19 +83,20 @@ runtime::Program lower_operators(const ir::Trace& trace) {
   });
 }
 
-runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims) {
-  return lower_symbols(trace, [&](std::size_t i, runtime::ProgramBuilder& builder) {
+runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims, bool waits) {
+  const auto lower = [&](std::size_t i, runtime::ProgramBuilder& builder) {
     const ir::BoundSymbol& symbol = trace.symbols[i];
     if (claims.of_symbol[i] != nullptr) {
       claims.of_symbol[i]->lower(*claims.of_symbol[i], symbol, trace, builder);
     } else {
       lower_primitive(symbol, trace, builder);
     }
-  });
+  };
+  return lower_symbols(trace, lower, waits);
 }
 
-runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors) {
-  return lower_trace(trace, claim_trace(trace, executors));
+runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors, bool waits) {
+  return lower_trace(trace, claim_trace(trace, executors), waits);
 }
 
 }  // namespace thunder::executors

@@ -19,8 +19,10 @@ struct Claims {
 };
 [[nodiscard]] Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> executors);
 
-/// The trace as a program, with one output for each value or constant of `trace.outputs`.
-[[nodiscard]] runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims);
-[[nodiscard]] runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors);
+/// The trace as a program, with one output for each value or constant of `trace.outputs`. `waits`: see
+/// `runtime::ProgramBuilder`; the kernels that are requested here are there, too.
+[[nodiscard]] runtime::Program lower_trace(const ir::Trace& trace, const Claims& claims, bool waits = false);
+[[nodiscard]] runtime::Program lower_trace(const ir::Trace& trace, std::span<const Executor* const> executors,
+                                           bool waits = false);
 
 }  // namespace thunder::executors

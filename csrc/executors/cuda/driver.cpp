@@ -28,6 +28,8 @@ Driver load_driver() {
   bind(driver.current_context, "cuCtxGetCurrent");
   bind(driver.retain_context, "cuDevicePrimaryCtxRetain");
   bind(driver.set_context, "cuCtxSetCurrent");
+  bind(driver.push_context, "cuCtxPushCurrent_v2");
+  bind(driver.pop_context, "cuCtxPopCurrent_v2");
   bind(driver.load_module, "cuModuleLoadData");
   bind(driver.unload_module, "cuModuleUnload");
   bind(driver.function, "cuModuleGetFunction");

@@ -17,6 +17,8 @@ struct Driver {
   Result (*current_context)(Handle* context) = nullptr;
   Result (*retain_context)(Handle* context, int device) = nullptr;
   Result (*set_context)(Handle context) = nullptr;
+  Result (*push_context)(Handle context) = nullptr;
+  Result (*pop_context)(Handle* context) = nullptr;
   Result (*load_module)(Handle* module, const void* image) = nullptr;
   Result (*unload_module)(Handle module) = nullptr;
   Result (*function)(Handle* function, Handle module, const char* name) = nullptr;

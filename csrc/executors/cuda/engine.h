@@ -1,26 +1,22 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "executors/cuda/compilation.h"
 #include "executors/cuda_kernels/kernel_source.h"
 
 namespace thunder::executors::cuda {
 
-/// A compiled text: its functions, for the devices that it was launched on.
-class Module {
- public:
-  virtual ~Module() = default;
-  Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
-};
-
-/// Compiles kernels and launches them. Thread-safe.
+/// Compiles kernels and launches them. Thread-safe; lives as long as the process.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -31,12 +27,23 @@ class Engine {
   /// The type of the devices whose memory kernels read.
   [[nodiscard]] virtual at::DeviceType device_type() const = 0;
   [[nodiscard]] virtual int multiprocessors(at::Device device) = 0;
-  /// Equal texts are one module.
-  [[nodiscard]] virtual std::shared_ptr<const Module> compile(const KernelSource& source, at::Device device) = 0;
-  /// Launches a function of the module with its one argument, on the device's current stream. False: a thread has
-  /// stopped the kernel, which devices tell later.
+  /// Gives memory of the current device, for its current stream.
+  [[nodiscard]] virtual c10::Allocator* allocator() = 0;
+  /// Launches a function of the module with its one argument, on the current stream of the device, which is the current
+  /// one. False: a thread has stopped the kernel, which devices tell later.
   virtual bool launch(const Module& module, const Launch& launch, std::span<const std::byte> argument,
                       at::Device device) = 0;
+
+  /// The compilation of a text, which a worker thread takes up if it is new. Equal texts are compiled once.
+  [[nodiscard]] std::shared_ptr<Compilation> request(const KernelSource& source, at::Device device);
+
+ protected:
+  /// To be called from any thread. Throws for a text that cannot be compiled.
+  [[nodiscard]] virtual std::shared_ptr<const Module> compile(const KernelSource& source, at::Device device) = 0;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<at::DeviceIndex, std::string>, std::shared_ptr<Compilation>> compilations_;
 };
 
 }  // namespace thunder::executors::cuda

@@ -1,14 +1,21 @@
 #include "executors/cuda/fusion.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "bridge/convert.h"
 #include "executors/api/operands.h"
-#include "ir/symbol_values.h"
+#include "ir/location.h"
 #include "ir/trace_sizes.h"
 
 namespace thunder::executors::cuda {
@@ -27,103 +34,203 @@ std::int64_t alignment_of(const c10::IValue* inputs, std::size_t count) {
   return static_cast<std::int64_t>(bits & (~bits + 1));
 }
 
-at::Tensor make(const FusedRegion::Tensor& like) {
-  return at::empty_strided(like.sizes, like.strides, at::TensorOptions(like.dtype).device(like.device));
+/// Memory of the current device.
+at::Tensor make(const FusedRegion::Tensor& like, c10::Allocator* allocator) {
+  const c10::DispatchKeySet keys(c10::computeDispatchKey(like.dtype, c10::kStrided, like.device));
+  return at::Tensor(at::detail::empty_strided_generic(like.sizes, like.strides, allocator, keys, like.dtype));
 }
 
 /// The argument of a kernel's functions: addresses of arrays, that of scratch memory, numbers.
-std::vector<std::byte> argument_of(const std::vector<const void*>& arrays, const void* scratch,
-                                   const KernelSource& source) {
-  const std::size_t array_count = std::max<std::size_t>(source.array_count, 1);
-  const std::size_t number_count = std::max<std::size_t>(source.numbers.size(), 1);
-  std::vector<std::byte> argument((array_count + 1 + number_count) * 8);
-  std::memcpy(argument.data(), arrays.data(), std::min(source.array_count, arrays.size()) * 8);
-  std::memcpy(argument.data() + array_count * 8, static_cast<const void*>(&scratch), 8);
-  std::memcpy(argument.data() + (array_count + 1) * 8, source.numbers.data(), source.numbers.size() * 8);
-  return argument;
+class Argument {
+ public:
+  explicit Argument(const KernelSource& source)
+      : array_count_(std::max<std::size_t>(source.array_count, 1)),
+        words_(array_count_ + 1 + std::max<std::size_t>(source.numbers.size(), 1)) {
+    std::ranges::copy(source.numbers, words_.begin() + static_cast<std::ptrdiff_t>(array_count_) + 1);
+  }
+  void add_array(const void* address) {
+    if (given_ < array_count_) words_[given_++] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address));
+  }
+  void set_scratch(const void* address) {
+    words_[array_count_] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address));
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return std::as_bytes(std::span<const std::int64_t>(words_.data(), words_.size()));
+  }
+
+ private:
+  std::size_t array_count_;
+  std::size_t given_ = 0;
+  c10::SmallVector<std::int64_t, 64> words_;
+};
+
+/// `3 operations (sin, exp, mul), file.py, line 12`.
+std::string description_of(const ir::Trace& region) {
+  constexpr std::size_t kMostNames = 8;
+  const std::vector<ir::BoundSymbol>& operations = region.symbols[0].nested;
+  std::string text = std::to_string(operations.size()) + " operations (";
+  for (std::size_t i = 0; i < std::min(operations.size(), kMostNames); ++i) {
+    text += (i == 0 ? "" : ", ") + operations[i].op->name;
+  }
+  text += operations.size() > kMostNames ? ", …)" : ")";
+  return operations.empty() ? text : text + ir::describe_line(operations[0].location, ", ");
+}
+
+/// Whether this is the first time that the error is told.
+bool is_new_error(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const kTold = new std::set<std::string>;
+  const std::scoped_lock lock(mutex);
+  return kTold->insert(text).second;
 }
 
 }  // namespace
 
-Fusion::Fusion(ir::Trace region, const fusion::Target& target, Engine& engine)
-    : region_(std::move(region)), target_(target), engine_(engine), symbols_(ir::symbols_of(region_)) {
+Fusion::Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols, const fusion::Target& target,
+               Engine& engine, bool waits)
+    : region_(std::move(region)), target_(target), engine_(engine), waits_(waits), symbols_(ir::symbols_of(region_)) {
   kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), target_);
-}
-
-std::shared_ptr<const FusedRegion> Fusion::region_at(const std::vector<std::int64_t>& values) const {
-  return std::make_shared<const FusedRegion>(symbols_.empty() ? region_ : ir::at_sizes(region_, values));
-}
-
-std::shared_ptr<const Fusion::Plan> Fusion::plan_for(const std::vector<std::int64_t>& values,
-                                                     const c10::IValue* inputs) const {
-  std::vector<std::int64_t> key = values;
-  const std::size_t count = region_.inputs.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const at::Tensor& tensor = inputs[i].toTensor();
-    if (tensor.layout() != at::kStrided) continue;  // does not fit its region
-    key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+  try {
+    request(traced_symbols);
+  } catch (const UserError&) {  // NOLINT(bugprone-empty-catch): no driver; a call says so
   }
-  const std::int64_t alignment = alignment_of(inputs, count);
-  key.push_back(alignment);
+}
+
+void Fusion::request(const std::vector<std::int64_t>& traced_symbols) {
+  Layout layout;
+  if (!symbols_.empty()) {
+    if (symbols_.back() >= traced_symbols.size()) return;
+    layout.symbols.resize(symbols_.back() + 1, 0);
+    for (const std::uint32_t symbol : symbols_) layout.symbols[symbol] = traced_symbols[symbol];
+  }
+  const auto region = region_at(layout.symbols);
+  for (const FusedRegion::Tensor& input : region->inputs()) {
+    layout.strides.insert(layout.strides.end(), input.strides.begin(), input.strides.end());
+  }
+  layout.alignment = kWidestAlignment;
+  plans_.push_front(make_plan(std::move(layout), region, /*keeps_order=*/true));
+}
+
+std::shared_ptr<const FusedRegion> Fusion::region_at(const std::vector<std::int64_t>& symbols) const {
+  const auto known = std::ranges::find_if(plans_, [&](const PlanPtr& plan) { return plan->layout.symbols == symbols; });
+  if (known != plans_.end()) return (*known)->region;
+  return std::make_shared<const FusedRegion>(symbols_.empty() ? region_ : ir::at_sizes(region_, symbols));
+}
+
+bool Fusion::Plan::is_for(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const {
+  if (layout.symbols != symbols || !region->fits(inputs)) return false;
+  const std::size_t count = region->inputs().size();
+  const std::int64_t* expected = layout.strides.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    const c10::IntArrayRef strides = inputs[i].toTensor().strides();
+    if (!std::equal(strides.begin(), strides.end(), expected)) return false;
+    expected += strides.size();
+  }
+  return alignment_of(inputs, count) == layout.alignment;
+}
+
+Fusion::PlanPtr Fusion::plan_for(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const {
   const std::scoped_lock lock(mutex_);
-  const auto known = std::ranges::find(plans_, key, [](const auto& plan) { return plan->key; });
+  const auto known = std::ranges::find_if(plans_, [&](const PlanPtr& plan) { return plan->is_for(symbols, inputs); });
   if (known != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, known);
     return plans_.front();
   }
-  plans_.push_front(make_plan(std::move(key), values, region_at(values), inputs, alignment));
+  auto region = region_at(symbols);
+  const std::size_t count = region->inputs().size();
+  if (!region->fits(inputs)) return std::make_shared<const Plan>(Plan{{}, std::move(region), std::nullopt, nullptr});
+  Layout layout{symbols, {}, alignment_of(inputs, count)};
+  for (std::size_t i = 0; i < count; ++i) {
+    const c10::IntArrayRef strides = inputs[i].toTensor().strides();
+    layout.strides.insert(layout.strides.end(), strides.begin(), strides.end());
+  }
+  const bool keeps_order = region->keeps_order(inputs);
+  plans_.push_front(make_plan(std::move(layout), std::move(region), keeps_order));
   if (plans_.size() > kMostPlans) plans_.pop_back();
   return plans_.front();
 }
 
-std::shared_ptr<const Fusion::Plan> Fusion::make_plan(std::vector<std::int64_t> key,
-                                                      const std::vector<std::int64_t>& values,
-                                                      std::shared_ptr<const FusedRegion> region,
-                                                      const c10::IValue* inputs, std::int64_t alignment) const {
+Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegion> region, bool keeps_order) const {
   const ir::Trace& sized = region->region();
-  Plan plan{std::move(key), std::move(region), std::nullopt, nullptr};
+  Plan plan{std::move(layout), std::move(region), std::nullopt, nullptr};
   fusion::Strides strides;
-  for (std::size_t i = 0; i < sized.inputs.size(); ++i) {
-    strides.push_back(bridge::to_dims(inputs[i].toTensor().strides()));
+  const std::int64_t* given = plan.layout.strides.data();
+  for (const FusedRegion::Tensor& input : plan.region->inputs()) {
+    strides.push_back(bridge::to_dims({given, input.strides.size()}));
+    given += input.strides.size();
   }
   std::optional<fusion::KernelGraph> other;
   const bool is_as_traced = strides == fusion::traced_strides(sized);
-  if (!is_as_traced && plan.region->keeps_order(inputs)) {
-    other = fusion::Lowering::lower(sized.symbols[0], sized, strides, target_);
-  }
+  if (!is_as_traced && keeps_order) other = fusion::Lowering::lower(sized.symbols[0], sized, strides, target_);
   const auto& kernel = is_as_traced ? kernel_ : other;
   if (kernel && !plan.region->outputs().empty()) {
     const at::Device device = plan.region->outputs()[0].device;
-    plan.source = emit_source(kernel->at(is_as_traced ? ir::SymbolValues(values) : ir::SymbolValues()),
-                              {alignment, engine_.multiprocessors(device)});
-    if (plan.source) plan.module = engine_.compile(*plan.source, device);
+    plan.source = emit_source(kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
+                              {plan.layout.alignment, engine_.multiprocessors(device)});
+    if (plan.source) plan.compilation = engine_.request(*plan.source, device);
   }
   return std::make_shared<const Plan>(std::move(plan));
 }
 
-bool Fusion::launch(const Plan& plan, const c10::IValue* inputs, std::vector<at::Tensor>& results) const {
+void Fusion::report(const Compilation& compilation) const {
+  const std::exception_ptr error = compilation.error();
+  if (error == nullptr) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    if (waits_) throw;
+    if (!is_new_error(failure.what())) return;
+    TORCH_WARN("thunder.jit: a fusion of ", description_of(region_), " runs operation by operation: ", failure.what());
+  }
+}
+
+const Module* Fusion::module_of(const Plan& plan) const {
+  if (plan.compilation == nullptr) return nullptr;
+  if (const Module* module = plan.compilation->module()) return module;
+  if (waits_) plan.compilation->wait();
+  report(*plan.compilation);
+  return plan.compilation->module();
+}
+
+void Fusion::wait() const {
+  std::vector<PlanPtr> plans;
+  {
+    const std::scoped_lock lock(mutex_);
+    plans.assign(plans_.begin(), plans_.end());
+  }
+  for (const PlanPtr& plan : plans) {
+    if (plan->compilation == nullptr) continue;
+    plan->compilation->wait();
+    report(*plan->compilation);
+  }
+}
+
+bool Fusion::launch(const Plan& plan, const Module& module, const c10::IValue* inputs,
+                    std::vector<at::Tensor>& results) const {
   const FusedRegion& region = *plan.region;
   const at::Device device = region.outputs()[0].device;
-  std::vector<const void*> arrays;
-  for (std::size_t i = 0; i < region.inputs().size(); ++i) arrays.push_back(address_of(inputs[i].toTensor()));
+  const c10::DeviceGuard guard(device);
+  c10::Allocator* const allocator = engine_.allocator();
+  Argument argument(*plan.source);
+  for (std::size_t i = 0; i < region.inputs().size(); ++i) argument.add_array(address_of(inputs[i].toTensor()));
+  results.reserve(region.outputs().size());
   for (const FusedRegion::Tensor& output : region.outputs()) {
-    results.push_back(make(output));
-    arrays.push_back(results.back().mutable_data_ptr());
+    results.push_back(make(output, allocator));
+    argument.add_array(results.back().mutable_data_ptr());
   }
   std::vector<at::Tensor> copied;  // results that are written once all inputs are read; else undefined
   for (const fusion::CopyTarget& copy : region.copies()) {
     const bool waits = copy.is_read && !plan.source->overwrites_inputs;
-    copied.push_back(waits ? make(region.inputs()[copy.input]) : at::Tensor());
-    arrays.push_back((waits ? copied.back() : inputs[copy.input].toTensor()).mutable_data_ptr());
+    copied.push_back(waits ? make(region.inputs()[copy.input], allocator) : at::Tensor());
+    argument.add_array((waits ? copied.back() : inputs[copy.input].toTensor()).mutable_data_ptr());
   }
-  at::Tensor scratch;
+  c10::DataPtr scratch;
   if (plan.source->scratch_bytes > 0) {
-    scratch = at::empty({plan.source->scratch_bytes}, at::TensorOptions(at::kByte).device(device));
+    scratch = allocator->allocate(static_cast<std::size_t>(plan.source->scratch_bytes));
+    argument.set_scratch(scratch.get());
   }
-  const std::vector<std::byte> argument =
-      argument_of(arrays, scratch.defined() ? scratch.mutable_data_ptr() : nullptr, *plan.source);
   for (const Launch& launch : plan.source->launches) {
-    if (!engine_.launch(*plan.module, launch, argument, device)) return false;
+    if (!engine_.launch(module, launch, argument.bytes(), device)) return false;
   }
   for (std::size_t k = 0; k < copied.size(); ++k) {
     if (copied[k].defined()) inputs[region.copies()[k].input].toTensor().copy_(copied[k]);
@@ -132,14 +239,13 @@ bool Fusion::launch(const Plan& plan, const c10::IValue* inputs, std::vector<at:
 }
 
 void Fusion::run(std::vector<c10::IValue>& stack) const {
-  const std::vector<std::int64_t> values = take_symbols(stack, symbols_);
+  const std::vector<std::int64_t> symbols = take_symbols(stack, symbols_);
   const std::size_t count = region_.inputs.size();
   const c10::IValue* inputs = stack.data() + (stack.size() - count);
-  const std::shared_ptr<const Plan> plan = plan_for(values, inputs);
+  const PlanPtr plan = plan_for(symbols, inputs);
+  const Module* const module = module_of(*plan);
   std::vector<at::Tensor> results;
-  if (!plan->source || !plan->region->fits(inputs) || !launch(*plan, inputs, results)) {
-    return plan->region->run_operations(stack);
-  }
+  if (module == nullptr || !launch(*plan, *module, inputs, results)) return plan->region->run_operations(stack);
   stack.resize(stack.size() - count);
   for (at::Tensor& result : results) stack.emplace_back(std::move(result));
 }

@@ -10,47 +10,66 @@
 #include "executors/cuda/engine.h"
 #include "executors/fused/fused_region.h"
 #include "fusion/lowering.h"
+#include "runtime/pending_kernels.h"
 
 namespace thunder::executors::cuda {
 
 /// A fused symbol, ready to run. Thread-safe.
-class Fusion {
+class Fusion final : public runtime::PendingKernels {
  public:
-  Fusion(ir::Trace region, const fusion::Target& target, Engine& engine);
+  /// Requests the kernel for inputs as they were traced, with symbols of these values. `waits`: runs wait for kernels
+  /// that are not compiled yet, and raise where one cannot be; else PyTorch runs the operations until a kernel is
+  /// there.
+  Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols, const fusion::Target& target,
+         Engine& engine, bool waits);
 
   /// Takes its inputs from the end of the stack and puts its results there. Behind the inputs stand the values of its
   /// symbols, if it has some. Inputs that were laid out otherwise when it was traced have a kernel of their own; where
   /// there is none, PyTorch runs the operations one by one.
   void run(std::vector<c10::IValue>& stack) const;
 
+  void wait() const override;
+
   /// The symbols that sizes depend on, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
 
  private:
-  /// A kernel for certain sizes, strides and addresses.
+  /// The layout of inputs, which a kernel is for.
+  struct Layout {
+    std::vector<std::int64_t> symbols;  ///< their values, by index
+    std::vector<std::int64_t> strides;  ///< input after input
+    std::int64_t alignment = 1;         ///< in bytes, of all inputs
+    friend bool operator==(const Layout&, const Layout&) = default;
+  };
   struct Plan {
-    std::vector<std::int64_t> key;
+    Layout layout;
     std::shared_ptr<const FusedRegion> region;
     std::optional<KernelSource> source;  ///< none: PyTorch runs it
-    std::shared_ptr<const Module> module;
-  };
+    std::shared_ptr<Compilation> compilation;
 
-  [[nodiscard]] std::shared_ptr<const FusedRegion> region_at(const std::vector<std::int64_t>& values) const;
-  [[nodiscard]] std::shared_ptr<const Plan> plan_for(const std::vector<std::int64_t>& values,
-                                                     const c10::IValue* inputs) const;
-  [[nodiscard]] std::shared_ptr<const Plan> make_plan(std::vector<std::int64_t> key,
-                                                      const std::vector<std::int64_t>& values,
-                                                      std::shared_ptr<const FusedRegion> region,
-                                                      const c10::IValue* inputs, std::int64_t alignment) const;
-  bool launch(const Plan& plan, const c10::IValue* inputs, std::vector<at::Tensor>& results) const;
+    [[nodiscard]] bool is_for(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
+  };
+  using PlanPtr = std::shared_ptr<const Plan>;
+
+  void request(const std::vector<std::int64_t>& traced_symbols);
+  [[nodiscard]] std::shared_ptr<const FusedRegion> region_at(const std::vector<std::int64_t>& symbols) const;
+  [[nodiscard]] PlanPtr plan_for(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
+  [[nodiscard]] PlanPtr make_plan(Layout layout, std::shared_ptr<const FusedRegion> region, bool keeps_order) const;
+  /// The kernel of a plan; null: it is not there.
+  [[nodiscard]] const Module* module_of(const Plan& plan) const;
+  bool launch(const Plan& plan, const Module& module, const c10::IValue* inputs,
+              std::vector<at::Tensor>& results) const;
+  /// Raises what a compilation has failed with, or warns of it.
+  void report(const Compilation& compilation) const;
 
   ir::Trace region_;
   const fusion::Target& target_;
   Engine& engine_;
+  const bool waits_;
   std::vector<std::uint32_t> symbols_;
   std::optional<fusion::KernelGraph> kernel_;  ///< for inputs of the strides that were traced, and all sizes
   mutable std::mutex mutex_;
-  mutable std::list<std::shared_ptr<const Plan>> plans_;  ///< the last used first
+  mutable std::list<PlanPtr> plans_;  ///< the last used first
 };
 
 }  // namespace thunder::executors::cuda

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -71,6 +73,18 @@ const std::optional<Nvrtc>& library() {
   return kLibrary;
 }
 
+/// The path of a file with a text that NVRTC does not take; the text itself where no file can be written.
+std::string written(const std::string& text) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  const fs::path path = folder / ("thunder_" + std::to_string(std::hash<std::string>()(text)) + ".cu");
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  return file ? path.string() : text;
+}
+
 }  // namespace
 
 bool has_nvrtc() { return library().has_value(); }
@@ -100,7 +114,8 @@ std::string compile_to_cubin(const std::string& text, int capability) {
     check(nvrtc->log_size(program, &size), "reading its messages");
     std::string log(size, '\0');
     check(nvrtc->log(program, log.data()), "reading its messages");
-    throw InternalError("cuda", "NVRTC: " + log + "\n" + text);
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
+    throw InternalError("cuda", "NVRTC does not take a kernel, which is in " + written(text) + ":\n" + log);
   }
   check(nvrtc->cubin_size(program, &size), "reading the machine code");
   std::string code(size, '\0');

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+
+namespace thunder::executors::cuda {
+
+/// A compiled text: its functions, on the device that it was loaded for.
+class Module {
+ public:
+  virtual ~Module() = default;
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+};
+
+/// A module that a worker thread compiles. Thread-safe.
+class Compilation {
+ public:
+  using Compile = std::function<std::shared_ptr<const Module>()>;
+  explicit Compilation(Compile compile) : compile_(std::move(compile)) {}
+
+  /// null: it is not compiled yet, or could not be.
+  [[nodiscard]] const Module* module() const {
+    return state_.load(std::memory_order_acquire) == State::kReady ? module_.get() : nullptr;
+  }
+  /// null: it is not compiled yet, or is.
+  [[nodiscard]] std::exception_ptr error() const {
+    return state_.load(std::memory_order_acquire) == State::kFailed ? error_ : nullptr;
+  }
+  /// Compiles it, unless another thread has begun to.
+  void run();
+  /// Compiles it, or waits for the thread that does.
+  void wait();
+
+ private:
+  enum class State { kRequested, kRunning, kReady, kFailed };
+
+  std::atomic<State> state_ = State::kRequested;
+  Compile compile_;
+  std::shared_ptr<const Module> module_;
+  std::exception_ptr error_;
+};
+
+}  // namespace thunder::executors::cuda
