@@ -1,10 +1,15 @@
 #include "executors/cuda/executor.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <string>
 
+#include "base/disk_cache.h"
 #include "base/error.h"
 #include "check.h"
+#include "executors/cuda/kernel_cache.h"
 #include "executors/cuda/nvrtc.h"
 #include "fusion/region.h"
 #include "ir/builder.h"
@@ -57,6 +62,23 @@ TEST(text_that_is_no_cuda_is_our_error_with_the_compilers_message) {
   if (!has_nvrtc()) return;
   CHECK_THROWS(static_cast<void>(compile_to_cubin("extern \"C\" __global__ void f() { nothing(); }", 90)),
                InternalError);
+}
+
+TEST(machine_code_comes_from_the_disk_where_it_was_compiled_before) {
+  if (!has_nvrtc()) return;
+  namespace fs = std::filesystem;
+  std::string pattern = (fs::temp_directory_path() / "thunder_cache_XXXXXX").string();
+  const fs::path folder = mkdtemp(pattern.data());
+  CHECK_EQ(setenv("THUNDER_CACHE_DIR", folder.c_str(), 1), 0);
+  const std::string text = "extern \"C\" __global__ void f(float* x) { *x = 1; }";
+  const std::string code = cached_cubin(text, 90);
+  CHECK(code == compile_to_cubin(text, 90));
+  DiskCache cache(folder / kKernelCache, 1 << 20);
+  CHECK(cache.find(cubin_key(text, 90)) == code);
+  CHECK(cubin_key(text, 90) != cubin_key(text, 80));
+  cache.store(cubin_key(text, 90), "kept");
+  CHECK_EQ(cached_cubin(text, 90), "kept");
+  fs::remove_all(folder);
 }
 
 }  // namespace thunder::executors::cuda

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "executors/cuda/driver.h"
-#include "executors/cuda/nvrtc.h"
+#include "executors/cuda/kernel_cache.h"
 
 namespace thunder::executors::cuda {
 namespace {
@@ -104,7 +104,7 @@ class DriverEngine : public Engine {
  protected:
   [[nodiscard]] std::shared_ptr<const Module> compile(const KernelSource& source, at::Device device) override {
     const int capability = attribute(device, kCapabilityMajor) * 10 + attribute(device, kCapabilityMinor);
-    return std::make_shared<const LoadedModule>(compile_to_cubin(source.text, capability), source, device);
+    return std::make_shared<const LoadedModule>(cached_cubin(source.text, capability), source, device);
   }
 };
 

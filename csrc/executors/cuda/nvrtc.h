@@ -10,4 +10,8 @@ namespace thunder::executors::cuda {
 /// InternalError with its messages, and a file with the text, where it does not take that. Thread-safe.
 [[nodiscard]] std::string compile_to_cubin(const std::string& text, int capability);
 
+/// Everything besides a text that decides its machine code: the compiler's version and its options. Throws UserError
+/// where NVRTC is not there.
+[[nodiscard]] std::string compiler_key(int capability);
+
 }  // namespace thunder::executors::cuda
