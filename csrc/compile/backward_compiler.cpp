@@ -59,7 +59,7 @@ std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runt
   const auto read_count = static_cast<std::size_t>(std::ranges::count(line.reads, true));
   made->cotangents = cotangents;
   made->reads = std::move(line.reads);
-  made->cotangent_strides = cotangent_strides(line.history.last(), read_count);
+  made->cotangent_layouts = cotangent_layouts(line.history.last(), read_count);
   made->program = std::move(line.program);
   known = std::move(made);
 

@@ -91,8 +91,6 @@ void differentiate(Compilation& compilation, const PassRunner& runner) {
     if (plain) runner.keep("drop_custom_gradients", *std::move(plain), compilation.forward.history);
     return;
   }
-  // Derivatives are recorded with the sizes that were traced.
-  THUNDER_CHECK(ir::symbol_sources(computation).empty(), "grad", "a trace whose sizes are symbols is differentiated");
   transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
   gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
   runner.keep("forward_and_backward", std::move(gradient.forward), compilation.forward.history);

@@ -1,12 +1,15 @@
 #include "compile/saved_values.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/trace_sizes.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -98,13 +101,14 @@ Feeds find_feeds(const ir::Trace& trace, std::span<const FeedSource> from, std::
 std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward, const ir::Trace& backward,
                                                          std::size_t output_count) {
   const ir::Uses uses(backward);
+  const std::vector<bool> gives_symbols = ir::gives_symbols(backward);
   ir::Trace new_forward = forward;
   ir::Trace new_backward = backward;
   const std::size_t saved_count = forward.outputs.size() - output_count;
   new_forward.outputs.resize(output_count);
   new_backward.inputs.clear();
   for (std::size_t i = 0; i < backward.inputs.size(); ++i) {
-    if (i < saved_count && uses.count(backward.inputs[i]) == 0) continue;
+    if (i < saved_count && uses.count(backward.inputs[i]) == 0 && !gives_symbols[i]) continue;
     if (i < saved_count) new_forward.outputs.push_back(forward.outputs[output_count + i]);
     new_backward.inputs.push_back(backward.inputs[i]);
   }
@@ -113,10 +117,11 @@ std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forwar
 
 ir::Trace drop_unread_inputs(const ir::Trace& backward, std::size_t saved_count, std::vector<bool>& reads) {
   const ir::Uses uses(backward);
+  const std::vector<bool> gives_symbols = ir::gives_symbols(backward);
   ir::Trace result = backward;
   result.inputs.clear();
   for (std::size_t i = 0; i < backward.inputs.size(); ++i) {
-    const bool stays = i >= saved_count || uses.count(backward.inputs[i]) != 0;
+    const bool stays = i >= saved_count || uses.count(backward.inputs[i]) != 0 || gives_symbols[i];
     if (i < saved_count) reads.push_back(stays);
     if (stays) result.inputs.push_back(backward.inputs[i]);
   }
@@ -159,20 +164,37 @@ void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
   }
 }
 
-std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first) {
+namespace {
+
+/// The dimensions from the outermost on, of a tensor without gaps.
+std::vector<std::size_t> order_of(const ir::TensorType& type) {
+  std::vector<std::size_t> order(type.strides.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return type.strides[i].hint; });
+  return order;
+}
+
+}  // namespace
+
+std::vector<runtime::CotangentLayout> cotangent_layouts(const ir::Trace& backward, std::size_t first) {
   // Fusions look at the strides of what they get.
   const ir::Uses uses(backward);
   const auto minds_strides = [&](ir::ValueId id) {
     const auto is_no_block = [&](std::uint32_t i) { return backward.symbols[i].op->style != ir::CallStyle::kBlock; };
     return uses.is_output(id) || std::ranges::any_of(uses.readers(id), is_no_block);
   };
-  std::vector<std::vector<std::int64_t>> strides;
+  std::vector<runtime::CotangentLayout> layouts;
   for (std::size_t i = first; i < backward.inputs.size(); ++i) {
     const ir::TensorType* type = backward.tensor_type(backward.inputs[i]);
-    const bool any_will_do = type == nullptr || !minds_strides(backward.inputs[i]);
-    strides.push_back(any_will_do ? std::vector<std::int64_t>() : bridge::hints(type->strides));
+    runtime::CotangentLayout& layout = layouts.emplace_back();
+    if (type == nullptr || !minds_strides(backward.inputs[i])) continue;
+    if (ir::has_symbols(*type)) {
+      layout.order = order_of(*type);
+    } else {
+      layout.strides = bridge::hints(type->strides);
+    }
   }
-  return strides;
+  return layouts;
 }
 
 }  // namespace thunder::compile

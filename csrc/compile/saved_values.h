@@ -13,13 +13,14 @@
 
 namespace thunder::compile {
 
-/// Drops the saved values that the backward trace does not read from its inputs and from the forward's outputs.
+/// Drops the saved values that the backward trace does not read, and that give it no symbol, from its inputs and from
+/// the forward's outputs.
 [[nodiscard]] std::pair<ir::Trace, ir::Trace> drop_unused_saved_values(const ir::Trace& forward,
                                                                        const ir::Trace& backward,
                                                                        std::size_t output_count);
 
-/// A backward trace without the saved values, its first `saved_count` inputs, that it does not read; `reads` tells
-/// which are left.
+/// A backward trace without the saved values, its first `saved_count` inputs, that it reads neither the data of nor the
+/// symbols; `reads` tells which are left.
 [[nodiscard]] ir::Trace drop_unread_inputs(const ir::Trace& backward, std::size_t saved_count,
                                            std::vector<bool>& reads);
 
@@ -39,7 +40,7 @@ using Feeds = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 [[nodiscard]] Feeds find_feeds(const ir::Trace& trace, std::span<const FeedSource> from,
                                std::span<const ir::ValueId> to);
 
-/// The strides in which a backward trace takes its cotangents, the inputs behind `first`; empty: any will do.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> cotangent_strides(const ir::Trace& backward, std::size_t first);
+/// How the cotangents that a backward trace takes, the inputs behind `first`, lie in memory.
+[[nodiscard]] std::vector<runtime::CotangentLayout> cotangent_layouts(const ir::Trace& backward, std::size_t first);
 
 }  // namespace thunder::compile

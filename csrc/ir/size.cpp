@@ -303,6 +303,45 @@ std::vector<std::int64_t> evaluate(std::span<const Dim> dims, SymbolValues symbo
   return values;
 }
 
+namespace {
+
+std::optional<std::int64_t> least_term(const Term& term) {
+  if (term.leaves.empty()) return term.factor;
+  std::int64_t least = term.factor;
+  for (const SizeExpression* leaf : term.leaves) {
+    const auto factor = least_value(part_of(leaf));
+    if (term.factor < 0 || !factor || *factor < 0) return std::nullopt;
+    least *= *factor;
+  }
+  return least;
+}
+
+std::optional<std::int64_t> least_function(const SizeExpression& function) {
+  const auto left = least_value(function.left);
+  const auto right = least_value(function.right);
+  if (function.kind == Kind::kMax && left && right) return std::max(*left, *right);
+  if (!left || (function.kind == Kind::kMin && !right)) return std::nullopt;
+  if (function.kind == Kind::kMin) return std::min(*left, *right);
+  const bool divides_by_number = function.right.is_concrete() && function.right.hint > 0;
+  return divides_by_number ? std::optional(floor_quotient(*left, function.right.hint)) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> least_value(const Dim& dim) {
+  if (dim.is_concrete()) return dim.hint;
+  const SizeExpression& expression = *dim.expression;
+  if (expression.kind == Kind::kSymbol) return 2;
+  if (expression.kind != Kind::kSum) return least_function(expression);
+  std::int64_t sum = 0;
+  for (const Term& term : expression.terms) {
+    const auto least = least_term(term);
+    if (!least) return std::nullopt;
+    sum += *least;
+  }
+  return sum;
+}
+
 std::string to_string(const Dim& dim) { return dim.is_concrete() ? std::to_string(dim.hint) : dim.expression->text; }
 
 std::optional<std::uint32_t> symbol_of(const Dim& dim) {

@@ -64,6 +64,8 @@ struct SizeFunction {
 
 [[nodiscard]] std::int64_t evaluate(const Dim& dim, SymbolValues symbols);
 [[nodiscard]] std::vector<std::int64_t> evaluate(std::span<const Dim> dims, SymbolValues symbols);
+/// A number that the dimension is not below, whatever the symbols are, which are two or more; nullopt: none is known.
+[[nodiscard]] std::optional<std::int64_t> least_value(const Dim& dim);
 /// As Python: `64*s0 + s1`.
 [[nodiscard]] std::string to_string(const Dim& dim);
 /// The symbol that a dimension is by itself; nullopt: it is something else.

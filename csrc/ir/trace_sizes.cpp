@@ -79,6 +79,12 @@ std::vector<SymbolSource> symbol_sources(const Trace& trace) {
   return sources;
 }
 
+std::vector<bool> gives_symbols(const Trace& trace) {
+  std::vector<bool> gives(trace.inputs.size(), false);
+  for (const SymbolSource& source : symbol_sources(trace)) gives[source.input] = true;
+  return gives;
+}
+
 std::vector<std::uint32_t> symbols_of(const Trace& trace) {
   std::vector<std::uint32_t> symbols;
   for (std::uint32_t i = 0; i < trace.value_count(); ++i) {

@@ -17,6 +17,9 @@ struct SymbolSource {
 /// For each symbol the first place where it is the size of an input, by itself or times a number, by symbol.
 [[nodiscard]] std::vector<SymbolSource> symbol_sources(const Trace& trace);
 
+/// By input, whether a symbol is read from its sizes.
+[[nodiscard]] std::vector<bool> gives_symbols(const Trace& trace);
+
 /// The symbols that types of values, arguments and conditions depend on, ascending.
 [[nodiscard]] std::vector<std::uint32_t> symbols_of(const Trace& trace);
 

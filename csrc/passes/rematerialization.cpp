@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "ir/trace_sizes.h"
 #include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
@@ -252,12 +253,25 @@ class Rewriter {
   std::vector<bool> is_saved_;
 };
 
+/// The saved values from whose sizes the backward reads its symbols.
+std::vector<ir::ValueId> values_with_symbols(const ir::Trace& forward, const ir::Trace& backward,
+                                             std::size_t output_count) {
+  const std::vector<bool> gives_symbols = ir::gives_symbols(backward);
+  std::vector<ir::ValueId> values;
+  for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
+    const auto* id = forward.outputs[i].get<ir::ValueId>();
+    if (id != nullptr && gives_symbols[i - output_count]) values.push_back(*id);
+  }
+  return values;
+}
+
 }  // namespace
 
 std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
                                               const RematerializationOptions& options, FindOperator find_operator) {
+  const std::vector<ir::ValueId> saved = values_with_symbols(forward, backward, options.output_count);
   const auto cut = [&](const ir::Trace& recomputing) {
-    return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, options), find_operator)
+    return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, options), find_operator, saved)
         .run(forward, backward);
   };
   return options.policy == Recompute::kMemory ? cut(with_generator_states(forward, find_operator)) : cut(forward);

@@ -56,6 +56,18 @@ at::Tensor with_strides(const at::Tensor& cotangent, at::IntArrayRef strides) {
   return at::empty_strided(cotangent.sizes(), strides, cotangent.options()).copy_(cotangent);
 }
 
+at::Tensor with_layout(const at::Tensor& cotangent, const CotangentLayout& layout) {
+  if (layout.order.empty()) return with_strides(cotangent, layout.strides);
+  if (static_cast<std::size_t>(cotangent.dim()) != layout.order.size()) return cotangent;
+  std::vector<std::int64_t> strides(layout.order.size());
+  std::int64_t stride = 1;
+  for (auto dim = layout.order.rbegin(); dim != layout.order.rend(); ++dim) {
+    strides[*dim] = stride;
+    stride *= cotangent.size(static_cast<std::int64_t>(*dim));
+  }
+  return with_strides(cotangent, strides);
+}
+
 HookIndex hook_index = nullptr;
 
 /// A hook of one output, which a backward that comes from another one does not reach: in eager code each output has a
@@ -193,9 +205,9 @@ class CompiledBackward final : public Node {
 
   static void append_cotangents(const BackwardProgram& backward, variable_list& cotangents,
                                 std::vector<c10::IValue>& inputs) {
-    auto strides = backward.cotangent_strides.begin();
+    auto layout = backward.cotangent_layouts.begin();
     for (at::Tensor& cotangent : cotangents) {
-      if (cotangent.defined()) inputs.emplace_back(with_strides(std::move(cotangent), *strides++));
+      if (cotangent.defined()) inputs.emplace_back(with_layout(std::move(cotangent), *layout++));
     }
   }
 

@@ -42,13 +42,19 @@ struct SavedValue {
 /// Which cotangents come, in the order of the outputs that take one.
 using CotangentSet = std::vector<bool>;
 
+/// How a backward wants a cotangent to lie in memory; both empty: it takes any.
+struct CotangentLayout {
+  std::vector<std::int64_t> strides;  ///< where they are known
+  std::vector<std::size_t> order;     ///< otherwise: without gaps, the dimensions from the outermost on
+};
+
 /// The backward for one set of cotangents. The program takes the saved values that it reads, then the cotangents that
 /// come, and returns a gradient or None for each input of the forward.
 struct BackwardProgram {
   CotangentSet cotangents;
   std::vector<bool> reads;  ///< by saved value
-  /// For each cotangent that comes, the strides as recorded: others are copied to these; empty: any do.
-  std::vector<std::vector<std::int64_t>> cotangent_strides;
+  /// For each cotangent that comes: others are copied.
+  std::vector<CotangentLayout> cotangent_layouts;
   Program program;
 };
 

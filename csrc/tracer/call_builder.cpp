@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "operators/names.h"
 #include "tracer/recording.h"
 
 namespace thunder::tracer {
@@ -23,7 +24,7 @@ Tensor CallBuilder::to(const Tensor& x, const Tensor& like, at::MemoryFormat for
 }
 
 Tensor CallBuilder::empty_strided_like(const Tensor& like) const {
-  return call({"aten::empty_strided",
+  return call({operators::kEmptyStrided,
                "",
                {like.sizes().vec(), like.strides().vec(), like.scalar_type(), IValue(), like.device(), IValue()}});
 }

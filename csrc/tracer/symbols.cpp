@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "operators/names.h"
 #include "tracer/operators.h"
 
 namespace thunder::tracer {
@@ -18,6 +19,7 @@ ir::BoundSymbol make(const char* name, ir::ArgumentList arguments, ir::Argument 
 }
 
 ir::Argument list_of(at::IntArrayRef numbers) { return ir::ArgumentList(numbers.begin(), numbers.end()); }
+ir::Argument list_of(const ir::Dims& dims) { return ir::ArgumentList(dims.begin(), dims.end()); }
 
 }  // namespace
 
@@ -34,9 +36,13 @@ ir::BoundSymbol add_symbol(ir::ValueId left, ir::ValueId right, ir::ValueId resu
 }
 
 ir::BoundSymbol zeros_symbol(const ir::TensorType& type, ir::ValueId result) {
-  ir::ArgumentList sizes;
-  for (const ir::Dim& dim : type.sizes) sizes.emplace_back(dim.hint);
-  return make("aten::zeros", {std::move(sizes), type.dtype, ir::Argument(), type.device, ir::Argument()}, result);
+  return make("aten::zeros", {list_of(type.sizes), type.dtype, ir::Argument(), type.device, ir::Argument()}, result);
+}
+
+ir::BoundSymbol empty_symbol(const ir::TensorType& type, ir::ValueId result) {
+  return make(operators::kEmptyStrided,
+              {list_of(type.sizes), list_of(type.strides), type.dtype, ir::Argument(), type.device, ir::Argument()},
+              result);
 }
 
 ir::BoundSymbol copy_symbol(ir::ValueId target, ir::ValueId source) {

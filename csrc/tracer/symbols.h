@@ -17,6 +17,8 @@ namespace thunder::tracer {
 [[nodiscard]] ir::BoundSymbol add_symbol(ir::ValueId left, ir::ValueId right, ir::ValueId result);
 /// Zeros of a type.
 [[nodiscard]] ir::BoundSymbol zeros_symbol(const ir::TensorType& type, ir::ValueId result);
+/// Memory for a type.
+[[nodiscard]] ir::BoundSymbol empty_symbol(const ir::TensorType& type, ir::ValueId result);
 
 /// Gives `target` what `source` holds.
 [[nodiscard]] ir::BoundSymbol copy_symbol(ir::ValueId target, ir::ValueId source);

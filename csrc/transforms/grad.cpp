@@ -15,10 +15,12 @@
 #include "ir/layout.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
+#include "ir/trace_sizes.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/operators.h"
 #include "tracer/symbols.h"
 #include "transforms/operator_replay.h"
+#include "transforms/symbolic_grad.h"
 
 namespace thunder::transforms {
 namespace {
@@ -395,15 +397,18 @@ bool needs_backward(const ir::Trace& computation) {
 }
 
 ForwardBackward forward_and_backward(const ir::Trace& computation, std::size_t output_count, bool again) {
+  if (!ir::symbol_sources(computation).empty()) return symbolic_forward_and_backward(computation, output_count, again);
   const auto transform = std::make_shared<GradTransform>(computation, output_count, again);
   ForwardBackward gradient = transform->run();
-  if (gradient.differentiable_outputs.size() > 1) gradient.transform = transform;
+  if (gradient.differentiable_outputs.size() > 1) {
+    gradient.derive_backward = [transform](const std::vector<bool>& came) { return transform->build_backward(came); };
+  }
   return gradient;
 }
 
 ir::Trace backward_for(const ForwardBackward& gradient, const std::vector<bool>& cotangents) {
-  THUNDER_CHECK(gradient.transform != nullptr, "grad", "expected several cotangents, some of which come");
-  const auto derive = [&] { return gradient.transform->build_backward(cotangents); };
+  THUNDER_CHECK(gradient.derive_backward != nullptr, "grad", "expected several cotangents, some of which come");
+  const auto derive = [&] { return gradient.derive_backward(cotangents); };
   if (torch::autograd::get_current_graph_task_id() == -1) return derive();
   // The nodes that are walked ask what the engine, on this thread, wants of the nodes of its own graph; and the mode of
   // the user's backward is not that of the formulas.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +18,6 @@ struct ServedOperation {
   ir::SourceLocation location;
 };
 
-/// The state of a differentiation, kept for `backward_for`.
-class GradTransform;
-
 /// A computation split for reverse-mode differentiation.
 ///
 /// `forward` takes the computation's inputs and returns its outputs followed by the saved values. `backward` takes the
@@ -36,13 +33,15 @@ struct ForwardBackward {
   std::vector<std::size_t> differentiable_inputs;   ///< inputs with requires_grad that receive a gradient
   /// By value of `forward`: whether the computation says that it requires grad; nullopt: the computation has it not.
   std::vector<std::optional<bool>> requires_grad{};
-  std::vector<ServedOperation> served{};       ///< in order of the forward
-  std::shared_ptr<GradTransform> transform{};  ///< for `backward_for`
+  std::vector<ServedOperation> served{};  ///< in order of the forward
+  /// For `backward_for`, where there are several cotangents.
+  std::function<ir::Trace(const std::vector<bool>& cotangents)> derive_backward{};
 };
 
 /// Differentiates the first `output_count` outputs with respect to the inputs whose type requires grad. Derivatives
 /// come from the registered rules, or else from a replay of one operation at a time with PyTorch's autograd layer,
-/// remembered by operator and metadata. `again`: the backward will be differentiated.
+/// remembered by operator and metadata. `again`: the backward will be differentiated. A computation with symbols is
+/// differentiated at several sizes (`symbolic_grad.h`).
 [[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation,
                                                    std::size_t output_count = static_cast<std::size_t>(-1),
                                                    bool again = false);

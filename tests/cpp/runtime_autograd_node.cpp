@@ -34,7 +34,7 @@ void set_backward(DifferentiableProgram& program, ProgramBuilder& builder, std::
   auto backward = std::make_shared<BackwardProgram>();
   backward->cotangents.assign(cotangent_count, true);
   backward->reads.assign(program.saved.size(), true);
-  backward->cotangent_strides.assign(cotangent_count, {1});
+  backward->cotangent_layouts.assign(cotangent_count, thunder::runtime::CotangentLayout{{1}, {}});
   backward->program = builder.build();
   program.backwards = std::make_unique<const BackwardPrograms>([backward](const CotangentSet& cotangents) {
     CHECK(cotangents == backward->cotangents);
@@ -206,7 +206,7 @@ std::shared_ptr<const BackwardProgram> backward_of_two_sines(const CotangentSet&
   builder.add_input(Slot{1});
   builder.call(find("aten::mul", "Tensor"), {slot(0), slot(1)}, {Slot{2}});
   builder.set_outputs({slot(2)});
-  backward->cotangent_strides = {{1}};
+  backward->cotangent_layouts = {{{1}, {}}};
   backward->program = builder.build();
   return backward;
 }

@@ -1,0 +1,388 @@
+#include "ir/generalization.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "ir/location.h"
+#include "ir/trace_sizes.h"
+
+namespace thunder::ir {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+template <typename Visitor>
+void for_each_size(const Argument& argument, const Visitor& visit) {
+  if (const auto* dim = argument.get<Dim>()) visit(*dim);
+  if (const auto* list = argument.get<ArgumentList>()) {
+    for (const Argument& element : *list) for_each_size(element, visit);
+  }
+}
+
+template <typename Visitor>
+void for_each_size(const BoundSymbol& symbol, const Visitor& visit) {
+  for (const Argument& argument : symbol.arguments) for_each_size(argument, visit);
+  for (const BoundSymbol& nested : symbol.nested) for_each_size(nested, visit);
+}
+
+// --- samples
+
+constexpr std::size_t kMostSamples = 7;
+/// With fewer, a sum of two sizes and a number is no discovery.
+constexpr std::size_t kLeastSamples = 5;
+
+/// The value of symbol `i` of `count` in attempt `attempt`.
+std::int64_t candidate(std::size_t attempt, std::size_t i, std::size_t count) {
+  constexpr std::array<std::int64_t, 12> kSmall{5, 11, 7, 17, 13, 23, 19, 31, 29, 41, 37, 43};
+  constexpr std::array<std::int64_t, 12> kLarge{4099, 5003, 4507, 6007, 5501, 7001, 6521, 8009, 7507, 9001, 8513, 9511};
+  const std::size_t place = i % kSmall.size();
+  const std::size_t turned = (count - 1 - i) % kSmall.size();
+  switch (attempt) {
+    case 0:
+      return kSmall[place];
+    case 1:
+      return 100 + kSmall[turned];
+    case 2:
+      return count <= 4 ? kLarge[place] : 211 + 10 * kSmall[place];
+    case 3:
+      return 37;  // all equal
+    case 4:
+      return 2 + static_cast<std::int64_t>(i % 2);
+    default:
+      break;
+  }
+  // Numbers without a pattern, at first small ones.
+  std::uint64_t state = (attempt * 64 + i + 1) * 0x9e3779b97f4a7c15U;
+  state = (state ^ (state >> 29U)) * 0xbf58476d1ce4e5b9U;
+  return 2 + static_cast<std::int64_t>((state >> 33U) % (std::uint64_t{8} << (attempt % 8)));
+}
+
+bool is_sample(const Trace& trace, const Numbers& symbols) {
+  const auto holds_here = [&](const Condition& condition) { return holds(condition, symbols); };
+  if (!std::ranges::all_of(trace.conditions, holds_here)) return false;
+  for (std::uint32_t i = 0; i < trace.value_count(); ++i) {
+    const TensorType* type = trace.tensor_type(ValueId{i});
+    if (type == nullptr) continue;
+    const auto is_large = [&](const Dim& size) { return size.is_concrete() || evaluate(size, symbols) >= 2; };
+    if (!std::ranges::all_of(type->sizes, is_large)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+SizeSamples sample_sizes(const Trace& trace) {
+  constexpr std::size_t kAttempts = 200;
+  const std::vector<SymbolSource> sources = symbol_sources(trace);
+  SizeSamples samples{traced_symbols(trace)};
+  if (!is_sample(trace, samples[0])) return {};
+  for (std::size_t attempt = 0; attempt < kAttempts && samples.size() < kMostSamples; ++attempt) {
+    Numbers symbols = samples[0];
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      symbols[sources[i].symbol] = candidate(attempt, i, sources.size());
+    }
+    if (std::ranges::find(samples, symbols) == samples.end() && is_sample(trace, symbols)) samples.push_back(symbols);
+  }
+  return samples.size() < kLeastSamples ? SizeSamples() : samples;
+}
+
+// --- expressions for numbers
+
+SizeFit::SizeFit(SizeSamples samples) : samples_(std::move(samples)) {}
+
+Numbers SizeFit::evaluate_all(const Dim& dim) const {
+  Numbers numbers;
+  for (const Numbers& sample : samples_) numbers.push_back(evaluate(dim, sample));
+  return numbers;
+}
+
+void SizeFit::add(const Dim& dim) {
+  if (dim.is_concrete()) return;
+  if (known_.try_emplace(evaluate_all(dim), dim).second) expressions_.push_back(dim);
+}
+
+void SizeFit::add_all(const Trace& trace) {
+  for (const SymbolSource& source : symbol_sources(trace)) {
+    add(Dim::symbol(source.symbol, samples_[0][source.symbol]));
+  }
+  const auto add_dim = [&](const Dim& dim) { add(dim); };
+  for (std::uint32_t i = 0; i < trace.value_count(); ++i) {
+    const TensorType* type = trace.tensor_type(ValueId{i});
+    if (type == nullptr) continue;
+    std::ranges::for_each(type->sizes, add_dim);
+    std::ranges::for_each(type->strides, add_dim);
+    add(type->storage_offset);
+  }
+  for (const BoundSymbol& symbol : trace.symbols) for_each_size(symbol, add_dim);
+  for (const Argument& output : trace.outputs) for_each_size(output, add_dim);
+}
+
+std::optional<Dim> SizeFit::find(const Numbers& numbers) {
+  if (std::ranges::count(numbers, numbers[0]) == static_cast<std::ptrdiff_t>(numbers.size())) return Dim(numbers[0]);
+  const auto [place, is_new] = known_.try_emplace(numbers);
+  if (!is_new) return place->second;
+  place->second = derive(numbers);
+  if (place->second) expressions_.push_back(*place->second);
+  return place->second;
+}
+
+namespace {
+
+/// `factor` times `of` plus a number, if that is what the numbers are.
+std::optional<Dim> as_multiple(const Numbers& numbers, const Numbers& of, const Dim& dim) {
+  std::size_t other = 1;
+  while (other < of.size() && of[other] == of[0]) ++other;
+  if (other == of.size() || (numbers[other] - numbers[0]) % (of[other] - of[0]) != 0) return std::nullopt;
+  const std::int64_t factor = (numbers[other] - numbers[0]) / (of[other] - of[0]);
+  const std::int64_t rest = numbers[0] - factor * of[0];
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] != factor * of[i] + rest) return std::nullopt;
+  }
+  return factor == 0 ? std::nullopt : std::optional(Dim(factor) * dim + Dim(rest));
+}
+
+}  // namespace
+
+std::optional<Dim> SizeFit::derive(const Numbers& numbers) const {
+  std::vector<Numbers> values;
+  for (const Dim& dim : expressions_) values.push_back(evaluate_all(dim));
+  for (std::size_t i = 0; i < expressions_.size(); ++i) {
+    if (auto found = as_multiple(numbers, values[i], expressions_[i])) return found;
+  }
+  const auto all = [&](const auto& is_equal) {
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+      if (!is_equal(k)) return false;
+    }
+    return true;
+  };
+  for (std::size_t i = 0; i < expressions_.size(); ++i) {
+    for (std::size_t j = 0; j < expressions_.size(); ++j) {
+      const Dim& left = expressions_[i];
+      const Dim& right = expressions_[j];
+      const auto quotient_of_product = [&](std::size_t k) { return numbers[k] % (values[i][k] * values[j][k]) == 0; };
+      if (j >= i && all([&](std::size_t k) { return values[i][k] * values[j][k] != 0; }) && all(quotient_of_product)) {
+        const std::int64_t factor = numbers[0] / (values[i][0] * values[j][0]);
+        const auto is_product = [&](std::size_t k) { return numbers[k] == factor * values[i][k] * values[j][k]; };
+        if (all(is_product)) return Dim(factor) * left * right;
+      }
+      if (j > i && all([&](std::size_t k) { return numbers[k] == values[i][k] + values[j][k]; })) return left + right;
+      if (all([&](std::size_t k) { return numbers[k] == values[i][k] - values[j][k]; })) return left - right;
+      const auto quotient = exact_quotient(left, right);
+      if (quotient && all([&](std::size_t k) { return numbers[k] * values[j][k] == values[i][k]; })) return quotient;
+    }
+  }
+  return std::nullopt;
+}
+
+// --- traces
+
+namespace {
+
+class Generalization {
+ public:
+  Generalization(std::span<const Trace> traces, SizeFit& fit, const AreAlike& are_alike)
+      : traces_(traces), fit_(fit), are_alike_(are_alike) {}
+
+  Trace run() {
+    const Trace& first = traces_[0];
+    for (const Trace& trace : traces_) {
+      const bool is_alike = trace.symbols.size() == first.symbols.size() && trace.inputs == first.inputs &&
+                            trace.value_count() == first.value_count() &&
+                            trace.outputs.size() == first.outputs.size() &&
+                            trace.memory_of_inputs == first.memory_of_inputs;
+      if (!is_alike) find_difference(trace);
+    }
+    Trace result = first;
+    for (std::size_t i = 0; i < result.symbols.size(); ++i) {
+      generalize(result.symbols[i], [i](const Trace& trace) -> const BoundSymbol& { return trace.symbols[i]; });
+    }
+    symbol_ = nullptr;
+    for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+      result.outputs[i] =
+          generalize(GetArgument([i](const Trace& trace) -> const Argument& { return trace.outputs[i]; }));
+    }
+    for (std::uint32_t i = 0; i < result.value_count(); ++i) generalize_type(result, ValueId{i});
+    return result;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& reason) const {
+    const std::string where = symbol_ == nullptr
+                                  ? std::string()
+                                  : symbol_->op->name + describe_line(symbol_->location, " (called in ", ")") + ": ";
+    throw UserError(ErrorKind::kNotImplemented, where + "expected the same operations at all sizes, got " + reason);
+  }
+
+  /// Traces of other lengths: names the first operation in which they differ.
+  [[noreturn]] void find_difference(const Trace& trace) {
+    const Trace& first = traces_[0];
+    for (std::size_t i = 0; i < first.symbols.size(); ++i) {
+      symbol_ = &first.symbols[i];
+      if (i >= trace.symbols.size()) fail("fewer");
+      if (trace.symbols[i].op != symbol_->op) fail("`" + trace.symbols[i].op->name + "` at others");
+    }
+    fail("more");
+  }
+
+  using GetSymbol = std::function<const BoundSymbol&(const Trace&)>;
+  using GetArgument = std::function<const Argument&(const Trace&)>;
+
+  /// `get(trace)` is the symbol in a trace.
+  void generalize(BoundSymbol& symbol, const GetSymbol& get) {
+    const BoundSymbol& first = get(traces_[0]);
+    symbol_ = &first;
+    for (const Trace& trace : traces_) {
+      const BoundSymbol& other = get(trace);
+      if (other.op != first.op) fail("`" + other.op->name + "` at others");
+      const bool is_alike = other.arguments.size() == first.arguments.size() &&
+                            other.nested.size() == first.nested.size() && identical(other.results, first.results);
+      if (!is_alike) fail("another call of it at others");
+    }
+    for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+      symbol.arguments[i] =
+          generalize(GetArgument([&get, i](const Trace& trace) -> const Argument& { return get(trace).arguments[i]; }));
+    }
+    for (std::size_t i = 0; i < symbol.nested.size(); ++i) {
+      generalize(symbol.nested[i],
+                 [&get, i](const Trace& trace) -> const BoundSymbol& { return get(trace).nested[i]; });
+      symbol_ = &first;
+    }
+  }
+
+  /// `get(trace)` is the argument in a trace.
+  Argument generalize(const GetArgument& get) {
+    const Argument& first = get(traces_[0]);
+    if (const auto* list = first.get<ArgumentList>()) {
+      ArgumentList result;
+      for (const Trace& trace : traces_) {
+        const auto* other = get(trace).get<ArgumentList>();
+        if (other == nullptr || other->size() != list->size()) fail("lists of other lengths");
+      }
+      for (std::size_t i = 0; i < list->size(); ++i) {
+        result.push_back(generalize(GetArgument([&get, i](const Trace& trace) -> const Argument& {
+          return std::get<ArgumentList>(get(trace).content)[i];
+        })));
+      }
+      return Argument(std::move(result));
+    }
+    if (const auto* object = first.get<ObjectConstant>()) {
+      const auto is_alike = [&](const Trace& trace) {
+        const auto* other = get(trace).get<ObjectConstant>();
+        return other != nullptr && (*other == *object || are_alike_(*object, *other));
+      };
+      if (!std::ranges::all_of(traces_, is_alike)) fail("other objects");
+      return first;
+    }
+    const auto is_identical = [&](const Trace& trace) { return identical(get(trace), first); };
+    if (std::ranges::all_of(traces_, is_identical)) return first;
+    return Argument(fit(whole_numbers(get)));
+  }
+
+  /// The numbers that an argument is. Of floating-point numbers only where it says the same as an integer.
+  Numbers whole_numbers(const GetArgument& get) const {
+    Numbers numbers;
+    for (const Trace& trace : traces_) {
+      const Argument& argument = get(trace);
+      const auto* integer = argument.get<std::int64_t>();
+      const auto* number = argument.get<double>();
+      const bool is_whole = number != nullptr && std::trunc(*number) == *number && std::abs(*number) < 1e15;
+      if (integer == nullptr && !(is_whole && computes_with_floats())) fail("an argument that is no size");
+      numbers.push_back(integer != nullptr ? *integer : static_cast<std::int64_t>(*number));
+    }
+    return numbers;
+  }
+
+  [[nodiscard]] bool computes_with_floats() const {
+    bool are_floats = symbol_ != nullptr;
+    const auto look = [&](ValueId id) {
+      const TensorType* type = traces_[0].tensor_type(id);
+      are_floats = are_floats && type != nullptr && is_floating_point(type->dtype);
+    };
+    if (symbol_ == nullptr) return false;
+    for (const Argument& argument : symbol_->arguments) for_each_value(argument, look);
+    for (const Argument& result : symbol_->results) for_each_value(result, look);
+    return are_floats;
+  }
+
+  Dim fit(const Numbers& numbers) {
+    if (const auto found = fit_.find(numbers)) {
+      Dim dim = *found;
+      dim.hint = numbers[0];
+      return dim;
+    }
+    std::string text;
+    for (const std::int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+    fail("a number that is no known function of them (" + text + ")");
+  }
+
+  void generalize_type(Trace& result, ValueId id) {
+    const TypePtr& first = traces_[0].value(id).type;
+    for (const Trace& trace : traces_) {
+      const TypePtr& other = trace.value(id).type;
+      if ((first == nullptr) != (other == nullptr)) fail("other types");
+      if (first != nullptr && first->index() != other->index()) fail("other types");
+    }
+    const TensorType* tensor = traces_[0].tensor_type(id);
+    if (tensor == nullptr) return;
+    TensorType type = *tensor;
+    for (const Trace& trace : traces_) {
+      const TensorType& other = *trace.tensor_type(id);
+      const bool is_alike = other.dtype == type.dtype && other.device == type.device && other.layout == type.layout &&
+                            other.requires_grad == type.requires_grad && other.sizes.size() == type.sizes.size() &&
+                            other.strides.size() == type.strides.size();
+      if (!is_alike) fail("another kind of tensor");
+    }
+    const auto fit_all = [&](const auto& get) {
+      Numbers numbers;
+      for (const Trace& trace : traces_) numbers.push_back(get(*trace.tensor_type(id)).hint);
+      return fit(numbers);
+    };
+    for (std::size_t d = 0; d < type.sizes.size(); ++d) {
+      type.sizes[d] = fit_all([d](const TensorType& other) -> const Dim& { return other.sizes[d]; });
+    }
+    for (std::size_t d = 0; d < type.strides.size(); ++d) {
+      type.strides[d] = fit_all([d](const TensorType& other) -> const Dim& { return other.strides[d]; });
+    }
+    type.storage_offset = fit_all([](const TensorType& other) -> const Dim& { return other.storage_offset; });
+    if (type != *tensor) result.set_type(id, make_type(std::move(type)));
+  }
+
+  std::span<const Trace> traces_;
+  SizeFit& fit_;
+  const AreAlike& are_alike_;
+  const BoundSymbol* symbol_ = nullptr;  ///< that is looked at, for errors
+};
+
+}  // namespace
+
+Trace generalize(std::span<const Trace> traces, SizeFit& fit, const AreAlike& are_alike) {
+  THUNDER_CHECK(!traces.empty() && traces.size() == fit.samples().size(), "ir/generalization",
+                "expected one trace for each sample");
+  return Generalization(traces, fit, are_alike).run();
+}
+
+void require_sizes_of_two(Trace& trace, const Trace& sizes_of) {
+  for (std::uint32_t i = 0; i < sizes_of.value_count(); ++i) {
+    const TensorType* type = sizes_of.tensor_type(ValueId{i});
+    for (std::size_t d = 0; type != nullptr && d < type->sizes.size(); ++d) {
+      const Dim& size = type->sizes[d];
+      const std::optional<std::int64_t> least = size.is_concrete() ? 2 : least_value(size);
+      if (least && *least >= 2) continue;
+      if (size.hint < 2) {
+        throw UserError(ErrorKind::kNotImplemented,
+                        "expected sizes of two or more, got " + to_string(size) + " = " + std::to_string(size.hint));
+      }
+      Condition condition{Condition::Kind::kAtMost, Dim(2), size};
+      if (std::ranges::find(trace.conditions, condition) == trace.conditions.end()) {
+        trace.conditions.push_back(std::move(condition));
+      }
+    }
+  }
+}
+
+}  // namespace thunder::ir

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/trace.h"
+
+namespace thunder::ir {
+
+/// Sizes that a program is recorded at, to see which of its numbers depend on them: for each the values of the symbols,
+/// by index. The first ones are those that were traced.
+using SizeSamples = std::vector<std::vector<std::int64_t>>;
+
+/// Samples for a trace with symbols that meet its conditions: small ones, large ones, different ones and equal ones.
+/// Empty: there are too few.
+[[nodiscard]] SizeSamples sample_sizes(const Trace& trace);
+
+/// Finds the expression that a number is which was seen at each of some sizes.
+class SizeFit {
+ public:
+  explicit SizeFit(SizeSamples samples);
+
+  [[nodiscard]] const SizeSamples& samples() const { return samples_; }
+  /// Adds an expression that numbers are likely to be. Of two that are equal at all samples the first one counts.
+  void add(const Dim& dim);
+  /// Adds the sizes and arguments of a trace.
+  void add_all(const Trace& trace);
+  /// `numbers`: one for each sample. The expression is one that was added, a multiple of one plus a number, or a sum, a
+  /// difference, a product or an exact quotient of two; nullopt: it is none of these.
+  [[nodiscard]] std::optional<Dim> find(const std::vector<std::int64_t>& numbers);
+
+ private:
+  [[nodiscard]] std::optional<Dim> derive(const std::vector<std::int64_t>& numbers) const;
+  [[nodiscard]] std::vector<std::int64_t> evaluate_all(const Dim& dim) const;
+
+  SizeSamples samples_;
+  std::map<std::vector<std::int64_t>, std::optional<Dim>> known_;
+  std::vector<Dim> expressions_;
+};
+
+/// Whether objects of two traces of one family are alike.
+using AreAlike = std::function<bool(ObjectConstant left, ObjectConstant right)>;
+
+/// The trace for all sizes, of what one program was at each sample of `fit`. Throws UserError, with the operation,
+/// where the traces differ in more than numbers that `fit` finds expressions for.
+[[nodiscard]] Trace generalize(std::span<const Trace> traces, SizeFit& fit, const AreAlike& are_alike);
+
+/// Adds the conditions under which no size of `sizes_of` that depends on symbols is zero or one: operations do other
+/// things then. Throws UserError where one is, at the sizes that were traced.
+void require_sizes_of_two(Trace& trace, const Trace& sizes_of);
+
+}  // namespace thunder::ir
