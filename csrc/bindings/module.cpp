@@ -10,6 +10,7 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
 #include "interpreter/interpreter_module.h"
+#include "runtime/user_warning.h"
 #include "tracer/fallback.h"
 
 namespace {
@@ -67,6 +68,7 @@ PYBIND11_MODULE(_C, module) {
   // Before the libraries that compile are closed.
   static_cast<void>(Py_AtExit(&thunder::end_background_work));
   thunder::compile::set_rethrow_foreign(&rethrow_python_error);
+  thunder::runtime::set_warn_user(&thunder::dispatch::warn_in_python);
   module.attr("built_for_torch") = THUNDER_BUILT_FOR_TORCH;
   thunder::tracer::init_tracer();
   require(thunder::interpreter::init_interpreter(module.ptr()));

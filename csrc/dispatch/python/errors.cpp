@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dispatch/python/gil.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
 #include "ir/location.h"
@@ -70,6 +71,14 @@ bool passed_line(py::Borrowed traceback, const ir::SourceLocation& location) {
 }
 
 }  // namespace
+
+void warn_in_python(const std::string& text) {
+  const GilHold gil;
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0) return;
+  python_error carried;
+  carried.persist();
+  throw carried;
+}
 
 py::Ref take_error() {
   PyObject *type, *value, *traceback;

@@ -22,6 +22,10 @@ struct PendingError {};
 /// already stays.
 void set_python_error();
 
+/// A RuntimeWarning, from any thread, with the GIL or without it. Throws PyTorch's carrier of a Python exception where
+/// the user's filters make an error of it.
+void warn_in_python(const std::string& text);
+
 /// The pending exception, which is pending no longer; null without one.
 [[nodiscard]] py::Ref take_error();
 /// Has the trace end in failure where the program catches an error of thunder's own, which eager code does not raise.

@@ -17,6 +17,7 @@
 #include "executors/api/operands.h"
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
+#include "runtime/user_warning.h"
 
 namespace thunder::executors::cuda {
 namespace {
@@ -180,7 +181,8 @@ void Fusion::report(const Compilation& compilation) const {
   } catch (const std::exception& failure) {
     if (waits_) throw;
     if (!is_new_error(failure.what())) return;
-    TORCH_WARN("thunder.jit: a fusion of ", description_of(region_), " runs operation by operation: ", failure.what());
+    runtime::warn_user("thunder.jit: a fusion of " + description_of(region_) +
+                       " runs operation by operation: " + failure.what());
   }
 }
 
