@@ -30,6 +30,7 @@ Driver load_driver() {
   bind(driver.set_context, "cuCtxSetCurrent");
   bind(driver.push_context, "cuCtxPushCurrent_v2");
   bind(driver.pop_context, "cuCtxPopCurrent_v2");
+  bind(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   bind(driver.load_module, "cuModuleLoadData");
   bind(driver.unload_module, "cuModuleUnload");
   bind(driver.function, "cuModuleGetFunction");

@@ -5,6 +5,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,21 @@ void require_context(const Driver& driver, at::Device device) {
   if (context == nullptr) driver.check(driver.set_context(context_of(driver, device)), "making a context current");
 }
 
+/// While alive, this thread may do what would end another thread's capture of a CUDA graph if it were part of it.
+class OutsideOfCaptures {
+ public:
+  explicit OutsideOfCaptures(const Driver& driver) : driver_(driver) { exchange(); }
+  ~OutsideOfCaptures() { exchange(); }
+  OutsideOfCaptures(const OutsideOfCaptures&) = delete;
+  OutsideOfCaptures& operator=(const OutsideOfCaptures&) = delete;
+
+ private:
+  void exchange() { static_cast<void>(driver_.exchange_capture_mode(&mode_)); }
+
+  const Driver& driver_;
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+};
+
 /// Functions by name, found when the module is loaded: launches look for them without a lock.
 class LoadedModule : public Module {
  public:
@@ -57,6 +73,7 @@ class LoadedModule : public Module {
         static_cast<void>(driver.pop_context(&popped));
       }
     } const guard{driver};
+    const OutsideOfCaptures outside(driver);
     driver.check(driver.load_module(&module_, code.data()), "loading a kernel");
     for (const Launch& launch : source.launches) {
       Driver::Handle function = nullptr;
@@ -80,7 +97,8 @@ class DriverEngine : public Engine {
   [[nodiscard]] at::DeviceType device_type() const override { return at::kCUDA; }
   [[nodiscard]] int multiprocessors(at::Device device) override { return attribute(device, kMultiprocessors); }
   [[nodiscard]] c10::Allocator* allocator() override {
-    at::globalContext().lazyInitDevice(at::kCUDA);
+    static std::once_flag started;
+    std::call_once(started, [] { at::globalContext().lazyInitDevice(at::kCUDA); });
     return at::detail::getCUDAHooks().getCUDADeviceAllocator();
   }
 
