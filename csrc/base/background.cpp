@@ -4,9 +4,16 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <mutex>
 #include <utility>
+
+#ifdef __SANITIZE_THREAD__
+extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
+extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
+#endif
 
 namespace thunder {
 namespace {
@@ -14,47 +21,93 @@ namespace {
 /// Processors that are left to the thread that calls, and to that of autograd.
 constexpr int kLeft = 2;
 
+/// ThreadSanitizer does not see into TBB's library, which hands over the memory of tasks.
+class UnseenByThreadSanitizer {
+ public:
+  UnseenByThreadSanitizer() {
+#ifdef __SANITIZE_THREAD__
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+  }
+  ~UnseenByThreadSanitizer() {
+#ifdef __SANITIZE_THREAD__
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+#endif
+  }
+  UnseenByThreadSanitizer(const UnseenByThreadSanitizer&) = delete;
+  UnseenByThreadSanitizer& operator=(const UnseenByThreadSanitizer&) = delete;
+};
+
 class Background {
  public:
   Background()
       : arena_(std::max(1, tbb::this_task_arena::max_concurrency() - kLeft), /*reserved_for_masters=*/0,
                tbb::task_arena::priority::low) {}
 
-  void run(std::function<void()> work) {
-    // ThreadSanitizer does not see into TBB's library: the counter says that what came before is seen by the task.
-    ++queued_;
-    arena_.enqueue([this, work = std::move(work)] {
-      --queued_;
-      ++running_;
-      if (!ends_) work();
-      --running_;
-      running_.notify_all();
-    });
-  }
+  void run(std::function<void()> work);
+  void end();
 
-  void end() {
-    ends_ = true;
-    for (int running = running_; running != 0; running = running_) running_.wait(running);
+  // Around a fork, whose child has no worker threads.
+  void before_fork() { mutex_.lock(); }
+  void in_parent() { mutex_.unlock(); }
+  void in_child() {
+    running_ = 0;
+    mutex_.unlock();
   }
-
-  /// The threads of the parent are not in the child.
-  void forget_threads() { running_ = 0; }
 
  private:
+  void run_next();
+
   tbb::task_arena arena_;
-  std::atomic<int> queued_ = 0;
-  std::atomic<int> running_ = 0;
-  std::atomic<bool> ends_ = false;
+  std::mutex mutex_;
+  std::condition_variable is_done_;
+  std::deque<std::function<void()>> queue_;
+  int running_ = 0;
+  bool ends_ = false;
 };
 
 /// It outlives the objects of other libraries, whose destructors may end work.
 Background& background() {
   static auto* const kBackground = [] {
     static_cast<void>(std::atexit(&end_background_work));
-    pthread_atfork(nullptr, nullptr, [] { background().forget_threads(); });
+    pthread_atfork([] { background().before_fork(); }, [] { background().in_parent(); },
+                   [] { background().in_child(); });
     return new Background;
   }();
   return *kBackground;
+}
+
+void Background::run(std::function<void()> work) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (ends_) return;
+    queue_.push_back(std::move(work));
+  }
+  // Each task takes one piece of work, which comes through the mutex.
+  const UnseenByThreadSanitizer unseen;
+  arena_.enqueue([] { background().run_next(); });
+}
+
+void Background::run_next() {
+  std::function<void()> work;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (queue_.empty()) return;
+    work = std::move(queue_.front());
+    queue_.pop_front();
+    ++running_;
+  }
+  work();
+  const std::scoped_lock lock(mutex_);
+  --running_;
+  is_done_.notify_all();
+}
+
+void Background::end() {
+  std::unique_lock lock(mutex_);
+  ends_ = true;
+  queue_.clear();
+  is_done_.wait(lock, [&] { return running_ == 0; });
 }
 
 }  // namespace
