@@ -3,8 +3,10 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -178,6 +180,21 @@ TEST(calls_wait_where_that_is_asked_for) {
   const auto program = compiled_for("waiting", inputs, /*background=*/false);
   CHECK(is_marked(program->run(inputs)[0]));
   CHECK(is_marked(program->run({at::randn({4, 128}).slice(1, 0, 64)})[0]));
+}
+
+TEST(calls_wait_where_runs_are_to_be_equal) {
+  GatedEngine& engine = new_engine("deterministic");
+  engine.close();
+  const Tensors inputs{at::randn({4, 64})};
+  const auto program = compiled_for("deterministic", inputs);
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    engine.open();
+  });
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  CHECK(is_marked(program->run(inputs)[0]));
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  opens.join();
 }
 
 TEST(calls_that_wait_raise_for_a_kernel_that_cannot_be_compiled) {

@@ -4,6 +4,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
 namespace thunder::executors::cuda {
 
@@ -20,8 +22,9 @@ class Module {
 class Compilation {
  public:
   using Compile = std::function<std::shared_ptr<const Module>()>;
-  explicit Compilation(Compile compile) : compile_(std::move(compile)) {}
+  Compilation(std::string text, Compile compile) : text_(std::move(text)), compile_(std::move(compile)) {}
 
+  [[nodiscard]] const std::string& text() const { return text_; }
   /// null: it is not compiled yet, or could not be.
   [[nodiscard]] const Module* module() const {
     return state_.load(std::memory_order_acquire) == State::kReady ? module_.get() : nullptr;
@@ -38,6 +41,7 @@ class Compilation {
  private:
   enum class State { kRequested, kRunning, kReady, kFailed };
 
+  const std::string text_;
   std::atomic<State> state_ = State::kRequested;
   Compile compile_;
   std::shared_ptr<const Module> module_;

@@ -8,9 +8,10 @@ std::shared_ptr<Compilation> Engine::request(const KernelSource& source, at::Dev
   std::shared_ptr<Compilation> made;
   {
     const std::scoped_lock lock(mutex_);
-    auto& known = compilations_[{device.index(), source.text}];
-    if (known != nullptr) return known;
-    made = known = std::make_shared<Compilation>([this, source, device] { return compile(source, device); });
+    const auto known = compilations_.find({device.index(), source.text});
+    if (known != compilations_.end()) return known->second;
+    made = std::make_shared<Compilation>(source.text, [this, source, device] { return compile(source, device); });
+    compilations_.emplace(std::pair(device.index(), std::string_view(made->text())), made);
   }
   run_in_background([made] { made->run(); });
   return made;

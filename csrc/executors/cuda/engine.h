@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "executors/cuda/compilation.h"
@@ -43,7 +44,8 @@ class Engine {
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<at::DeviceIndex, std::string>, std::shared_ptr<Compilation>> compilations_;
+  /// By their text.
+  std::map<std::pair<at::DeviceIndex, std::string_view>, std::shared_ptr<Compilation>> compilations_;
 };
 
 }  // namespace thunder::executors::cuda

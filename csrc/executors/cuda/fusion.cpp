@@ -168,7 +168,10 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
     const at::Device device = plan.region->outputs()[0].device;
     plan.source = emit_source(kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
                               {plan.layout.alignment, engine_.multiprocessors(device)});
-    if (plan.source) plan.compilation = engine_.request(*plan.source, device);
+    if (plan.source) {
+      plan.compilation = engine_.request(*plan.source, device);
+      plan.source->text.clear();  // long; the compilation has it
+    }
   }
   return std::make_shared<const Plan>(std::move(plan));
 }
@@ -189,7 +192,8 @@ void Fusion::report(const Compilation& compilation) const {
 const Module* Fusion::module_of(const Plan& plan) const {
   if (plan.compilation == nullptr) return nullptr;
   if (const Module* module = plan.compilation->module()) return module;
-  if (waits_) plan.compilation->wait();
+  // The call that takes the kernel first may be another one in each run.
+  if (waits_ || at::globalContext().deterministicAlgorithms()) plan.compilation->wait();
   report(*plan.compilation);
   return plan.compilation->module();
 }
