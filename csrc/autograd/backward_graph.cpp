@@ -197,7 +197,7 @@ class Walk {
 
   void step_leaf(AccumulateGrad& node, at::Tensor gradient) {
     const at::Tensor leaf = node.variable;
-    if (gradient.defined()) {
+    if (gradient.defined() && options_.run_hooks) {
       if (options_.leaf_hooks) options_.leaf_hooks(leaf, gradient);
       variable_list gradients{std::move(gradient)};
       for (const auto& hook : node.tensor_pre_hooks()) gradients = (*hook)(gradients);

@@ -192,3 +192,20 @@ def test_first_call_of_a_jitted_module_may_be_under_checkpoint(reentrant: bool, 
         return noted
 
     torch.testing.assert_close(run(thunder.jit), run(lambda module: module))
+
+
+@pytest.mark.parametrize("hook", [lambda gradient: SEEN.append(2), lambda gradient: gradient * 3, lambda: None])
+def test_hook_on_a_leaf_that_a_part_captures_runs_in_the_backward_alone(hook: Any) -> None:
+    def program(a: torch.Tensor) -> Any:
+        a.register_hook(hook)
+        try:
+            return again(lambda t: t * a, torch.ones(3, 4))
+        except TypeError:
+            return a * 5
+
+    if hook.__code__.co_argcount == 1:
+        assert_as_eager(program, x())
+    SEEN.clear()
+    result = thunder.jit(program)(x())
+    assert not SEEN
+    assert result.tolist() == x().tolist()
