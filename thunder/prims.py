@@ -194,11 +194,19 @@ def check_not_same(left: Any, right: Any) -> None:
     _require(left is not right, "another object", left, right)
 
 
+def _strides_of(value: Any) -> Any:
+    """Return the strides that an object in C tells; `memoryview` has others for dimensions of size one."""
+    for cls in type(value).__mro__:
+        if isinstance(found := vars(cls).get("strides"), types.GetSetDescriptorType):
+            return found.__get__(value)
+    return None
+
+
 def check_state(value: Any, kind: int, expected: Any) -> None:
     """Check what C code sees in an object: which it is (1), its value (2), or layout and bytes of its memory (3)."""
     if kind == 3:
         memory = memoryview(value)
-        found = ((memory.format, memory.shape, memory.readonly), memory.tobytes())
+        found = ((memory.format, memory.shape, _strides_of(value), memory.readonly), memory.tobytes())
         _require(found == expected, "memory", expected, found)
         return
     same = value is expected or (kind == 2 and type(value) is type(expected) and repr(value) == repr(expected))

@@ -187,3 +187,18 @@ def test_memory_that_is_shared_is_refused(name: str) -> None:
     with pytest.raises((NotImplementedError, RuntimeError), match=r"memory|write|data"):
         thunder.jit(REFUSED[name], fullgraph=True)(x, array)
     assert x.tolist() == array.tolist() == list(range(6))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_strides_of_an_array_are_guarded() -> None:
+    def program(array: Any) -> Any:
+        return torch.as_tensor(array).stride()
+
+    square, row = numpy.arange(4.0).reshape(2, 2), numpy.zeros((1, 3))
+    function = thunder.jit(program)
+    for array in (square, numpy.ascontiguousarray(square.T).T, row, row[:, ::2].copy()[:, :3], square[:, :1]):
+        assert function(array) == program(array)
+    assert function(row[:1]) == program(row[:1])
+    for array in (row[::-1], square[0, :1][::-1]):
+        with pytest.raises(ValueError, match="negative"):
+            function(array)

@@ -88,6 +88,20 @@ bool same_value(py::Borrowed left, py::Borrowed right) {
   return PySlice_Check(left) ? same_slice(left, right) : same_repr(left, right);
 }
 
+/// The strides that an object tells, None for one that tells none. Its buffer may have others: NumPy's has those of a
+/// contiguous array wherever elements lie in order, whatever the strides of dimensions of size one.
+py::Ref strides_of(py::Borrowed object) {
+  static PyObject* const name = PyUnicode_InternFromString("strides");
+  PyObject* classes = Py_TYPE(object)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(classes, i));
+    PyObject* found = PyDict_GetItemWithError(dict_of_type(type), name);
+    if (found == nullptr || Py_TYPE(found) != &PyGetSetDescr_Type) continue;
+    return py::Ref::steal(PyGetSetDescr_Type.tp_descr_get(found, object, nullptr));
+  }
+  return py::Ref::share(Py_None);
+}
+
 /// The memory behind an object, for as long as this lives.
 class Memory {
  public:
@@ -112,12 +126,14 @@ class Memory {
     if (bytes && PyBuffer_ToContiguous(PyBytes_AS_STRING(bytes.get()), &view_, view_.len, 'C') < 0) return nullptr;
     return bytes;
   }
-  [[nodiscard]] py::Ref layout() const {
+  [[nodiscard]] py::Ref layout_of(py::Borrowed object) const {
+    const py::Ref strides = strides_of(object);
     py::Ref shape = py::Ref::steal(PyTuple_New(view_.shape == nullptr ? 0 : view_.ndim));
     for (int i = 0; shape && view_.shape != nullptr && i < view_.ndim; ++i) {
       PyTuple_SET_ITEM(shape.get(), i, PyLong_FromSsize_t(view_.shape[i]));
     }
-    return py::Ref::steal(shape ? Py_BuildValue("(zOi)", view_.format, shape.get(), view_.readonly) : nullptr);
+    return py::Ref::steal(
+        shape && strides ? Py_BuildValue("(zOOi)", view_.format, shape.get(), strides.get(), view_.readonly) : nullptr);
   }
 
  private:
@@ -128,7 +144,7 @@ class Memory {
 bool has_memory(py::Borrowed object, py::Borrowed state) {
   Memory memory(object);
   if (!memory.is_open()) return false;
-  const py::Ref layout = memory.layout();
+  const py::Ref layout = memory.layout_of(object);
   PyObject* bytes = PyTuple_GET_ITEM(state, 1);
   bool same = layout && equal_constants(layout.get(), PyTuple_GET_ITEM(state, 0)) &&
               memory.view().len == PyBytes_GET_SIZE(bytes);
@@ -166,7 +182,7 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
                  Py_TYPE(object)->tp_name);
     return nullptr;
   }
-  const py::Ref layout = memory.is_open() ? memory.layout() : nullptr;
+  const py::Ref layout = memory.is_open() ? memory.layout_of(object) : nullptr;
   const py::Ref bytes = layout ? memory.copy() : nullptr;
   return py::Ref::steal(bytes ? PyTuple_Pack(2, layout.get(), bytes.get()) : nullptr);
 }
