@@ -27,6 +27,7 @@
 #include "dispatch/python/trace_object.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
+#include "operators/facts.h"
 #include "tracer/evaluate.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
@@ -200,8 +201,17 @@ PyObject* vjp(PyObject*, PyObject* arguments) {
   });
 }
 
-/// `cotangent` with the dtype and the order of dimensions in memory that a backward trace was derived for.
-at::Tensor as_expected(const at::Tensor& cotangent, const ir::TensorType& type, std::size_t position) {
+/// Whether a trace holds for inputs of any strides, and gives results whose strides follow from theirs.
+bool is_for_all_strides(const ir::Trace& trace) {
+  using operators::Fact;
+  return std::ranges::none_of(trace.symbols, [](const ir::BoundSymbol& symbol) {
+    return operators::facts_of(*symbol.op).has_any(Fact::kReadsStrides | Fact::kRaisesForStrides);
+  });
+}
+
+/// `cotangent` with the dtype that a backward trace was derived for, and with `lays_out` the order of dimensions in
+/// memory.
+at::Tensor as_expected(const at::Tensor& cotangent, const ir::TensorType& type, std::size_t position, bool lays_out) {
   const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
   if (!cotangent.sizes().equals(sizes)) {
     const std::string at = "[" + std::to_string(position) + "]";
@@ -213,7 +223,7 @@ at::Tensor as_expected(const at::Tensor& cotangent, const ir::TensorType& type, 
                           ? cotangent
                           : at::_to_copy(cotangent, at::TensorOptions(bridge::to_torch(type.dtype)));
   const std::vector<std::int64_t> strides = bridge::hints(type.strides);
-  if (result.strides().equals(strides)) return result;
+  if (!lays_out || result.strides().equals(strides)) return result;
   std::vector<std::int64_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
@@ -234,9 +244,10 @@ PyObject* pull_back(PyObject*, PyObject* arguments) {
     const ir::Trace& backward = read_trace(trace);
     std::vector<at::Tensor> inputs = read_list(saved, read_tensor);
     const std::size_t saved_count = inputs.size();
+    const bool lays_out = !is_for_all_strides(backward);
     for (const at::Tensor& cotangent : read_list(cotangents, read_tensor)) {
       const ir::TensorType* type = backward.tensor_type(backward.inputs.at(inputs.size()));
-      inputs.push_back(as_expected(cotangent, *type, inputs.size() - saved_count));
+      inputs.push_back(as_expected(cotangent, *type, inputs.size() - saved_count, lays_out));
     }
     return to_list(transforms::replay(backward, inputs));
   });
