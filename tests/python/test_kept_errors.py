@@ -41,6 +41,8 @@ FAILING: dict[str, Callable[[torch.Tensor], Any]] = {
     "gcd_of_floats": lambda x: torch.gcd(x, x),
     "lcm_of_floats": lambda x: torch.lcm(x, x),
     "floor_of_complex_numbers": lambda x: torch.floor(x + 1j),
+    "linspace_of_integers": lambda x: torch.linspace(x[0, 0] * float("nan"), 3, 5, dtype=torch.int64),
+    "logspace_of_integers": lambda x: torch.logspace(0, x[0, 0] * float("nan"), 5, dtype=torch.int64),
     "matmul_of_bools": lambda x: (x > 0) @ (x > 0),
 }
 
