@@ -44,6 +44,13 @@ class ThunderModule:
     def __repr__(self) -> str:
         return f"ThunderModule({self.__wrapped__!r})"
 
+    # `torch.fx` and others look for the module that runs, the original, among submodules.
+    def __eq__(self, other: object) -> bool:
+        return bool(self.__wrapped__ == (other.__wrapped__ if isinstance(other, ThunderModule) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.__wrapped__)
+
     def original_state_dict(self) -> dict[str, Any]:
         """Return `state_dict()` as the module before all transforms would have it.
 

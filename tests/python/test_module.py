@@ -271,3 +271,21 @@ def test_compiled_module_is_freed() -> None:
     del compiled, original
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
+
+
+def test_compiled_module_equals_its_original(pair) -> None:
+    original, compiled = pair
+    assert compiled == compiled.__wrapped__
+    assert compiled.__wrapped__ == compiled
+    assert compiled == thunder.jit(compiled)
+    assert compiled != original
+    assert {compiled: 1}[compiled.__wrapped__] == 1
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("make", [Net, lambda: nn.Linear(4, 2)])
+def test_fx_traces_a_module_that_holds_a_compiled_one(make) -> None:
+    def code(jit) -> str:
+        return torch.fx.symbolic_trace(nn.Sequential(nn.ReLU(), jit(make()))).code
+
+    assert code(thunder.jit) == code(lambda module: module)
