@@ -1,5 +1,8 @@
 #include "tracer/data_access.h"
 
+#include <c10/core/ScalarType.h>
+
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -163,6 +166,21 @@ at::Tensor DataAccess::number_tensor(ir::ValueId number) {
   at::Tensor& tensor = numbers_[index_of(number)].tensor;
   if (!tensor.defined()) tensor = tensors_.make(number);
   return tensor;
+}
+
+bool DataAccess::fits(const at::Tensor& tensor, at::ScalarType dtype) {
+  const auto found = numbers_.find(index_of(recording_.value_of(tensor)));
+  if (found == numbers_.end() || !found->second.value.isFloatingPoint()) return true;
+  if (!c10::isIntegralType(dtype, /*includeBool=*/false)) return true;
+  const Number number{ir::ValueId(found->first), found->second.value};
+  const double limit = std::ldexp(1.0, static_cast<int>(8 * c10::elementSize(dtype)) - 1);
+  const bool is_signed = c10::isSignedType(dtype);
+  const auto is_true = [&](std::string_view operation, double bound) {
+    const Number outcome = compute(operation, number, c10::Scalar(bound)).value();
+    observe(outcome);
+    return outcome.value.toBool();
+  };
+  return is_true("<", is_signed ? limit : 2 * limit) && is_true(">", is_signed ? -limit : -1.0);
 }
 
 at::Tensor DataAccess::constant_of(ir::ValueId value) {

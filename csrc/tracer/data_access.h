@@ -56,6 +56,9 @@ class DataAccess {
   [[nodiscard]] bool read_truth(const at::Tensor& tensor);
   /// A trace tensor that stands for a number among the arguments of operations.
   [[nodiscard]] at::Tensor number_tensor(ir::ValueId number);
+  /// Ties the trace to whether a dtype can hold the number that a tensor stands for, where an operation on `tensor`
+  /// gives that dtype; false: it cannot, and eager raises.
+  [[nodiscard]] bool fits(const at::Tensor& tensor, at::ScalarType dtype);
   /// For parts of the program, where it is a constant: a number that the program looks at.
   [[nodiscard]] at::Tensor constant_of(ir::ValueId number);
 

@@ -243,6 +243,18 @@ void require_shapes_of_collective(const c10::OperatorHandle& op) {
                       "without; the functional ones (torch.ops._c10d_functional) have them");
 }
 
+/// Numbers of the program that become elements of a result: eager, which has a number where a trace has a tensor,
+/// raises for those that the result's dtype cannot hold.
+void require_numbers_that_fit(Recorder& recorder, const c10::OperatorHandle& op, std::span<const IValue> arguments,
+                              std::span<const IValue> results) {
+  if (results.empty() || !results[0].isTensor()) return;
+  const at::ScalarType dtype = results[0].toTensor().scalar_type();
+  for (const IValue& argument : arguments) {
+    if (!argument.isTensor() || !is_trace_tensor(argument.toTensor())) continue;
+    if (!recorder.data.fits(argument.toTensor(), dtype)) refuse(op, "a number that its result cannot hold");
+  }
+}
+
 }  // namespace
 
 void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Level level) {
@@ -375,6 +387,7 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     return;
   }
   std::vector<IValue> results = record(op, arguments, *types, level);
+  if (level == Level::kTop) require_numbers_that_fit(*this, op, arguments, results);
   if (types->from_data) data.check_shapes(results);
   // Shown anew, or written to, it is laid out again.
   const bool is_laid_out = facts.has(Fact::kReadsStrides) && operator_for(op)->view;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import pytest
 import torch
@@ -214,3 +215,36 @@ def test_whole_contents_are_met():
         x = torch.full((40,), value)
         assert_same(compiled(x), all_at_once(x), "result")
     assert thunder.cache_misses(compiled) == 2
+
+
+FILLED = {
+    "full": lambda n: torch.full((2,), n, dtype=torch.int64),
+    "full_like": lambda n: torch.full_like(torch.arange(3), n),
+    "tensor": lambda n: torch.tensor(n, dtype=torch.int8),
+    "fill": lambda n: torch.arange(3).fill_(n),
+    "item": lambda n: operator.setitem(torch.arange(3), 0, n),
+    "items": lambda n: operator.setitem(torch.zeros(3, dtype=torch.uint8), torch.tensor([0, 1]), n),
+    "masked_fill": lambda n: torch.arange(3).masked_fill(torch.tensor([True, False, True]), n),
+    "index_fill": lambda n: torch.arange(3).index_fill(0, torch.tensor([1]), n),
+    "pad": lambda n: torch.nn.functional.pad(torch.arange(3), (1, 1), value=n),
+    "alpha": lambda n: torch.add(torch.arange(3), torch.arange(3), alpha=n),
+    "alpha_of_floats": lambda n: torch.add(torch.arange(3), torch.ones(3), alpha=n),
+    "product": lambda n: torch.arange(3) * n,
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", FILLED)
+def test_float_that_integers_cannot_hold_raises_as_in_eager(name):
+    def function(x):
+        return x + 1, FILLED[name](x.sum().item())
+
+    def outcome(function, value):
+        try:
+            return repr(function(torch.tensor([value])))
+        except RuntimeError as error:
+            return str(error).split("\n")[0]
+
+    compiled = thunder.jit(function)
+    for value in (3.0, math.nan, 2.0, 1e30, math.inf, -math.inf, 1.0):
+        assert outcome(compiled, value) == outcome(function, value)

@@ -77,6 +77,20 @@ PyObject* call_scaled(PyObject* callable, const NativeCall& call, Py_ssize_t pos
   return call_with(callable, scaled, arguments);
 }
 
+bool is_float(PyObject* number) {
+  if (is_traced_number(number)) return python_type_of(number) == &PyFloat_Type;
+  return unpack_tensor(number).is_floating_point();
+}
+
+/// Whether it scales integers by a float, which eager refuses.
+bool scales_integers(const NativeCall& call, Py_ssize_t position) {
+  const bool is_integral = std::all_of(call.arguments, call.arguments + call.count, [](PyObject* operand) {
+    return !is_tensor(operand) || c10::isIntegralType(unpack_tensor(operand).scalar_type(), /*includeBool=*/true);
+  });
+  const bool is_self = call.self != nullptr && is_tensor(call.self) && unpack_tensor(call.self).is_floating_point();
+  return is_integral && !is_self && is_float(call.arguments[call.count + static_cast<std::size_t>(position)]);
+}
+
 bool has_true(const NativeCall& call, const char* name) {
   for (Py_ssize_t i = 0; call.names != nullptr && i < PyTuple_GET_SIZE(call.names); ++i) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(call.names, i), name) != 0) continue;
@@ -217,7 +231,7 @@ int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** re
     return *result == nullptr ? -1 : 1;
   }
   const Py_ssize_t scale = scale_position(callable, call);
-  if (scale >= 0 && call.count > (call.self != nullptr ? 0 : 1)) {
+  if (scale >= 0 && call.count > (call.self != nullptr ? 0 : 1) && !scales_integers(call, scale)) {
     *result = call_scaled(callable, call, scale);
     return *result == nullptr ? -1 : 1;
   }
