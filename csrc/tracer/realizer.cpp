@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <utility>
@@ -30,8 +31,18 @@ namespace {
 
 using c10::IValue;
 
+/// The program that is traced gives these warnings when it runs.
+class NoWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& /*warning*/) override {}
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard handler_{this};
+};
+
 /// Real execution: nothing recorded, no autocast (its casts are in the trace).
 struct RealScope {
+  NoWarnings no_warnings;
   SuspendRecording suspended;
   c10::AutoGradMode no_gradients{false};
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};

@@ -161,3 +161,36 @@ def test_nothing_is_shown_twice_when_the_function_fails(capsys: pytest.CaptureFi
         with pytest.raises(KeyError):
             f(X)
         assert capsys.readouterr().out == "once\n"
+
+
+@pytest.mark.parametrize("reads_data", [False, True])
+def test_warnings_of_kernels_are_those_of_eager(reads_data: bool) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        deviation = torch.std(x[:1])
+        return deviation * 2 if reads_data and x.sum() > 0 else deviation
+
+    def messages(program: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            program(torch.ones(2))
+        return [str(warning.message) for warning in seen]
+
+    compiled = thunder.jit(function)
+    for _ in range(3):
+        assert messages(compiled) == messages(function)
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_warning_of_a_kernel_may_be_an_error() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.std(x[:1])
+
+    compiled = thunder.jit(function)
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            with pytest.raises(UserWarning, match="degrees of freedom"):
+                compiled(torch.ones(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            assert compiled(torch.ones(2)).isnan()

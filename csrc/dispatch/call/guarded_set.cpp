@@ -5,6 +5,7 @@
 
 #include "bridge/random.h"
 #include "dispatch/python/errors.h"
+#include "dispatch/python/kept_warnings.h"
 #include "dispatch/python/python_tensor.h"
 #include "runtime/value_changed.h"
 
@@ -119,11 +120,13 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
   const auto random = family.draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
   try {
     Walk done;
+    KeptWarnings warnings;
     {
       const c10::AutoGradMode history(members_[first]->makes_history());
       done = walk(family.paths, load, family.releases_gil);
     }
     if (done.path >= 0) {
+      warnings.tell();
       note_use(family.indices[static_cast<std::size_t>(done.path)]);
       *result = call->finish(std::move(done.outputs));
       return Served::kYes;

@@ -11,6 +11,7 @@
 #include "bridge/random.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
+#include "dispatch/python/kept_warnings.h"
 #include "dispatch/python/python_tensor.h"
 #include "runtime/autograd_node.h"
 #include "runtime/value_changed.h"
@@ -141,9 +142,13 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
   std::vector<at::Tensor> computed;
   try {
     std::vector<at::Tensor> values = call.take_inputs();
-    const c10::AutoGradMode history(makes_history());
-    const GilRelease release(releases_gil);
-    computed = computation->run(std::move(values), plan.versions);
+    KeptWarnings warnings;
+    {
+      const c10::AutoGradMode history(makes_history());
+      const GilRelease release(releases_gil);
+      computed = computation->run(std::move(values), plan.versions);
+    }
+    warnings.tell();
   } catch (const runtime::ValueChanged&) {
     call.take_back();
     bridge::set_random_state(*random);
