@@ -34,7 +34,10 @@ class GatedEngine : public executors::cuda::Engine {
   static constexpr float kMark = 77;
 
   [[nodiscard]] at::DeviceType device_type() const override { return at::kCPU; }
-  [[nodiscard]] int multiprocessors(at::Device /*device*/) override { return 2; }
+  [[nodiscard]] int multiprocessors(at::Device /*device*/) override {
+    ++sources_;
+    return 2;
+  }
   [[nodiscard]] c10::Allocator* allocator() override { return c10::GetCPUAllocator(); }
   bool launch(const Module& /*module*/, const Launch& launch, std::span<const std::byte> argument,
               at::Device /*device*/) override {
@@ -55,6 +58,8 @@ class GatedEngine : public executors::cuda::Engine {
     compiled_ = 0;
   }
   [[nodiscard]] int compiled() const { return compiled_; }
+  /// How many sources were made.
+  [[nodiscard]] int sources() const { return sources_; }
 
  protected:
   [[nodiscard]] std::shared_ptr<const Module> compile(const KernelSource& /*source*/, at::Device /*device*/) override {
@@ -68,6 +73,7 @@ class GatedEngine : public executors::cuda::Engine {
   std::atomic<bool> is_open_ = true;
   std::atomic<bool> fails_ = false;
   std::atomic<int> compiled_ = 0;
+  std::atomic<int> sources_ = 0;
 };
 
 const fusion::Target kTarget = [] {
@@ -156,6 +162,15 @@ TEST(equal_kernels_are_compiled_once) {
   program->wait();
   other->wait();
   CHECK_EQ(engine.compiled(), 1);
+}
+
+TEST(equal_fusions_of_a_program_are_one) {
+  const GatedEngine& engine = new_engine("layers");
+  const auto layers = [](const Tensors& x) { return Tensors{chain(at::mm(chain(at::mm(chain(x[0]), x[1])), x[1]))}; };
+  Options options;
+  options.executors = with_fallback({find_executor("layers")});
+  const auto program = compile(recorded(layers, {at::randn({64, 64}), at::randn({64, 64})}), options);
+  CHECK_EQ(engine.sources(), 1);
 }
 
 TEST(a_kernel_that_cannot_be_compiled_is_a_warning) {

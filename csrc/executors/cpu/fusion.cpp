@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "executors/api/operands.h"
+#include "executors/fused/fusion_memo.h"
 #include "fusion/region.h"
-#include "ir/printer.h"
 #include "ir/symbol_values.h"
 #include "ir/trace_sizes.h"
 #include "passes/symbol_facts.h"
@@ -17,38 +17,13 @@ namespace {
 /// Sizes that a fusion is kept for.
 constexpr std::size_t kMostSizes = 64;
 
-struct Memo {
-  std::mutex mutex;
-  std::unordered_map<std::string, std::weak_ptr<const Fusion>> known;
-};
-Memo& memo() {
-  static auto* const kMemo = new Memo;
-  return *kMemo;
-}
-
-void add_dims(std::string& key, const ir::Dims& dims) {
-  for (const ir::Dim& dim : dims) key += ir::to_string(dim) + ",";
-}
-
 }  // namespace
 
 std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
+  static auto* const kMemo = new FusionMemo<Fusion>;
   ir::Trace region = fusion::region_of(fused, trace);
-  // Types with their strides stand in no text; those of inputs and outputs do.
-  std::string key = ir::print(region, {.nested = false, .locations = false, .deletions = false});
-  for (std::size_t i = 0; i < region.value_count(); ++i) {
-    add_dims(key, passes::operand_type(region, ir::ValueId{static_cast<std::uint32_t>(i)})->strides);
-    key += ';';
-  }
-  Memo& table = memo();
-  {
-    const std::scoped_lock lock(table.mutex);
-    if (auto known = table.known[key].lock()) return known;
-  }
-  auto made = std::make_shared<const Fusion>(std::move(region));
-  const std::scoped_lock lock(table.mutex);
-  table.known[key] = made;
-  return made;
+  const std::string key = key_of_region(region);
+  return kMemo->get(key, [&] { return std::make_shared<const Fusion>(std::move(region)); });
 }
 
 Fusion::Fusion(ir::Trace region) : region_(std::move(region)), symbols_(ir::symbols_of(region_)) {

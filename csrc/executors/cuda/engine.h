@@ -14,8 +14,11 @@
 
 #include "executors/cuda/compilation.h"
 #include "executors/cuda_kernels/kernel_source.h"
+#include "executors/fused/fusion_memo.h"
 
 namespace thunder::executors::cuda {
+
+class Fusion;
 
 /// Compiles kernels and launches them. Thread-safe; lives as long as the process.
 class Engine {
@@ -37,12 +40,15 @@ class Engine {
 
   /// The compilation of a text, which a worker thread takes up if it is new. Equal texts are compiled once.
   [[nodiscard]] std::shared_ptr<Compilation> request(const KernelSource& source, at::Device device);
+  /// The fusions whose kernels it has.
+  [[nodiscard]] FusionMemo<Fusion>& fusions() { return fusions_; }
 
  protected:
   /// To be called from any thread. Throws for a text that cannot be compiled.
   [[nodiscard]] virtual std::shared_ptr<const Module> compile(const KernelSource& source, at::Device device) = 0;
 
  private:
+  FusionMemo<Fusion> fusions_;
   std::mutex mutex_;
   /// By their text.
   std::map<std::pair<at::DeviceIndex, std::string_view>, std::shared_ptr<Compilation>> compilations_;

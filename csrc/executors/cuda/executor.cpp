@@ -13,7 +13,6 @@
 #include "fusion/block_results.h"
 #include "fusion/operations.h"
 #include "fusion/region.h"
-#include "ir/trace_sizes.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cuda {
@@ -57,8 +56,7 @@ void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const
 void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
   const Backend& backend = backend_of(self);
-  const auto made = std::make_shared<const Fusion>(fusion::region_of(symbol, trace), ir::traced_symbols(trace),
-                                                   *backend.target, *backend.engine, builder.waits());
+  const auto made = Fusion::of(symbol, trace, *backend.target, *backend.engine, builder.waits());
   builder.add_pending(made);
   lower_block(symbol, &run, made, made->symbols(), fusion::written_inputs(symbol), builder);
 }

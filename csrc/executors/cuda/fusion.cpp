@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "executors/api/operands.h"
+#include "fusion/region.h"
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
 #include "runtime/user_warning.h"
@@ -86,6 +87,15 @@ bool is_new_error(const std::string& text) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                         const fusion::Target& target, Engine& engine, bool waits) {
+  ir::Trace region = fusion::region_of(fused, trace);
+  const std::string key = key_of_region(region) + (waits ? "waits" : "");
+  return engine.fusions().get(key, [&] {
+    return std::make_shared<const Fusion>(std::move(region), ir::traced_symbols(trace), target, engine, waits);
+  });
+}
 
 Fusion::Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols, const fusion::Target& target,
                Engine& engine, bool waits)

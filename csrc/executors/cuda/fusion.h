@@ -17,6 +17,10 @@ namespace thunder::executors::cuda {
 /// A fused symbol, ready to run. Thread-safe.
 class Fusion final : public runtime::PendingKernels {
  public:
+  /// The fusion for a symbol of `fused_operator()`. Equal ones of all programs are one object.
+  [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                                        const fusion::Target& target, Engine& engine, bool waits);
+
   /// Requests the kernel for inputs as they were traced, with symbols of these values. `waits`: runs wait for kernels
   /// that are not compiled yet, and raise where one cannot be; else PyTorch runs the operations until a kernel is
   /// there.
