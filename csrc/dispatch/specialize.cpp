@@ -333,7 +333,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   if (!gradient_hooks_.add_effects(builder) || !backward_.add_effects(builder)) return std::nullopt;
   if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
-  backward_.require_readable(builder.outputs());
+  backward_.require_readable(builder.outputs(), python_backwards_);
   backward_.require_nothing_retained(tracker_);
   OutputPlanner planner(recorder_);
   for (const py::Ref& output : builder.outputs()) {

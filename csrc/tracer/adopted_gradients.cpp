@@ -83,6 +83,9 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
   // Symbols that this records belong to the trace: an input that was written to has a gradient of its own.
   for (const torch::autograd::Edge& edge : walk.stopped) gradient->inputs.push_back(value_of_edge(edge));
   gradient->reads = free_values(*gradient);
+  for (const at::Tensor& read : recording_.live.with_values(gradient->reads)) {
+    if (!read.is_inference()) read_[node.get()].emplace_back(read);
+  }
 
   // The tensors keep their history, for gradients that are taken inside; the trace has it from here on too.
   const std::vector<ir::ValueId> with_gradient = add(values, std::move(gradient));
@@ -242,6 +245,11 @@ at::Tensor AdoptedGradients::add_python_function(std::span<const at::Tensor> res
 std::vector<ir::ValueId> AdoptedGradients::values_of(const torch::autograd::Node& node) const {
   const auto found = adopted_.find(&node);
   return found == adopted_.end() ? std::vector<ir::ValueId>() : found->second;
+}
+
+bool AdoptedGradients::reads_written(const torch::autograd::Node& node) const {
+  const auto found = read_.find(&node);
+  return found != read_.end() && std::ranges::any_of(found->second, &ReadMemory::is_written);
 }
 
 bool AdoptedGradients::set_apart(const at::Tensor& trace_tensor) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/trace.h"
+#include "tracer/trace_node.h"
 
 namespace torch::autograd {
 struct FunctionPreHook;
@@ -52,6 +53,8 @@ class AdoptedGradients {
   ir::ValueId with_gradient_of(ir::ValueId value, ir::ValueId owner);
   /// The value whose gradient goes along an edge that ends the part of the graph that a function of the program left.
   ir::ValueId value_of_edge(const torch::autograd::Edge& edge);
+  /// Whether the backward that a node of the program is reads what was written to since it was recorded.
+  [[nodiscard]] bool reads_written(const torch::autograd::Node& node) const;
   /// The values whose backward a node of the program is, by result; empty: it has not been recorded.
   [[nodiscard]] std::vector<ir::ValueId> values_of(const torch::autograd::Node& node) const;
 
@@ -70,6 +73,7 @@ class AdoptedGradients {
   Recording& recording_;
   TensorTable& tensors_;
   std::unordered_map<const void*, std::vector<ir::ValueId>> adopted_;  ///< node of the program -> values by result
+  std::unordered_map<const void*, std::vector<ReadMemory>> read_;      ///< node of the program -> what it reads
   std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
   std::unordered_set<std::uint32_t> passed_by_;                        ///< by value
 };

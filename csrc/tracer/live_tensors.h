@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <span>
 #include <unordered_set>
 #include <vector>
+
+#include "ir/trace.h"
 
 namespace torch::autograd {
 struct Node;
@@ -28,6 +31,8 @@ class LiveTensors {
   void remove(TraceTensorImpl& tensor) { tensors_.erase(&tensor); }
   /// Those that are results of a node in PyTorch's graph.
   [[nodiscard]] std::vector<at::Tensor> with_node(const torch::autograd::Node* node) const;
+  /// Those that stand for one of these values.
+  [[nodiscard]] std::vector<at::Tensor> with_values(std::span<const ir::ValueId> values) const;
   /// Adds those that somebody keeps.
   void add_kept(std::vector<WeakTensor>& tensors) const;
 

@@ -16,6 +16,18 @@
 
 namespace thunder::tracer {
 
+ReadMemory::ReadMemory(const at::Tensor& tensor)
+    : version_(tensor.unsafeGetTensorImpl()->version_counter()),
+      saved_version_(version_.current_version()),
+      state_(trace_impl(root_tensor_of(tensor))->state()),
+      hidden_writes_(state_->hidden_writes),
+      shared_writes_(state_->shared_writes) {}
+
+bool ReadMemory::is_written() const {
+  return version() != saved_version_ || state_->hidden_writes != hidden_writes_ ||
+         state_->shared_writes != shared_writes_;
+}
+
 TraceNode::TraceNode(Recording& recorder, std::string name, ir::BoundSymbol symbol)
     : recorder_(recorder),
       name_(std::move(name)),
@@ -29,11 +41,7 @@ torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&&
 }
 
 void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {
-  if (tensor.is_inference()) return;
-  const auto* impl = tensor.unsafeGetTensorImpl();
-  const c10::VariableVersion& version = impl->version_counter();
-  const auto& state = trace_impl(root_tensor_of(tensor))->state();
-  watched_.push_back({value, version, version.current_version(), state, state->hidden_writes, state->shared_writes});
+  if (!tensor.is_inference()) watched_.push_back({value, ReadMemory(tensor)});
 }
 
 void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target) {
@@ -48,22 +56,19 @@ void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Ten
   if (erased != 0) watch(made, target);
 }
 
-bool TraceNode::Watched::is_written() const {
-  return version.current_version() != saved_version || state->hidden_writes != hidden_writes ||
-         state->shared_writes != shared_writes;
+bool TraceNode::watches_written() const {
+  return std::ranges::any_of(watched_, [](const Watched& watched) { return watched.memory.is_written(); });
 }
 
-bool TraceNode::watches_written() const { return std::ranges::any_of(watched_, &Watched::is_written); }
-
 bool TraceNode::is_written(ir::ValueId value) const {
-  return std::ranges::any_of(watched_,
-                             [&](const Watched& watched) { return watched.value == value && watched.is_written(); });
+  return std::ranges::any_of(
+      watched_, [&](const Watched& watched) { return watched.value == value && watched.memory.is_written(); });
 }
 
 void TraceNode::require_unwritten(ir::ValueId value) const {
   const auto found = std::ranges::find(watched_, value, &Watched::value);
-  if (found == watched_.end() || !found->is_written()) return;
-  if (found->version.current_version() == found->saved_version) {
+  if (found == watched_.end() || !found->memory.is_written()) return;
+  if (found->memory.version() == found->memory.saved_version()) {
     throw UserError(ErrorKind::kNotImplemented,
                     "a tensor that a backward needs was written to through .data after it was used; write to it under "
                     "torch.no_grad(), before it is used");
@@ -72,8 +77,8 @@ void TraceNode::require_unwritten(ir::ValueId value) const {
                   "one of the variables needed for gradient computation has been modified by an inplace operation: an "
                   "argument or result of " +
                       symbol_.op->name + ", output of " + name_ + ", is at version " +
-                      std::to_string(found->version.current_version()) + "; expected version " +
-                      std::to_string(found->saved_version) + " instead.");
+                      std::to_string(found->memory.version()) + "; expected version " +
+                      std::to_string(found->memory.saved_version()) + " instead.");
 }
 
 torch::autograd::variable_list OutsideNode::apply(torch::autograd::variable_list&& /*cotangents*/) {

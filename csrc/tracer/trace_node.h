@@ -15,6 +15,24 @@ namespace thunder::tracer {
 class Recording;
 struct TraceState;
 
+/// The memory of a tensor as a backward is to find it.
+class ReadMemory {
+ public:
+  /// `tensor` is no inference tensor: those have no versions.
+  explicit ReadMemory(const at::Tensor& tensor);
+  /// Whether it has been written to since, in whatever way.
+  [[nodiscard]] bool is_written() const;
+  [[nodiscard]] std::uint32_t saved_version() const { return saved_version_; }
+  [[nodiscard]] std::uint32_t version() const { return version_.current_version(); }
+
+ private:
+  c10::VariableVersion version_;
+  std::uint32_t saved_version_;
+  std::shared_ptr<TraceState> state_;  ///< state of the memory
+  std::uint32_t hidden_writes_;        ///< to it, until then
+  std::uint32_t shared_writes_;
+};
+
 /// A recorded operation in PyTorch's graph. It makes `grad_fn`, `is_leaf` and their kin answer as in eager, and
 /// gradients taken inside of the program find their way by it. Its inputs are the operation's results, flattened; its
 /// edges lead to the makers of the distinct values among the operation's arguments.
@@ -51,12 +69,7 @@ class TraceNode final : public torch::autograd::Node {
  private:
   struct Watched {
     ir::ValueId value;
-    c10::VariableVersion version;
-    std::uint32_t saved_version;
-    std::shared_ptr<TraceState> state;  ///< state of the memory
-    std::uint32_t hidden_writes;        ///< to it, until then
-    std::uint32_t shared_writes;
-    [[nodiscard]] bool is_written() const;
+    ReadMemory memory;
   };
 
   Recording& recorder_;

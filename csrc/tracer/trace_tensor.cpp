@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -111,6 +112,15 @@ std::vector<at::Tensor> LiveTensors::with_node(const torch::autograd::Node* node
   for (TraceTensorImpl* impl : tensors_) {
     const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
     if (!is_kept(impl) || meta == nullptr || meta->grad_fn_.get() != node) continue;
+    found.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
+  }
+  return found;
+}
+
+std::vector<at::Tensor> LiveTensors::with_values(std::span<const ir::ValueId> values) const {
+  std::vector<at::Tensor> found;
+  for (TraceTensorImpl* impl : tensors_) {
+    if (!is_kept(impl) || std::ranges::find(values, impl->state()->value) == values.end()) continue;
     found.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
   }
   return found;

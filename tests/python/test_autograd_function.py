@@ -363,3 +363,92 @@ def assert_same_gradients(program):
         function(x).sum().backward()
         gradients.append(x.grad)
     torch.testing.assert_close(gradients[1], gradients[0])
+
+
+class Saving(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0]
+
+
+class SavingResult(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        result = x.exp()
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0]
+
+
+class SavingAndReading(Saving):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0] * (1 if gradient.sum() > 0 else 2)
+
+
+class Keeping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept = x.detach()
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.kept
+
+
+class SavingForNothing(Saving):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def writes(target):
+    with torch.no_grad():
+        target.add_(1)
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("write", [writes, lambda target: target.detach().add_(1), lambda target: target.data.add_(1)])
+@pytest.mark.parametrize("function", [Saving, SavingResult, SavingAndReading, Keeping, SavingForNothing])
+def test_function_whose_backward_reads_what_is_written_to_afterwards(function, write):
+    def program(x, made):
+        argument = x * 1 if made else x
+        result = function.apply(argument)
+        write(result if function is SavingResult else argument)
+        return result * 3
+
+    def outcome(program, made):
+        x = torch.ones(3, requires_grad=True)
+        result = program(x, made)
+        try:
+            result.sum().backward()
+        except RuntimeError as error:
+            return str(error).split(":")[0], x.tolist()
+        return result.tolist(), x.tolist(), x.grad.tolist()
+
+    compiled = thunder.jit(program)
+    for made in (True, False, True):
+        assert outcome(compiled, made) == outcome(program, made)
+
+
+def test_function_whose_backward_has_run_inside_stays_compiled():
+    weight = torch.ones(3, requires_grad=True)
+
+    def step(x):
+        loss = Saving.apply(weight * x).sum()
+        (gradient,) = torch.autograd.grad(loss, weight)
+        with torch.no_grad():
+            weight.sub_(gradient)
+        return loss
+
+    compiled = thunder.jit(step, fullgraph=True)
+    assert compiled(torch.ones(3)).tolist() == pytest.approx(3 * 2.718281828)

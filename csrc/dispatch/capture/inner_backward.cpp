@@ -301,11 +301,13 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   return true;
 }
 
-void InnerBackward::require_readable(std::span<const py::Ref> outputs) {
+void InnerBackward::require_readable(std::span<const py::Ref> outputs, const PythonBackwards& functions) {
   if (!recorder_.writes.has_writes()) return;
   const auto reads_written = [&](torch::autograd::Node& node) {
     tracer::TraceNode* own = tracer::as_trace_node(&node);
-    return own != nullptr && gradient_.reads_written(*own);
+    if (own != nullptr) return gradient_.reads_written(*own);
+    if (functions.is_released(node)) return false;
+    return recorder_.gradients.reads_written(node) || functions.reads_written(node);
   };
   std::vector<at::Tensor> tensors;
   for (const py::Ref& output : outputs) {

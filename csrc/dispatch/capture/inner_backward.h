@@ -1,6 +1,7 @@
 #pragma once
 
 #include "dispatch/call/outside_histories.h"
+#include "dispatch/capture/python_backward.h"
 #include "dispatch/capture/torch_hooks.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/structures/structure_builder.h"
@@ -26,7 +27,7 @@ class InnerBackward {
   /// Refuses writes to inputs that retain their gradients.
   void require_nothing_retained(interpreter::Tracker& tracker) const;
   /// Refuses outputs whose backward would read what the program has written over since it was used.
-  void require_readable(std::span<const py::Ref> outputs);
+  void require_readable(std::span<const py::Ref> outputs, const PythonBackwards& functions);
   /// The inputs that later calls must not have computed from each other.
   [[nodiscard]] const OutsideHistories& histories() const { return histories_; }
 

@@ -171,6 +171,9 @@ bool PythonBackwards::adopt(PyObject* type, std::span<PyObject* const> arguments
     const py::Ref context = context_of(outputs);
     if (!context) return true;
     for (PyObject* output : outputs) {
+      if (is_trace_tensor(output)) applied_.push_back({unpack_tensor(output).grad_fn(), context});
+    }
+    for (PyObject* output : outputs) {
       const bool is_written = is_trace_tensor(output) && std::ranges::find(arguments, output) != arguments.end();
       if (!is_written || !tracer::trace_impl(unpack_tensor(output))->state()->view) continue;
       throw UserError(ErrorKind::kNotImplemented,
@@ -303,8 +306,12 @@ void PythonBackwards::keep_as_python(PyObject* type, std::span<PyObject* const> 
       if (tensor.defined() && is_own_leaf(tensor)) refuse(type, "and it keeps a leaf that is made inside");
     }
   }
+  std::vector<tracer::ReadMemory> read;
+  for (const at::Tensor& tensor : saved) {
+    if (tensor.defined() && tracer::is_trace_tensor(tensor) && !tensor.is_inference()) read.emplace_back(tensor);
+  }
   const at::Tensor made = recorder_.gradients.add_python_function(results, inputs, saved, std::move(function));
-  applications_.push_back({checked(wrap_tensor(made)), context});
+  applications_.push_back({checked(wrap_tensor(made)), context, std::move(read)});
 }
 
 bool PythonBackwards::is_own_leaf(const at::Tensor& tensor) const {
@@ -316,6 +323,19 @@ bool PythonBackwards::keeps(const torch::autograd::Node& node) const {
   return std::ranges::any_of(applications_, [&](const Application& application) {
     return unpack_tensor(application.result.get()).grad_fn().get() == &node;
   });
+}
+
+bool PythonBackwards::is_released(const torch::autograd::Node& node) const {
+  return std::ranges::any_of(applied_, [&](const Applied& each) {
+    return each.node.get() == &node && as_function(each.context).has_freed_buffers != 0;
+  });
+}
+
+bool PythonBackwards::reads_written(const torch::autograd::Node& node) const {
+  const auto found = std::ranges::find_if(applications_, [&](const Application& application) {
+    return unpack_tensor(application.result.get()).grad_fn().get() == &node;
+  });
+  return found != applications_.end() && std::ranges::any_of(found->saved, &tracer::ReadMemory::is_written);
 }
 
 bool PythonBackwards::add_effects(interpreter::StructureBuilder& builder) const {

@@ -7,10 +7,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "autograd/node_pointer.h"
 #include "dispatch/capture/sharp_edges.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/structures/structure_builder.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_node.h"
 
 namespace thunder::dispatch {
 
@@ -47,6 +49,10 @@ class PythonBackwards {
   [[nodiscard]] bool leaves_hooks() const { return found_.hooks; }
   /// Whether a node of the program's graph is there when the trace runs.
   [[nodiscard]] bool keeps(const torch::autograd::Node& node) const;
+  /// Whether a backward has run through a node of the program's graph, and was not asked to keep it.
+  [[nodiscard]] bool is_released(const torch::autograd::Node& node) const;
+  /// Whether a node of the program's graph runs as Python and saved what was written to since.
+  [[nodiscard]] bool reads_written(const torch::autograd::Node& node) const;
   /// Gives the contexts of functions what the forward left on them, and the hooks that the program put on them.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
 
@@ -60,6 +66,12 @@ class PythonBackwards {
   struct Application {
     py::Ref result;   ///< stands for one of its results
     py::Ref context;  ///< made by the traced forward
+    std::vector<tracer::ReadMemory> saved;
+  };
+
+  struct Applied {
+    autograd::NodePointer node;
+    py::Ref context;
   };
 
   /// A leaf that the program made: in a run it would be a part of the graph that leads to it.
@@ -77,7 +89,8 @@ class PythonBackwards {
   bool is_entering_ = false;
   int effect_depth_ = 0;
   bool has_effects_ = false;
-  std::vector<Application> applications_;
+  std::vector<Application> applications_;  ///< functions that run their backward as Python
+  std::vector<Applied> applied_;           ///< the others, too
 };
 
 }  // namespace thunder::dispatch
