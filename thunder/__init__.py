@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from thunder.module import ThunderModule
     from thunder.options import Options
+    from thunder.sizes import mark_dynamic, mark_static
     from thunder.trace import Trace
     from thunder.transforms.functional import autocast, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 
@@ -64,6 +65,8 @@ __all__ = [
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "mark_dynamic",
+    "mark_static",
     "minify",
     "rules",
     "value_and_grad",
@@ -102,6 +105,8 @@ _ORIGIN = {
     "last_epilogue_traces": "inspect",
     "last_prologue_traces": "inspect",
     "last_traces": "inspect",
+    "mark_dynamic": "sizes",
+    "mark_static": "sizes",
     "minify": "_minify",
     "rules": "inspect",
     "value_and_grad": "transforms.functional",

@@ -45,6 +45,7 @@ def jit(
     sharp_edges: str = ...,
     compile: str = ...,
     fullgraph: bool = ...,
+    dynamic: bool | None = ...,
 ) -> F: ...
 
 
@@ -62,6 +63,7 @@ def jit(
     sharp_edges: str = ...,
     compile: str = ...,
     fullgraph: bool = ...,
+    dynamic: bool | None = ...,
 ) -> Callable[[F], F]: ...
 
 
@@ -90,6 +92,7 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
             - sharp_edges ("exact", "allow", "warn", "error").
             - compile ("background", "eager").
             - fullgraph (bool, default False).
+            - dynamic (True, False or None, default None): which sizes may change without a new specialization.
 
     Returns:
         For a function, a callable with the same signature; for a module, a module (a `thunder.ThunderModule`).

@@ -68,7 +68,8 @@ def compile_stats(fn: Any) -> dict[str, Any]:
     "specializations" are those that are kept, "programs" what they run: those with equal traces share one. "seconds"
     are by stage; "passes" holds a `PassRun` for each pass over each trace, in the order in which they ran.
     "pool_bytes" is the memory of large CPU tensors that compiled programs of the process make: what is "live", what is
-    "cached" for the next ones, and the "peak" of what was live at one time.
+    "cached" for the next ones, and the "peak" of what was live at one time. "pinned_sizes" are those of the arguments
+    that the last specialization needs as numbers where they would be symbols, with the line (docs/dynamic-shapes.md).
     """
     compiled = _compiled(fn)
     return {**compiled.stats(), "passes": [PassRun(*row) for row in compiled.passes()]}

@@ -44,6 +44,9 @@ class Options:
         compile: "background" runs fusions through ATen, operation by operation, until their kernels for a GPU are
             compiled; "eager" waits for them in the first call. The CPU's kernels need no compiler.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
+        dynamic: which sizes of the tensors among the arguments may change without a new specialization. None: those
+            that `thunder.mark_dynamic` names; True: all, but for those of parameters and what `thunder.mark_static`
+            names; False: none (docs/dynamic-shapes.md). Experimental.
     """
 
     executors: tuple[str | Executor, ...] | None = None
@@ -55,12 +58,15 @@ class Options:
     sharp_edges: str = "exact"
     compile: str = "background"
     fullgraph: bool = False
+    dynamic: bool | None = None
 
     def __post_init__(self) -> None:
         require_choice("cache", self.cache, CACHE)
         require_choice("sharp_edges", self.sharp_edges, SHARP_EDGES)
         require_choice("compile", self.compile, COMPILE)
         require_bool("fullgraph", self.fullgraph)
+        if self.dynamic is not None:
+            require_bool("dynamic", self.dynamic)
         require_bool("rematerialize", self.rematerialize)
         require_bool("prepack_weights", self.prepack_weights)
         for transform in self.transforms:

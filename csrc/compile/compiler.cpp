@@ -46,6 +46,11 @@ class CompiledTrace final : public Compiled {
     return run_plain(*programs->plain, inputs, versions);
   }
 
+  [[nodiscard]] bool is_for(std::span<const at::Tensor> inputs) const override {
+    const std::shared_ptr<const Programs> programs = programs_.load(std::memory_order_acquire);
+    return (programs->differentiable != nullptr ? programs->differentiable->forward : *programs->plain).is_for(inputs);
+  }
+
   [[nodiscard]] ir::Trace recorded() const override { return compilation_->forward.history.at(0); }
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override { return compilation_->forward.history.all(); }
   [[nodiscard]] std::vector<ir::Trace> backward_traces() const override {

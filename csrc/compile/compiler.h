@@ -29,6 +29,9 @@ class Compiled {
     return run(std::move(inputs), runtime::Versions());
   }
 
+  /// Whether it is for inputs of these sizes: only where sizes are symbols it may not be.
+  [[nodiscard]] virtual bool is_for(std::span<const at::Tensor> inputs) const = 0;
+
   /// The trace that was compiled.
   [[nodiscard]] virtual ir::Trace recorded() const = 0;
   /// Traces from recorded to final, one for each step.

@@ -29,6 +29,7 @@
 #include "passes/size_assumptions.h"
 #include "tracer/custom_gradient.h"
 #include "transforms/channels_last.h"
+#include "transforms/symbolic_grad.h"
 
 namespace thunder::passes {
 
@@ -91,7 +92,9 @@ void differentiate(Compilation& compilation, const PassRunner& runner) {
     if (plain) runner.keep("drop_custom_gradients", *std::move(plain), compilation.forward.history);
     return;
   }
-  transforms::ForwardBackward gradient = transforms::forward_and_backward(computation);
+  transforms::ForwardBackward gradient = ir::symbol_sources(computation).empty()
+                                             ? transforms::forward_and_backward(computation)
+                                             : transforms::symbolic_forward_and_backward(computation);
   gradient.forward = copy_overwritten_saved_values(gradient.forward, gradient.output_count);
   runner.keep("forward_and_backward", std::move(gradient.forward), compilation.forward.history);
   runner.keep("forward_and_backward", std::move(gradient.backward), compilation.backward.history);

@@ -185,7 +185,8 @@ PyObject* statistics(PyObject* self, PyObject*) {
   const SpecializationCache& cache = *as_compiled(self).cache;
   py::Ref seconds = py::Ref::steal(PyDict_New());
   std::size_t guards = 0;
-  if (const auto last = cache.last(); seconds && last != nullptr) {
+  const std::shared_ptr<const Specialization> last = cache.last();
+  if (seconds && last != nullptr) {
     guards = last->guards.guard_count();
     std::map<std::string, double> timings = last->computation->timings();
     timings.emplace("trace", last->trace_seconds);
@@ -193,6 +194,11 @@ PyObject* statistics(PyObject* self, PyObject*) {
       const py::Ref number = py::Ref::steal(PyFloat_FromDouble(value));
       if (!number || PyDict_SetItemString(seconds.get(), name.c_str(), number.get()) < 0) return nullptr;
     }
+  }
+  const py::Ref pinned = py::Ref::steal(PyList_New(0));
+  for (std::size_t i = 0; pinned && last != nullptr && i < last->pinned_sizes.size(); ++i) {
+    const py::Ref text = py::Ref::steal(PyUnicode_FromString(last->pinned_sizes[i].c_str()));
+    if (!text || PyList_Append(pinned.get(), text.get()) < 0) return nullptr;
   }
   const runtime::PoolStatistics pool = runtime::pool_statistics();
   const py::Ref memory =
@@ -204,12 +210,12 @@ PyObject* statistics(PyObject* self, PyObject*) {
     if (!specialization->runs_eager) programs.insert(specialization->computation.get());
   }
   return Py_BuildValue(
-      "{sK sK sK sK sn sn sn sn sK sO sO}", "calls", cache.hits() + cache.misses() + cache.eager_calls(), "cache_hits",
-      cache.hits(), "cache_misses", cache.misses(), "eager_calls", cache.eager_calls(), "specializations",
+      "{sK sK sK sK sn sn sn sn sK sO sO sO}", "calls", cache.hits() + cache.misses() + cache.eager_calls(),
+      "cache_hits", cache.hits(), "cache_misses", cache.misses(), "eager_calls", cache.eager_calls(), "specializations",
       static_cast<Py_ssize_t>(cache.all().size()), "programs", static_cast<Py_ssize_t>(programs.size()), "guards",
       static_cast<Py_ssize_t>(guards), "shared_guards", static_cast<Py_ssize_t>(cache.check_count()),
       "full_guard_passes", static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get(), "pool_bytes",
-      memory.get());
+      memory.get(), "pinned_sizes", pinned.get());
 }
 
 using Report = PyObject* (*)(const compile::Compiled&);

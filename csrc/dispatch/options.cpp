@@ -137,6 +137,9 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
   result.trace.sharp_edges = *edges;
   PyObject* full_graph = PyDict_GetItemString(options, "fullgraph");
   result.trace.full_graph = full_graph != nullptr && PyObject_IsTrue(full_graph) == 1;
+  if (PyObject* dynamic = PyDict_GetItemString(options, "dynamic"); dynamic != nullptr && dynamic != Py_None) {
+    result.trace.dynamic = dynamic == Py_True ? DynamicSizes::kAll : DynamicSizes::kNone;
+  }
   if (PyObject* mode = PyDict_GetItemString(options, "compile")) {
     std::string text;
     if (!read_text(mode, "compile", &text)) return std::nullopt;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -16,6 +19,7 @@
 #include "dispatch/capture/custom_functions.h"
 #include "dispatch/capture/data_reads.h"
 #include "dispatch/capture/deferred_calls.h"
+#include "dispatch/capture/dynamic_arguments.h"
 #include "dispatch/capture/gradient_hooks.h"
 #include "dispatch/capture/inner_backward.h"
 #include "dispatch/capture/python_backward.h"
@@ -38,12 +42,15 @@
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/structures/structure_builder.h"
 #include "interpreter/traces/guard_trace.h"
+#include "ir/location.h"
+#include "ir/trace_sizes.h"
 #include "operators/facts.h"
 #include "tracer/data_dependence.h"
 #include "tracer/kept_errors.h"
 #include "tracer/numbers.h"
 #include "tracer/python_function.h"
 #include "tracer/recording_scopes.h"
+#include "tracer/size_shadows.h"
 #include "tracer/trace_session.h"
 #include "transforms/functorch_layer.h"
 
@@ -63,13 +70,15 @@ using Specializations = std::span<const std::shared_ptr<const Specialization>>;
 /// Marks this thread as tracing; autocast must not hand out casts that belong to another trace, or to none.
 class TracingScope {
  public:
-  explicit TracingScope(PyObject* module) {
+  TracingScope(PyObject* module, tracer::SizeShadows* shadows) {
     tracer::TraceSession::current().is_capturing = true;
+    tracer::TraceSession::current().size_reads = shadows;
     tracer::TraceSession::current().overrides = overrides_registry(module);
     at::autocast::clear_cache();
   }
   ~TracingScope() {
     tracer::TraceSession::current().is_capturing = false;
+    tracer::TraceSession::current().size_reads = nullptr;
     tracer::TraceSession::current().overrides = nullptr;
     at::autocast::clear_cache();
   }
@@ -145,6 +154,7 @@ class Capture final : tracer::RecordingHost {
     Storages shared{};
     bool live = false;  ///< see custom_functions.h
     PythonBackwards::Found backwards{};
+    std::map<std::int64_t, std::string> pinned{};  ///< sizes of the arguments that are numbers, with the line
     bool operator==(const Known&) const = default;
   };
 
@@ -162,6 +172,8 @@ class Capture final : tracer::RecordingHost {
         recorder_(ir::Trace(ir::TraceKind::kComputation, context_), *this),
         python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
         overrides_(traced.module),
+        pinned_(known.pinned),
+        dynamic_(arguments, how.dynamic, pinned_),
         hooks_(recorder_, overrides_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
@@ -177,8 +189,13 @@ class Capture final : tracer::RecordingHost {
   TraceOutcome attempt(Specializations others, const compile::Options& options);
   /// The facts that this attempt found, for the next one.
   [[nodiscard]] Known known(const Known& before, bool failed) const {
+    std::map<std::int64_t, std::string> pinned = before.pinned;
+    for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->reasons().size(); ++i) {
+      const auto& [symbol, line] = shadows_->reasons()[i];
+      pinned.emplace(dynamic_.symbols()[symbol].traced, ir::describe_line(line));
+    }
     return {recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
-            python_backwards_.found()};
+            python_backwards_.found(), std::move(pinned)};
   }
 
   /// The tensors of the trace that still exist: whoever keeps one for longer than the capture is nobody we know.
@@ -195,6 +212,8 @@ class Capture final : tracer::RecordingHost {
   ir::SourceLocation locate() override { return locator_.here(); }
   std::shared_ptr<void> leave_program() override { return std::make_shared<OutsideProgram>(locator_, failed_); }
   std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) override {
+    // Nodes have the sizes that were traced.
+    if (shadows_ != nullptr) shadows_->pin_all();
     return backward_.derive(node, std::move(cotangents));
   }
   interpreter::TrackerOptions make_options();
@@ -202,6 +221,12 @@ class Capture final : tracer::RecordingHost {
   py::Ref call();
   py::Ref interpret();
   std::optional<ir::Trace> finish(py::Borrowed result);
+  /// Records at other sizes too, where sizes of the arguments are symbols.
+  void add_shadows(const compile::Options& options);
+  /// Makes the trace one for all sizes, if it is recorded at several. False: sizes are pinned, and an exception is set.
+  bool generalize(ir::Trace& trace);
+  /// Sets the exception after which the program is traced again, with more sizes that are numbers.
+  static void ask_for_another_attempt();
   void fill(Specialization& specialization);
 
   PyObject* callable_;
@@ -221,6 +246,10 @@ class Capture final : tracer::RecordingHost {
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
   DataReads reads_{numbers_};
   Overrides overrides_;
+  std::map<std::int64_t, std::string> pinned_;
+  DynamicArguments dynamic_;
+  std::unique_ptr<tracer::SizeShadows> shadows_;
+  bool has_symbols_ = false;  ///< the trace is for many sizes
   TorchHooks hooks_;
   InnerBackward backward_;
   GradientHooks gradient_hooks_{recorder_, python_backwards_};
@@ -307,7 +336,7 @@ py::Ref Capture::call() {
 }
 
 py::Ref Capture::interpret() {
-  const TracingScope scope(module_);
+  const TracingScope scope(module_, shadows_.get());
   if (is_exact_ && !deferred_.begin()) return nullptr;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
@@ -362,12 +391,46 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   return trace;
 }
 
+void Capture::add_shadows(const compile::Options& options) {
+  if (dynamic_.symbols().empty() || compile::has_extensions(options) || has_overrides(module_)) return;
+  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols());
+  hooks_.note_input = [this](PyObject* real, const at::Tensor& traced) {
+    shadows_->add_input(traced, dynamic_.symbols_of(real));
+  };
+}
+
+void Capture::ask_for_another_attempt() {
+  PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: a size that was a symbol is needed as a number");
+}
+
+bool Capture::generalize(ir::Trace& trace) {
+  if (shadows_ == nullptr) return true;
+  // Views that the caller gets are made of numbers, as is memory that inputs share.
+  if (!plan_.views.empty() || !recorder_.memory.shared_storages.empty()) shadows_->pin_all();
+  std::optional<ir::Trace> general = shadows_->generalize(trace);
+  if (!general) {
+    ask_for_another_attempt();
+    return false;
+  }
+  trace = *std::move(general);
+  has_symbols_ = !ir::symbol_sources(trace).empty();
+  return true;
+}
+
 void Capture::fill(Specialization& specialization) {
   interpreter::GuardCompiler compiler(tracker_.provenance(), hooks_);
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
   for (const py::Ref& input : hooks_.inputs()) {
     const at::Tensor& tensor = unpack_tensor(input.get());
     specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor), recorder_.tensors.is_view_asked(tensor));
+    const auto symbols = has_symbols_ ? dynamic_.symbols_of(input.get()) : decltype(dynamic_.symbols_of(nullptr))();
+    std::vector<bool> is_free;
+    for (const std::optional<std::uint32_t>& symbol : symbols) is_free.push_back(symbol.has_value());
+    if (std::ranges::find(is_free, true) != is_free.end()) specialization.tensors.back().free_sizes(std::move(is_free));
+  }
+  specialization.has_symbols = has_symbols_;
+  for (const auto& [size, line] : pinned_) {
+    specialization.pinned_sizes.push_back(std::to_string(size) + (line.empty() ? line : " by " + line));
   }
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
@@ -477,6 +540,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     state_ = restore.state();
     specialization->state = state_;
     specialization->context = context_;
+    add_shadows(options);
     const py::Ref result = interpret();
     if (!result) return nullptr;
     if (const auto changed = settings_.restore()) refuse_change(*changed);
@@ -488,6 +552,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   }
   is_compiling_ = true;
   tracker_.journal().rollback();
+  if (!generalize(*trace)) return nullptr;
   fill(*specialization);
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (std::size_t i = 0; i < trace->outputs.size(); ++i) {
@@ -496,7 +561,14 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   }
   transform_call({callable_, module_}, hooks_, options, *trace, *specialization);
   specialization->releases_gil = should_release_gil(*trace);
-  compile_computation(*trace, others, options, *specialization);
+  try {
+    compile_computation(*trace, others, options, *specialization);
+  } catch (const std::exception&) {
+    if (!has_symbols_) throw;
+    shadows_->pin_all();
+    ask_for_another_attempt();
+    return nullptr;
+  }
   count_by_guards(specialization->taken, specialization->statistics);
   return specialization;
 }

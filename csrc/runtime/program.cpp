@@ -4,6 +4,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "runtime/program_code.h"
 #include "runtime/thread_width.h"
@@ -108,6 +110,22 @@ std::vector<std::int64_t> ProgramCode::read_symbols(const Frame& frame) const {
   return values;
 }
 
+bool ProgramCode::is_for(std::span<const at::Tensor> inputs) const {
+  std::vector<std::int64_t> values(symbol_count, 0);
+  for (const SymbolRegister& symbol : symbols) {
+    const std::int64_t size = inputs[symbol.index].size(symbol.dim);
+    if (size < 2 * symbol.factor || size % symbol.factor != 0) return false;
+    values[symbol.symbol] = size / symbol.factor;
+  }
+  const auto is_expected = [&](const InputSize& input) {
+    return inputs[input.index].size(input.dim) == input.expected.compute(input.expected.state.get(), values);
+  };
+  const auto holds = [&](const SizeCondition& condition) {
+    return condition.holds.compute(condition.holds.state.get(), values) != 0;
+  };
+  return std::ranges::all_of(input_sizes, is_expected) && std::ranges::all_of(conditions, holds);
+}
+
 void ProgramCode::rethrow_with_origin(std::size_t instruction) const {
   const Origin& origin = origins[instruction];
   try {
@@ -163,6 +181,7 @@ void Program::run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) c
 void Program::wait() const {
   for (const auto& kernels : code_->pending) kernels->wait();
 }
+bool Program::is_for(std::span<const at::Tensor> inputs) const { return code_->is_for(inputs); }
 
 std::size_t Program::input_count() const { return code_->input_count; }
 std::size_t Program::output_count() const { return code_->outputs.size(); }

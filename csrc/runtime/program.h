@@ -29,6 +29,8 @@ class Program {
 
   /// Returns when the kernels that are compiled in the background are there, or have failed.
   void wait() const;
+  /// Whether the program is for inputs of these sizes; others raise an error in `run`.
+  [[nodiscard]] bool is_for(std::span<const at::Tensor> inputs) const;
 
   [[nodiscard]] std::size_t input_count() const;
   [[nodiscard]] std::size_t output_count() const;

@@ -59,6 +59,7 @@ struct ProgramCode {
   void execute(Frame& frame) const;
   /// The values of the symbols, by index. Throws c10::Error for sizes that the program is not for.
   [[nodiscard]] std::vector<std::int64_t> read_symbols(const Frame& frame) const;
+  [[nodiscard]] bool is_for(std::span<const at::Tensor> inputs) const;
   [[noreturn]] void rethrow_with_origin(std::size_t instruction) const;
 };
 

@@ -19,6 +19,7 @@
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
+#include "tracer/size_shadows.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
@@ -157,7 +158,7 @@ void refuse_lost_draws(const c10::OperatorHandle& op) {
   if (operator_for(op)->random) note_refusal(op.operator_name().name + " raised an error, and may have drawn before");
 }
 
-void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void record_at_traced_sizes(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (look_for_autocast(op, keys, *stack)) return;
   const auto given = std::span(*stack).last(op.schema().arguments().size());
   const std::vector<c10::IValue> arguments(given.begin(), given.end());
@@ -175,6 +176,25 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     raise_in_words_of_eager(op, arguments);
     throw;
   }
+}
+
+void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
+  const bool is_watched = shadows != nullptr && shadows->is_outside() && recorder_on_top() != nullptr;
+  if (!is_watched || builds_constant() || only_profiles(op)) return record_at_traced_sizes(op, keys, stack);
+  const auto given = std::span(*stack).last(op.schema().arguments().size());
+  const std::vector<c10::IValue> arguments(given.begin(), given.end());
+  // Parts of a program, and layers of functorch, have one size.
+  const bool can_follow = shadows->is_of_program(*recorder_on_top()) && !keys.has_any(functorch_keys);
+  if (!can_follow) shadows->pin_all();
+  try {
+    const SizeShadows::Inside inside(*shadows);
+    record_at_traced_sizes(op, keys, stack);
+  } catch (const std::exception&) {
+    shadows->note_failure(arguments);
+    throw;
+  }
+  if (can_follow) shadows->follow(op, arguments, std::span(*stack).last(op.schema().returns().size()));
 }
 
 /// Threads that the program starts record nothing.

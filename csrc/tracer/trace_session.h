@@ -17,6 +17,7 @@ namespace thunder::tracer {
 
 class RealizeScope;
 class Recording;
+class SizeReads;
 
 /// Whether one of the calls of a composite has been found that autocast casts for.
 enum class AutocastSearch : std::uint8_t { kOff, kRunning, kFound };
@@ -32,6 +33,7 @@ struct TraceSession {
   AutocastSearch autocast_search = AutocastSearch::kOff;
   const RealizeScope* realize = nullptr;
   const transforms::ClaimScope* claims = nullptr;
+  SizeReads* size_reads = nullptr;  ///< null: the program is traced for one size
   bool is_capturing = false;        ///< a jitted function is called to be traced
   const void* overrides = nullptr;  ///< its module's: see dispatch/call/overrides.h
   dispatch::CustomFunctions* custom_functions = nullptr;

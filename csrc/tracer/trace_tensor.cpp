@@ -12,6 +12,7 @@
 
 #include "bridge/convert.h"
 #include "tracer/recording.h"
+#include "tracer/size_reads.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::tracer {
@@ -131,11 +132,63 @@ void TraceTensorImpl::set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef stri
   set_storage_offset(offset);
 }
 
+void TraceTensorImpl::note_read() const {
+  SizeReads* const reads = TraceSession::current().size_reads;
+  if (reads != nullptr && reads->is_outside()) reads->note_read(*this);
+}
+
+c10::IntArrayRef TraceTensorImpl::sizes_custom() const {
+  note_read();
+  return sizes_default();
+}
+c10::IntArrayRef TraceTensorImpl::strides_custom() const {
+  note_read();
+  return strides_default();
+}
+std::int64_t TraceTensorImpl::numel_custom() const {
+  note_read();
+  return numel_default();
+}
+std::int64_t TraceTensorImpl::storage_offset_custom() const {
+  note_read();
+  return storage_offset_default();
+}
+c10::SymIntArrayRef TraceTensorImpl::sym_sizes_custom() const {
+  note_read();
+  return sym_sizes_default();
+}
+c10::SymIntArrayRef TraceTensorImpl::sym_strides_custom() const {
+  note_read();
+  return sym_strides_default();
+}
+c10::SymInt TraceTensorImpl::sym_numel_custom() const {
+  note_read();
+  return sym_numel_default();
+}
+c10::SymInt TraceTensorImpl::sym_storage_offset_custom() const {
+  note_read();
+  return storage_offset_default();
+}
+c10::SymBool TraceTensorImpl::sym_is_contiguous_custom(at::MemoryFormat format) const {
+  SizeReads* const reads = TraceSession::current().size_reads;
+  if (reads != nullptr && reads->is_outside()) reads->note_contiguity(*this, format);
+  return is_contiguous_default(format);
+}
+bool TraceTensorImpl::is_strides_like_custom(at::MemoryFormat format) const {
+  note_read();
+  return is_strides_like_default(format);
+}
+c10::SymBool TraceTensorImpl::sym_is_non_overlapping_and_dense_custom() const {
+  note_read();
+  return is_non_overlapping_and_dense_default();
+}
+
 template <typename Version>
 c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::copy_with(Version&& version_counter,
                                                                bool allow_tensor_metadata_change) const {
   auto copy = c10::make_intrusive<TraceTensorImpl>(storage(), key_set(), dtype(), state_);
   copy_tensor_metadata(this, copy.get(), std::forward<Version>(version_counter), allow_tensor_metadata_change);
+  if (is_watched()) copy->watch_sizes();
   return copy;
 }
 

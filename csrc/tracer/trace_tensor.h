@@ -66,6 +66,21 @@ class TraceTensorImpl final : public c10::TensorImpl {
     state_ = nullptr;
   }
   [[nodiscard]] bool is_living() const { return is_living_; }
+  /// From now on reads of its sizes are noted (size_shadows.h).
+  void watch_sizes() { set_custom_sizes_strides(SizesStridesPolicy::CustomSizes); }
+  [[nodiscard]] bool is_watched() const { return matches_policy(SizesStridesPolicy::CustomSizes); }
+
+  c10::IntArrayRef sizes_custom() const override;
+  c10::IntArrayRef strides_custom() const override;
+  std::int64_t numel_custom() const override;
+  std::int64_t storage_offset_custom() const override;
+  c10::SymIntArrayRef sym_sizes_custom() const override;
+  c10::SymIntArrayRef sym_strides_custom() const override;
+  c10::SymInt sym_numel_custom() const override;
+  c10::SymInt sym_storage_offset_custom() const override;
+  c10::SymBool sym_is_contiguous_custom(at::MemoryFormat format) const override;
+  bool is_strides_like_custom(at::MemoryFormat format) const override;
+  c10::SymBool sym_is_non_overlapping_and_dense_custom() const override;
 
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
                                                          bool allow_tensor_metadata_change) const override;
@@ -75,6 +90,7 @@ class TraceTensorImpl final : public c10::TensorImpl {
 
  private:
   const char* tensorimpl_type_name() const override { return "TraceTensor"; }
+  void note_read() const;
   /// The state of `.data`: another tensor over this one's memory, with a version counter of its own.
   [[nodiscard]] std::shared_ptr<TraceState> data_state() const;
   template <typename Version>

@@ -20,7 +20,6 @@
 #include "tracer/operators.h"
 #include "tracer/symbols.h"
 #include "transforms/operator_replay.h"
-#include "transforms/symbolic_grad.h"
 
 namespace thunder::transforms {
 namespace {
@@ -397,7 +396,7 @@ bool needs_backward(const ir::Trace& computation) {
 }
 
 ForwardBackward forward_and_backward(const ir::Trace& computation, std::size_t output_count, bool again) {
-  if (!ir::symbol_sources(computation).empty()) return symbolic_forward_and_backward(computation, output_count, again);
+  THUNDER_CHECK(ir::symbol_sources(computation).empty(), "grad", "expected sizes that are numbers");
   const auto transform = std::make_shared<GradTransform>(computation, output_count, again);
   ForwardBackward gradient = transform->run();
   if (gradient.differentiable_outputs.size() > 1) {

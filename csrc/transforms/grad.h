@@ -40,8 +40,8 @@ struct ForwardBackward {
 
 /// Differentiates the first `output_count` outputs with respect to the inputs whose type requires grad. Derivatives
 /// come from the registered rules, or else from a replay of one operation at a time with PyTorch's autograd layer,
-/// remembered by operator and metadata. `again`: the backward will be differentiated. A computation with symbols is
-/// differentiated at several sizes (`symbolic_grad.h`).
+/// remembered by operator and metadata. `again`: the backward will be differentiated. For a computation with
+/// symbols see `symbolic_grad.h`.
 [[nodiscard]] ForwardBackward forward_and_backward(const ir::Trace& computation,
                                                    std::size_t output_count = static_cast<std::size_t>(-1),
                                                    bool again = false);

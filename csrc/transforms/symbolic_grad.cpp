@@ -49,7 +49,7 @@ void refuse_custom_gradients(const ir::Trace& computation) {
 /// A computation at each of the sizes, differentiated.
 class SymbolicGrad {
  public:
-  SymbolicGrad(const ir::Trace& computation, std::size_t output_count, bool again)
+  explicit SymbolicGrad(const ir::Trace& computation)
       : context_(computation.context()),
         conditions_(computation.conditions),
         sizes_type_(type_of_sizes(computation)),
@@ -60,7 +60,7 @@ class SymbolicGrad {
     }
     fit_.add_all(computation);
     for (const std::vector<std::int64_t>& sample : fit_.samples()) {
-      gradients_.push_back(forward_and_backward(ir::at_sizes(computation, sample), output_count, again));
+      gradients_.push_back(forward_and_backward(ir::at_sizes(computation, sample)));
     }
   }
 
@@ -137,9 +137,9 @@ class SymbolicGrad {
 
 }  // namespace
 
-ForwardBackward symbolic_forward_and_backward(const ir::Trace& computation, std::size_t output_count, bool again) {
+ForwardBackward symbolic_forward_and_backward(const ir::Trace& computation) {
   refuse_custom_gradients(computation);
-  const auto grad = std::make_shared<SymbolicGrad>(computation, output_count, again);
+  const auto grad = std::make_shared<SymbolicGrad>(computation);
   ForwardBackward gradient = grad->run();
   if (gradient.differentiable_outputs.size() > 1) {
     gradient.derive_backward = [grad](const std::vector<bool>& cotangents) { return grad->derive(cotangents); };

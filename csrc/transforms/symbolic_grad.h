@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-
 #include "ir/trace.h"
 #include "transforms/grad.h"
 
@@ -13,7 +11,6 @@ namespace thunder::transforms {
 /// holds for one. Throws UserError, with the operation, where the derivative is another one at other sizes.
 ///
 /// The forward saves, first, a tensor without elements whose sizes are the symbols: the backward reads them from it.
-[[nodiscard]] ForwardBackward symbolic_forward_and_backward(const ir::Trace& computation, std::size_t output_count,
-                                                            bool again);
+[[nodiscard]] ForwardBackward symbolic_forward_and_backward(const ir::Trace& computation);
 
 }  // namespace thunder::transforms

@@ -165,6 +165,7 @@ Served GuardedSet::run(std::size_t index, const interpreter::GuardRun& found, Py
       last_stop_ = Stop();
       return Served::kNo;
     case Specialization::Status::kMemoryDiffers:
+    case Specialization::Status::kSizesDiffer:
       return Served::kNo;
   }
   return Served::kNo;

@@ -136,6 +136,7 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
                                             std::size_t index) const {
   SpecializationCall call(*this, tree, found, index);
   if (!call.memory_matches()) return {Status::kMemoryDiffers, nullptr};
+  if (!call.sizes_match()) return {Status::kSizesDiffer, nullptr};
   // A run that stops has drawn numbers; who runs in its place draws them again.
   const std::optional<at::Tensor> random =
       checks_values || draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compile/compiler.h"
@@ -44,6 +45,8 @@ struct Specialization {
   /// Running statistics that are written to before an operation that may raise an error.
   std::vector<std::uint32_t> statistics;
   bool releases_gil = false;
+  bool has_symbols = false;                 ///< sizes of the computation are symbols: it says itself which it is for
+  std::vector<std::string> pinned_sizes{};  ///< needed as numbers in place of symbols, with the line
   bool checks_values = false;  ///< the program may stop at a value other than the one observed while tracing
   bool draws_random = false;
   /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.
@@ -55,6 +58,7 @@ struct Specialization {
   enum class Status : std::uint8_t {
     kDone,           ///< `result`, or null with a Python exception set
     kMemoryDiffers,  ///< inputs share memory in another way
+    kSizesDiffer,    ///< the computation is not for these sizes
     kValueChanged,   ///< a number or shape read from data is another one; nothing has been written
     kRaised,         ///< a Python exception is set; nothing has been written
   };
@@ -83,6 +87,10 @@ class SpecializationCall {
   /// Whether inputs share memory, and were computed from each other, as when the trace was made.
   [[nodiscard]] bool memory_matches() const {
     return specialization_.writes.match(values_) && specialization_.histories.match(values_);
+  }
+  /// Whether the computation is for inputs of these sizes. To be asked before `take_inputs`.
+  [[nodiscard]] bool sizes_match() const {
+    return !specialization_.has_symbols || specialization_.computation->is_for(values_);
   }
   [[nodiscard]] std::vector<at::Tensor> take_inputs();
   /// Undoes what `take_inputs` did to the inputs, where another run follows.

@@ -67,10 +67,38 @@ TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset, bool chec
       sizes_(tensor.sizes().vec()),
       strides_(tensor.layout() == c10::kStrided ? tensor.strides().vec() : std::vector<std::int64_t>{}) {}
 
+void TensorGuard::free_sizes(std::vector<bool> dims) {
+  is_free_ = std::move(dims);
+  for (std::size_t i = 0; i < sizes_.size(); ++i) order_.push_back(i);
+  std::ranges::stable_sort(order_, std::less(), [&](std::size_t i) { return std::pair(strides_[i], sizes_[i]); });
+  std::ranges::reverse(order_);
+  // Free sizes do not tell guards apart.
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    if (is_free_[i]) sizes_[i] = 0;
+  }
+  strides_.clear();
+}
+
+bool TensorGuard::matches_sizes(c10::IntArrayRef sizes, c10::IntArrayRef strides) const {
+  if (sizes.size() != sizes_.size()) return false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (is_free_[i] ? sizes[i] < 2 : sizes[i] != sizes_[i]) return false;
+  }
+  std::int64_t stride = 1;
+  for (auto dim = order_.rbegin(); dim != order_.rend(); ++dim) {
+    if (strides[*dim] != stride) return false;
+    stride *= sizes[*dim];
+  }
+  return true;
+}
+
 bool TensorGuard::matches(const at::Tensor& tensor) const {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
-  if (impl->sizes() != c10::IntArrayRef(sizes_) || impl->device() != device_) return false;
+  if (impl->device() != device_) return false;
+  if (is_free_.empty() ? impl->sizes() != c10::IntArrayRef(sizes_) : !matches_sizes(impl->sizes(), impl->strides())) {
+    return false;
+  }
   if (requires_grad_ && tensor.is_leaf() != is_leaf_) return false;
   if (checks_view_ && tensor.is_view() != is_view_) return false;
   if (checks_offset_ && impl->storage_offset() != offset_) return false;

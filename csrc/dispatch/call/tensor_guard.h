@@ -13,9 +13,13 @@ class TensorGuard {
   /// `checks_offset`: also where in its memory the tensor begins; `checks_view`: also whether it is a view.
   explicit TensorGuard(const at::Tensor& tensor, bool checks_offset = false, bool checks_view = false);
   [[nodiscard]] bool matches(const at::Tensor& tensor) const;
+  /// Lets these sizes be any from two on; `dims` has one element for each. The tensor has no gaps.
+  void free_sizes(std::vector<bool> dims);
   friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
 
  private:
+  [[nodiscard]] bool matches_sizes(c10::IntArrayRef sizes, c10::IntArrayRef strides) const;
+
   c10::DispatchKeySet keys_;  ///< says layout, conjugation, negation and inference too
   caffe2::TypeMeta dtype_;
   c10::Device device_;
@@ -27,6 +31,8 @@ class TensorGuard {
   bool is_view_;
   std::vector<std::int64_t> sizes_;
   std::vector<std::int64_t> strides_;
+  std::vector<bool> is_free_;       ///< sizes that may be others; empty: none
+  std::vector<std::size_t> order_;  ///< where some are free: the dimensions from the outermost on
 };
 
 /// For people: `float32[2, 3]`, followed by what is not the common case (strides, device, requires_grad, …).

@@ -12,10 +12,18 @@ enum class SharpEdges : std::uint8_t {
   kError,
 };
 
+/// Which sizes of tensors are symbols, so that one program is for many.
+enum class DynamicSizes : std::uint8_t {
+  kNone,    ///< all are numbers
+  kMarked,  ///< those that `thunder.mark_dynamic` names
+  kAll,     ///< those of the call's arguments, but for what `thunder.mark_static` names
+};
+
 /// How a callable is traced.
 struct TraceOptions {
   bool full_graph = false;  ///< Python that depends on data is an error
   SharpEdges sharp_edges = SharpEdges::kExact;
+  DynamicSizes dynamic = DynamicSizes::kMarked;
 };
 
 }  // namespace thunder::dispatch

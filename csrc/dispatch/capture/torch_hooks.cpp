@@ -138,6 +138,7 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
       index_by_traced_.emplace(traced.get(), inputs_.size());
       inputs_.push_back(py::Ref::share(real_tensor));
       states_.push_back({.real = py::Ref::share(real_tensor), .traced = traced, .override = override});
+      if (note_input) note_input(real_tensor, made);
     }
     return traced.release();
   } catch (...) {

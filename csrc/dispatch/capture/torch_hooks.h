@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -17,6 +18,9 @@ namespace thunder::dispatch {
 class TorchHooks final : public interpreter::TensorHooks {
  public:
   TorchHooks(tracer::Recorder& recorder, const Overrides& overrides) : recorder_(recorder), overrides_(overrides) {}
+
+  /// Called for each new input, with the tensor and what stands for it.
+  std::function<void(PyObject* real, const at::Tensor& traced)> note_input;
 
   [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
   [[nodiscard]] bool is_traced(PyObject* object) const override;

@@ -21,6 +21,7 @@ class Segments final : public compile::Compiled {
                               const runtime::Versions& /*versions*/) const override {
     throw InternalError("dispatch", "the segments of a program that looks at data are not run as one");
   }
+  [[nodiscard]] bool is_for(std::span<const at::Tensor> /*inputs*/) const override { return true; }
   [[nodiscard]] ir::Trace recorded() const override { return recorded_; }
   [[nodiscard]] std::vector<ir::Trace> forward_traces() const override {
     std::vector<ir::Trace> traces{recorded_};

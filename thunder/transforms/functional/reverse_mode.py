@@ -176,9 +176,9 @@ def _value_and_grad(func: Callable[..., Any], argnums: Argnums, has_aux: bool) -
 
 @by_identity
 def _compiled_vjp(func: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
-    return jit(lambda *primals: _vjp(func, primals, has_aux))
+    return jit(lambda *primals: _vjp(func, primals, has_aux), dynamic=False)
 
 
 @functools.cache
 def _compiled_pull_back() -> Callable[..., Any]:
-    return jit(Pullback.pull_back)
+    return jit(Pullback.pull_back, dynamic=False)

@@ -107,4 +107,4 @@ def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Calla
 
     transform.__name__ = getattr(func, "__name__", type(func).__name__)
     transform.__doc__ = getattr(func, "__doc__", None)
-    return jit(transform)
+    return jit(transform, dynamic=False)

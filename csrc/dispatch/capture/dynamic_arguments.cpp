@@ -1,0 +1,97 @@
+#include "dispatch/capture/dynamic_arguments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// Tensors that lie deeper in containers have numbers.
+constexpr int kDepth = 3;
+
+/// Returns the marks of `thunder.mark_dynamic` and `mark_static`: a dict of `(least, most)`, or None, by dimension.
+py::Ref marks_of(PyObject* tensor) {
+  const py::Ref attributes = interpreter::instance_dict(tensor);
+  PyObject* marks = attributes ? PyDict_GetItemString(attributes.get(), "_thunder_sizes") : nullptr;
+  return marks != nullptr && PyDict_Check(marks) ? py::Ref::share(marks) : py::Ref();
+}
+
+bool is_parameter(PyObject* tensor) {
+  const py::Ref type = loaded_function("torch.nn.parameter", "Parameter");
+  return type && PyObject_IsInstance(tensor, type.get()) == 1;
+}
+
+}  // namespace
+
+DynamicArguments::DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which,
+                                   const std::map<std::int64_t, std::string>& pinned)
+    : which_(which), pinned_(pinned) {
+  if (which == DynamicSizes::kNone) return;
+  const auto names =
+      arguments.names == nullptr ? std::size_t{0} : static_cast<std::size_t>(PyTuple_GET_SIZE(arguments.names));
+  for (std::size_t i = 0; i < arguments.positional + names; ++i) add(arguments.values[i], 0);
+}
+
+void DynamicArguments::add(PyObject* object, int depth) {
+  if (is_tensor(object)) return add_tensor(object);
+  if (depth == kDepth) return;
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      add(PySequence_Fast_GET_ITEM(object, i), depth + 1);
+    }
+  } else if (PyDict_Check(object)) {
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(object, &position, &key, &value)) add(value, depth + 1);
+  }
+}
+
+void DynamicArguments::add_tensor(PyObject* object) {
+  const at::Tensor& tensor = unpack_tensor(object);
+  const py::Ref marks = marks_of(object);
+  if (!marks && (which_ == DynamicSizes::kMarked || is_parameter(object))) return;
+  const bool is_plain = tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
+                        !tensor.key_set().has(c10::DispatchKey::Python) && tensor.is_non_overlapping_and_dense();
+  if (!is_plain || by_tensor_.contains(object)) return;
+  std::vector<std::optional<std::uint32_t>> symbols(static_cast<std::size_t>(tensor.dim()));
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    const std::int64_t size = tensor.size(i);
+    const auto bounds = bounds_of(marks.get(), i);
+    const bool is_within = bounds && size >= bounds->least && (bounds->most == 0 || size <= bounds->most);
+    if (is_within && !pinned_.contains(size)) symbols[static_cast<std::size_t>(i)] = symbol_for(size, *bounds);
+  }
+  by_tensor_.emplace(object, std::move(symbols));
+}
+
+std::optional<DynamicArguments::Bounds> DynamicArguments::bounds_of(PyObject* marks, std::int64_t dim) const {
+  const py::Ref key = py::Ref::steal(PyLong_FromLongLong(dim));
+  PyObject* mark = marks == nullptr ? nullptr : PyDict_GetItem(marks, key.get());
+  if (mark == nullptr) return which_ == DynamicSizes::kAll ? std::make_optional(Bounds()) : std::nullopt;
+  if (!PyTuple_Check(mark) || PyTuple_GET_SIZE(mark) != 2) return std::nullopt;
+  Bounds bounds;
+  PyObject* least = PyTuple_GET_ITEM(mark, 0);
+  PyObject* most = PyTuple_GET_ITEM(mark, 1);
+  if (least != Py_None) bounds.least = std::max(bounds.least, static_cast<std::int64_t>(PyLong_AsLongLong(least)));
+  if (most != Py_None) bounds.most = PyLong_AsLongLong(most);
+  return bounds;
+}
+
+std::uint32_t DynamicArguments::symbol_for(std::int64_t size, const Bounds& bounds) {
+  auto known = std::ranges::find(symbols_, size, &tracer::SizeSymbol::traced);
+  if (known == symbols_.end()) known = symbols_.insert(known, {size, bounds.least, bounds.most});
+  known->least = std::max(known->least, bounds.least);
+  if (bounds.most != 0) known->most = known->most == 0 ? bounds.most : std::min(known->most, bounds.most);
+  return static_cast<std::uint32_t>(known - symbols_.begin());
+}
+
+std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(PyObject* tensor) const {
+  const auto found = by_tensor_.find(tensor);
+  return found == by_tensor_.end() ? std::vector<std::optional<std::uint32_t>>() : found->second;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,367 @@
+"""Programs whose sizes are symbols: one specialization for many sizes, equal to eager at each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import thunder
+
+ROWS = (24, 7, 100, 2, 33, 513)
+SIZES = ((4, 24), (3, 7), (8, 100), (2, 2), (5, 33), (5, 5))
+
+WIDTH, HEADS, WORDS = 32, 4, 50
+
+
+def specializations(compiled: Any) -> int:
+    count: int = thunder.compile_stats(compiled)["specializations"]
+    return count
+
+
+def require_equal(
+    compiled: Any, plain: Callable[..., Tensor], inputs: Sequence[Tensor], leaves: Sequence[Tensor]
+) -> None:
+    result, expected = compiled(*inputs), plain(*inputs)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+    assert result.stride() == expected.stride()
+    cotangent = torch.randn_like(expected)
+    for got, wanted in zip(
+        torch.autograd.grad(result, leaves, cotangent), torch.autograd.grad(expected, leaves, cotangent), strict=True
+    ):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = self.qkv(self.norm1(x)).unflatten(-1, (3, HEADS, WIDTH // HEADS))
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)
+        mixed = F.softmax(scores, dim=-1) @ v
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, WIDTH)
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
+
+    def forward(self, words: Tensor, target: Tensor) -> Tensor:
+        x = self.embedding(words)
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), target.flatten())
+
+
+def test_an_mlp_has_one_specialization_for_all_marked_sizes() -> None:
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
+    compiled = thunder.jit(model)
+    for rows in ROWS:
+        x = torch.randn(rows, 16)
+        if rows == ROWS[0]:
+            thunder.mark_dynamic(x, 0)
+        require_equal(compiled, model, [x], list(model.parameters()))
+    assert specializations(compiled) == 1
+    assert thunder.compile_stats(compiled)["pinned_sizes"] == []
+
+
+def test_a_transformer_trains_with_one_specialization() -> None:
+    model = Model()
+    compiled = thunder.jit(model, dynamic=True)
+    for size in SIZES:
+        words, target = torch.randint(0, WORDS, size), torch.randint(0, WORDS, size)
+        model.zero_grad()
+        compiled(words, target).backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        model.zero_grad()
+        model(words, target).backward()
+        for gradient, parameter in zip(gradients, model.parameters(), strict=True):
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) == 1
+
+
+def test_sizes_of_one_and_zero_have_specializations_of_their_own() -> None:
+    compiled = thunder.jit(lambda x, y: (x * y).sum(0), dynamic=True)
+    for rows in (24, 1, 0, 9):
+        x, y = torch.randn(rows, 8), torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x, y), (x * y).sum(0))
+    assert specializations(compiled) == 3
+    broadcast = torch.randn(1, 8)
+    torch.testing.assert_close(compiled(x, broadcast), (x * broadcast).sum(0))
+
+
+def test_sizes_that_were_equal_may_differ_in_another_specialization() -> None:
+    compiled = thunder.jit(lambda x, y: x.sum() * y, dynamic=True)
+    for left, right in ((6, 6), (6, 9), (30, 4), (5, 5), (7, 7)):
+        x, y = torch.randn(left), torch.randn(right)
+        torch.testing.assert_close(compiled(x, y), x.sum() * y)
+    assert specializations(compiled) == 2
+
+
+OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "broadcast": lambda x, w: torch.tanh(x + w[0]) * w.sum(),
+    "mean": lambda x, w: x.mean(1) + x.mean(),
+    "softmax": lambda x, w: torch.softmax(x, 0) * x,
+    "log_softmax": lambda x, w: torch.log_softmax(x, -1),
+    "layer_norm": lambda x, w: F.layer_norm(x, (8,), w[0], w[1]),
+    "rms_norm": lambda x, w: F.rms_norm(x, (8,), w[0]),
+    "matmul": lambda x, w: x @ w @ w.t() @ x.t(),
+    "gram": lambda x, w: (x.t() @ x) @ w,
+    "cat": lambda x, w: torch.cat([x, x * 2, w]),
+    "stack": lambda x, w: torch.stack([x, x.sin()]).sum(0),
+    "flatten": lambda x, w: x.flatten().cos(),
+    "reshape": lambda x, w: (x @ w).reshape(-1, 4, 2).sum(1),
+    "unflatten": lambda x, w: x.unflatten(1, (2, 4)).transpose(0, 1).amax(-1),
+    "in_place": lambda x, w: (x * 1).add_(1).mul_(x),
+    "write_to_a_view": lambda x, w: _double_first_column(x * 1),
+    "cumsum": lambda x, w: x.cumsum(0),
+    "where": lambda x, w: torch.where(x > 0, x, -x * w[0]),
+    "clone_of_a_transpose": lambda x, w: x.t().contiguous().exp(),
+    "gather": lambda x, w: w[x.argmax(1)],
+    "expand_as": lambda x, w: w[0].expand_as(x) * x,
+    "attention": lambda x, w: F.scaled_dot_product_attention(x.unsqueeze(0), x.unsqueeze(0), x.unsqueeze(0)),
+}
+
+
+def _double_first_column(y: Tensor) -> Tensor:
+    y.select(1, 0).mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_of_symbolic_sizes_equal_eager(name: str) -> None:
+    function = OPERATIONS[name]
+    compiled = thunder.jit(function)
+    for rows in (24, 6, 2, 100, 33):
+        x, w = torch.randn(rows, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
+        thunder.mark_dynamic(x, 0)
+        result, expected = compiled(x, w), function(x, w)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+        cotangent = torch.randn_like(expected)
+        got = torch.autograd.grad(result, (x, w), cotangent, allow_unused=True)
+        wanted = torch.autograd.grad(expected, (x, w), cotangent, allow_unused=True)
+        for left, right in zip(got, wanted, strict=True):
+            torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4)
+    pinned = thunder.compile_stats(compiled)["pinned_sizes"]
+    assert specializations(compiled) == 1, pinned
+
+
+def _branch(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] > 10 else x * 3
+
+
+def _loop(x: Tensor) -> Tensor:
+    total = x[0] * 0
+    for row in x:
+        total = total + row
+    return total
+
+
+def _key(x: Tensor) -> Tensor:
+    return x * {24: 2.0, 6: 3.0}.get(x.size(0), 5.0)
+
+
+def _catch(x: Tensor) -> Tensor:
+    try:
+        return x.view(4, 6, 8).sum(0)
+    except RuntimeError:
+        return x.sum(0)
+
+
+def _inner_gradient(x: Tensor) -> Tensor:
+    leaf = x.detach().requires_grad_()
+    (leaf.sum() * 2).backward()
+    assert leaf.grad is not None
+    return leaf.grad + x
+
+
+def _data(x: Tensor) -> Tensor:
+    return x * 2 if x.sum().item() > 0 else x * 3
+
+
+class _Double(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.size = x.size(0)
+        return x * 2
+
+    @staticmethod
+    def backward(context: Any, cotangent: Tensor) -> Tensor:  # type: ignore[override]
+        return cotangent * context.size
+
+
+NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "branch": _branch,
+    "loop": _loop,
+    "key": _key,
+    "catch": _catch,
+    "inner_gradient": _inner_gradient,
+    "data": _data,
+    "autograd_function": lambda x: _Double.apply(x),
+    "factor": lambda x: x * len(x),
+    "count": lambda x: x / x.numel(),
+    "slice": lambda x: x[:-1] - x[1:],
+    "zeros": lambda x: torch.zeros(x.shape) + x,
+    "view": lambda x: x.view(x.shape[0] * 2, 4).sum(0),
+    "chunk": lambda x: x.chunk(3)[0],
+    "split": lambda x: torch.cat([part * i for i, part in enumerate(x.split(4))]),
+    "nonzero": lambda x: x[x[:, 0] > 0].sum(0),
+    "stride": lambda x: x.t() * x.t().stride(0),
+    "contiguous": lambda x: x * 2 if x.t().is_contiguous() else x * 3,
+    "name_of_shape": lambda x: x * len(str(x.shape)),
+    "var": lambda x: x.var(0, correction=0),
+    "like": lambda x: x + torch.ones_like(x) * torch.zeros_like(x),
+    "attention_of_an_index": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None])[0],
+    "mean_squares": lambda x: F.mse_loss(x.sin(), x),
+    "result_is_a_view": lambda x: (x * 2).t(),
+    "result_is_a_part_of_an_input": lambda x: x.select(1, 0),
+    "constant_of_that_size": lambda x: x + torch.arange(float(x.size(0)))[:, None],
+    "square": lambda x: x.squeeze().unsqueeze(0),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_programs_that_need_a_number_equal_eager(name: str) -> None:
+    function = NUMBERS[name]
+    compiled = thunder.jit(function)
+    for rows in (24, 6, 24, 30, 1, 2):
+        x = torch.randn(rows, 8, requires_grad=True)
+        thunder.mark_dynamic(x, 0)
+        result, expected = compiled(x), function(x)
+        torch.testing.assert_close(result, expected)
+        assert result.stride() == expected.stride()
+        (got,) = torch.autograd.grad(result.sum(), x)
+        (wanted,) = torch.autograd.grad(expected.sum(), x)
+        torch.testing.assert_close(got, wanted)
+
+
+def test_pinned_sizes_name_the_line() -> None:
+    compiled = thunder.jit(_branch)
+    x = torch.randn(24, 8)
+    thunder.mark_dynamic(x, 0)
+    compiled(x)
+    (pinned,) = thunder.compile_stats(compiled)["pinned_sizes"]
+    line = _branch.__code__.co_firstlineno + 1
+    assert pinned == f"24 by {__file__}, line {line}"
+
+
+def test_a_size_that_is_a_number_does_not_pin_the_others() -> None:
+    compiled = thunder.jit(lambda x, w: (x @ w).sin(), dynamic=True)
+    weight = nn.Parameter(torch.randn(16, 4))
+    for rows in (24, 5, 9):
+        x = torch.randn(rows, 16)
+        torch.testing.assert_close(compiled(x, weight), (x @ weight).sin())
+    assert specializations(compiled) == 1
+    assert len(thunder.compile_stats(compiled)["pinned_sizes"]) == 1
+
+
+def test_bounds_have_specializations_on_both_sides() -> None:
+    compiled = thunder.jit(lambda x: x.sin() + 1)
+    for rows in (24, 8, 64, 100, 4):
+        x = torch.randn(rows, 8)
+        thunder.mark_dynamic(x, 0, min=8, max=64)
+        torch.testing.assert_close(compiled(x), x.sin() + 1)
+    assert specializations(compiled) == 3
+
+
+def test_static_marks_and_options_keep_numbers() -> None:
+    function = lambda x: x.sin() + 1  # noqa: E731
+    static, never = thunder.jit(function, dynamic=True), thunder.jit(function, dynamic=False)
+    unmarked = thunder.jit(function)
+    for rows in (24, 8):
+        x = torch.randn(rows, 8)
+        unmarked(x)
+        thunder.mark_static(x, 0)
+        static(x)
+        thunder.mark_dynamic(x, -2)
+        never(x)
+    assert specializations(static) == specializations(never) == specializations(unmarked) == 2
+
+
+def test_wrong_marks_and_options_are_errors() -> None:
+    with pytest.raises(IndexError, match="dimension"):
+        thunder.mark_dynamic(torch.zeros(2), 1)
+    with pytest.raises(ValueError, match="min <= max"):
+        thunder.mark_dynamic(torch.zeros(2), 0, min=3, max=2)
+    with pytest.raises(TypeError, match="dynamic"):
+        thunder.jit(torch.sin, dynamic="yes")  # type: ignore[call-overload]
+
+
+def test_running_statistics_follow_batches_of_many_sizes() -> None:
+    compiled_norm, plain = nn.BatchNorm1d(8), nn.BatchNorm1d(8)
+    compiled = thunder.jit(compiled_norm, dynamic=True)
+    for rows in (24, 5, 100):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x), plain(x))
+        torch.testing.assert_close(compiled_norm.running_var, plain.running_var)
+
+
+def test_dropout_draws_the_numbers_of_eager() -> None:
+    compiled = thunder.jit(lambda x: F.dropout(x.sin(), 0.5) * 2, dynamic=True)
+    for rows in (24, 5, 100):
+        x = torch.randn(rows, 8, requires_grad=True)
+        torch.manual_seed(rows)
+        result = compiled(x)
+        torch.manual_seed(rows)
+        torch.testing.assert_close(result, F.dropout(x.sin(), 0.5) * 2)
+
+
+def test_autocast_and_no_grad_have_symbols_too() -> None:
+    layer = nn.Linear(8, 8)
+    compiled = thunder.jit(layer, dynamic=True)
+    for rows in (24, 5, 100):
+        x = torch.randn(rows, 8)
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(compiled(x), layer(x))
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), layer(x))
+    assert specializations(compiled) == 2
+
+
+def test_writes_to_arguments_of_many_sizes_arrive() -> None:
+    compiled = thunder.jit(lambda x: x.mul_(2).sum(), dynamic=True)
+    for rows in (24, 5, 100):
+        x = torch.randn(rows, 8)
+        expected = x * 2
+        torch.testing.assert_close(compiled(x), expected.sum())
+        torch.testing.assert_close(x, expected)
+
+
+def test_arguments_in_containers_have_symbols() -> None:
+    compiled = thunder.jit(lambda batch: batch["x"] @ batch["parts"][0].t(), dynamic=True)
+    for rows in (24, 5, 100):
+        batch = {"x": torch.randn(rows, 8), "parts": (torch.randn(3, 8),)}
+        torch.testing.assert_close(compiled(batch), batch["x"] @ batch["parts"][0].t())  # type: ignore[index]
+    assert specializations(compiled) <= 2
+
+
+def test_transposed_arguments_keep_their_order_in_memory() -> None:
+    compiled = thunder.jit(lambda x: x * 2 + 1, dynamic=True)
+    for rows in (24, 5, 100):
+        several = torch.randn(rows, 8), torch.randn(8, rows).t(), torch.randn(rows, 1, 8), torch.randn(rows, 16)[:, :8]
+        for x in several:
+            result = compiled(x)
+            torch.testing.assert_close(result, x * 2 + 1)
+            assert result.stride() == (x * 2 + 1).stride()
+
+
+def test_a_function_under_vmap_equals_eager() -> None:
+    function = lambda x, w: torch.func.vmap(lambda row: (row @ w).sin())(x)  # noqa: E731
+    compiled = thunder.jit(function, dynamic=True)
+    for rows in (24, 5, 100):
+        x, w = torch.randn(rows, 8), torch.randn(8, 3)
+        torch.testing.assert_close(compiled(x, w), function(x, w))

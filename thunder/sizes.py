@@ -1,0 +1,48 @@
+"""Which sizes of tensors may change between calls of a jitted function."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["mark_dynamic", "mark_static"]
+
+_MARKS = "_thunder_sizes"
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max: int | None = None) -> None:
+    """Let the size of dimension `dim` change between calls that `tensor` is an argument of, without a new trace.
+
+    The first call with the tensor is traced for all sizes from `min` (at least two) to `max`. Where the program needs
+    the size as a number, it is traced for that number, as without the mark. See docs/dynamic-shapes.md.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+        ValueError: `min` is larger than `max`.
+    """
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"thunder.mark_dynamic: expected min <= max, got {min} and {max}")
+    _marks(tensor)[_dimension("mark_dynamic", tensor, dim)] = (min, max)
+
+
+def mark_static(tensor: torch.Tensor, dim: int) -> None:
+    """Trace programs for the size of dimension `dim` of `tensor`, also with `thunder.jit(…, dynamic=True)`.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+    """
+    _marks(tensor)[_dimension("mark_static", tensor, dim)] = None
+
+
+def _dimension(function: str, tensor: torch.Tensor, dim: int) -> int:
+    rank: int = tensor.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"thunder.{function}: expected a dimension of a tensor of {rank}, got {dim}")
+    return dim % rank
+
+
+def _marks(tensor: torch.Tensor) -> dict[int, tuple[int | None, int | None] | None]:
+    marks: dict[int, tuple[int | None, int | None] | None] | None = getattr(tensor, _MARKS, None)
+    if marks is None:
+        marks = {}
+        setattr(tensor, _MARKS, marks)
+    return marks
