@@ -17,10 +17,12 @@
 #include "compile/saved_values.h"
 #include "fusion/buffer_assignment.h"
 #include "fusion/partition.h"
+#include "fusion/target.h"
 #include "ir/trace_sizes.h"
 #include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
+#include "passes/constant_masks.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
@@ -63,6 +65,29 @@ void fold_constants(Compilation& compilation, const PassRunner& runner) {
               compilation.forward.history);
 }
 
+passes::MaskContent content_of(const at::Tensor& mask) {
+  if (mask.numel() == 0) return passes::MaskContent::kOther;
+  if (mask.all().item<bool>()) return passes::MaskContent::kAll;
+  const at::Tensor triangle = at::ones({mask.size(-2), mask.size(-1)}, mask.options()).tril();
+  const bool is_triangle = mask.size(-2) == mask.size(-1) && mask.eq(triangle).all().item<bool>();
+  return is_triangle ? passes::MaskContent::kLowerTriangle : passes::MaskContent::kOther;
+}
+
+void simplify_masks(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& trace = compilation.forward.history.last();
+  const auto is_attention = [](const ir::BoundSymbol& symbol) {
+    return operators::has_fact(*symbol.op, operators::Fact::kIsAttention);
+  };
+  if (std::ranges::none_of(trace.symbols, is_attention)) return;
+  const auto read = [&](const ir::Trace& mask) {
+    const runtime::Program program = lower_directly(mask, compilation.executors);
+    std::vector<at::Tensor> results(1);
+    program.run(std::span<at::Tensor>(), std::span(results));
+    return content_of(results[0]);
+  };
+  runner.keep(passes::kConstantMasks, passes::simplify_masks(trace, read, &find_operator), compilation.forward.history);
+}
+
 bool outputs_share_memory(const ir::Trace& trace) {
   const passes::AliasAnalysis aliases(trace);
   std::set<std::uint32_t> sets;
@@ -75,12 +100,21 @@ bool outputs_share_memory(const ir::Trace& trace) {
   return share;
 }
 
+/// Whether an executor of the compilation fuses operations on a GPU.
+bool fuses_on_gpu(const Compilation& compilation) {
+  ir::TensorType on_gpu;
+  on_gpu.device.type = ir::DeviceType::kCuda;
+    return compilation.fuses && std::ranges::any_of(compilation.executors, [&](const executors::Executor* executor) {
+    return executor->fuse != nullptr && executor->target != nullptr && executor->target->accepts(on_gpu);
+  });
+}
+
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
   // A tensor with another layout is a copy, which shares no memory.
   if (compilation.hands_out_numbers || outputs_share_memory(computation)) return;
   if (!ir::symbol_sources(computation).empty()) return;
-  auto trace = transforms::channels_last(computation);
+  auto trace = transforms::channels_last(computation, fuses_on_gpu(compilation));
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);
 }
 
@@ -205,7 +239,9 @@ using Step = std::variant<TraceStep, LineStep, JointStep>;
 constexpr std::array kDerivationSteps{
     Step(JointStep{passes::kSizeAssumptions, &assume_sizes}),
     Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
-    // after constant_folding: because what only constants needed is dead.
+    // after constant_folding: because masks that are constants by then need not be computed.
+    Step(JointStep{passes::kConstantMasks, &simplify_masks, true}),
+    // after constant_folding and constant_masks: because what only these needed is dead.
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),

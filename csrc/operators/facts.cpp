@@ -189,7 +189,7 @@ constexpr Row kRows[] = {
     {"aten::roll", kIsCheap},
     {"aten::rrelu", kDrawsRandomNumbers},
     {"aten::scalar_tensor", kIsCheap},
-    {"aten::scaled_dot_product_attention", kDrawsRandomNumbers},
+    {"aten::scaled_dot_product_attention", kDrawsRandomNumbers | kIsAttention},
     {"aten::scatter", kRaisesForData},
     {"aten::scatter_add", kRaisesForData},
     {"aten::scatter_reduce", kRaisesForData},

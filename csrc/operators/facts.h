@@ -53,6 +53,7 @@ enum class Fact : std::uint8_t {
   // Structure
   kIsRecordedAsParts,  ///< by what its kernel for all devices calls
   kIsConvolution,      ///< (input, weight, bias, …)
+  kIsAttention,        ///< (query, key, value, mask, dropout, is_causal, …)
   kIsBatchNorm,        ///< (input, weight, bias, [running_mean, running_var,] training, momentum, eps)
 
   // Processes that work together

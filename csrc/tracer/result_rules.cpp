@@ -128,6 +128,23 @@ std::optional<std::size_t> position_of_norm_weight(std::string_view name) {
   return std::nullopt;
 }
 
+/// The memory format that the kernel of a convolution gives its result; meta kernels know that of some kernels only.
+at::MemoryFormat format_of_convolution(Given arguments) {
+  const at::Tensor& image = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  if (image.is_cpu()) {
+    const bool is_channels_last = image.dim() == 4 && at::native::mkldnn_conv_use_channels_last(image, weight);
+    return is_channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  }
+  if (!image.is_cuda() || image.dim() < 4) return at::MemoryFormat::Contiguous;
+  const auto bias = is_given(arguments[2]) ? std::make_optional(arguments[2].toTensor()) : std::nullopt;
+  const auto numbers = [&](std::size_t i) { return c10::fromIntArrayRefSlow(arguments[i].toIntVector()).vec(); };
+  const at::native::ConvBackend kernel =
+      at::native::select_conv_backend(image, weight, bias, numbers(3), numbers(4), numbers(5), arguments[6].toBool(),
+                                      numbers(7), arguments[8].toInt(), std::nullopt);
+  return at::native::_determine_backend_memory_format(image, weight, kernel);
+}
+
 /// Kernels of the CPU keep statistics of 16-bit floats in the weight's dtype, meta kernels in another one.
 IValue as_statistic(const at::Tensor& result, const at::Tensor& self, const IValue& weight) {
   if (!self.is_cpu() || !at::isReducedFloatingType(self.scalar_type())) return result;
@@ -159,10 +176,9 @@ IValue result_as_of_kernel(const c10::OperatorHandle& op, Given arguments, std::
     return result.toTensor().is_same(input) ? at::empty_like(input) : result;
   }
   if (name != "aten::convolution" && name != "aten::_convolution") return result;
-  const at::Tensor& image = arguments[0].toTensor();
-  const bool is_of_images = image.is_cpu() && image.dim() == 4;
-  if (!is_of_images || !at::native::mkldnn_conv_use_channels_last(image, arguments[1].toTensor())) return result;
-  return at::empty_like(result.toTensor(), at::TensorOptions(), at::MemoryFormat::ChannelsLast);
+  const at::MemoryFormat format = format_of_convolution(arguments);
+  if (format == at::MemoryFormat::Contiguous) return result;
+  return at::empty_like(result.toTensor(), at::TensorOptions(), format);
 }
 
 }  // namespace thunder::tracer

@@ -27,11 +27,13 @@ bool BatchNorm::has_columns() const {
     const at::Tensor given = tensor(argument);
     return !given.defined() || given.scalar_type() == at::kFloat;
   };
-  const bool are_plain =
-      std::ranges::all_of(std::array{kInput, kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
+  const bool is_mixed = input_.is_cuda() && at::isReducedFloatingType(input_.scalar_type());
+  const bool are_plain = (is_mixed || is_plain(kInput)) &&
+                         std::ranges::all_of(std::array{kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
   const bool has_columns = (input_.dim() == 2 && input_.is_contiguous()) ||
                            (input_.dim() == 4 && input_.is_contiguous(at::MemoryFormat::ChannelsLast));
-  return are_plain && has_columns && input_.is_cpu() && input_.size(1) > 1 && count() > 1;
+  const bool has_device = input_.is_cpu() || input_.is_cuda();
+  return are_plain && has_columns && has_device && input_.size(1) > 1 && count() > 1;
 }
 
 bool BatchNorm::has_rows() const {
@@ -47,8 +49,16 @@ bool BatchNorm::has_rows() const {
 
 std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }
 
+at::Tensor BatchNorm::widened(const at::Tensor& tensor) {
+  return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
+
+at::Tensor BatchNorm::rounded(const at::Tensor& tensor) const {
+  return tensor.scalar_type() == input_.scalar_type() ? tensor : tensor.to(input_.scalar_type());
+}
+
 BatchNorm::Moments BatchNorm::moments() const {
-  const auto [variance, mean] = at::var_mean(input_, reduced_, std::make_optional<at::Scalar>(0), /*keepdim=*/true);
+  const auto [variance, mean] = at::var_mean(widened(input_), reduced_, std::make_optional<at::Scalar>(0), /*keepdim=*/true);
   return {mean, variance};
 }
 
@@ -69,8 +79,8 @@ at::Tensor BatchNorm::normalized(const at::Tensor& mean, const at::Tensor& recip
   const at::Tensor bias = tensor(kBias);
   const at::Tensor scale =
       weight.defined() ? at::mul(reciprocal_deviation, along_channels(weight)) : reciprocal_deviation;
-  const at::Tensor scaled = at::mul(at::sub(input_, mean), scale);
-  return bias.defined() ? at::add(scaled, along_channels(bias)) : scaled;
+  const at::Tensor scaled = at::mul(at::sub(widened(input_), mean), scale);
+  return rounded(bias.defined() ? at::add(scaled, along_channels(bias)) : scaled);
 }
 
 at::Tensor BatchNorm::evaluated() const {

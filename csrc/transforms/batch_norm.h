@@ -24,7 +24,7 @@ class BatchNorm {
 
   explicit BatchNorm(std::vector<c10::IValue>& arguments);
 
-  /// The input is a float32 tensor on the CPU whose channels lie side by side.
+  /// The input's channels lie side by side: a float32 tensor, or on a GPU a 16-bit one with float32 parameters.
   [[nodiscard]] bool has_columns() const;
   /// The input is a tensor on the CPU in which a channel's elements of an image lie side by side, not just a few.
   [[nodiscard]] bool has_rows() const;
@@ -42,6 +42,9 @@ class BatchNorm {
     at::Tensor variance;
   };
   [[nodiscard]] Moments moments() const;
+  /// 16-bit floats as float32, in which all arithmetic is done; and a result in the input's dtype.
+  [[nodiscard]] static at::Tensor widened(const at::Tensor& tensor);
+  [[nodiscard]] at::Tensor rounded(const at::Tensor& tensor) const;
   [[nodiscard]] at::Tensor reciprocal_deviation(const at::Tensor& variance) const;
   /// `(input - mean) * reciprocal_deviation * weight + bias`.
   [[nodiscard]] at::Tensor normalized(const at::Tensor& mean, const at::Tensor& reciprocal_deviation) const;

@@ -31,11 +31,13 @@ const ir::TensorType* type_of(const ir::Trace& trace, const ir::Argument& argume
 }
 
 /// The type of the images that a convolution goes over; null for all other symbols.
-const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol, bool fuses_on_gpu) {
   if (!operators::has_fact(*symbol.op, operators::Fact::kIsConvolution)) return nullptr;
   const ir::TensorType* type = type_of(trace, symbol.arguments[0]);
-  if (type == nullptr || type->sizes.size() != 4 || type->device.type != ir::DeviceType::kCpu) return nullptr;
-  return ir::is_floating_point(type->dtype) ? type : nullptr;
+  if (type == nullptr || type->sizes.size() != 4 || !ir::is_floating_point(type->dtype)) return nullptr;
+  const bool is_on_gpu =
+      fuses_on_gpu && type->device.type == ir::DeviceType::kCuda && ir::size_of(type->dtype) == 2;
+  return type->device.type == ir::DeviceType::kCpu || is_on_gpu ? type : nullptr;
 }
 
 /// Elements of a tensor, or 0.
@@ -45,7 +47,7 @@ std::int64_t size_of(const ir::TensorType* type) {
   return count;
 }
 
-bool is_candidate(const ir::Trace& trace) {
+bool is_candidate(const ir::Trace& trace, bool fuses_on_gpu) {
   std::int64_t taken = 0;
   std::int64_t made = 0;
   std::int64_t trained = 0;
@@ -53,7 +55,7 @@ bool is_candidate(const ir::Trace& trace) {
     const bool can_repeat =
         symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tracer::tensor_constant_operator();
     if (!can_repeat) return false;
-    const ir::TensorType* image = image_of(trace, symbol);
+    const ir::TensorType* image = image_of(trace, symbol, fuses_on_gpu);
     if (image == nullptr) continue;
     taken += size_of(image);
     made += size_of(type_of(trace, symbol.results[0]));
@@ -66,10 +68,10 @@ bool is_candidate(const ir::Trace& trace) {
 /// How the operations of a replay are called.
 class ChannelsLast {
  public:
-  explicit ChannelsLast(const ir::Trace& trace) : trace_(trace) {}
+  ChannelsLast(const ir::Trace& trace, bool fuses_on_gpu) : trace_(trace), fuses_on_gpu_(fuses_on_gpu) {}
 
   bool adapt(const ir::BoundSymbol& symbol, torch::jit::Stack& stack) {
-    if (image_of(trace_, symbol) != nullptr) {
+    if (image_of(trace_, symbol, fuses_on_gpu_) != nullptr) {
       take_channels_last(stack);
     } else if (symbol.op->name == "aten::batch_norm") {
       return call_batch_norm(stack);
@@ -109,9 +111,9 @@ class ChannelsLast {
     stack[0] = copy;
   }
 
-  static bool call_batch_norm(torch::jit::Stack& stack) {
+  [[nodiscard]] bool call_batch_norm(torch::jit::Stack& stack) const {
     BatchNorm norm(stack);
-    if (!norm.has_columns()) return false;
+    if (!norm.has_columns() || (norm.input().is_cuda() && !fuses_on_gpu_)) return false;
     if (norm.is_training()) {
       norm.update_running_statistics();
       return false;
@@ -133,17 +135,18 @@ class ChannelsLast {
   }
 
   const ir::Trace& trace_;
+  bool fuses_on_gpu_;
   std::size_t convolutions_ = 0;
   std::size_t copies_ = 0;
 };
 
 }  // namespace
 
-std::optional<ir::Trace> channels_last(const ir::Trace& trace) {
-  if (!is_candidate(trace)) return std::nullopt;
+std::optional<ir::Trace> channels_last(const ir::Trace& trace, bool fuses_on_gpu) {
+  if (!is_candidate(trace, fuses_on_gpu)) return std::nullopt;
   RecordedInputs described{.types = {}, .data = {}, .is_same_kind = true};
   for (const ir::ValueId input : trace.inputs) described.types.push_back(trace.value(input).type);
-  ChannelsLast layout(trace);
+  ChannelsLast layout(trace, fuses_on_gpu);
   const AdaptCall adapt = [&](const auto& symbol, auto& stack) { return layout.adapt(symbol, stack); };
   ir::Trace result = record(trace, kChannelsLast, described, [&](const std::vector<at::Tensor>& inputs) {
     std::vector<at::Tensor> outputs = replay(trace, inputs, GradMode::kAsRecorded, adapt);

@@ -120,13 +120,13 @@ Tensors batch_norm_forward(RuleCall& call) {
 }
 
 void batch_norm_backward(RuleCall& call) {
-  const at::Tensor cotangent = call.cotangent(0);
-  if (!cotangent.defined()) return;
+  if (!call.cotangent(0).defined()) return;
+  const at::Tensor cotangent = BatchNorm::widened(call.cotangent(0));
   const BatchNorm norm(call.arguments);
   const at::Tensor weight = call.tensor(BatchNorm::kWeight);
   const at::Tensor bias = call.tensor(BatchNorm::kBias);
   const at::Tensor& rstd = call.saved[1];
-  const at::Tensor centered = at::sub(norm.input(), call.saved[0]);
+  const at::Tensor centered = at::sub(BatchNorm::widened(norm.input()), call.saved[0]);
   const at::Tensor sum = at::sum(cotangent, norm.reduced(), /*keepdim=*/true);
   const at::Tensor product = at::sum(at::mul(cotangent, centered), norm.reduced(), /*keepdim=*/true);
   if (call.needs_gradient(BatchNorm::kBias)) call.give(bias, norm.of_channels(sum));
@@ -136,7 +136,7 @@ void batch_norm_backward(RuleCall& call) {
   const at::Tensor scale = weight.defined() ? at::mul(rstd, norm.along_channels(weight)) : rstd;
   const at::Tensor along = at::div(at::mul(at::mul(rstd, rstd), product), count);
   const at::Tensor rest = at::sub(at::sub(cotangent, at::div(sum, count)), at::mul(centered, along));
-  call.give(norm.input(), at::mul(rest, scale));
+  call.give(norm.input(), norm.rounded(at::mul(rest, scale)));
 }
 
 // --- batch norm of contiguous images
