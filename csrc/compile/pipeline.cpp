@@ -19,6 +19,7 @@
 #include "fusion/partition.h"
 #include "fusion/target.h"
 #include "ir/trace_sizes.h"
+#include "passes/aligned_matmuls.h"
 #include "passes/alias_analysis.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
@@ -135,6 +136,12 @@ void differentiate(Compilation& compilation, const PassRunner& runner) {
   compilation.gradient = std::move(gradient);
 }
 
+void eliminate_in_forward(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  runner.keep(passes::kCommonSubexpressionElimination.name,
+              passes::eliminate_common_subexpressions(line.history.last(), saved_range(compilation).begin),
+              line.history);
+}
+
 void drop_saved(Compilation& compilation, const PassRunner& runner) {
   if (!compilation.gradient) return;
   auto [forward, backward] = drop_unused_saved_values(
@@ -183,6 +190,14 @@ void transform_backward(const Compilation& compilation, TraceLine& line, const P
                 line.history);
     require_matching_saved(transform, forward.history.at(given + 1), in_forward, line.history.last(), in_backward);
   }
+}
+
+void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  if (!fuses_on_gpu(compilation)) return;
+  const ir::Trace& trace = line.history.last();
+  const bool is_forward = &line == &compilation.forward;
+  const std::size_t given_out = is_forward ? saved_range(compilation).begin : trace.outputs.size();
+  runner.keep(passes::kAlignedMatmuls, passes::align_matmuls(trace, given_out, &find_operator), line.history);
 }
 
 void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
@@ -256,7 +271,7 @@ constexpr std::array kDerivationSteps{
     Step(TraceStep{Part::kBackward, &passes::kLayoutCleanup}),
     // after layout_cleanup: because what it joins becomes equal. After forward_and_backward: because two equal casts
     // that are one would add their cotangents in the lower precision.
-    Step(TraceStep{Part::kForward, &passes::kCommonSubexpressionElimination}),
+    Step(LineStep{Part::kForward, passes::kCommonSubexpressionElimination.name, &eliminate_in_forward, true}),
     Step(TraceStep{Part::kBackward, &passes::kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, &passes::kDeadCodeElimination}),
 };
@@ -289,6 +304,9 @@ constexpr std::array kExecutionSteps{
     // before fusion_partition: because that is what it is for.
     Step(TraceStep{Part::kForward, &passes::kSliceGradients}),
     Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),
+    // after transforms: because strides of saved values change.
+    Step(LineStep{Part::kForward, passes::kAlignedMatmuls, &align_matmuls, true}),
+    Step(LineStep{Part::kBackward, passes::kAlignedMatmuls, &align_matmuls, true}),
     // after forward_and_backward: because rules bring writes. Before fusion_partition: because it moves nothing across
     // one.
     Step(TraceStep{Part::kForward, &passes::kLateWrites}),

@@ -24,7 +24,7 @@ std::vector<ir::ValueId> values_in(const ir::ArgumentList& arguments) {
 
 class Eliminator {
  public:
-  explicit Eliminator(const ir::Trace& trace)
+  Eliminator(const ir::Trace& trace, std::size_t caller_outputs)
       : trace_(trace),
         result_(trace.empty_copy(kCommonSubexpressionElimination.name)),
         aliases_(trace),
@@ -32,6 +32,8 @@ class Eliminator {
         last_write_(trace.value_count(), 0),
         is_output_(trace.value_count(), false) {
     for (const ir::ValueId id : values_in(trace.outputs)) is_output_[ir::index_of(id)] = true;
+    const auto end = trace.outputs.begin() + static_cast<std::ptrdiff_t>(std::min(caller_outputs, trace.outputs.size()));
+    given_out_ = values_in(ir::ArgumentList(trace.outputs.begin(), end));
     result_.symbols.reserve(trace.symbols.size());
     known_.reserve(trace.symbols.size());
   }
@@ -116,11 +118,16 @@ class Eliminator {
   }
 
   // The types tell apart what was recorded with and without autograd. The caller may write to outputs: they share
-  // memory only if they do so anyway.
+  // memory only if they do so anyway. Nobody writes to what is saved.
   [[nodiscard]] bool may_be_one(ir::ValueId a, ir::ValueId b, bool view) const {
     if (!(*trace_.value(a).type == *trace_.value(b).type)) return false;
-    if (view) return !(is_output_[ir::index_of(a)] && is_output_[ir::index_of(b)]);
-    return !(aliases_.touches_output(a) && aliases_.touches_output(b));
+    const bool are_outputs = view ? is_output_[ir::index_of(a)] && is_output_[ir::index_of(b)]
+                                  : aliases_.touches_output(a) && aliases_.touches_output(b);
+    return !are_outputs || !(is_given_out(a) || is_given_out(b));
+  }
+
+  [[nodiscard]] bool is_given_out(ir::ValueId id) const {
+    return std::ranges::any_of(given_out_, [&](ir::ValueId output) { return aliases_.may_alias(output, id); });
   }
 
   const ir::Trace& trace_;
@@ -131,11 +138,14 @@ class Eliminator {
   Position last_input_write_ = 0;
   Position last_effect_ = 0;
   std::vector<bool> is_output_;
+  std::vector<ir::ValueId> given_out_;  ///< outputs that the caller gets
   std::unordered_multimap<std::size_t, Position> known_;
 };
 
 }  // namespace
 
-ir::Trace eliminate_common_subexpressions(const ir::Trace& trace) { return Eliminator(trace).run(); }
+ir::Trace eliminate_common_subexpressions(const ir::Trace& trace, std::size_t caller_outputs) {
+  return Eliminator(trace, caller_outputs).run();
+}
 
 }  // namespace thunder::passes

@@ -220,7 +220,7 @@ ValueRewriter::Rule layout_rule(const ir::Operator& op) {
       {"aten::transpose", &permute},    {"aten::permute", &permute},
       {"aten::expand", &expand},        {"aten::slice", &identity},
       {"aten::alias", &identity},       {"aten::detach", &identity},
-      {"aten::lift_fresh", &identity},  {"aten::clone", &identity},
+      {"aten::lift_fresh", &identity},  {"aten::clone", &identity},     {"thunder::restride", &identity},
       {"aten::_to_copy", &cast},        {"aten::to", &cast},
   };
   const auto found = kRules.find(op.name);

@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -34,6 +35,20 @@ std::int64_t alignment_of(const c10::IValue* inputs, std::size_t count) {
   std::uintptr_t bits = kWidestAlignment;
   for (std::size_t i = 0; i < count; ++i) bits |= reinterpret_cast<std::uintptr_t>(address_of(inputs[i].toTensor()));
   return static_cast<std::int64_t>(bits & (~bits + 1));
+}
+
+/// The operations of a fusion, as the name of its kernel: `fused_mul_gelu`.
+std::string kernel_name(const ir::BoundSymbol& fused) {
+  constexpr std::size_t kLongest = 60;
+  std::string name = "fused";
+  std::set<std::string> named;
+  for (const ir::BoundSymbol& operation : fused.nested) {
+    std::string part = operation.op->name.substr(operation.op->name.rfind(':') + 1);
+    std::erase_if(part, [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '_'; });
+    if (operation.op->view || !named.insert(part).second || name.size() + part.size() >= kLongest) continue;
+    name += "_" + part;
+  }
+  return name;
 }
 
 /// Memory of the current device.
@@ -177,7 +192,7 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
   if (kernel && !plan.region->outputs().empty()) {
     const at::Device device = plan.region->outputs()[0].device;
     plan.source = emit_source(kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
-                              {plan.layout.alignment, engine_.multiprocessors(device)});
+                              {plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0])});
     if (plan.source) {
       plan.compilation = engine_.request(*plan.source, device);
       plan.source->text.clear();  // long; the compilation has it

@@ -62,12 +62,13 @@ class Emitter {
     find_kept();
     KernelSource source;
     std::string functions = fused_function();
-    source.launches.push_back({"fused", mapping_.grid(), mapping_.thread_count()});
+    source.launches.push_back({facts_.name, mapping_.grid(), mapping_.thread_count()});
     if (!sums_.empty()) {
       SharedMemory shared;
       Lines body;
-      source.launches.push_back({"finish", sums_.finish(shared, body), BlockSums::kFinishThreads});
-      functions += function("finish", BlockSums::kFinishThreads, shared, body);
+      const std::string name = facts_.name + "_finish";
+      source.launches.push_back({name, sums_.finish(shared, body), BlockSums::kFinishThreads});
+      functions += function(name, BlockSums::kFinishThreads, shared, body);
     }
     source.array_count = array_count();
     source.numbers = numbers_.values();
@@ -154,7 +155,7 @@ class Emitter {
     emit_row(body);
     body.add("}");
     sums_.write(shared_, body);
-    return function("fused", mapping_.thread_count(), shared_, body);
+    return function(facts_.name, mapping_.thread_count(), shared_, body);
   }
 
   /// The rows and columns of a thread.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "fusion/kernel_graph.h"
 
@@ -10,6 +11,7 @@ namespace thunder::executors::cuda {
 struct LaunchFacts {
   std::int64_t alignment = 16;  ///< in bytes, of every array's first element
   int multiprocessors = 132;
+  std::string name = "fused";  ///< of the function, as profilers show it
 };
 
 /// How a kernel's rows and columns are shared out among threads. A thread block takes `rows` rows at a time, with
