@@ -197,7 +197,8 @@ void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRu
   const ir::Trace& trace = line.history.last();
   const bool is_forward = &line == &compilation.forward;
   const std::size_t given_out = is_forward ? saved_range(compilation).begin : trace.outputs.size();
-  runner.keep(passes::kAlignedMatmuls, passes::align_matmuls(trace, given_out, &find_operator), line.history);
+  runner.keep(passes::kAlignedMatmuls,
+              passes::align_matmuls(trace, ir::DeviceType::kCuda, given_out, &find_operator), line.history);
 }
 
 void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {

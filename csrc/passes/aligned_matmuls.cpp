@@ -1,6 +1,7 @@
 #include "passes/aligned_matmuls.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -19,7 +20,6 @@ constexpr std::int64_t kElements = 8;  ///< of 16 bits, in 16 bytes
 constexpr double kLarge = 1 << 30;
 
 std::int64_t aligned(std::int64_t count) { return (count + kElements - 1) / kElements * kElements; }
-bool is_aligned(std::int64_t count) { return count % kElements == 0; }
 
 bool is_reshape(const ir::BoundSymbol& symbol) {
   const std::string& name = symbol.op->name;
@@ -29,8 +29,9 @@ bool is_reshape(const ir::BoundSymbol& symbol) {
 
 class Aligner {
  public:
-  Aligner(const ir::Trace& trace, std::size_t caller_outputs, ir::FindOperator find_operator)
+  Aligner(const ir::Trace& trace, ir::DeviceType device, std::size_t caller_outputs, ir::FindOperator find_operator)
       : trace_(trace),
+        device_(device),
         find_operator_(find_operator),
         uses_(trace),
         aliases_(trace),
@@ -71,7 +72,7 @@ class Aligner {
     const ir::ValueId result = single_result(symbol);
     for (const ir::ValueId id : {left, right, result}) {
       const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
-      const bool fits = type != nullptr && type->device.type == ir::DeviceType::kCuda && type->sizes.size() == 2 &&
+      const bool fits = type != nullptr && type->device.type == device_ && type->sizes.size() == 2 &&
                         ir::is_floating_point(type->dtype) && ir::size_of(type->dtype) == 2 && has_plain_sizes(*type);
       if (!fits) return false;
     }
@@ -109,31 +110,95 @@ class Aligner {
     result_.set_type(id, ir::make_type(std::move(changed)));
   }
 
+  /// The elements that each dimension of a matmul lacks: those of the rows, of the sums, of the columns.
+  struct Missing {
+    std::int64_t rows = 0;
+    std::int64_t sums = 0;
+    std::int64_t columns = 0;
+    [[nodiscard]] bool any() const { return rows != 0 || sums != 0 || columns != 0; }
+  };
+
+  [[nodiscard]] Missing missing_in(ir::ValueId left, ir::ValueId right) const {
+    const auto lacks = [&](ir::ValueId id, std::size_t dim) { return aligned(size(id, dim)) - size(id, dim); };
+    const bool left_has_rows = type(left).strides[1] == ir::Dim(1);
+    const bool right_has_rows = type(right).strides[1] == ir::Dim(1);
+    return {.rows = left_has_rows ? 0 : lacks(left, 0),
+            .sums = left_has_rows || !right_has_rows ? lacks(left, 1) : 0,
+            .columns = lacks(right, 1)};
+  }
+
   void add_aligned(const ir::BoundSymbol& symbol, std::size_t first) {
+    const ir::ValueId left = value_argument(symbol, first);
+    const ir::ValueId right = value_argument(symbol, first + 1);
+    const Missing missing = missing_in(left, right);
+    if (!missing.any() || !can_pad(left) || !can_pad(right) || (first == 1 && !is_row_of(symbol, right))) {
+      return add(symbol);
+    }
     ir::BoundSymbol copy = symbol;
+    copy.arguments[first] = ir::Argument(padded(left, missing.rows, missing.sums, symbol));
+    copy.arguments[first + 1] = ir::Argument(padded(right, missing.sums, missing.columns, symbol));
+    if (first == 1 && missing.columns != 0) {
+      copy.arguments[0] = ir::Argument(pad(value_argument(symbol, 0), {0, missing.columns}, symbol));
+    }
     const ir::ValueId result = single_result(symbol);
-    const std::int64_t columns = size(result, 1);
-    const bool lengthens = !is_aligned(columns) && may_have_longer_rows(result) && widen(copy, first, aligned(columns));
-    for (const std::size_t i : {first, first + 1}) copy.arguments[i] = ir::Argument(with_aligned_rows(copy, i));
-    if (!lengthens) {
+    if (missing.rows == 0 && missing.columns == 0) {
       result_.add(std::move(copy));
       return;
     }
-    ir::TensorType longer = type(result);
-    longer.sizes[1] = ir::Dim(aligned(columns));
-    longer.strides = {ir::Dim(aligned(columns)), ir::Dim(1)};
-    const ir::ValueId whole = result_.add_value(ir::make_type(std::move(longer)));
-    copy.results = {ir::Argument(whole)};
-    const ir::SourceLocation location = copy.location;
+    ir::TensorType whole = type(result);
+    whole.sizes = {ir::Dim(size(left, 0) + missing.rows), ir::Dim(size(right, 1) + missing.columns)};
+    whole.strides = {whole.sizes[1], ir::Dim(1)};
+    ir::ValueId value = result_.add_value(ir::make_type(whole));
+    copy.results = {ir::Argument(value)};
     result_.add(std::move(copy));
-    ir::BoundSymbol front;
-    front.op = find_operator_("aten::slice", "Tensor");
-    front.arguments = {ir::Argument(whole), ir::Argument(std::int64_t{1}), ir::Argument(std::int64_t{0}),
-                       ir::Argument(columns), ir::Argument(std::int64_t{1})};
-    front.results = {ir::Argument(result)};
-    front.location = location;
-    result_.add(std::move(front));
-    set_row_stride(result, aligned(columns));
+    if (missing.rows != 0 && missing.columns != 0) value = front(value, 0, size(left, 0), symbol);
+    give_front(value, missing.columns != 0 ? 1 : 0, result, symbol);
+  }
+
+  /// Whether the summand of an `addmm` is a row of its result.
+  [[nodiscard]] bool is_row_of(const ir::BoundSymbol& symbol, ir::ValueId right) const {
+    const ir::ValueId bias = value_argument(symbol, 0);
+    return bias != ir::kNoValue && type(bias).sizes == ir::Dims{type(right).sizes[1]} && is_contiguous(type(bias));
+  }
+
+  [[nodiscard]] bool can_pad(ir::ValueId matrix) const {
+    return is_contiguous(type(matrix)) || source_of_transpose(matrix) != ir::kNoValue;
+  }
+
+  /// A matrix with so many rows and columns of zeros more, in the same order of memory.
+  ir::ValueId padded(ir::ValueId matrix, std::int64_t rows, std::int64_t columns, const ir::BoundSymbol& for_symbol) {
+    if (rows == 0 && columns == 0) return matrix;
+    if (is_contiguous(type(matrix))) return pad(matrix, {0, columns, 0, rows}, for_symbol);
+    return transpose(pad(source_of_transpose(matrix), {0, rows, 0, columns}, for_symbol), for_symbol);
+  }
+
+  /// The first `count` elements of a dimension.
+  ir::ValueId front(ir::ValueId value, std::int64_t dim, std::int64_t count, const ir::BoundSymbol& for_symbol) {
+    ir::TensorType shorter = type(value);
+    shorter.sizes[static_cast<std::size_t>(dim)] = ir::Dim(count);
+    return call("aten::slice", "Tensor",
+                {ir::Argument(value), ir::Argument(dim), ir::Argument(std::int64_t{0}), ir::Argument(count),
+                 ir::Argument(std::int64_t{1})},
+                std::move(shorter), for_symbol);
+  }
+
+  /// `result` is the front of a dimension: as it lies there, or a copy where somebody may see how it lies.
+  void give_front(ir::ValueId value, std::int64_t dim, ir::ValueId result, const ir::BoundSymbol& for_symbol) {
+    const bool lies_apart = dim == 1 && !may_have_longer_rows(result);
+    const ir::ValueId cut = front(value, dim, size(result, static_cast<std::size_t>(dim)), for_symbol);
+    ir::BoundSymbol& last = result_.symbols.back();
+    if (!lies_apart) {
+      last.results = {ir::Argument(result)};
+      if (dim == 1) set_row_stride(result, size(value, 1));
+      return;
+    }
+    ir::BoundSymbol copy;
+    copy.op = find_operator_("thunder::restride", "");
+    copy.arguments = {ir::Argument(cut),
+                      ir::Argument(ir::ArgumentList{ir::Argument(size(result, 1)), ir::Argument(std::int64_t{1})})};
+    copy.results = {ir::Argument(result)};
+    copy.location = for_symbol.location;
+    result_.add(std::move(copy));
   }
 
   /// Whether nobody sees or relies on the strides of a result: it is read by operations that take any, and by
@@ -156,21 +221,6 @@ class Aligner {
     });
   }
 
-  /// Gives the second factor, `t` of a matrix, more columns, and the summand of `addmm`; false: it is something else.
-  bool widen(ir::BoundSymbol& symbol, std::size_t first, std::int64_t columns) {
-    const std::int64_t missing = columns - size(value_argument(symbol, first + 1), 1);
-    const ir::ValueId rows = source_of_transpose(value_argument(symbol, first + 1));
-    if (rows == ir::kNoValue) return false;
-    if (first == 1) {
-      const ir::ValueId bias = value_argument(symbol, 0);
-      const bool is_row = bias != ir::kNoValue && type(bias).sizes == ir::Dims{type(rows).sizes[0]};
-      if (!is_row || !is_contiguous(type(bias))) return false;
-      symbol.arguments[0] = ir::Argument(pad(bias, {0, missing}, symbol));
-    }
-    symbol.arguments[first + 1] = ir::Argument(transpose(pad(rows, {0, 0, 0, missing}, symbol), symbol));
-    return true;
-  }
-
   /// `m` of `m.t()`, where it is contiguous.
   [[nodiscard]] ir::ValueId source_of_transpose(ir::ValueId id) const {
     const std::uint32_t maker = ir::index_of(id) < trace_.value_count() ? uses_.maker(id) : ir::kNoPlace;
@@ -179,39 +229,23 @@ class Aligner {
     return source != ir::kNoValue && is_contiguous(type(source)) ? source : ir::kNoValue;
   }
 
-  /// The operand with rows that begin at multiples of 16 bytes.
-  ir::ValueId with_aligned_rows(const ir::BoundSymbol& symbol, std::size_t i) {
-    const ir::ValueId operand = value_argument(symbol, i);
-    const auto& strides = type(operand).strides;
-    const bool has_rows = strides[1] == ir::Dim(1);
-    const bool has_columns = strides[0] == ir::Dim(1);
-    const std::int64_t between = strides[has_rows ? 0 : 1].hint;
-    if ((!has_rows && !has_columns) || is_aligned(between)) return operand;
-    if (has_rows) return copy_rows(operand, symbol);
-    const ir::ValueId source = source_of_transpose(operand);
-    return source == ir::kNoValue ? operand : transpose(copy_rows(source, symbol), symbol);
-  }
-
-  ir::ValueId copy_rows(ir::ValueId matrix, const ir::BoundSymbol& for_symbol) {
-    const auto known = copies_.find(matrix);
-    if (known != copies_.end()) return known->second;
-    ir::TensorType changed = type(matrix);
-    changed.strides[0] = ir::Dim(aligned(changed.sizes[1].hint));
-    ir::ArgumentList strides{ir::Argument(changed.strides[0].hint), ir::Argument(std::int64_t{1})};
-    const ir::ValueId copy = call("thunder::restride", "", {ir::Argument(matrix), ir::Argument(std::move(strides))},
-                                  std::move(changed), for_symbol);
-    copies_[matrix] = copy;
-    return copy;
-  }
-
-  ir::ValueId pad(ir::ValueId matrix, const std::vector<std::int64_t>& by, const ir::BoundSymbol& for_symbol) {
-    ir::TensorType longer = type(matrix);
-    longer.sizes[0] = ir::Dim(longer.sizes[0].hint + by.back());
-    ir::ArgumentList counts;
-    for (const std::int64_t count : by) counts.emplace_back(count);
-    return call("aten::constant_pad_nd", "",
-                {ir::Argument(matrix), ir::Argument(std::move(counts)), ir::Argument(std::int64_t{0})},
-                std::move(longer), for_symbol);
+  /// Zeros behind the elements of each dimension, counted as `constant_pad_nd` does: from the last dimension on.
+  ir::ValueId pad(ir::ValueId tensor, const std::vector<std::int64_t>& counts, const ir::BoundSymbol& for_symbol) {
+    ir::ValueId& known = padded_.try_emplace(std::pair(tensor, counts), ir::kNoValue).first->second;
+    if (known != ir::kNoValue) return known;
+    ir::TensorType longer = type(tensor);
+    ir::Dim stride = 1;
+    for (std::size_t dim = longer.sizes.size(), i = 1; dim-- > 0; i += 2) {
+      longer.sizes[dim] = ir::Dim(longer.sizes[dim].hint + counts[i]);
+      longer.strides[dim] = stride;
+      stride *= longer.sizes[dim];
+    }
+    ir::ArgumentList list;
+    for (const std::int64_t count : counts) list.emplace_back(count);
+    known = call("aten::constant_pad_nd", "",
+                 {ir::Argument(tensor), ir::Argument(std::move(list)), ir::Argument(std::int64_t{0})},
+                 std::move(longer), for_symbol);
+    return known;
   }
 
   ir::ValueId transpose(ir::ValueId matrix, const ir::BoundSymbol& for_symbol) {
@@ -228,19 +262,21 @@ class Aligner {
   }
 
   const ir::Trace& trace_;
+  ir::DeviceType device_;
   ir::FindOperator find_operator_;
   ir::Uses uses_;
   AliasAnalysis aliases_;
   ir::Trace result_;
   std::vector<ir::ValueId> given_out_;
-  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;   ///< of values with longer rows
-  std::unordered_map<ir::ValueId, ir::ValueId> copies_;  ///< matrices with aligned rows, by those without
+  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;  ///< of values with longer rows
+  std::map<std::pair<ir::ValueId, std::vector<std::int64_t>>, ir::ValueId> padded_;  ///< by tensor and counts
 };
 
 }  // namespace
 
-ir::Trace align_matmuls(const ir::Trace& trace, std::size_t caller_outputs, ir::FindOperator find_operator) {
-  return Aligner(trace, caller_outputs, find_operator).run();
+ir::Trace align_matmuls(const ir::Trace& trace, ir::DeviceType device, std::size_t caller_outputs,
+                        ir::FindOperator find_operator) {
+  return Aligner(trace, device, caller_outputs, find_operator).run();
 }
 
 }  // namespace thunder::passes

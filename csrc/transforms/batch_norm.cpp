@@ -49,12 +49,13 @@ bool BatchNorm::has_rows() const {
 
 std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }
 
+// `_to_copy`, as autograd records casts: equal ones become one.
 at::Tensor BatchNorm::widened(const at::Tensor& tensor) {
-  return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+  return at::isReducedFloatingType(tensor.scalar_type()) ? at::_to_copy(tensor, at::kFloat) : tensor;
 }
 
 at::Tensor BatchNorm::rounded(const at::Tensor& tensor) const {
-  return tensor.scalar_type() == input_.scalar_type() ? tensor : tensor.to(input_.scalar_type());
+  return tensor.scalar_type() == input_.scalar_type() ? tensor : at::_to_copy(tensor, input_.scalar_type());
 }
 
 BatchNorm::Moments BatchNorm::moments() const {

@@ -12,7 +12,7 @@ using fusion::ComputeType;
 using fusion::KernelNode;
 using Kind = KernelNode::Kind;
 
-constexpr int kFinishColumns = 32;
+constexpr int kFinishColumns = 8;
 constexpr int kFinishShares = BlockSums::kFinishThreads / kFinishColumns;
 constexpr std::int64_t kAlignment = 16;
 
@@ -134,6 +134,7 @@ void BlockSums::finish_columns(const Sum& sum, SharedMemory& shared, Lines& to) 
   to.add("const bool is_result = place < ", numbers_.index(result.blocks * kernel_.domain.columns, "results"), ";");
   to.add("const Index block = is_result ? place / columns : 0;");
   to.add(sum.type, " all = {};");
+  to.add("#pragma unroll 4");
   to.add("for (Index i = threadIdx.x / ", kFinishColumns, "; is_result && i < shares; i += ", kFinishShares, ") {");
   to.add("all = add(all, ", sum.shares(), "[(block * shares + i) * columns + place % columns]);");
   to.add("}");

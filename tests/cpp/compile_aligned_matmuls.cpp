@@ -1,0 +1,98 @@
+// Matmuls of matrices with rows of an odd number of elements, padded, compared with PyTorch's.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "compile/compiler.h"
+#include "compile/execution.h"
+#include "compile/executor_list.h"
+#include "compile/pass_runner.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+#include "passes/aligned_matmuls.h"
+#include "recorded_program.h"
+
+namespace thunder::compile {
+namespace {
+
+using check::Tensors;
+
+at::Tensor real(std::vector<std::int64_t> sizes) { return at::randn(sizes).to(at::kBFloat16); }
+
+std::size_t count_of(const ir::Trace& trace, const std::string& name) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(trace.symbols, [&](const ir::BoundSymbol& symbol) { return symbol.op->name == name; }));
+}
+
+/// Aligns the matmuls of a function, runs it, and compares; returns the aligned trace.
+ir::Trace check_aligned(const Tensors& inputs, const check::TensorFunction& function, std::size_t caller_outputs) {
+  const ir::Trace trace = check::recorded(function, inputs);
+  ir::Trace aligned = passes::align_matmuls(trace, ir::DeviceType::kCpu, caller_outputs, &find_operator);
+  ir::verify(aligned, "test");
+  const runtime::Program program = lower_directly(aligned, with_fallback({}));
+  Tensors given = inputs;
+  Tensors results(program.output_count());
+  program.run(std::span(given), std::span(results));
+  const Tensors expected = function(inputs);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(results[i].sizes() == expected[i].sizes());
+    if (i < caller_outputs) CHECK(results[i].strides() == expected[i].strides());
+    CHECK(at::allclose(results[i].to(at::kDouble), expected[i].to(at::kDouble), 2e-2, 0.5));
+  }
+  return aligned;
+}
+
+}  // namespace
+
+TEST(a_result_with_odd_rows_is_the_front_of_longer_ones) {
+  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const auto function = [](const Tensors& x) {
+    const at::Tensor scores = at::mm(x[0], x[1].t());
+    return Tensors{at::_unsafe_view(scores, {4, 256, 1027}).sum(-1)};
+  };
+  const ir::Trace aligned = check_aligned(inputs, function, 1);
+  CHECK(count_of(aligned, "aten::constant_pad_nd") == 1);
+  CHECK(count_of(aligned, "thunder::restride") == 0);
+}
+
+TEST(a_result_that_the_caller_gets_keeps_its_strides) {
+  const Tensors inputs{real({1024, 1024}), real({1027, 1024}), real({1027})};
+  const auto function = [](const Tensors& x) { return Tensors{at::addmm(x[2], x[0], x[1].t())}; };
+  const ir::Trace aligned = check_aligned(inputs, function, 1);
+  CHECK(count_of(aligned, "aten::constant_pad_nd") == 2);
+  CHECK(count_of(aligned, "thunder::restride") == 1);
+  CHECK(count_of(check_aligned(inputs, function, 0), "thunder::restride") == 0);
+}
+
+TEST(sums_over_an_odd_number_of_products) {
+  const Tensors inputs{real({1024, 1027}), real({1027, 1024}), real({1024, 1024})};
+  const auto function = [](const Tensors& x) { return Tensors{at::mm(x[0], x[1]), at::mm(x[0].t(), x[2])}; };
+  // The first factor is padded once, for both.
+  CHECK(count_of(check_aligned(inputs, function, 2), "aten::constant_pad_nd") == 2);
+}
+
+TEST(both_sides_of_a_result) {
+  const Tensors inputs{real({1024, 1027}), real({1024, 1030})};
+  static_cast<void>(check_aligned(
+      inputs, [](const Tensors& x) { return Tensors{at::mm(x[0].t(), x[1])}; }, 1));
+}
+
+TEST(matmuls_that_stay_as_they_are) {
+  const auto is_left = [](const Tensors& inputs) {
+    const auto function = [](const Tensors& x) { return Tensors{at::mm(x[0], x[1])}; };
+    const ir::Trace trace = check::recorded(function, inputs);
+    return ir::print(passes::align_matmuls(trace, ir::DeviceType::kCpu, 1, &find_operator)).find("pad") ==
+           std::string::npos;
+  };
+  CHECK(is_left({real({1024, 1024}), real({1024, 1024})}));
+  CHECK(is_left({real({16, 17}), real({17, 16})}));
+  CHECK(is_left({at::randn({1024, 1027}), at::randn({1027, 1024})}));
+  CHECK(is_left({real({1024, 2054}).slice(1, 0, 2054, 2), real({1027, 1024})}));
+}
+
+}  // namespace thunder::compile
