@@ -41,7 +41,7 @@ class GatedEngine : public executors::cuda::Engine {
   [[nodiscard]] c10::Allocator* allocator() override { return c10::GetCPUAllocator(); }
   bool launch(const Module& /*module*/, const Launch& launch, std::span<const std::byte> argument,
               at::Device /*device*/) override {
-    CHECK_EQ(launch.name, "fused");
+    CHECK(launch.name.starts_with("fused"));
     void* arrays[2];
     std::memcpy(arrays, argument.data(), sizeof arrays);
     *static_cast<float*>(arrays[1]) = kMark;
