@@ -16,13 +16,13 @@ namespace {
 using executors::Executor;
 
 /// The executors of this build that run unless others are chosen, by priority.
-constexpr const Executor* kBuiltIn[] = {&executors::cpu::kExecutor, &executors::aten::kExecutor};
+const Executor* const kBuiltIn[] = {&executors::cpu::kExecutor, &executors::cuda::executor(),
+                                    &executors::aten::kExecutor};
 /// The executor for whatever no other one runs.
 constexpr const Executor* kFallback = &executors::aten::kExecutor;
 
 /// With those that run where they are chosen only.
 Executors with_optional(Executors executors) {
-  executors.push_back(&executors::cuda::executor());
   executors.push_back(&executors::reference::kExecutor);
   return executors;
 }

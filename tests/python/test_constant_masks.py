@@ -37,7 +37,7 @@ def test_results_and_gradients_are_those_of_the_mask(name: str, sizes: tuple[int
     torch.testing.assert_close(result, expected, equal_nan=True)
     result.sin().sum().backward()
     expected.sin().sum().backward()
-    for mine, other in zip(ours, theirs):
+    for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine.grad, other.grad, equal_nan=True)
 
 

@@ -23,7 +23,8 @@ using interpreter::NativeCall;
 struct Setting {
   const char* getter;
   const char* setter;
-  bool by_device = false;  ///< both get the name of a device first
+  bool by_device = false;   ///< both get the name of a device first
+  bool by_kernels = false;  ///< operations set it, too
 };
 constexpr const char* kWarnOnly = "_get_deterministic_algorithms_warn_only";  // one of two that its setter takes
 constexpr Setting kSettings[] = {
@@ -64,7 +65,7 @@ constexpr Setting kSettings[] = {
     {"_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"},
     {"_get_qengine", "_set_qengine"},
     {"_get_rocm_fa_preferred_backend", "_set_rocm_fa_preferred_backend"},
-    {"_get_sdp_priority_order", "_set_sdp_priority_order"},
+    {"_get_sdp_priority_order", "_set_sdp_priority_order", /*by_device=*/false, /*by_kernels=*/true},
     {"_get_sm_carveout_experimental", "_set_sm_carveout_experimental"},
     {"_get_thread_name", "_set_thread_name"},
     {"_get_warnAlways", "_set_warnAlways"},
@@ -282,9 +283,12 @@ std::optional<std::string> TorchSettings::restore() {
     if (value) tracker_.record_result(token.get(), "abc.get_cache_token()", value.get());
   }
   std::optional<std::string> changed = restore_modules();
-  if (!std::exchange(has_set_, false)) return changed;
+  const std::vector<std::size_t> set = std::exchange(set_, {});
+  if (set.empty()) return changed;
   for (const Before& before : before_) {
-    if (!is_changed(before)) continue;
+    const bool is_set_by_kernels =
+        kSettings[before.setting].by_kernels && std::ranges::find(set, before.setting) == set.end();
+    if (is_set_by_kernels || !is_changed(before)) continue;
     changed = std::string("torch._C.") + kSettings[before.setting].getter + "()";
     if (kSettings[before.setting].getter == kWarnOnly) {
       at::Context& context = at::globalContext();
@@ -385,7 +389,7 @@ int TorchSettings::intercept(PyObject* callable, const NativeCall& call, PyObjec
     return -1;
   }
   if (function.role == Role::kSetter) {
-    has_set_ = true;
+    set_.push_back(function.setting);
     return 0;
   }
   if (function.role == Role::kAbstract) return ask_abstract_class(callable, call, result);

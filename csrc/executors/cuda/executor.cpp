@@ -1,5 +1,6 @@
 #include "executors/cuda/executor.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,15 @@ bool is_on_one_device(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
 
 std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const fusion::Target& target = *backend_of(self).target;
+  const auto is_accepted = [&](const ir::BoundSymbol& symbol) {
+    bool is_any = false;
+    passes::for_each_result(symbol, [&](ir::ValueId id) {
+      const ir::TensorType* type = trace.tensor_type(id);
+      is_any = is_any || (type != nullptr && target.accepts(*type));
+    });
+    return is_any;
+  };
+  if (std::ranges::none_of(trace.symbols, is_accepted)) return std::nullopt;
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     return is_on_one_device(symbol, of) ? fusion::role_of(symbol, of, target) : fusion::FusionRole{};
   };
