@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -150,6 +151,12 @@ bool has_tensor_results(const c10::FunctionSchema& schema) {
                        ": expected an operation whose result is known without the tensor's data, got one that needs "
                        "the data while the program is traced (for example bool(tensor), tensor.item(), tensor.tolist() "
                        "or a shape that depends on values); move it out of the jitted function");
+}
+
+/// A device with its number: `cuda` is the one that is current now.
+c10::Device numbered(c10::Device device) {
+  const bool has_numbers = !device.is_cpu() && !device.is_meta() && c10::impl::hasDeviceGuardImpl(device.type());
+  return device.has_index() || !has_numbers ? device : c10::impl::VirtualGuardImpl(device.type()).getDevice();
 }
 
 /// The device of the results: the `device` argument, or that of the tensors (0-dim CPU tensors go anywhere).
@@ -356,7 +363,10 @@ ResultTypes infer_leaf(const c10::OperatorHandle& op, std::span<const IValue> ar
 }
 
 void evaluate_leaf(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const std::vector<IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  std::vector<IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  for (IValue& argument : arguments) {
+    if (argument.isDevice()) argument = numbered(argument.toDevice());
+  }
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   if (op.schema().returns().empty() && !op.schema().is_mutable()) return;  // a check of data, made when it runs
   if (!has_tensor_results(op.schema()) && !op.schema().is_mutable()) {

@@ -61,7 +61,8 @@ def test_a_mask_that_makes_the_result_larger_stays() -> None:
 
 def test_a_mask_that_depends_on_data_stays() -> None:
     def attend(q: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        return F.scaled_dot_product_attention(q, q, q, attn_mask=torch.arange(16)[None, :] < lengths[:, None, None, None])
+        mask = torch.arange(16)[None, :] < lengths[:, None, None, None]
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
 
     compiled = thunder.jit(attend)
     q = torch.randn(2, 3, 16, 8)

@@ -81,7 +81,7 @@ def test_results_are_equal_from_run_to_run() -> None:
     outcome(compiled, inputs)
     thunder.wait_until_compiled(compiled)
     first, second = outcome(compiled, inputs), outcome(compiled, inputs)
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 class Images(torch.nn.Module):
