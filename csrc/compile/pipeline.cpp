@@ -19,8 +19,8 @@
 #include "fusion/partition.h"
 #include "fusion/target.h"
 #include "ir/trace_sizes.h"
-#include "passes/aligned_matmuls.h"
 #include "passes/alias_analysis.h"
+#include "passes/aligned_matmuls.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/constant_masks.h"
@@ -105,9 +105,9 @@ bool outputs_share_memory(const ir::Trace& trace) {
 bool fuses_on_gpu(const Compilation& compilation) {
   ir::TensorType on_gpu;
   on_gpu.device.type = ir::DeviceType::kCuda;
-    return compilation.fuses && std::ranges::any_of(compilation.executors, [&](const executors::Executor* executor) {
-    return executor->fuse != nullptr && executor->target != nullptr && executor->target->accepts(on_gpu);
-  });
+  return compilation.fuses && std::ranges::any_of(compilation.executors, [&](const executors::Executor* executor) {
+           return executor->fuse != nullptr && executor->target != nullptr && executor->target->accepts(on_gpu);
+         });
 }
 
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
@@ -197,8 +197,8 @@ void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRu
   const ir::Trace& trace = line.history.last();
   const bool is_forward = &line == &compilation.forward;
   const std::size_t given_out = is_forward ? saved_range(compilation).begin : trace.outputs.size();
-  runner.keep(passes::kAlignedMatmuls,
-              passes::align_matmuls(trace, ir::DeviceType::kCuda, given_out, &find_operator), line.history);
+  runner.keep(passes::kAlignedMatmuls, passes::align_matmuls(trace, ir::DeviceType::kCuda, given_out, &find_operator),
+              line.history);
 }
 
 void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {

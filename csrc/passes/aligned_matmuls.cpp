@@ -204,9 +204,8 @@ class Aligner {
   /// Whether nobody sees or relies on the strides of a result: it is read by operations that take any, and by
   /// reshapes that split its rows.
   [[nodiscard]] bool may_have_longer_rows(ir::ValueId id) const {
-    if (aliases_.is_written(id) || std::ranges::any_of(given_out_, [&](ir::ValueId output) {
-          return aliases_.may_alias(output, id);
-        })) {
+    if (aliases_.is_written(id) ||
+        std::ranges::any_of(given_out_, [&](ir::ValueId output) { return aliases_.may_alias(output, id); })) {
       return false;
     }
     return std::ranges::all_of(uses_.readers(id), [&](std::uint32_t reader) {
@@ -268,7 +267,7 @@ class Aligner {
   AliasAnalysis aliases_;
   ir::Trace result_;
   std::vector<ir::ValueId> given_out_;
-  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;  ///< of values with longer rows
+  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;                        ///< of values with longer rows
   std::map<std::pair<ir::ValueId, std::vector<std::int64_t>>, ir::ValueId> padded_;  ///< by tensor and counts
 };
 

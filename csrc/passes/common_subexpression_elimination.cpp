@@ -32,7 +32,8 @@ class Eliminator {
         last_write_(trace.value_count(), 0),
         is_output_(trace.value_count(), false) {
     for (const ir::ValueId id : values_in(trace.outputs)) is_output_[ir::index_of(id)] = true;
-    const auto end = trace.outputs.begin() + static_cast<std::ptrdiff_t>(std::min(caller_outputs, trace.outputs.size()));
+    const auto end =
+        trace.outputs.begin() + static_cast<std::ptrdiff_t>(std::min(caller_outputs, trace.outputs.size()));
     given_out_ = values_in(ir::ArgumentList(trace.outputs.begin(), end));
     result_.symbols.reserve(trace.symbols.size());
     known_.reserve(trace.symbols.size());

@@ -31,9 +31,8 @@ class Simplifier {
   ir::Trace run() {
     ir::Trace result = trace_.empty_copy(kConstantMasks);
     for (const ir::BoundSymbol& symbol : trace_.symbols) {
-      const MaskContent content = operators::has_fact(*symbol.op, operators::Fact::kIsAttention)
-                                      ? content_for(symbol)
-                                      : MaskContent::kOther;
+      const MaskContent content =
+          operators::has_fact(*symbol.op, operators::Fact::kIsAttention) ? content_for(symbol) : MaskContent::kOther;
       if (content == MaskContent::kOther) {
         result.add(symbol);
       } else {

@@ -59,7 +59,8 @@ at::Tensor BatchNorm::rounded(const at::Tensor& tensor) const {
 }
 
 BatchNorm::Moments BatchNorm::moments() const {
-  const auto [variance, mean] = at::var_mean(widened(input_), reduced_, std::make_optional<at::Scalar>(0), /*keepdim=*/true);
+  const auto [variance, mean] =
+      at::var_mean(widened(input_), reduced_, std::make_optional<at::Scalar>(0), /*keepdim=*/true);
   return {mean, variance};
 }
 

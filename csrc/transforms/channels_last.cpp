@@ -35,8 +35,7 @@ const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& sy
   if (!operators::has_fact(*symbol.op, operators::Fact::kIsConvolution)) return nullptr;
   const ir::TensorType* type = type_of(trace, symbol.arguments[0]);
   if (type == nullptr || type->sizes.size() != 4 || !ir::is_floating_point(type->dtype)) return nullptr;
-  const bool is_on_gpu =
-      fuses_on_gpu && type->device.type == ir::DeviceType::kCuda && ir::size_of(type->dtype) == 2;
+  const bool is_on_gpu = fuses_on_gpu && type->device.type == ir::DeviceType::kCuda && ir::size_of(type->dtype) == 2;
   return type->device.type == ir::DeviceType::kCpu || is_on_gpu ? type : nullptr;
 }
 

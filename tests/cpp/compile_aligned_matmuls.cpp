@@ -78,8 +78,7 @@ TEST(sums_over_an_odd_number_of_products) {
 
 TEST(both_sides_of_a_result) {
   const Tensors inputs{real({1024, 1027}), real({1024, 1030})};
-  static_cast<void>(check_aligned(
-      inputs, [](const Tensors& x) { return Tensors{at::mm(x[0].t(), x[1])}; }, 1));
+  static_cast<void>(check_aligned(inputs, [](const Tensors& x) { return Tensors{at::mm(x[0].t(), x[1])}; }, 1));
 }
 
 TEST(matmuls_that_stay_as_they_are) {

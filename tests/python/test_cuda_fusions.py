@@ -89,8 +89,8 @@ class Images(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.norm = torch.nn.Conv2d(3, 32, 3), torch.nn.BatchNorm2d(32)
-        self.second, self.third = torch.nn.Conv2d(32, 32, 3, padding=1), torch.nn.BatchNorm2d(32)
+        self.stem, self.norm = torch.nn.Conv2d(3, 32, 3, bias=False), torch.nn.BatchNorm2d(32)
+        self.second, self.third = torch.nn.Conv2d(32, 32, 3, padding=1, bias=False), torch.nn.BatchNorm2d(32)
 
     def forward(self, images: Tensor) -> Tensor:
         x = torch.relu(self.norm(self.stem(images)))

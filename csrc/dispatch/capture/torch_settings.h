@@ -49,10 +49,10 @@ class TorchSettings {
   std::vector<Before> before_;
   py::Ref modules_;               ///< `thunder._settings.StateOfModules`
   std::vector<std::size_t> set_;  ///< those of the table that the program has set
-  bool sets_warnings_ = false;  ///< the program
-  bool reads_decimal_ = false;  ///< its results depend on the context of `decimal`
-  bool reads_numpy_ = false;    ///< its results depend on `numpy.geterr()`
-  bool asks_abstract_ = false;  ///< its results depend on what is registered with abstract classes
+  bool sets_warnings_ = false;    ///< the program
+  bool reads_decimal_ = false;    ///< its results depend on the context of `decimal`
+  bool reads_numpy_ = false;      ///< its results depend on `numpy.geterr()`
+  bool asks_abstract_ = false;    ///< its results depend on what is registered with abstract classes
 };
 
 }  // namespace thunder::dispatch

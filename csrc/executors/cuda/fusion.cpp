@@ -44,7 +44,8 @@ std::string kernel_name(const ir::BoundSymbol& fused) {
   std::set<std::string> named;
   for (const ir::BoundSymbol& operation : fused.nested) {
     std::string part = operation.op->name.substr(operation.op->name.rfind(':') + 1);
-    std::erase_if(part, [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '_'; });
+    std::erase_if(part,
+                  [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '_'; });
     if (operation.op->view || !named.insert(part).second || name.size() + part.size() >= kLongest) continue;
     name += "_" + part;
   }
