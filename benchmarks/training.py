@@ -1,0 +1,143 @@
+"""Training steps of full-size models on a GPU: forward in bfloat16 autocast, backward, fused AdamW.
+
+python benchmarks/training.py [--compilers eager,inductor,thunder] [--models REGEX] [--profile FOLDER]
+
+Each model and compiler has a process of its own, with empty caches. `us` is the fastest step, `first_s` the seconds of
+the first one, compilation included; `peak_GiB` is the memory of a later step, `launches` its kernels. `--profile` keeps
+the time of each kernel. Vision models are timm's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import common
+import torch
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+Step = Callable[[Callable[..., Any]], torch.Tensor]
+
+
+def _language(model: str, config: str, batch: int, length: int, **sizes: Any) -> tuple[torch.nn.Module, Step]:
+    import transformers
+
+    configuration = getattr(transformers, config)(**sizes)
+    configuration.use_cache = False
+    with torch.device("cuda"):
+        module = getattr(transformers, model)(configuration)
+    tokens = torch.randint(0, configuration.vocab_size - 1, (batch, length), device="cuda")
+    return module, lambda call: call(input_ids=tokens, labels=tokens)[0]
+
+
+def _vision(model: str, batch: int) -> tuple[torch.nn.Module, Step]:
+    import timm
+
+    images = torch.randn(batch, 3, 224, 224, device="cuda")
+    labels = torch.randint(0, 1000, (batch,), device="cuda")
+    return timm.create_model(model).cuda(), lambda call: F.cross_entropy(call(images), labels)
+
+
+MODELS: dict[str, Callable[[], tuple[torch.nn.Module, Step]]] = {
+    "bert-base, 16 x 512": lambda: _language("BertForMaskedLM", "BertConfig", 16, 512),
+    "gpt2, 8 x 1024": lambda: _language("GPT2LMHeadModel", "GPT2Config", 8, 1024),
+    "llama 1B, 2 x 2048": lambda: _language(
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        2,
+        2048,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+        tie_word_embeddings=True,
+    ),
+    "resnet50, 128 images": lambda: _vision("resnet50", 128),
+    "vit-b/16, 128 images": lambda: _vision("vit_base_patch16_224", 128),
+    "convnext-tiny, 128 images": lambda: _vision("convnext_tiny", 128),
+}
+
+
+def launches(step: Callable[[], Any], file: Path | None) -> int:
+    """Return how many kernels a step launches; write the time of each to `file`."""
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        step()
+        torch.cuda.synchronize()
+    kernels = [event for event in profiler.key_averages() if event.device_time_total > 0]
+    if file:
+        rows = sorted(kernels, key=lambda event: -event.device_time_total)
+        lines = (f"{row.device_time_total / 1e3:9.3f} ms  x{row.count:5}  {row.key[:160]}" for row in rows)
+        file.write_text("\n".join(lines) + "\n")
+    return sum(event.count for event in kernels)
+
+
+def measure(name: str, compiler: str, folder: Path | None) -> dict[str, Any]:
+    """Return the row of one model and compiler."""
+    torch.manual_seed(0)
+    module, loss = MODELS[name]()
+    module.train()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    target = common.compiled(compiler, module)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=True)
+
+    def step() -> torch.Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            value = loss(target)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return value.detach()
+
+    first_loss = float(step())
+    first = time.perf_counter() - start
+    step()
+    common.settle(compiler, target)
+    for _ in range(4):
+        step()
+    torch.cuda.reset_peak_memory_stats()
+    times = sorted(common.seconds(step) for _ in range(12))
+    file = folder / f"{re.sub('[^a-z0-9]+', '-', name)}-{compiler}.txt" if folder else None
+    return {
+        "name": name,
+        "compiler": compiler,
+        "us": times[0] * 1e6,
+        "median_us": times[6] * 1e6,
+        "first_s": first,
+        "peak_GiB": torch.cuda.max_memory_allocated() / 2**30,
+        "launches": launches(step, file),
+        "first_loss": first_loss,
+        "loss": float(step()),
+    }
+
+
+def main() -> None:
+    parser = common.parser(__doc__)
+    parser.set_defaults(device="cuda")
+    parser.add_argument("--models", default="", help="regular expression of the models to run")
+    parser.add_argument("--profile", type=Path, help="folder for the times of kernels")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for name in MODELS:
+        if not re.search(arguments.models, name):
+            continue
+        for compiler in arguments.compilers:
+            if arguments.alone:
+                rows.append(measure(name, compiler, arguments.profile))
+            else:
+                rows += common.in_own_process(compiler, "--models", f"^{re.escape(name)}$")
+                common.add_ratios(rows, "us")
+                common.report(rows[-1])
+    common.write(arguments, rows)
+
+
+if __name__ == "__main__":
+    main()
