@@ -192,9 +192,16 @@ void transform_backward(const Compilation& compilation, TraceLine& line, const P
   }
 }
 
+bool is_on_gpu(const ir::Trace& trace) {
+  return std::ranges::any_of(trace.inputs, [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    return type != nullptr && type->device.type == ir::DeviceType::kCuda;
+  });
+}
+
 void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
-  if (!fuses_on_gpu(compilation)) return;
   const ir::Trace& trace = line.history.last();
+  if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
   const bool is_forward = &line == &compilation.forward;
   const std::size_t given_out = is_forward ? saved_range(compilation).begin : trace.outputs.size();
   runner.keep(passes::kAlignedMatmuls, passes::align_matmuls(trace, ir::DeviceType::kCuda, given_out, &find_operator),

@@ -46,6 +46,7 @@ enum class Fact : std::uint8_t {
   // Data and metadata
   kReadsData,         ///< gives the program a number that data decides
   kShapeFollowsData,  ///< a result's shape depends on data, unless arguments give it
+  kTestsEquality,     ///< element by element, to the last bit
   kAsksAboutTensor,   ///< about the object: a trace tensor would give an answer of its own
   kReadsMetadata,     ///< and nothing else: its kernel may see trace tensors
   kMixesDevices,      ///< its tensors may lie on different devices

@@ -9,23 +9,18 @@
 
 #include "ir/builder.h"
 #include "ir/uses.h"
+#include "operators/names.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
 
-constexpr std::int64_t kElements = 8;  ///< of 16 bits, in 16 bytes
+constexpr std::int64_t kElements = 8;  ///< 16 bits each, 16 bytes together
 /// Multiplications below which a copy costs more than it saves.
 constexpr double kLarge = 1 << 30;
 
 std::int64_t aligned(std::int64_t count) { return (count + kElements - 1) / kElements * kElements; }
-
-bool is_reshape(const ir::BoundSymbol& symbol) {
-  const std::string& name = symbol.op->name;
-  return name == "aten::reshape" || name == "aten::_unsafe_view" ||
-         (name == "aten::view" && symbol.op->overload.empty());
-}
 
 class Aligner {
  public:
@@ -56,11 +51,12 @@ class Aligner {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  /// Where the two factors of a matmul stand among its arguments.
+  /// Where a matmul of two matrices has them among its arguments; the summand of an `addmm` stands before them.
   static std::size_t first_matrix(const ir::BoundSymbol& symbol) {
-    if (!symbol.op->overload.empty()) return kNone;
-    if (symbol.op->name == "aten::mm") return 0;
-    return symbol.op->name == "aten::addmm" ? 1 : kNone;
+    const operators::Matmul* matmul = operators::find_matmul(*symbol.op);
+    if (matmul == nullptr || matmul->is_batched || matmul->takes_transposed) return kNone;
+    const bool is_plain = matmul->right == matmul->left + 1 && matmul->bias.value_or(0) == 0;
+    return is_plain && matmul->left == (matmul->bias ? 1 : 0) ? matmul->left : kNone;
   }
 
   [[nodiscard]] const ir::TensorType& type(ir::ValueId id) const { return *result_.tensor_type(id); }
@@ -86,17 +82,12 @@ class Aligner {
     return std::ranges::all_of(type.sizes, is_number) && std::ranges::all_of(type.strides, is_number);
   }
 
-  void add(const ir::BoundSymbol& symbol) {
-    ir::BoundSymbol& copy = result_.add(symbol);
-    if (is_reshape(copy)) follow_strides(copy);
-  }
+  void add(const ir::BoundSymbol& symbol) { follow_strides(result_.add(symbol)); }
 
-  /// A reshape that splits the rows of a matrix has the strides of longer rows, too.
-  void follow_strides(const ir::BoundSymbol& reshape) {
-    const auto longer = row_strides_.find(value_argument(reshape, 0));
-    if (longer == row_strides_.end()) return;
-    const ir::ValueId result = single_result(reshape);
-    set_row_stride(result, longer->second);
+  /// A view that splits the rows of a matrix (`may_have_longer_rows`) has the strides of longer rows, too.
+  void follow_strides(const ir::BoundSymbol& symbol) {
+    const auto longer = row_strides_.find(value_argument(symbol, 0));
+    if (symbol.op->view && longer != row_strides_.end()) set_row_stride(single_result(symbol), longer->second);
   }
 
   void set_row_stride(ir::ValueId id, std::int64_t stride) {
@@ -169,14 +160,14 @@ class Aligner {
   ir::ValueId padded(ir::ValueId matrix, std::int64_t rows, std::int64_t columns, const ir::BoundSymbol& for_symbol) {
     if (rows == 0 && columns == 0) return matrix;
     if (is_contiguous(type(matrix))) return pad(matrix, {0, columns, 0, rows}, for_symbol);
-    return transpose(pad(source_of_transpose(matrix), {0, rows, 0, columns}, for_symbol), for_symbol);
+    return transpose_as(matrix, pad(source_of_transpose(matrix), {0, rows, 0, columns}, for_symbol));
   }
 
   /// The first `count` elements of a dimension.
   ir::ValueId front(ir::ValueId value, std::int64_t dim, std::int64_t count, const ir::BoundSymbol& for_symbol) {
     ir::TensorType shorter = type(value);
     shorter.sizes[static_cast<std::size_t>(dim)] = ir::Dim(count);
-    return call("aten::slice", "Tensor",
+    return call(operators::kSlice, "Tensor",
                 {ir::Argument(value), ir::Argument(dim), ir::Argument(std::int64_t{0}), ir::Argument(count),
                  ir::Argument(std::int64_t{1})},
                 std::move(shorter), for_symbol);
@@ -214,18 +205,23 @@ class Aligner {
       if (operators::has_fact(*symbol.op, operators::Fact::kReadsStrides)) return false;
       if (!symbol.op->view) return true;
       const ir::TensorType* changed = trace_.tensor_type(single_result(symbol));
-      const bool splits_rows = is_reshape(symbol) && changed != nullptr && changed->sizes.size() >= 2 &&
-                               changed->sizes.back() == trace_.tensor_type(id)->sizes.back();
+      const bool splits_rows = changed != nullptr && is_contiguous(*changed) && changed->sizes.size() >= 2 &&
+                               changed->sizes.back() == trace_.tensor_type(id)->sizes.back() &&
+                               element_count(*changed) == element_count(*trace_.tensor_type(id));
       return splits_rows && has_plain_sizes(*changed) && may_have_longer_rows(single_result(symbol));
     });
   }
 
-  /// `m` of `m.t()`, where it is contiguous.
+  /// The contiguous matrix that another one is the transpose of.
   [[nodiscard]] ir::ValueId source_of_transpose(ir::ValueId id) const {
     const std::uint32_t maker = ir::index_of(id) < trace_.value_count() ? uses_.maker(id) : ir::kNoPlace;
-    if (maker == ir::kNoPlace || trace_.symbols[maker].op->name != "aten::t") return ir::kNoValue;
+    if (maker == ir::kNoPlace || !operators::is_view(*trace_.symbols[maker].op)) return ir::kNoValue;
     const ir::ValueId source = value_argument(trace_.symbols[maker], 0);
-    return source != ir::kNoValue && is_contiguous(type(source)) ? source : ir::kNoValue;
+    const bool is_turned = source != ir::kNoValue && is_contiguous(type(source)) && type(source).sizes.size() == 2 &&
+                           type(source).sizes[0] == type(id).sizes[1] &&
+                           type(source).strides[0] == type(id).strides[1] &&
+                           type(source).sizes[1] == type(id).sizes[0] && type(source).strides[1] == type(id).strides[0];
+    return is_turned && type(source).storage_offset == type(id).storage_offset ? source : ir::kNoValue;
   }
 
   /// Zeros behind the elements of each dimension, counted as `constant_pad_nd` does: from the last dimension on.
@@ -241,17 +237,23 @@ class Aligner {
     }
     ir::ArgumentList list;
     for (const std::int64_t count : counts) list.emplace_back(count);
-    known = call("aten::constant_pad_nd", "",
-                 {ir::Argument(tensor), ir::Argument(std::move(list)), ir::Argument(std::int64_t{0})},
-                 std::move(longer), for_symbol);
+    known =
+        call(operators::kPad, "", {ir::Argument(tensor), ir::Argument(std::move(list)), ir::Argument(std::int64_t{0})},
+             std::move(longer), for_symbol);
     return known;
   }
 
-  ir::ValueId transpose(ir::ValueId matrix, const ir::BoundSymbol& for_symbol) {
+  /// The view that made `transposed`, of another matrix.
+  ir::ValueId transpose_as(ir::ValueId transposed, ir::ValueId matrix) {
     ir::TensorType turned = type(matrix);
     std::swap(turned.sizes[0], turned.sizes[1]);
     std::swap(turned.strides[0], turned.strides[1]);
-    return call("aten::t", "", {ir::Argument(matrix)}, std::move(turned), for_symbol);
+    ir::BoundSymbol view = trace_.symbols[uses_.maker(transposed)];
+    view.arguments[0] = ir::Argument(matrix);
+    const ir::ValueId result = result_.add_value(ir::make_type(std::move(turned)));
+    view.results = {ir::Argument(result)};
+    result_.add(std::move(view));
+    return result;
   }
 
   ir::ValueId call(const char* name, const char* overload, ir::ArgumentList arguments, ir::TensorType type,
@@ -267,7 +269,7 @@ class Aligner {
   AliasAnalysis aliases_;
   ir::Trace result_;
   std::vector<ir::ValueId> given_out_;
-  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;                        ///< of values with longer rows
+  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;                        ///< values with longer rows
   std::map<std::pair<ir::ValueId, std::vector<std::int64_t>>, ir::ValueId> padded_;  ///< by tensor and counts
 };
 

@@ -101,9 +101,14 @@ class Simplifier {
     ir::BoundSymbol copy = symbol;
     copy.arguments[kMask] = ir::Argument();
     copy.arguments[kIsCausal] = ir::Argument(content == MaskContent::kLowerTriangle);
+    copy.comment = content == MaskContent::kAll ? "its mask lets everything through" : "its mask is a lower triangle";
+    // The kernels for the CPU lay their results out alike.
+    if (trace_.tensor_type(result)->device.type == ir::DeviceType::kCpu) {
+      to.add(std::move(copy));
+      return;
+    }
     const ir::ValueId attended = to.add_value(trace_.value(result).type);
     copy.results = {ir::Argument(attended)};
-    copy.comment = content == MaskContent::kAll ? "its mask lets everything through" : "its mask is a lower triangle";
     to.add(std::move(copy));
     ir::ArgumentList strides;
     for (const ir::Dim& stride : trace_.tensor_type(result)->strides) strides.emplace_back(stride.hint);

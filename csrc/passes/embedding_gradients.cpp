@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "operators/names.h"
 #include "passes/alias_analysis.h"
 #include "passes/pass.h"
 #include "passes/symbol_facts.h"
@@ -114,7 +115,7 @@ class Rewriter {
     if (trace_.tensor_type(value)->sizes == sizes) return value;
     ir::ArgumentList shape;
     for (const ir::Dim& size : sizes) shape.emplace_back(size);
-    return call("aten::reshape", "", {ir::Argument(value), ir::Argument(std::move(shape))}, type);
+    return call(operators::kReshape, "", {ir::Argument(value), ir::Argument(std::move(shape))}, type);
   }
 
   /// Rows of zeros where the index is that of the padding.
@@ -126,7 +127,7 @@ class Rewriter {
     const ir::ValueId mask =
         call("aten::eq", "Scalar", {ir::Argument(indices), padding}, contiguous(mask_type, {count}));
     const ir::ValueId column =
-        call("aten::unsqueeze", "", {ir::Argument(mask), ir::Argument(1)}, contiguous(mask_type, {count, 1}));
+        call(operators::kUnsqueeze, "", {ir::Argument(mask), ir::Argument(1)}, contiguous(mask_type, {count, 1}));
     return call("aten::masked_fill", "Scalar", {ir::Argument(rows), ir::Argument(column), ir::Argument(0)},
                 result_.value(rows).type);
   }

@@ -214,12 +214,14 @@ ir::ValueId cast(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
 
 ValueRewriter::Rule layout_rule(const ir::Operator& op) {
   static const std::unordered_map<std::string_view, ValueRewriter::Rule> kRules = {
-      {"aten::view", &reshape},        {"aten::reshape", &reshape}, {"aten::_unsafe_view", &reshape},
-      {"aten::unsqueeze", &reshape},   {"aten::squeeze", &reshape}, {"aten::t", &permute},
-      {"aten::transpose", &permute},   {"aten::permute", &permute}, {"aten::expand", &expand},
-      {"aten::slice", &identity},      {"aten::alias", &identity},  {"aten::detach", &identity},
-      {"aten::lift_fresh", &identity}, {"aten::clone", &identity},  {"thunder::restride", &identity},
-      {"aten::_to_copy", &cast},       {"aten::to", &cast},
+      {"aten::view", &reshape},         {"aten::reshape", &reshape},
+      {"aten::_unsafe_view", &reshape}, {"aten::unsqueeze", &reshape},
+      {"aten::squeeze", &reshape},      {"aten::t", &permute},
+      {"aten::transpose", &permute},    {"aten::permute", &permute},
+      {"aten::expand", &expand},        {"aten::slice", &identity},
+      {"aten::alias", &identity},       {"aten::detach", &identity},
+      {"aten::lift_fresh", &identity},  {"aten::clone", &identity},
+      {"aten::_to_copy", &cast},        {"aten::to", &cast},
   };
   const auto found = kRules.find(op.name);
   return found == kRules.end() ? nullptr : found->second;

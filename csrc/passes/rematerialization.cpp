@@ -21,17 +21,44 @@ namespace {
 /// A result so many times smaller than what it is computed from is saved: reading all that again costs more.
 constexpr std::int64_t kSmall = 4;
 
+/// The values of a forward that the backward compares for equality (with a maximum, say). Recomputed, by another kernel
+/// perhaps, they could differ in the last bit, and be equal nowhere.
+std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count) {
+  std::vector<bool> compared(forward.value_count(), false);
+  const ir::Uses uses(backward);
+  const ir::Uses makers(forward);
+  const auto behind_views = [](const ir::Trace& trace, const ir::Uses& by, ir::ValueId id) {
+    while (by.maker(id) != kNoPlace && operators::is_view(*trace.symbols[by.maker(id)].op)) {
+      const ir::ValueId source = value_argument(trace.symbols[by.maker(id)], 0);
+      if (source == ir::kNoValue) break;
+      id = source;
+    }
+    return id;
+  };
+  for (const ir::BoundSymbol& symbol : backward.symbols) {
+    if (!operators::has_fact(*symbol.op, operators::Fact::kTestsEquality)) continue;
+    for_each_argument(symbol, [&](ir::ValueId argument) {
+      const auto place = std::ranges::find(backward.inputs, behind_views(backward, uses, argument));
+      const auto index = output_count + static_cast<std::size_t>(place - backward.inputs.begin());
+      const auto* saved = index < forward.outputs.size() ? forward.outputs[index].get<ir::ValueId>() : nullptr;
+      if (saved != nullptr) compared[ir::index_of(behind_views(forward, makers, *saved))] = true;
+    });
+  }
+  return compared;
+}
+
 /// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
 /// saving it takes.
 class ForwardCut {
  public:
-  ForwardCut(const ir::Trace& forward, const RematerializationOptions& options)
+  ForwardCut(const ir::Trace& forward, const ir::Trace& backward, const RematerializationOptions& options)
       : forward_(forward),
         policy_(options.policy),
         aliases_(forward),
         uses_(forward),
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
+        compared_(compared_values(forward, backward, options.output_count)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
       for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
@@ -86,7 +113,8 @@ class ForwardCut {
     for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
     for_each_result(symbol, [&](ir::ValueId id) {
       const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
-      if (!again || (!is_view && bytes * kSmall <= read)) return add_value(id);
+      const bool stays = !again || compared_[ir::index_of(id)];
+      if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
       for (const ir::ValueId argument : read_again(symbol)) flow_.add_edge(out(argument), in(id), MaxFlow::kInfinite);
@@ -121,6 +149,7 @@ class ForwardCut {
   ir::Uses uses_;
   std::vector<std::uint32_t> last_write_;  ///< by alias set: a symbol
   std::vector<bool> available_;            ///< inputs that saving costs nothing
+  std::vector<bool> compared_;             ///< values that are not recomputed
   MaxFlow flow_;
   std::vector<bool> behind_cut_;
 };
@@ -271,7 +300,8 @@ std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir
                                               const RematerializationOptions& options, FindOperator find_operator) {
   const std::vector<ir::ValueId> saved = values_with_symbols(forward, backward, options.output_count);
   const auto cut = [&](const ir::Trace& recomputing) {
-    return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, options), find_operator, saved)
+    return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, backward, options),
+                    find_operator, saved)
         .run(forward, backward);
   };
   return options.policy == Recompute::kMemory ? cut(with_generator_states(forward, find_operator)) : cut(forward);

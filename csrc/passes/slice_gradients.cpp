@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "operators/names.h"
 #include "passes/pass.h"
 #include "passes/symbol_facts.h"
 
@@ -117,7 +118,7 @@ class Rewriter {
       pads.insert(pads.begin() + next, {steps->index, steps->step - 1 - steps->index});
     }
     ir::BoundSymbol view = symbol;
-    view.op = find_operator_("aten::reshape", "");
+    view.op = find_operator_(operators::kReshape, "");
     view.arguments = {ir::Argument(padded(value, pads, std::move(sizes))), symbol.arguments[kSizes]};
     result_.add(std::move(view));
   }
@@ -127,7 +128,7 @@ class Rewriter {
     const auto place = static_cast<std::ptrdiff_t>(dim);
     type.strides.insert(type.strides.begin() + place, ir::Dim(type.sizes[dim].hint * type.strides[dim].hint));
     type.sizes.insert(type.sizes.begin() + place, ir::Dim(1));
-    return call("aten::unsqueeze", {ir::Argument(value), ir::Argument(static_cast<std::int64_t>(dim))},
+    return call(operators::kUnsqueeze, {ir::Argument(value), ir::Argument(static_cast<std::int64_t>(dim))},
                 ir::make_type(std::move(type)));
   }
 
@@ -139,7 +140,7 @@ class Rewriter {
       numbers.emplace_back(pad->first);
       numbers.emplace_back(pad->second);
     }
-    return call("aten::constant_pad_nd", {ir::Argument(value), ir::Argument(std::move(numbers)), ir::Argument(0)},
+    return call(operators::kPad, {ir::Argument(value), ir::Argument(std::move(numbers)), ir::Argument(0)},
                 ir::tensor_type(type.dtype, std::move(sizes), type.device));
   }
 

@@ -155,6 +155,21 @@ TEST(moments_of_channels) {
   check({real({128, 24})}, [](const Tensors& x) { return Tensors{(x[0] * 2).var(0), (x[0] * 2).mean(0)}; });
 }
 
+TEST(gradient_of_a_batch_norm_in_mixed_precision) {
+  const auto images = real({8, 32, 6, 6}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto gradient = [](const Tensors& x) {
+    const std::vector<std::int64_t> reduced{0, 2, 3};
+    const at::Tensor cotangent = at::_to_copy(x[1].expand({8, 32, 6, 6}), at::kFloat);
+    const at::Tensor centered = at::sub(at::_to_copy(x[0], at::kFloat), x[2]);
+    const at::Tensor sum = at::sum(cotangent, reduced, true);
+    const at::Tensor product = at::sum(at::mul(cotangent, centered), reduced, true);
+    const at::Tensor along = at::div(at::mul(at::mul(x[3], x[3]), product), 288.0);
+    const at::Tensor rest = at::sub(at::sub(cotangent, at::div(sum, 288.0)), at::mul(centered, along));
+    return Tensors{at::_to_copy(at::mul(rest, x[3]), at::kBFloat16), sum.reshape({-1}), product.reshape({-1})};
+  };
+  check({images, real({8, 32, 1, 1}, at::kBFloat16), real({1, 32, 1, 1}), real({1, 32, 1, 1}).abs()}, gradient);
+}
+
 TEST(gradients_of_norms_and_softmax) {
   check({real({9, 64}), real({9, 64}), real({64}), real({9, 1}), real({9, 1}).abs()}, [](const Tensors& x) {
     auto [dx, dw, db] = at::native_layer_norm_backward(x[0] * 2, x[1], {64}, x[3], x[4], x[2], x[2],

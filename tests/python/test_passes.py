@@ -239,3 +239,17 @@ def test_rows_are_added_in_place_where_the_other_gradient_dies() -> None:
     backward = str(thunder.last_backward_traces(compiled)[-1])
     assert "aten.index_add_.default" in backward
     assert "embedding_dense_backward" not in backward
+
+
+@pytest.mark.parametrize("reduce", [torch.amax, torch.amin, lambda y, dim: y.max(dim).values])
+def test_values_that_are_compared_are_not_recomputed(reduce: Callable[..., torch.Tensor]) -> None:
+    """The gradient of a maximum looks for the elements that are equal to it."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = F.gelu(x)
+        return (reduce(y, 0) + y) @ w
+
+    x, w = torch.randn(24, 8, requires_grad=True), torch.randn(8, 3)
+    (expected,) = torch.autograd.grad(program(x, w).sum(), x)
+    (gradient,) = torch.autograd.grad(thunder.jit(program)(x, w).sum(), x)
+    torch.testing.assert_close(gradient, expected)

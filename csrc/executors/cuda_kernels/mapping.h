@@ -11,7 +11,7 @@ namespace thunder::executors::cuda {
 struct LaunchFacts {
   std::int64_t alignment = 16;  ///< in bytes, of every array's first element
   int multiprocessors = 132;
-  std::string name = "fused";  ///< of the function, as profilers show it
+  std::string name = "fused";  ///< the function's, as profilers show it
 };
 
 /// How a kernel's rows and columns are shared out among threads. A thread block takes `rows` rows at a time, with
