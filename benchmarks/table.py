@@ -24,6 +24,7 @@ QUANTITY = {
     "models": "time of a training step",
     "inference": "time of a forward",
     "optimizer_step": "time of a step with its update",
+    "training": "time of a step with its update",
     "memory": "peak memory",
 }
 COMPILERS = ("inductor", "thunder")

@@ -167,7 +167,14 @@ TEST(gradient_of_a_batch_norm_in_mixed_precision) {
     const at::Tensor rest = at::sub(at::sub(cotangent, at::div(sum, 288.0)), at::mul(centered, along));
     return Tensors{at::_to_copy(at::mul(rest, x[3]), at::kBFloat16), sum.reshape({-1}), product.reshape({-1})};
   };
-  check({images, real({8, 32, 1, 1}, at::kBFloat16), real({1, 32, 1, 1}), real({1, 32, 1, 1}).abs()}, gradient);
+  const std::vector<at::Tensor> cotangents{real({8, 32, 1, 1}, at::kBFloat16), real({8, 32, 6, 6}, at::kBFloat16)};
+  for (const at::Tensor& cotangent : cotangents) {
+    check({images, cotangent, real({1, 32, 1, 1}), real({1, 32, 1, 1}).abs()}, gradient);
+  }
+  check({images, real({8, 32}, at::kBFloat16), real({1, 32, 1, 1}), real({1, 32, 1, 1}).abs()}, [&](const Tensors& x) {
+    const at::Tensor even = at::div(x[1].unsqueeze(2).unsqueeze(3).expand({8, 32, 6, 6}), 36);
+    return gradient({x[0], even, x[2], x[3]});
+  });
 }
 
 TEST(gradients_of_norms_and_softmax) {
