@@ -52,14 +52,20 @@ void assume_sizes(Compilation& compilation, const PassRunner& runner) {
   if (trace) runner.keep(passes::kSizeAssumptions, *std::move(trace), compilation.forward.history);
 }
 
+/// The outputs of a trace without inputs.
+std::vector<at::Tensor> run_constants(const ir::Trace& constants, const Compilation& compilation) {
+  const runtime::Program program = lower_directly(constants, compilation.executors);
+  std::vector<at::Tensor> results(program.output_count());
+  program.run(std::span<at::Tensor>(), std::span(results));
+  return results;
+}
+
 void fold_constants(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& trace = compilation.forward.history.last();
   const auto run = [&](const ir::Trace& constants) {
-    const runtime::Program program = lower_directly(constants, compilation.executors);
-    std::vector<at::Tensor> results(program.output_count());
-    program.run(std::span<at::Tensor>(), std::span(results));
     std::vector<ir::ObjectConstant> objects;
-    for (at::Tensor& result : results) objects.push_back(bridge::add_tensor(*trace.context(), std::move(result)));
+    for (at::Tensor& result : run_constants(constants, compilation))
+      objects.push_back(bridge::add_tensor(*trace.context(), std::move(result)));
     return objects;
   };
   runner.keep(passes::kConstantFolding, passes::fold_constants(trace, run, &find_operator),
@@ -80,12 +86,7 @@ void simplify_masks(Compilation& compilation, const PassRunner& runner) {
     return operators::has_fact(*symbol.op, operators::Fact::kIsAttention);
   };
   if (std::ranges::none_of(trace.symbols, is_attention)) return;
-  const auto read = [&](const ir::Trace& mask) {
-    const runtime::Program program = lower_directly(mask, compilation.executors);
-    std::vector<at::Tensor> results(1);
-    program.run(std::span<at::Tensor>(), std::span(results));
-    return content_of(results[0]);
-  };
+  const auto read = [&](const ir::Trace& mask) { return content_of(run_constants(mask, compilation).at(0)); };
   runner.keep(passes::kConstantMasks, passes::simplify_masks(trace, read, &find_operator), compilation.forward.history);
 }
 

@@ -136,10 +136,10 @@ class Aligner {
       result_.add(std::move(copy));
       return;
     }
-    ir::TensorType whole = type(result);
-    whole.sizes = {ir::Dim(size(left, 0) + missing.rows), ir::Dim(size(right, 1) + missing.columns)};
-    whole.strides = {whole.sizes[1], ir::Dim(1)};
-    ir::ValueId value = result_.add_value(ir::make_type(whole));
+    ir::TensorType longer = type(result);
+    longer.sizes = {ir::Dim(size(left, 0) + missing.rows), ir::Dim(size(right, 1) + missing.columns)};
+    longer.strides = {longer.sizes[1], ir::Dim(1)};
+    ir::ValueId value = result_.add_value(ir::make_type(longer));
     copy.results = {ir::Argument(value)};
     result_.add(std::move(copy));
     if (missing.rows != 0 && missing.columns != 0) value = front(value, 0, size(left, 0), symbol);

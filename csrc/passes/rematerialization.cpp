@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,28 +22,29 @@ namespace {
 /// A result so many times smaller than what it is computed from is saved: reading all that again costs more.
 constexpr std::int64_t kSmall = 4;
 
-/// The values of a forward that the backward compares for equality (with a maximum, say). Recomputed, by another kernel
-/// perhaps, they could differ in the last bit, and be equal nowhere.
+/// The values of a forward from which the backward computes what it tests for equality (with a maximum, say).
+/// Recomputed, by another kernel perhaps, they could differ in the last bit, and be equal nowhere.
 std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count) {
+  std::vector<bool> reaches_test(backward.value_count(), false);
+  for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
+    bool reaches = operators::has_fact(*symbol.op, operators::Fact::kTestsEquality);
+    for_each_result(symbol, [&](ir::ValueId id) { reaches = reaches || reaches_test[ir::index_of(id)]; });
+    if (!reaches) continue;
+    for_each_argument(symbol, [&](ir::ValueId id) { reaches_test[ir::index_of(id)] = true; });
+  }
   std::vector<bool> compared(forward.value_count(), false);
-  const ir::Uses uses(backward);
-  const ir::Uses makers(forward);
-  const auto behind_views = [](const ir::Trace& trace, const ir::Uses& by, ir::ValueId id) {
-    while (by.maker(id) != kNoPlace && operators::is_view(*trace.symbols[by.maker(id)].op)) {
-      const ir::ValueId source = value_argument(trace.symbols[by.maker(id)], 0);
-      if (source == ir::kNoValue) break;
-      id = source;
+  const ir::Uses uses(forward);
+  for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
+    const auto* saved = forward.outputs[i].get<ir::ValueId>();
+    const bool is_compared = saved != nullptr && is_float(forward.tensor_type(*saved)) &&
+                             reaches_test[ir::index_of(backward.inputs[i - output_count])];
+    if (!is_compared) continue;
+    for (ir::ValueId value = *saved; value != ir::kNoValue;) {  // through views, which are not saved themselves
+      compared[ir::index_of(value)] = true;
+      const std::uint32_t maker = uses.maker(value);
+      const bool is_view = maker != kNoPlace && operators::is_view(*forward.symbols[maker].op);
+      value = is_view ? value_argument(forward.symbols[maker], 0) : ir::kNoValue;
     }
-    return id;
-  };
-  for (const ir::BoundSymbol& symbol : backward.symbols) {
-    if (!operators::has_fact(*symbol.op, operators::Fact::kTestsEquality)) continue;
-    for_each_argument(symbol, [&](ir::ValueId argument) {
-      const auto place = std::ranges::find(backward.inputs, behind_views(backward, uses, argument));
-      const auto index = output_count + static_cast<std::size_t>(place - backward.inputs.begin());
-      const auto* saved = index < forward.outputs.size() ? forward.outputs[index].get<ir::ValueId>() : nullptr;
-      if (saved != nullptr) compared[ir::index_of(behind_views(forward, makers, *saved))] = true;
-    });
   }
   return compared;
 }
@@ -113,7 +115,7 @@ class ForwardCut {
     for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
     for_each_result(symbol, [&](ir::ValueId id) {
       const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
-      const bool stays = !again || compared_[ir::index_of(id)];
+      const bool stays = !again || (!is_view && compared_[ir::index_of(id)]);
       if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);

@@ -4,7 +4,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "runtime/program_code.h"
@@ -90,40 +92,44 @@ void ProgramCode::execute(Frame& frame) const {
   }
 }
 
-std::vector<std::int64_t> ProgramCode::read_symbols(const Frame& frame) const {
-  std::vector<std::int64_t> values(symbol_count, 0);
+template <typename SizeOf>
+std::optional<std::string> ProgramCode::read_sizes(const SizeOf& size_of, std::vector<std::int64_t>& values) const {
+  values.assign(symbol_count, 0);
   for (const SymbolRegister& symbol : symbols) {
-    const std::int64_t size = frame.registers[symbol.index].toTensor().size(symbol.dim);
-    TORCH_CHECK(size >= 2 * symbol.factor && size % symbol.factor == 0, "size ", size, " of dimension ", symbol.dim,
-                " of input ", symbol.index, " of a program for multiples of ", symbol.factor, " from twice that on");
+    const std::int64_t size = size_of(symbol.index, symbol.dim);
+    if (size < 2 * symbol.factor || size % symbol.factor != 0) {
+      return c10::str("size ", size, " of dimension ", symbol.dim, " of input ", symbol.index,
+                      " of a program for multiples of ", symbol.factor, " from twice that on");
+    }
     values[symbol.symbol] = size / symbol.factor;
   }
   for (const auto& [index, dim, expected] : input_sizes) {
-    const std::int64_t size = frame.registers[index].toTensor().size(dim);
+    const std::int64_t size = size_of(index, dim);
     const std::int64_t number = expected.compute(expected.state.get(), values);
-    TORCH_CHECK(size == number, "size ", size, " of dimension ", dim, " of input ", index, " of a program for size ",
-                number);
+    if (size != number) {
+      return c10::str("size ", size, " of dimension ", dim, " of input ", index, " of a program for size ", number);
+    }
   }
   for (const auto& [holds, text] : conditions) {
-    TORCH_CHECK(holds.compute(holds.state.get(), values) != 0, "sizes of a program for which ", text);
+    if (holds.compute(holds.state.get(), values) == 0) return c10::str("sizes of a program for which ", text);
   }
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> ProgramCode::read_symbols(const Frame& frame) const {
+  std::vector<std::int64_t> values;
+  const auto size_of = [&](std::uint32_t index, std::uint32_t dim) {
+    return frame.registers[index].toTensor().size(dim);
+  };
+  const std::optional<std::string> mismatch = read_sizes(size_of, values);
+  TORCH_CHECK(!mismatch, *mismatch);
   return values;
 }
 
 bool ProgramCode::is_for(std::span<const at::Tensor> inputs) const {
-  std::vector<std::int64_t> values(symbol_count, 0);
-  for (const SymbolRegister& symbol : symbols) {
-    const std::int64_t size = inputs[symbol.index].size(symbol.dim);
-    if (size < 2 * symbol.factor || size % symbol.factor != 0) return false;
-    values[symbol.symbol] = size / symbol.factor;
-  }
-  const auto is_expected = [&](const InputSize& input) {
-    return inputs[input.index].size(input.dim) == input.expected.compute(input.expected.state.get(), values);
-  };
-  const auto holds = [&](const SizeCondition& condition) {
-    return condition.holds.compute(condition.holds.state.get(), values) != 0;
-  };
-  return std::ranges::all_of(input_sizes, is_expected) && std::ranges::all_of(conditions, holds);
+  std::vector<std::int64_t> values;
+  const auto size_of = [&](std::uint32_t index, std::uint32_t dim) { return inputs[index].size(dim); };
+  return !read_sizes(size_of, values);
 }
 
 void ProgramCode::rethrow_with_origin(std::size_t instruction) const {

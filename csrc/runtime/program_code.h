@@ -57,6 +57,9 @@ struct ProgramCode {
   template <typename Value>
   void run(std::span<Value> inputs, std::span<Value> results) const;
   void execute(Frame& frame) const;
+  /// Writes the values of the symbols, by index; the reason why the program is not for these sizes, if it is not.
+  template <typename SizeOf>
+  [[nodiscard]] std::optional<std::string> read_sizes(const SizeOf& size_of, std::vector<std::int64_t>& values) const;
   /// The values of the symbols, by index. Throws c10::Error for sizes that the program is not for.
   [[nodiscard]] std::vector<std::int64_t> read_symbols(const Frame& frame) const;
   [[nodiscard]] bool is_for(std::span<const at::Tensor> inputs) const;

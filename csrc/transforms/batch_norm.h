@@ -24,7 +24,7 @@ class BatchNorm {
 
   explicit BatchNorm(std::vector<c10::IValue>& arguments);
 
-  /// The input's channels lie side by side: a float32 tensor, or on a GPU a 16-bit one with float32 parameters.
+  /// The channels of a position are contiguous: in a float32 input, or on a GPU a 16-bit one with float32 parameters.
   [[nodiscard]] bool has_columns() const;
   /// The input is a tensor on the CPU in which a channel's elements of an image lie side by side, not just a few.
   [[nodiscard]] bool has_rows() const;

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "bridge/convert.h"
 #include "check.h"
 #include "compile/compiler.h"
 #include "compile/executor_list.h"
@@ -50,11 +49,9 @@ void check_gradients(Program& program, const std::vector<ValueId>& gradients,
       Tensors inputs;
       Tensors leaves;
       for (const ValueId input : sized.inputs) {
-        const ir::TensorType& type = *sized.tensor_type(input);
-        const bool is_index = type.dtype == ir::Dtype::kInt64;
-        const std::vector<std::int64_t> shape = bridge::hints(type.sizes);
-        inputs.push_back(is_index ? at::randint(0, 5, shape, at::kLong) : at::randn(shape));
-        if (inputs.size() > 1 && !is_index) leaves.push_back(inputs.back().requires_grad_());
+        inputs.push_back(check::sample(*sized.tensor_type(input)));
+        const bool is_leaf = inputs.size() > 1 && inputs.back().is_floating_point();
+        if (is_leaf) leaves.push_back(inputs.back().requires_grad_());
       }
       const at::Tensor output = function(Tensors(inputs.begin() + 1, inputs.end()));
       const Tensors expected = torch::autograd::grad({output}, leaves, {inputs[0]});

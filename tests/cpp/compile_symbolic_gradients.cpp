@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "bridge/convert.h"
 #include "check.h"
 #include "compile/compiler.h"
 #include "compile/executor_list.h"
@@ -54,10 +53,8 @@ void require_grad(Program& program) {
 Tensors sample_inputs(const ir::Trace& sized) {
   Tensors inputs;
   for (const ValueId input : sized.inputs) {
-    const ir::TensorType& type = *sized.tensor_type(input);
-    const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
-    const bool is_index = type.dtype == ir::Dtype::kInt64;
-    inputs.push_back(is_index ? at::randint(0, 5, sizes, at::kLong) : at::randn(sizes).requires_grad_());
+    inputs.push_back(check::sample(*sized.tensor_type(input)));
+    inputs.back().requires_grad_(inputs.back().is_floating_point());
   }
   return inputs;
 }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "bridge/convert.h"
 #include "check.h"
 #include "compile/compiler.h"
 #include "compile/executor_list.h"
@@ -32,12 +31,6 @@ using Program = check::SymbolicProgram;
 constexpr std::int64_t kSizes[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {16, 129}, {33, 17}, {130, 257}};
 constexpr std::int64_t kSizesOfKernels[][2] = {{3, 64}, {7, 100}, {130, 257}};  // each compiles
 
-at::Tensor sample(const ir::TensorType& type) {
-  const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
-  const at::Tensor tensor = type.dtype == ir::Dtype::kInt64 ? at::randint(0, 5, sizes, at::kLong) : at::randn(sizes);
-  return at::empty_strided(sizes, bridge::hints(type.strides), tensor.options()).copy_(tensor);
-}
-
 /// Compiles the program once for an executor, and compares it at each size with PyTorch's operations.
 void check_with(const char* executor, const Trace& trace, bool fuses, std::span<const std::int64_t[2]> all = kSizes) {
   ir::verify(trace, "test");
@@ -51,7 +44,7 @@ void check_with(const char* executor, const Trace& trace, bool fuses, std::span<
   for (const auto& sizes : all) {
     const Trace sized = ir::at_sizes(trace, sizes);
     std::vector<at::Tensor> inputs;
-    for (const ValueId input : sized.inputs) inputs.push_back(sample(*sized.tensor_type(input)));
+    for (const ValueId input : sized.inputs) inputs.push_back(check::sample(*sized.tensor_type(input)));
     std::vector<at::Tensor> given = inputs;
     std::vector<at::Tensor> expected(trace.outputs.size());
     executors::lower_operators(sized).run(std::span(given), std::span(expected));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bridge/convert.h"
 #include "check.h"
 #include "ir/builder.h"
 #include "tracer/fallback.h"
@@ -54,6 +55,13 @@ class SymbolicProgram {
     return *op;
   }
 };
+
+/// An input of a type without symbols: random numbers, or indices below five.
+inline at::Tensor sample(const ir::TensorType& type) {
+  const std::vector<std::int64_t> sizes = bridge::hints(type.sizes);
+  const at::Tensor tensor = type.dtype == ir::Dtype::kInt64 ? at::randint(0, 5, sizes, at::kLong) : at::randn(sizes);
+  return at::empty_strided(sizes, bridge::hints(type.strides), tensor.options()).copy_(tensor);
+}
 
 inline void equal_tensors(const at::Tensor& got, const at::Tensor& expected, const std::string& sizes) {
   const bool is_alike = got.sizes() == expected.sizes() && got.strides() == expected.strides() &&

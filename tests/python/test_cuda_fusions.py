@@ -147,9 +147,9 @@ def test_a_vocabulary_of_odd_size() -> None:
             return F.cross_entropy(scores.float(), targets), scores
 
     compiled = thunder.jit(model, fullgraph=True)
-    whole = thunder.jit(lambda: loss(model), fullgraph=True)
+    with_loss = thunder.jit(lambda: loss(model), fullgraph=True)
     expected, scores = loss(model)
-    for function in (lambda: loss(compiled), whole):
+    for function in (lambda: loss(compiled), with_loss):
         function()[0].backward()
         thunder.wait_until_compiled(compiled)
         model.zero_grad()

@@ -241,7 +241,16 @@ def test_rows_are_added_in_place_where_the_other_gradient_dies() -> None:
     assert "embedding_dense_backward" not in backward
 
 
-@pytest.mark.parametrize("reduce", [torch.amax, torch.amin, lambda y, dim: y.max(dim).values])
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        torch.amax,
+        torch.amin,
+        lambda y, dim: y.max(dim).values,
+        lambda y, dim: torch.linalg.vector_norm(y, float("inf"), dim=dim),
+        lambda y, dim: torch.linalg.vector_norm(y, -float("inf"), dim=dim),
+    ],
+)
 def test_values_that_are_compared_are_not_recomputed(reduce: Callable[..., torch.Tensor]) -> None:
     """The gradient of a maximum looks for the elements that are equal to it."""
 
