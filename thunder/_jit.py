@@ -15,7 +15,7 @@ import thunder._copying
 import thunder._tensor_data  # noqa: F401  likewise
 from thunder._check import load_extension
 from thunder._parts import attach_parts, compile_part, inherit, whole_of
-from thunder.module import ThunderModule, compile_module, with_own_structure
+from thunder.module import ThunderModule, compile_inside, compile_module, with_own_structure
 from thunder.options import Options
 from thunder.transforms.overrides import owned_by
 from thunder.transforms.transform import overrides
@@ -131,6 +131,13 @@ def _compile(fn: Any, options: Options) -> Any:
                 "whose parameters transforms replaced; give it to thunder.jit of the module"
             )
         options = inherit(whole, options)
+    if _is_data_parallel(fn):
+        if changing:
+            raise ValueError(
+                f"thunder.jit: transforms: {changing[0]!r} changes parameters, which DistributedDataParallel holds "
+                "already: DistributedDataParallel(thunder.jit(model, transforms=[...]))"
+            )
+        return _compile_inside(fn, options)
     if isinstance(fn, torch.nn.Module):
         _warn_without_forward(fn)
         module = with_own_structure(fn) if changing else fn
@@ -205,6 +212,8 @@ def _require_compilable(fn: object) -> None:
 
 def rebuild(fn: Any, options: Options) -> Any:
     """Compile what was pickled or copied, and transformed before: the compiled code itself does not travel."""
+    if _is_data_parallel(fn):
+        return _compile_inside(fn, options)
     if isinstance(fn, torch.nn.Module):
         result = _compile_module(fn, options)
         attach_parts(fn, options)
@@ -214,3 +223,12 @@ def rebuild(fn: Any, options: Options) -> Any:
 
 def _compile_module(module: torch.nn.Module, options: Options) -> Any:
     return compile_module(module, CompiledFunction(module, options.as_dict(), whole_of(module)), options)
+
+
+def _is_data_parallel(fn: object) -> bool:
+    return isinstance(fn, torch.nn.parallel.DistributedDataParallel)
+
+
+def _compile_inside(wrapper: Any, options: Options) -> Any:
+    """Compile the module that PyTorch's wrapper calls; the wrapper itself talks to other processes, in eager."""
+    return compile_inside(wrapper, "module", _compile(wrapper.module, options), options)

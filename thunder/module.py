@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from thunder.options import Options
 
-__all__ = ["ThunderModule", "compile_module"]
+__all__ = ["ThunderModule", "compile_inside", "compile_module"]
 
 
 class ThunderModule:
@@ -135,6 +135,28 @@ def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], opti
         cls.__call__ = staticmethod(_initializing(original, compiled, cls))
     module: Any = object.__new__(cls)
     object.__setattr__(module, "__dict__", original.__dict__)
+    return module
+
+
+def compile_inside(wrapper: torch.nn.Module, name: str, inner: Any, options: Options) -> Any:
+    """Return the module that shares `wrapper`'s state and runs as it does, with `inner` as its submodule `name`."""
+    wrapper_type = type(wrapper)
+
+    def populate(namespace: dict[str, Any]) -> None:
+        namespace.update(
+            __module__=wrapper_type.__module__,
+            __qualname__=wrapper_type.__qualname__,
+            __doc__=wrapper_type.__doc__,
+            __wrapped__=wrapper,
+            __compiled__=inner.__compiled__,
+            __options__=options,
+        )
+        # In front of `nn.Module.__getattr__`, and of what the wrapper itself, whose state this is, goes on calling.
+        namespace[name] = property(lambda self: inner)
+
+    cls: Any = types.new_class(wrapper_type.__name__, (ThunderModule, wrapper_type), exec_body=populate)
+    module: Any = object.__new__(cls)
+    object.__setattr__(module, "__dict__", wrapper.__dict__)
     return module
 
 

@@ -1,0 +1,70 @@
+"""Functions run in several processes that talk through gloo, each on one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+needs_gloo = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="needs torch.distributed with gloo"
+)
+
+
+def run_in_processes(function: Callable[[int], Any], processes: int = 2, seconds: float = 150) -> list[Any]:
+    """Return what `function(rank)`, of a module that can be imported, returns in each process.
+
+    RuntimeError with the traceback where one raises, TimeoutError past the limit; no process is left behind.
+    """
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        started = []
+        for rank in range(processes):
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(function, rank, processes, f"{folder}/store", there))
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.kill)
+            there.close()
+            started.append(here)
+        results = _collect(started, time.monotonic() + seconds)
+    failed = [text for text, _ in results if text]
+    if failed:
+        raise RuntimeError("\n".join(failed))
+    return [value for _, value in results]
+
+
+def _collect(started: list[multiprocessing.connection.Connection], end: float) -> list[tuple[str, Any]]:
+    results: list[tuple[str, Any]] = []
+    for rank, process in enumerate(started):
+        if not process.poll(max(0.0, end - time.monotonic())):
+            raise TimeoutError(f"rank {rank} has not finished in time")
+        try:
+            results.append(process.recv())
+        except EOFError:
+            results.append((f"rank {rank} died", None))
+    return results
+
+
+def _work(function: Callable[[int], Any], rank: int, processes: int, store: str, results: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=processes, timeout=timedelta(seconds=60)
+    )
+    try:
+        given = ("", function(rank))
+    except BaseException:
+        given = (f"rank {rank}:\n{traceback.format_exc()}", None)
+    results.send(given)
+    if not given[0]:
+        dist.destroy_process_group()
