@@ -89,8 +89,7 @@ void TensorWrites::require_writable(const at::Tensor& target, const at::Tensor& 
   if (!target.requires_grad()) return;
   const at::Tensor real = tensors_.real_behind(target);
   const bool is_view = trace_impl(target)->state()->view || (real.defined() && real.is_view());
-  TORCH_CHECK(!is_leaf_of_program(target) && !is_leaf_of_program(root_tensor_of(target)),
-              is_view ? "a view of a leaf" : "a leaf",
+  TORCH_CHECK(!shows_leaf_of_program(target), is_view ? "a view of a leaf" : "a leaf",
               " Variable that requires grad is being used in an in-place operation.");
 }
 
@@ -111,6 +110,12 @@ bool TensorWrites::is_leaf_of_program(const at::Tensor& tensor) const {
   if (!tensors_.is_input(tensor)) return true;
   const at::Tensor real = tensors_.real_behind(tensor);
   return real.defined() && real.is_leaf();
+}
+
+bool TensorWrites::shows_leaf_of_program(const at::Tensor& tensor) const {
+  if (is_leaf_of_program(tensor)) return true;
+  const std::optional<ViewOf>& view = trace_impl(tensor)->state()->view;
+  return view && shows_leaf_of_program(view->parent);
 }
 
 void TensorWrites::begin_trial() {

@@ -62,6 +62,8 @@ class TensorWrites {
   void require_detachable(const c10::OperatorHandle& op, const at::Tensor& target) const;
   /// Whether eager has here a tensor that requires grad and that no operation made.
   [[nodiscard]] bool is_leaf_of_program(const at::Tensor& tensor) const;
+  /// Whether a tensor is such a leaf, or a view of one.
+  [[nodiscard]] bool shows_leaf_of_program(const at::Tensor& tensor) const;
 
   Recording& recording_;
   TensorTable& tensors_;

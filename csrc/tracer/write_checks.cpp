@@ -126,8 +126,9 @@ bool is_closed_outside(const at::Tensor& tensor) {
   if (!tensor.is_view()) return false;
   const auto* meta = torch::autograd::impl::get_view_autograd_meta(tensor);
   const at::Tensor base(tensor._base());
-  return meta->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT ||
-         (base.requires_grad() && base.is_leaf());
+  // A view that was made a leaf has views with a history, though the base requires no grad.
+  const bool has_gradients = base.requires_grad() || (tensor.requires_grad() && !tensor.is_leaf());
+  return meta->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT || (base.is_leaf() && has_gradients);
 }
 
 }  // namespace thunder::tracer

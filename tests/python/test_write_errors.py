@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import warnings
 from collections.abc import Callable
@@ -97,6 +98,11 @@ def write_to_part_of_leaf_made_inside(x: torch.Tensor) -> None:
     torch.zeros(2, 3).requires_grad_()[0] = x[0]
 
 
+def write_to_part_of_view_that_became_a_leaf(x: torch.Tensor) -> None:
+    view = torch.zeros(6).view(2, 3)
+    view.requires_grad_()[0] = x[0]
+
+
 def write_without_grad(x: torch.Tensor) -> None:
     with torch.no_grad():
         x.mul_(2)
@@ -131,6 +137,7 @@ WRITES: dict[str, tuple[Callable[[torch.Tensor], Any], torch.Tensor]] = {
     "leaf_without_grad": (write_without_grad, leaf()),
     "leaf_made_inside": (write_to_leaf_made_inside, numbers()),
     "part_of_leaf_made_inside": (write_to_part_of_leaf_made_inside, numbers()),
+    "part_of_view_that_became_a_leaf": (write_to_part_of_view_that_became_a_leaf, numbers()),
     "leaf_from_here_on": (lambda x: x.requires_grad_().add_(1), numbers()),
     "one_of_several_views": (lambda x: (x * 1).unbind()[0].add_(1), leaf()),
     "inference": (lambda x: x.add_(1), of_inference()),
@@ -160,6 +167,65 @@ WRITES: dict[str, tuple[Callable[[torch.Tensor], Any], torch.Tensor]] = {
 @pytest.mark.parametrize("name", WRITES)
 def test_write_is_refused_as_in_eager(name: str) -> None:
     assert_as_eager(*WRITES[name])
+
+
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "part": lambda base: base[:1],
+    "all": lambda base: base[:],
+    "turned": lambda base: base.t(),
+    "expanded": lambda base: base[:1].expand(3, 2),
+    "windows": lambda base: base.view(-1).unfold(0, 2, 1),
+    "apart": lambda base: base.view(-1).unfold(0, 2, 2),
+    "overlapping": lambda base: base.as_strided((2, 2), (1, 1)),
+    "spread": lambda base: base.as_strided((2,), (2,)),
+    "detached": lambda base: base.detach()[0],
+}
+VIEW_WRITES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "add": lambda view, base: view.add_(1),
+    "copy": lambda view, base: view.copy_(view * 2),
+    "item": lambda view, base: operator.setitem(view, 0, 5.0),
+    "mask": lambda view, base: operator.setitem(view, view > 2, 5.0),
+    "out": lambda view, base: torch.mul(view.detach().clone(), 2, out=view),
+    "base": lambda view, base: base.add_(view.sum()),
+    "both": lambda view, base: torch._foreach_add_([view, base], 1),
+}
+
+
+def base_of_kind(kind: str) -> torch.Tensor:
+    base = torch.arange(1.0, 7.0).view(3, 2)
+    if kind == "leaf that is a view":
+        return base.requires_grad_()
+    base = base.clone().requires_grad_(kind != "plain")
+    return base * 1 if kind == "result" else base
+
+
+def seen(tensors: Any) -> list[Any]:
+    try:
+        return [(tensor.tolist(), tensor.requires_grad, tensor.is_leaf, tensor.stride()) for tensor in tensors]
+    except RuntimeError as error:  # a view with several results whose memory was written to
+        return [str(error).split("\n")[0]]
+
+
+def outcome_for_view(jit: Any, base: torch.Tensor, view: str, write: str, is_inside: bool) -> Any:
+    def program(base: torch.Tensor, outside: torch.Tensor | None) -> Any:
+        shown = VIEWS[view](base) if outside is None else outside
+        try:
+            VIEW_WRITES[write](shown, base)
+        except Exception as error:
+            return type(error), shown, base * 2
+        return None, shown, base * 2
+
+    error, *results = jit(program)(base, None if is_inside else VIEWS[view](base))
+    return error, seen([*results, base])
+
+
+@pytest.mark.parametrize("kind", ["plain", "leaf", "leaf that is a view", "result"])
+@pytest.mark.parametrize("is_inside", [True, False])
+@pytest.mark.parametrize("write", VIEW_WRITES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_write_through_a_view_is_as_in_eager(view: str, write: str, is_inside: bool, kind: str) -> None:
+    expected = outcome_for_view(lambda program: program, base_of_kind(kind), view, write, is_inside)
+    assert outcome_for_view(thunder.jit, base_of_kind(kind), view, write, is_inside) == expected
 
 
 @pytest.mark.parametrize("name", ["allowed_cast", "itself", "other_column", "leaf_without_grad"])
