@@ -105,7 +105,8 @@ void InputMemory::lay_into_storage(const at::Tensor& real, const at::Tensor& inp
 }
 
 void InputMemory::found_shared(const c10::StorageImpl* storage) {
-  shared_storages.push_back(storage);
+  // Twice: one of its inputs was refused before, and the program has caught that.
+  if (std::ranges::find(shared_storages, storage) == shared_storages.end()) shared_storages.push_back(storage);
   refuse_shared("");
 }
 

@@ -36,6 +36,17 @@ def program(x):
     seen_before.add(nan)
     return x * 2
 """,
+    "input that is refused in a try and shares memory with what is written to after it": """
+base = torch.ones(3).requires_grad_() * 1
+x = base.detach()
+def program(x):
+    try:
+        y = x + base
+    except Exception:
+        y = x * 2
+    x.add_(1)
+    return y
+""",
     "view made under no_grad, which requires grad as what it shows": """
 x = nn.Parameter(torch.ones(3))
 def program(x):
