@@ -37,7 +37,7 @@ def deepcopy_tensor(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     if type(tensor) is not torch.Tensor:
         raise NotImplementedError(f"thunder.jit: a deep copy of a {type(tensor).__name__} is not supported inside")
     with torch.no_grad():
-        copied = copy_memory(tensor, memo.setdefault("torch", {}))
+        copied = tensor.clone() if tensor.is_meta else copy_memory(tensor, memo.setdefault("torch", {}))
     if tensor.requires_grad:
         copied.requires_grad_()
     if tensor.grad is not None:
@@ -57,6 +57,9 @@ def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
         alias = torch.nn.Parameter(tensor.data, tensor.requires_grad)
     elif type(tensor) is not torch.Tensor:
         raise NotImplementedError(f"thunder.jit: a copy of a {type(tensor).__name__} is not supported inside")
+    elif tensor.is_meta:  # in eager, too, a copy that does not share its memory
+        alias = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        alias.requires_grad_(tensor.requires_grad)
     else:
         alias = alias_memory(tensor).requires_grad_(tensor.requires_grad)
     for name, value in tensor.__dict__.items():

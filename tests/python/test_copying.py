@@ -78,6 +78,16 @@ def test_copies_are_as_in_eager(program: Callable[..., Any], requires_grad: bool
     assert_as_eager(program, torch.randn(3, 3, requires_grad=requires_grad))
 
 
+@pytest.mark.parametrize("copies", [copy.copy, copy.deepcopy])
+def test_copies_of_meta_tensors_share_memory_as_in_eager(copies: Callable[[Any], Any]) -> None:
+    def shared(program: Callable[[Any], Any]) -> list[Any]:
+        x = torch.ones(3, 2, device="meta")[:, :1]
+        copied = program(x)
+        return [copied.stride(), copied.requires_grad, copied.untyped_storage()._cdata == x.untyped_storage()._cdata]
+
+    assert shared(thunder.jit(lambda x: copies(x))) == shared(copies)
+
+
 class Teacher(nn.Module):
     """Steps a copy of its student, as methods with a momentum encoder do."""
 
