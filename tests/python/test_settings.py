@@ -51,6 +51,13 @@ SETTINGS = [
     ("torch.backends.cudnn.benchmark", "C._set_cudnn_benchmark({})", False, True),
     ("torch.backends.cudnn.allow_tf32", "C._set_cudnn_allow_tf32({})", True, False),
     ("torch.backends.cuda.matmul.allow_tf32", "C._set_cublas_allow_tf32({})", False, True),
+    ("torch.backends.fp32_precision", "C._set_fp32_precision_setter('generic', 'all', {})", "none", "ieee"),
+    (
+        "torch.backends.mkldnn.matmul.fp32_precision",
+        "C._set_fp32_precision_setter('mkldnn', 'matmul', {})",
+        "none",
+        "bf16",
+    ),
     (
         "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
         "C._set_cublas_allow_fp16_reduced_precision_reduction({})",
@@ -209,7 +216,7 @@ def test_setters_that_are_not_known_are_refused():
                 followed.add(name)
     getters = {name for name in dir(C) if name.startswith(("_get_", "get_", "_is_", "_check_"))}
     for name in followed - FOLLOWED:
-        stem = name.removeprefix("_").removeprefix("set_").removeprefix("sdp_use_")
+        stem = name.removeprefix("_").removeprefix("set_").removeprefix("sdp_use_").removesuffix("_setter")
         assert any(stem in getter for getter in getters), name
 
 

@@ -19,18 +19,25 @@ namespace {
 
 using interpreter::NativeCall;
 
+/// The first arguments of a setting's functions, before the value that the setter gets.
+enum class SettingKey : std::uint8_t {
+  kNone,
+  kDevice,   ///< the name of a device
+  kBackend,  ///< the names of a back end and of a kind of operations
+};
+
 /// Functions of `torch._C`: one that gives a setting, and the one that takes what it gives.
 struct Setting {
   const char* getter;
   const char* setter;
-  bool by_device = false;   ///< both get the name of a device first
+  SettingKey key = SettingKey::kNone;
   bool by_kernels = false;  ///< operations set it, too
 };
 constexpr const char* kWarnOnly = "_get_deterministic_algorithms_warn_only";  // one of two that its setter takes
 constexpr Setting kSettings[] = {
     {"get_num_threads", "set_num_threads"},
-    {"get_autocast_dtype", "set_autocast_dtype", /*by_device=*/true},
-    {"is_autocast_enabled", "set_autocast_enabled", /*by_device=*/true},
+    {"get_autocast_dtype", "set_autocast_dtype", SettingKey::kDevice},
+    {"is_autocast_enabled", "set_autocast_enabled", SettingKey::kDevice},
     {"_get_autograd_fallback_mode", "_set_autograd_fallback_mode"},
     {"_get_backcompat_broadcast_warn", "_set_backcompat_broadcast_warn"},
     {"_get_backcompat_keepdim_warn", "_set_backcompat_keepdim_warn"},
@@ -52,6 +59,7 @@ constexpr Setting kSettings[] = {
     {"_get_fa3_sdp_enabled", "_set_sdp_use_fa3"},
     {"_get_flash_sdp_enabled", "_set_sdp_use_flash"},
     {"_get_float32_matmul_precision", "_set_float32_matmul_precision"},
+    {"_get_fp32_precision_getter", "_set_fp32_precision_setter", SettingKey::kBackend},
     {"_get_graph_executor_optimize", "_set_graph_executor_optimize"},
     {"_get_linalg_preferred_backend", "_set_linalg_preferred_backend"},
     {"_get_math_sdp_allow_fp16_bf16_reduction", "_set_math_sdp_allow_fp16_bf16_reduction"},
@@ -65,7 +73,7 @@ constexpr Setting kSettings[] = {
     {"_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"},
     {"_get_qengine", "_set_qengine"},
     {"_get_rocm_fa_preferred_backend", "_set_rocm_fa_preferred_backend"},
-    {"_get_sdp_priority_order", "_set_sdp_priority_order", /*by_device=*/false, /*by_kernels=*/true},
+    {"_get_sdp_priority_order", "_set_sdp_priority_order", SettingKey::kNone, /*by_kernels=*/true},
     {"_get_sm_carveout_experimental", "_set_sm_carveout_experimental"},
     {"_get_thread_name", "_set_thread_name"},
     {"_get_warnAlways", "_set_warnAlways"},
@@ -219,15 +227,29 @@ bool are_equal(PyObject* left, PyObject* right) {
   return equal == 1;
 }
 
-/// The devices that a setting is told; a null one for a setting that is told none.
-std::vector<py::Ref> devices_of(const Setting& setting) {
-  std::vector<py::Ref> devices;
-  if (!setting.by_device) devices.emplace_back();
-  for (const c10::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
-    if (!setting.by_device) break;
-    devices.push_back(py::Ref::steal(PyUnicode_FromString(c10::DeviceTypeName(device, /*lower_case=*/true).c_str())));
+/// The arguments that a setting is asked with, as tuples. A back end's own precision comes after those that it may
+/// follow.
+std::vector<py::Ref> keys_of(const Setting& setting) {
+  constexpr std::pair<const char*, const char*> kPrecisions[] = {
+      {"generic", "all"}, {"cuda", "all"},      {"mkldnn", "all"},  {"cuda", "matmul"}, {"cuda", "conv"},
+      {"cuda", "rnn"},    {"mkldnn", "matmul"}, {"mkldnn", "conv"}, {"mkldnn", "rnn"}};
+  std::vector<py::Ref> keys;
+  switch (setting.key) {
+    case SettingKey::kNone:
+      keys.push_back(py::Ref::steal(PyTuple_New(0)));
+      break;
+    case SettingKey::kDevice:
+      for (const c10::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
+        keys.push_back(py::Ref::steal(Py_BuildValue("(s)", c10::DeviceTypeName(device, /*lower_case=*/true).c_str())));
+      }
+      break;
+    case SettingKey::kBackend:
+      for (const auto& [backend, operation] : kPrecisions) {
+        keys.push_back(py::Ref::steal(Py_BuildValue("(ss)", backend, operation)));
+      }
+      break;
   }
-  return devices;
+  return keys;
 }
 
 /// `is_autocast_enabled(device)` of a device whose autocast `ThreadState` knows.
@@ -238,9 +260,19 @@ bool is_guarded_autocast(const NativeCall& call) {
                                      PyUnicode_CompareWithASCIIString(device, "cuda") == 0);
 }
 
-py::Ref value_of(std::size_t setting, const py::Ref& device) {
+/// Whether a call's arguments are the strings of a tuple.
+bool is_called_with(const NativeCall& call, PyObject* key) {
+  if (PyTuple_GET_SIZE(key) != static_cast<Py_ssize_t>(call.count)) return false;
+  for (std::size_t i = 0; i < call.count; ++i) {
+    PyObject* part = PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(i));
+    if (!PyUnicode_Check(call.arguments[i]) || PyUnicode_Compare(call.arguments[i], part) != 0) return false;
+  }
+  return true;
+}
+
+py::Ref value_of(std::size_t setting, const py::Ref& key) {
   const py::Ref getter = loaded_function("torch._C", kSettings[setting].getter);
-  py::Ref value = py::Ref::steal(getter ? PyObject_CallFunctionObjArgs(getter.get(), device.get(), nullptr) : nullptr);
+  py::Ref value = py::Ref::steal(getter ? PyObject_CallObject(getter.get(), key.get()) : nullptr);
   PyErr_Clear();
   return value;
 }
@@ -251,8 +283,8 @@ TorchSettings::TorchSettings(interpreter::Tracker& tracker) : tracker_(tracker) 
   const interpreter::NativeScope native;
   add_others(known_functions());
   for (std::size_t i = 0; i < std::size(kSettings); ++i) {
-    for (py::Ref& device : devices_of(kSettings[i])) {
-      if (py::Ref value = value_of(i, device)) before_.push_back({i, std::move(device), std::move(value)});
+    for (py::Ref& key : keys_of(kSettings[i])) {
+      if (py::Ref value = value_of(i, key)) before_.push_back({i, std::move(key), std::move(value)});
     }
   }
   const py::Ref type = in_python("StateOfModules");
@@ -261,7 +293,7 @@ TorchSettings::TorchSettings(interpreter::Tracker& tracker) : tracker_(tracker) 
 }
 
 bool TorchSettings::is_changed(const Before& before) const {
-  const py::Ref value = value_of(before.setting, before.device);
+  const py::Ref value = value_of(before.setting, before.key);
   return value && !are_equal(value.get(), before.value.get());
 }
 
@@ -296,11 +328,10 @@ std::optional<std::string> TorchSettings::restore() {
       continue;
     }
     const py::Ref setter = loaded_function("torch._C", kSettings[before.setting].setter);
-    PyObject* first = before.device ? before.device.get() : before.value.get();
-    PyObject* second = before.device ? before.value.get() : nullptr;
-    static_cast<void>(py::Ref::steal(PyTuple_Check(first)
-                                         ? PyObject_CallObject(setter.get(), first)
-                                         : PyObject_CallFunctionObjArgs(setter.get(), first, second, nullptr)));
+    const bool has_several = PyTuple_Check(before.value.get());
+    const py::Ref values = has_several ? before.value : py::Ref::steal(PyTuple_Pack(1, before.value.get()));
+    const py::Ref arguments = py::Ref::steal(PySequence_Concat(before.key.get(), values.get()));
+    static_cast<void>(py::Ref::steal(PyObject_CallObject(setter.get(), arguments.get())));
     PyErr_Clear();
   }
   return changed;
@@ -368,10 +399,7 @@ void TorchSettings::record_decimal_context() {
 
 bool TorchSettings::is_own(std::size_t setting, const NativeCall& call) const {
   return std::ranges::any_of(before_, [&](const Before& before) {
-    const bool is_asked = before.setting == setting &&
-                          (!before.device || (call.count == 1 && PyUnicode_Check(call.arguments[0]) &&
-                                              PyUnicode_Compare(call.arguments[0], before.device.get()) == 0));
-    return is_asked && is_changed(before);
+    return before.setting == setting && is_called_with(call, before.key.get()) && is_changed(before);
   });
 }
 

@@ -30,7 +30,7 @@ class TorchSettings {
  private:
   struct Before {
     std::size_t setting;
-    py::Ref device;  ///< a string; null: the setting is the same for all
+    py::Ref key;  ///< a tuple of strings
     py::Ref value;
   };
   void record_text(const std::vector<PyObject*>& call, const std::string& name, PyObject* text);
