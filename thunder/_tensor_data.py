@@ -68,6 +68,8 @@ def _cast(element: Any, dtype: torch.dtype) -> torch.Tensor:
     if dtype.is_floating_point or dtype.is_complex:
         if element.is_complex() and not dtype.is_complex:
             raise NotImplementedError("thunder.jit: real numbers made of complex tensors")
+        if is_number and torch.finfo(dtype).max < torch.finfo(element.dtype).max:
+            return torch.tensor(element.item(), dtype=dtype)  # an error where it is too large
         # A number of Python is a double on its way.
         return element.to(dtype) if is_number else element.to(torch.float64).to(dtype)
     if is_same or element.dtype == torch.bool or (dtype == torch.int64 and not is_number):

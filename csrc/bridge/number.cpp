@@ -1,6 +1,7 @@
 #include "bridge/number.h"
 
 #include <ATen/ScalarOps.h>
+#include <c10/util/TypeCast.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/convert.h"
 
 namespace thunder::bridge {
 namespace {
@@ -118,6 +120,55 @@ Number compute_math(MathFunction function, double argument) {
 
 bool is_float(const c10::Scalar& number) { return number.isFloatingPoint(); }
 
+/// Calls `use` with an element of a dtype that not all numbers fit into; false: it is another dtype.
+template <typename Use>
+bool with_narrow(at::ScalarType dtype, const Use& use) {
+  switch (c10::toRealValueType(dtype)) {
+#define THUNDER_NARROW(type, name) \
+  case at::k##name:                \
+    use(type());                   \
+    return true;
+    THUNDER_NARROW(std::uint8_t, Byte)
+    THUNDER_NARROW(std::uint16_t, UInt16)
+    THUNDER_NARROW(std::uint32_t, UInt32)
+    THUNDER_NARROW(std::uint64_t, UInt64)
+    THUNDER_NARROW(std::int8_t, Char)
+    THUNDER_NARROW(std::int16_t, Short)
+    THUNDER_NARROW(std::int32_t, Int)
+    THUNDER_NARROW(std::int64_t, Long)
+    THUNDER_NARROW(at::Half, Half)
+    THUNDER_NARROW(at::BFloat16, BFloat16)
+    THUNDER_NARROW(float, Float)
+#undef THUNDER_NARROW
+    default:
+      return false;
+  }
+}
+
+struct Range {
+  double lowest = 0;
+  double highest = 1;
+};
+
+Range range_of(at::ScalarType dtype) {
+  Range range{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+  if (dtype == at::kBool) return {};
+  with_narrow(dtype, [&]<typename Element>(Element) {
+    range = {static_cast<double>(std::numeric_limits<Element>::lowest()),
+             static_cast<double>(std::numeric_limits<Element>::max())};
+  });
+  return range;
+}
+
+/// The dtype that an operation is named after.
+std::optional<at::ScalarType> dtype_named(std::string_view operation) {
+  constexpr at::ScalarType kNarrow[] = {at::kByte, at::kUInt16, at::kUInt32, at::kUInt64,   at::kChar, at::kShort,
+                                        at::kInt,  at::kLong,   at::kHalf,   at::kBFloat16, at::kFloat};
+  const auto* found =
+      std::ranges::find(kNarrow, operation, [](at::ScalarType dtype) { return ir::torch_name(from_torch(dtype)); });
+  return found == std::end(kNarrow) ? std::nullopt : std::make_optional(*found);
+}
+
 /// Python compares and mixes ints and floats exactly; doubles do so up to this.
 bool is_exact_double(const c10::Scalar& number) {
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
@@ -182,11 +233,31 @@ bool same_contents(const at::Tensor& left, const at::Tensor& right) {
   return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), static_cast<std::size_t>(a.nbytes())) == 0;
 }
 
+bool can_hold(at::ScalarType dtype, const c10::Scalar& number) {
+  bool fits = true;
+  with_narrow(dtype, [&]<typename Element>(Element) {
+    fits = number.isFloatingPoint() ? !c10::overflows<Element, double>(number.toDouble())
+                                    : !c10::overflows<Element, std::int64_t>(number.toLong());
+  });
+  return fits;
+}
+
+bool can_hold_all(at::ScalarType dtype, at::ScalarType from) {
+  if (dtype == at::kBool) return true;
+  const bool loses_nan = c10::isIntegralType(dtype, /*includeBool=*/false) && c10::isFloatingType(from);
+  const Range narrow = range_of(dtype);
+  const Range wide = range_of(from);
+  return !loses_nan && narrow.lowest <= wide.lowest && wide.highest <= narrow.highest;
+}
+
 std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
                                           const c10::Scalar& right) {
   if (const auto function = math_function(operation)) {
     return is_exact_double(left) ? compute_math(function, left.toDouble()) : std::nullopt;
   }
+  if (operation == "natural") return left.toDouble() < 0 ? std::nullopt : std::make_optional(left);
+  if (const auto dtype = dtype_named(operation))
+    return can_hold(*dtype, left) ? std::make_optional(left) : std::nullopt;
   if (!is_float(left) && !is_float(right)) return compute(operation, left.toLong(), right.toLong());
   if (!is_exact_double(left) || !is_exact_double(right)) return std::nullopt;
   return compute(operation, left.toDouble(), right.toDouble());

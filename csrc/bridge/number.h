@@ -23,8 +23,14 @@ namespace thunder::bridge {
 /// Equal in metadata and, down to the bits, in elements.
 [[nodiscard]] bool same_contents(const at::Tensor& left, const at::Tensor& right);
 
+/// Whether PyTorch stores a number as an element of a dtype, and raises no error for it.
+[[nodiscard]] bool can_hold(at::ScalarType dtype, const c10::Scalar& number);
+/// Whether it does so with all elements of `from`.
+[[nodiscard]] bool can_hold_all(at::ScalarType dtype, at::ScalarType from);
+
 /// Computes `left operation right` as Python does (`neg`, `abs`, `int`, `float` and functions of `math` look at `left`
-/// alone); nullopt when Python raises, or when the result is no float, int64 or bool.
+/// alone); nullopt when Python raises, or when the result is no float, int64 or bool. Named after a dtype (`int8`), it
+/// gives `left` where that dtype can hold it, and as `natural` where that is not negative.
 [[nodiscard]] std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
                                                         const c10::Scalar& right);
 

@@ -15,6 +15,8 @@ enum class Fact : std::uint8_t {
   kDrawsRandomNumbers,  ///< from a generator that is no parameter
   kRaisesForData,       ///< for what tensors hold, not only for their sizes and dtypes
   kRaisesForZero,       ///< for a divisor of zero, of integers
+  kRaisesForNegative,   ///< for a negative number as its second operand, of integers
+  kWrapsNumbers,        ///< takes Python's numbers as tensors, so that no dtype must hold them
   kIsCheap,             ///< a few passes over the data: recomputed rather than kept
 
   // Memory

@@ -2,7 +2,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -133,7 +132,7 @@ Number DataAccess::add_number(const ir::Operator* op, ir::ArgumentList arguments
   const ir::ValueId id = recording_.trace().add_value(ir::make_type(bridge::kind_of(value)));
   symbol.results.emplace_back(id);
   recording_.builder.add_here(std::move(symbol));
-  numbers_[index_of(id)].value = value;
+  numbers_[index_of(id)] = {value, {}, bridge::dtype_of(bridge::kind_of(value))};
   return {id, value};
 }
 
@@ -146,7 +145,9 @@ Number DataAccess::item(const at::Tensor& tensor) {
   const ir::ValueId value = recording_.value_of(recording_.trace_tensor_of(tensor));
   const c10::Scalar number = realizer().read(recording_.trace(), tensors_.real_inputs(), value);
   if (is_number(recording_.trace(), value)) return {value, number};
-  return add_number(item_operator(), {ir::Argument(value)}, number);
+  const Number result = add_number(item_operator(), {ir::Argument(value)}, number);
+  numbers_[index_of(result.id)].among = tensor.scalar_type();
+  return result;
 }
 
 std::optional<Number> DataAccess::compute(std::string_view operation, const NumberOperand& left,
@@ -168,20 +169,23 @@ at::Tensor DataAccess::number_tensor(ir::ValueId number) {
   return tensor;
 }
 
-bool DataAccess::fits(const at::Tensor& tensor, at::ScalarType dtype) {
+at::Tensor DataAccess::checked_number(const at::Tensor& tensor, std::string_view check) {
   const auto found = numbers_.find(index_of(recording_.value_of(tensor)));
-  if (found == numbers_.end() || !found->second.value.isFloatingPoint()) return true;
-  if (!c10::isIntegralType(dtype, /*includeBool=*/false)) return true;
+  if (found == numbers_.end()) return tensor;
   const Number number{ir::ValueId(found->first), found->second.value};
-  const double limit = std::ldexp(1.0, static_cast<int>(8 * c10::elementSize(dtype)) - 1);
-  const bool is_signed = c10::isSignedType(dtype);
-  const auto is_true = [&](std::string_view operation, double bound) {
-    const Number outcome = compute(operation, number, c10::Scalar(bound)).value();
-    observe(outcome);
-    return outcome.value.toBool();
-  };
-  return is_true("<", is_signed ? limit : 2 * limit) && is_true(">", is_signed ? -limit : -1.0);
+  const auto checked = compute(check, number, number);
+  return checked ? number_tensor(checked->id) : at::Tensor();
 }
+
+at::Tensor DataAccess::held_number(const at::Tensor& tensor, at::ScalarType dtype) {
+  const auto found = numbers_.find(index_of(recording_.value_of(tensor)));
+  if (found == numbers_.end() || bridge::can_hold_all(dtype, found->second.among)) return tensor;
+  at::Tensor held = checked_number(tensor, ir::torch_name(bridge::from_torch(c10::toRealValueType(dtype))));
+  if (held.defined()) numbers_[index_of(recording_.value_of(held))].among = dtype;
+  return held;
+}
+
+at::Tensor DataAccess::natural_number(const at::Tensor& tensor) { return checked_number(tensor, "natural"); }
 
 at::Tensor DataAccess::constant_of(ir::ValueId value) {
   const Number number{value, numbers_.at(index_of(value)).value};

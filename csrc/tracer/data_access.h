@@ -56,9 +56,11 @@ class DataAccess {
   [[nodiscard]] bool read_truth(const at::Tensor& tensor);
   /// A trace tensor that stands for a number among the arguments of operations.
   [[nodiscard]] at::Tensor number_tensor(ir::ValueId number);
-  /// Ties the trace to whether a dtype can hold the number that a tensor stands for, where an operation on `tensor`
-  /// gives that dtype; false: it cannot, and eager raises.
-  [[nodiscard]] bool fits(const at::Tensor& tensor, at::ScalarType dtype);
+  /// The number that a tensor stands for, as one that a dtype can hold, of which the trace makes sure (`prims.number`);
+  /// any other tensor as it is. Undefined: it cannot hold it, and eager raises.
+  [[nodiscard]] at::Tensor held_number(const at::Tensor& tensor, at::ScalarType dtype);
+  /// As `held_number`, for a number that is not negative.
+  [[nodiscard]] at::Tensor natural_number(const at::Tensor& tensor);
   /// For parts of the program, where it is a constant: a number that the program looks at.
   [[nodiscard]] at::Tensor constant_of(ir::ValueId number);
 
@@ -74,13 +76,15 @@ class DataAccess {
  private:
   struct KnownNumber {
     c10::Scalar value;
-    at::Tensor tensor;  ///< stands for it; made when it is needed
+    at::Tensor tensor;                   ///< stands for it; made when it is needed
+    at::ScalarType among = at::kDouble;  ///< a dtype of which it is an element
   };
 
   /// Runs the trace as it is now; has the data of all inputs.
   Realizer& realizer();
   void require_data() const;
   Number add_number(const ir::Operator* op, ir::ArgumentList arguments, const c10::Scalar& value);
+  [[nodiscard]] at::Tensor checked_number(const at::Tensor& tensor, std::string_view check);
   void add_check(const ir::Operator* op, ir::ValueId value, ir::Argument expected);
 
   Recording& recording_;

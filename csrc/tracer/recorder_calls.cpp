@@ -243,15 +243,23 @@ void require_shapes_of_collective(const c10::OperatorHandle& op) {
                       "without; the functional ones (torch.ops._c10d_functional) have them");
 }
 
-/// Numbers of the program that become elements of a result: eager, which has a number where a trace has a tensor,
-/// raises for those that the result's dtype cannot hold.
-void require_numbers_that_fit(Recorder& recorder, const c10::OperatorHandle& op, std::span<const IValue> arguments,
-                              std::span<const IValue> results) {
-  if (results.empty() || !results[0].isTensor()) return;
-  const at::ScalarType dtype = results[0].toTensor().scalar_type();
-  for (const IValue& argument : arguments) {
-    if (!argument.isTensor() || !is_trace_tensor(argument.toTensor())) continue;
-    if (!recorder.data.fits(argument.toTensor(), dtype)) refuse(op, "a number that its result cannot hold");
+/// The numbers of the program among arguments, as ones that the result's dtype can hold: eager, which has a number
+/// where a trace has a tensor, raises for others.
+void require_numbers_that_fit(Recorder& recorder, const c10::OperatorHandle& op, std::span<IValue> arguments,
+                              const ResultTypes& types) {
+  const operators::FactSet facts = operators::facts_of(*operator_for(op));
+  const bool has_result = !types.results.empty() && !types.results[0].tensors.empty();
+  const ir::TypePtr type = has_result ? types.results[0].tensors[0].type : nullptr;
+  if (type == nullptr || facts.has(Fact::kWrapsNumbers)) return;
+  const at::ScalarType dtype = bridge::to_torch(std::get<ir::TensorType>(*type).dtype);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].isTensor() || !is_trace_tensor(arguments[i].toTensor())) continue;
+    at::Tensor number = recorder.data.held_number(arguments[i].toTensor(), dtype);
+    const bool is_exponent = i == 1 && facts.has(Fact::kRaisesForNegative);
+    if (number.defined() && is_exponent && c10::isIntegralType(dtype, /*includeBool=*/false))
+      number = recorder.data.natural_number(number);
+    if (!number.defined()) refuse(op, "a number that its result cannot hold");
+    arguments[i] = std::move(number);
   }
 }
 
@@ -386,8 +394,8 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     for (const ResultTypes::Result& result : types->results) stack.push_back(result.other);
     return;
   }
+  if (level == Level::kTop) require_numbers_that_fit(*this, op, arguments, *types);
   std::vector<IValue> results = record(op, arguments, *types, level);
-  if (level == Level::kTop) require_numbers_that_fit(*this, op, arguments, results);
   if (types->from_data) data.check_shapes(results);
   // Shown anew, or written to, it is laid out again.
   const bool is_laid_out = facts.has(Fact::kReadsStrides) && operator_for(op)->view;

@@ -48,6 +48,19 @@ TEST(what_python_raises_for_gives_nothing) {
   CHECK(!compute_number("int", std::nan(""), 0.0));
 }
 
+TEST(numbers_are_checked_for_what_dtypes_can_hold) {
+  CHECK(gives("int8", integer(127), integer(0), integer(127)));
+  CHECK(!compute_number("int8", integer(128), integer(0)));
+  CHECK(gives("uint8", integer(-1), integer(0), integer(-1)));  // as PyTorch, which takes it for 255
+  CHECK(!compute_number("float16", 70000.0, 0.0));
+  CHECK(gives("float32", std::numeric_limits<double>::infinity(), 0.0, std::numeric_limits<double>::infinity()));
+  CHECK(!compute_number("int64", std::nan(""), 0.0));
+  CHECK(!compute_number("natural", integer(-1), integer(0)));
+  CHECK(thunder::bridge::can_hold_all(at::kFloat, at::kLong));
+  CHECK(!thunder::bridge::can_hold_all(at::kHalf, at::kLong));
+  CHECK(!thunder::bridge::can_hold_all(at::kLong, at::kFloat));
+}
+
 TEST(results_that_no_scalar_holds_give_nothing) {
   const c10::Scalar largest = integer(std::numeric_limits<std::int64_t>::max());
   CHECK(!compute_number("+", largest, integer(1)));

@@ -248,3 +248,55 @@ def test_float_that_integers_cannot_hold_raises_as_in_eager(name):
     compiled = thunder.jit(function)
     for value in (3.0, math.nan, 2.0, 1e30, math.inf, -math.inf, 1.0):
         assert outcome(compiled, value) == outcome(function, value)
+
+
+NARROWED = {
+    "full": lambda n, m: torch.full((2,), n, dtype=torch.int8),
+    "full_of_halves": lambda n, m: torch.full((2,), m, dtype=torch.float16),
+    "full_of_floats": lambda n, m: torch.full((2,), m * 1e300),
+    "full_like": lambda n, m: torch.full_like(torch.zeros(2, dtype=torch.uint8), n),
+    "new_full": lambda n, m: torch.zeros(2, dtype=torch.int16).new_full((2,), n),
+    "tensor": lambda n, m: torch.tensor(n, dtype=torch.int8),
+    "tensor_of_list": lambda n, m: torch.tensor([1, n], dtype=torch.int32),
+    "new_tensor": lambda n, m: torch.zeros(1, dtype=torch.int8).new_tensor([n]),
+    "scalar_tensor": lambda n, m: torch.scalar_tensor(n, dtype=torch.uint8),
+    "fill": lambda n, m: torch.zeros(2, dtype=torch.float16).fill_(m),
+    "item": lambda n, m: operator.setitem(torch.zeros(3, dtype=torch.int8), 0, n),
+    "masked_fill": lambda n, m: torch.zeros(2, dtype=torch.int8).masked_fill(torch.tensor([True, False]), n),
+    "where": lambda n, m: torch.where(torch.tensor([True, False]), torch.ones(2, dtype=torch.int8), n),
+    "clamp": lambda n, m: torch.full((2,), 100, dtype=torch.int8).clamp(max=n),
+    "pow": lambda n, m: torch.full((2,), 2, dtype=torch.int8) ** n,
+    "pow_of_integers": lambda n, m: torch.full((2,), 2) ** n,
+    "alpha": lambda n, m: torch.add(torch.ones(2, dtype=torch.int8), torch.ones(2, dtype=torch.int8), alpha=n),
+    "value": lambda n, m: torch.addcmul(torch.ones(2).half(), torch.ones(2).half(), torch.ones(2).half(), value=m),
+    "bools": lambda n, m: torch.full((2,), n, dtype=torch.bool),
+    "sum": lambda n, m: torch.ones(2, dtype=torch.int8) + n,
+    "product": lambda n, m: torch.ones(2).half() * m,
+    "comparison": lambda n, m: torch.ones(2, dtype=torch.int8) < n,
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", NARROWED)
+@pytest.mark.parametrize("values", [(5.0, 300.0, -1.0, -129.0, 70000.0, 3e9, math.inf, 7.0), (70000.0, 2.0)])
+def test_number_that_a_narrower_dtype_cannot_hold_raises_as_in_eager(name, values):
+    def function(x):
+        n = x.item()
+        return NARROWED[name](int(n) if math.isfinite(n) else 1, n)
+
+    def outcome(function, value):
+        try:
+            return repr(function(torch.tensor(value, dtype=torch.float64)))
+        except RuntimeError as error:
+            return str(error).split("\n")[0]
+
+    compiled = thunder.jit(function)
+    for value in values:
+        assert outcome(compiled, value) == outcome(function, value)
+
+
+def test_number_that_fits_is_no_reason_to_trace_again():
+    compiled = thunder.jit(lambda x: torch.full((2,), int(x.item()) * 2, dtype=torch.int8))
+    for value in (1.0, 2.0, 60.0):
+        assert torch.equal(compiled(torch.tensor(value)), torch.full((2,), int(value) * 2, dtype=torch.int8))
+    assert thunder.cache_misses(compiled) == 1

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -56,12 +57,26 @@ Py_ssize_t scale_position(PyObject* callable, const NativeCall& call) {
   return -1;
 }
 
+/// The dtype of what an operation makes of tensors, of which there is one.
+at::ScalarType promoted_dtype(const NativeCall& call) {
+  std::optional<at::ScalarType> dtype;
+  const auto add = [&](PyObject* operand) {
+    if (operand == nullptr || !is_tensor(operand)) return;
+    const at::ScalarType next = unpack_tensor(operand).scalar_type();
+    dtype = dtype ? c10::promoteTypes(*dtype, next) : next;
+  };
+  add(call.self);
+  std::for_each(call.arguments, call.arguments + call.count, add);
+  return *dtype;
+}
+
 /// Calls the function with the number multiplied into the operand. Null with an exception.
 PyObject* call_scaled(PyObject* callable, const NativeCall& call, Py_ssize_t position) {
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
   const auto number = arguments.begin() + static_cast<std::ptrdiff_t>(call.count) + position;
-  const py::Ref factor = is_traced_number(number->get()) ? py::Ref::steal(tensor_of_number(number->get())) : *number;
+  const py::Ref factor =
+      is_traced_number(number->get()) ? py::Ref::steal(tensor_of_number(number->get(), promoted_dtype(call))) : *number;
   arguments.erase(number);
   const std::size_t operand = call.self != nullptr ? 0 : 1;
   if (!factor || operand >= call.count) return nullptr;

@@ -103,6 +103,20 @@ PyObject* tensor_of_number(PyObject* traced) {
   return wrap_tensor(std::move(tensor));
 }
 
+PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype) {
+  const py::Ref tensor = py::Ref::steal(tensor_of_number(traced));
+  if (!tensor || !is_tensor(tensor.get())) return Py_XNewRef(tensor.get());
+  at::Tensor held;
+  if (!with_recorder(as_traced(traced), [&](tracer::Recorder& recorder) {
+        held = recorder.data.held_number(unpack_tensor(tensor.get()), dtype);
+      })) {
+    return nullptr;
+  }
+  if (held.defined()) return wrap_tensor(std::move(held));
+  PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: a number that its result cannot hold");
+  return nullptr;
+}
+
 PyObject* look_at(PyObject* object) {
   TracedNumber& traced = as_traced(object);
   if (!traced.looked_at) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <Python.h>
 
 #include <memory>
@@ -22,6 +23,8 @@ PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::N
 [[nodiscard]] PyTypeObject* python_type_of(PyObject* traced);
 /// The trace tensor that stands for a number in operations (new reference, or null with an exception set).
 PyObject* tensor_of_number(PyObject* traced);
+/// As above where a dtype can hold the number; else NotImplementedError, as eager raises.
+PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype);
 /// The number itself, to which the trace is tied from now on (new reference, or null with an exception set).
 PyObject* look_at(PyObject* traced);
 /// Looks at the numbers in lists, tuples, dicts and slices, and puts them in the place of the traced ones. False with
