@@ -41,7 +41,7 @@ class Library : public executors::cuda::Module {
 std::shared_ptr<const Library> compiled(const KernelSource& source) {
   std::string pattern = (std::filesystem::temp_directory_path() / "thunder_kernel_XXXXXX").string();
   const std::filesystem::path folder = mkdtemp(pattern.data());
-  const std::filesystem::path header = std::filesystem::path(__FILE__).parent_path() / "cuda_on_host.h";
+  const std::filesystem::path header = std::filesystem::path(THUNDER_TESTS_FOLDER) / "cuda_on_host.h";
   {
     std::ofstream file(folder / "kernel.cpp");
     file << "#include \"" << header.string() << "\"\n" << source.text << "\nTHUNDER_CONVERSIONS_ON_HOST\n";
