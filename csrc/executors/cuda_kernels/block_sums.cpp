@@ -56,6 +56,7 @@ ComputeType BlockSums::real_type(const Sum& sum) const {
 }
 
 void BlockSums::declare(Lines& to) const {
+  if (has_moments()) to.add("int taken = 0;");
   for (const Sum& sum : sums_) {
     if (sum.is_total()) {
       to.add(sum.type, " ", sum.accumulator, " = 0;");
@@ -63,6 +64,14 @@ void BlockSums::declare(Lines& to) const {
       to.add(sum.type, " ", sum.accumulator, "[", mapping_.repeats, "][", mapping_.vector, "] = {};");
     }
   }
+}
+
+bool BlockSums::has_moments() const {
+  return std::ranges::any_of(sums_, [](const Sum& sum) { return sum.node->kind == Kind::kColumnMoments; });
+}
+
+void BlockSums::begin_row(Lines& to) const {
+  if (has_moments()) to.add("taken += is_row;");
 }
 
 void BlockSums::add(const KernelNode& node, Lines& to) const {
@@ -74,7 +83,8 @@ void BlockSums::add(const KernelNode& node, Lines& to) const {
       join("static_cast<", node.kind == Kind::kColumnMoments ? "decltype(" + place + ".mean)" : sum.type, ">(v",
            node.operands[0], ")");
   if (node.kind == Kind::kColumnMoments) {
-    to.add("if (", condition, ") ", place, ".take(", value, ");");
+    const std::string real = join("decltype(", place, ".mean)");
+    to.add("if (", condition, ") ", place, ".take(", value, ", ", real, "(1) / static_cast<", real, ">(taken));");
   } else {
     to.add("if (", condition, ") ", place, " = add(", place, ", ", value, ");");
   }
@@ -100,6 +110,7 @@ void BlockSums::write_columns(const Sum& sum, SharedMemory& shared, Lines& to) c
   to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
   to.add("const Index column = first + j * ", mapping_.threads * mapping_.vector, " + e;");
   to.add(sum.type, " all = ", sum.accumulator, "[j][e];");
+  if (sum.node->kind == Kind::kColumnMoments) to.add("all.count = taken;");
   if (mapping_.rows > 1) {
     shared.need(mapping_.thread_count() * sum.bytes());
     to.add("all = reduce_apart<Sum, ", mapping_.rows, ", ", mapping_.threads, ">(all, ", shared_as(sum.type), ");");
@@ -136,7 +147,7 @@ void BlockSums::finish_columns(const Sum& sum, SharedMemory& shared, Lines& to) 
   to.add(sum.type, " all = {};");
   to.add("#pragma unroll 4");
   to.add("for (Index i = threadIdx.x / ", kFinishColumns, "; is_result && i < shares; i += ", kFinishShares, ") {");
-  to.add("all = add(all, ", sum.shares(), "[(block * shares + i) * columns + place % columns]);");
+  to.add("all = add(all, read(", sum.shares(), " + (block * shares + i) * columns + place % columns));");
   to.add("}");
   to.add("all = reduce_apart<Sum, ", kFinishShares, ", ", kFinishColumns, ">(all, ", shared_as(sum.type), ");");
   to.add("if (is_result && threadIdx.x < ", kFinishColumns, ") {");

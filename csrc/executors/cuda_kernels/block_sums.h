@@ -31,6 +31,8 @@ class BlockSums {
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
   /// Declares what each thread adds to.
   void declare(Lines& to) const;
+  /// Counts a row, before its elements are added.
+  void begin_row(Lines& to) const;
   /// Adds an element, or the value of a row.
   void add(const fusion::KernelNode& node, Lines& to) const;
   /// Adds over the threads of a thread block, and writes its share.
@@ -52,6 +54,7 @@ class BlockSums {
     [[nodiscard]] std::string shares() const;
   };
 
+  [[nodiscard]] bool has_moments() const;
   [[nodiscard]] std::string type_of(const fusion::KernelNode& node) const;
   [[nodiscard]] fusion::ComputeType real_type(const Sum& sum) const;
   [[nodiscard]] std::int64_t share_count() const { return mapping_.blocks * mapping_.chunks; }

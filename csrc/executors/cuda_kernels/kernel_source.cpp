@@ -151,9 +151,14 @@ class Emitter {
     for (const std::size_t kept : kept_) {
       body.add(vector_of(access(kernel_.nodes[kept])), " kept", kept, "[", mapping_.repeats, "];");
     }
+    // The compiler moves reads out of the loop, which threads without columns must not do.
+    const bool skips_columns = !reduces_rows(kernel_);
+    if (skips_columns) body.add("if (first < columns) {");
+    if (mapping_.unrolled > 1) body.add("#pragma unroll ", mapping_.unrolled);
     body.add("for (Index base = begin; base < end; base += ", mapping_.rows, ") {");
     emit_row(body);
     body.add("}");
+    if (skips_columns) body.add("}");
     sums_.write(shared_, body);
     return function(facts_.name, mapping_.thread_count(), shared_, body);
   }
@@ -190,6 +195,7 @@ class Emitter {
   void emit_row(Lines& to) {
     to.add("const bool is_row = base + y < end;");
     to.add("const Index row = is_row ? base + y : end - 1;");
+    sums_.begin_row(to);
     emit_indices(to);
     for (const KernelNode& node : kernel_.nodes) {
       const bool loads = node.kind == Kind::kLoad && node.extent == Extent::kElements;
@@ -241,8 +247,16 @@ class Emitter {
     }
   }
 
+  /// Reads an element, or a vector.
+  [[nodiscard]] std::string read(std::uint32_t array, const std::string& address) const {
+    const bool is_overwritten =
+        std::ranges::any_of(kernel_.overwritten, [&](const auto& pair) { return pair.first == array; });
+    return is_overwritten ? join("*(", address, ")") : join("read(", address, ")");
+  }
+
   [[nodiscard]] std::string loaded(const KernelNode& node, const std::string& offset) const {
-    return join("value_of(", array_text(access(node).array, access(node).dtype), "[", offset, "])");
+    return join("value_of(",
+                read(access(node).array, join(array_text(access(node).array, access(node).dtype), " + ", offset)), ")");
   }
 
   void emit_gathered_row(const KernelNode& node, Lines& to) {
@@ -356,13 +370,14 @@ class Emitter {
     const std::size_t number = passes_.number(node);
     const std::string vector = vector_of(access(node));
     const std::string place =
-        join(array_text(access(node).array, access(node).dtype), "[", offset_at(node, "first_of_vector"), "]");
+        join(array_text(access(node).array, access(node).dtype), " + ", offset_at(node, "first_of_vector"));
     const bool is_kept = kept_.contains(number);
     if (is_kept && loaded_.contains(number)) {
       before.add("const ", vector, " vector", number, " = kept", number, "[j];");
       return;
     }
-    before.add("const ", vector, " vector", number, " = *reinterpret_cast<const ", vector, "*>(&", place, ");");
+    before.add("const ", vector, " vector", number, " = ",
+               read(access(node).array, join("reinterpret_cast<const ", vector, "*>(", place, ")")), ";");
     if (!is_kept) return;
     before.add("kept", number, "[j] = vector", number, ";");
     loaded_here_.insert(number);
@@ -377,7 +392,8 @@ class Emitter {
     for (auto part = assembled.parts.rbegin(); part != assembled.parts.rend(); ++part) {
       const auto [condition, offset] = addresses_.place_in(*part, assembled.run);
       inside.add(otherwise, "if (", condition.empty() ? "true" : condition, ") {");
-      inside.add(value_of(node), " = value_of(", array_text(part->array, assembled.dtype), "[", offset, "]);");
+      inside.add(value_of(node), " = value_of(",
+                 read(part->array, join(array_text(part->array, assembled.dtype), " + ", offset)), ");");
       inside.add("}");
       otherwise = "else ";
     }

@@ -18,8 +18,16 @@ constexpr int kWarp = 32;
 constexpr int kMostThreadsOfRow = 512;
 /// Vectors of a row that a thread holds in registers.
 constexpr std::int64_t kMostRepeats = 8;
-/// Thread blocks for each multiprocessor where each has sums of its own.
-constexpr std::int64_t kBlocksWithSums = 4;
+/// Threads of a multiprocessor that work on a kernel at the same time. Where each thread block has sums of its own,
+/// fewer thread blocks mean fewer sums to add up; a row that is reduced besides leaves more registers to few threads.
+constexpr std::int64_t kThreadsAtOnce = 4096;
+constexpr std::int64_t kThreadsWithSums = 1024;
+constexpr std::int64_t kThreadsWithSumsOfReducedRows = 512;
+/// Rows that a thread goes over, so that it reads what they share once.
+constexpr std::int64_t kMostRowsOfThread = 8;
+/// Element operations up to which a thread works on four, or on two, rows at the same time.
+constexpr std::ptrdiff_t kLittleWork = 12;
+constexpr std::ptrdiff_t kSomeWork = 24;
 constexpr std::int64_t kWidestLoad = 16;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
@@ -66,6 +74,27 @@ int choose_vector(const SizedKernel& kernel, const LaunchFacts& facts) {
   return 1;
 }
 
+/// The threads of a row's tile, at most `most`: as many as leave the fewest idle.
+int threads_of_tile(std::int64_t vectors, int most) {
+  if (vectors <= kWarp) return power_of_two(vectors, kWarp);
+  int best = kWarp;
+  for (int threads = kWarp; threads <= most; threads *= 2) {
+    if (divide_up(vectors, threads) * threads <= divide_up(vectors, best) * best) best = threads;
+  }
+  return best;
+}
+
+std::int64_t threads_at_once(const SizedKernel& kernel) {
+  if (!has_column_sums(kernel) && !has_totals(kernel)) return kThreadsAtOnce;
+  return reduces_rows(kernel) ? kThreadsWithSumsOfReducedRows : kThreadsWithSums;
+}
+
+int rows_at_once(const SizedKernel& kernel) {
+  const auto work =
+      std::ranges::count_if(kernel.nodes, [](const KernelNode& node) { return node.kind == Kind::kElement; });
+  return work <= kLittleWork ? 4 : work <= kSomeWork ? 2 : 1;
+}
+
 }  // namespace
 
 std::int64_t row_count(const SizedKernel& kernel) {
@@ -106,17 +135,20 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
     mapping.repeats = repeats <= kMostRepeats || has_sums ? static_cast<int>(repeats) : 0;
   } else {
-    mapping.threads = power_of_two(vectors, has_sums ? kWarp : kThreads);
+    mapping.threads = threads_of_tile(vectors, has_sums ? kWarp : kThreads);
     mapping.rows = kThreads / mapping.threads;
     mapping.tiles = divide_up(vectors, mapping.threads);
   }
   for (const auto& sum : kernel.sums) mapping.blocks = std::max(mapping.blocks, sum.blocks);
   const std::int64_t height = rows / mapping.blocks;
-  mapping.chunks = divide_up(height, mapping.rows);
-  if (has_sums || has_totals(kernel)) {
-    const std::int64_t most = divide_up(kBlocksWithSums * facts.multiprocessors, mapping.tiles * mapping.blocks);
-    mapping.chunks = std::min(mapping.chunks, most);
+  const std::int64_t steps = divide_up(height, mapping.rows);
+  const std::int64_t threads_of_grid = threads_at_once(kernel) * facts.multiprocessors;
+  mapping.chunks = std::min(steps, divide_up(threads_of_grid, mapping.thread_count() * mapping.tiles * mapping.blocks));
+  if (!has_sums && !has_totals(kernel)) {
+    const bool goes_over_rows = !reduces_rows(kernel) && !kernel.domain.interleaved;
+    mapping.chunks = std::max(mapping.chunks, divide_up(steps, goes_over_rows ? kMostRowsOfThread : 1));
   }
+  if (!reduces_rows(kernel)) mapping.unrolled = rows_at_once(kernel);
   mapping.chunks = std::max<std::int64_t>(mapping.chunks, 1);
   mapping.chunk_rows = divide_up(divide_up(height, mapping.chunks), mapping.rows) * mapping.rows;
   return mapping;

@@ -22,6 +22,28 @@ __device__ inline float value_of(Bfloat16 stored) {
 }
 template <typename T> __device__ inline Integer value_of(T stored) { return stored; }
 
+// Reads memory that no thread of the kernel writes: such a read may move before writes, and out of loops.
+#ifdef THUNDER_ON_HOST
+template <typename T> T read(const T* place) { return *place; }
+#else
+template <int alignment> struct PartOf { typedef uint4 Type; };
+template <> struct PartOf<1> { typedef unsigned char Type; };
+template <> struct PartOf<2> { typedef unsigned short Type; };
+template <> struct PartOf<4> { typedef unsigned Type; };
+template <> struct PartOf<8> { typedef uint2 Type; };
+template <typename T> __device__ inline T read(const T* place) {
+  typedef typename PartOf<alignof(T)>::Type Part;
+  static_assert(sizeof(T) % sizeof(Part) == 0, "a type has parts of its alignment");
+  T value;
+  #pragma unroll
+  for (int i = 0; i < sizeof(T) / sizeof(Part); ++i) {
+    const Part part = __ldg(reinterpret_cast<const Part*>(place) + i);
+    memcpy(reinterpret_cast<char*>(&value) + i * sizeof(Part), &part, sizeof(Part));
+  }
+  return value;
+}
+#endif
+
 template <typename T> __device__ inline T real_of(Integer bits) {
   T value;
   memcpy(&value, &bits, sizeof(T));
@@ -98,10 +120,10 @@ struct Minimum { template <typename T> __device__ static T of(T x, T y) { return
 template <typename T>
 struct Moments {
   T count, mean, squares;
-  __device__ void take(T x) {
-    count += T(1);
+  // `share` is 1 / count, with x; who calls it counts.
+  __device__ void take(T x, T share) {
     const T distance = x - mean;
-    mean += distance / count;
+    mean += distance * share;
     squares += distance * (x - mean);
   }
 };
@@ -133,14 +155,20 @@ __device__ inline T reduce_neighbours(T value, T* shared) {
   return value;
 }
 
-// Combines the values of threads that are `rows` apart: all of them get the result. `shared` has room for one value of each thread.
+// Combines the values of threads that are `rows` apart, of which there are `threads`, a power of two: all of them get the
+// result. `shared` has room for one value of each thread.
 template <typename Operation, int threads, int rows, typename T>
 __device__ inline T reduce_apart(T value, T* shared) {
   if (threads == 1) return value;
   shared[threadIdx.x] = value;
   __syncthreads();
+  for (int half = threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half * rows) {
+      shared[threadIdx.x] = Operation::of(shared[threadIdx.x], shared[threadIdx.x + half * rows]);
+    }
+    __syncthreads();
+  }
   value = shared[threadIdx.x % rows];
-  for (int i = 1; i < threads; ++i) value = Operation::of(value, shared[i * rows + threadIdx.x % rows]);
   __syncthreads();
   return value;
 }
