@@ -18,6 +18,7 @@ enum class Fact : std::uint8_t {
   kRaisesForNegative,   ///< for a negative number as its second operand, of integers
   kWrapsNumbers,        ///< takes Python's numbers as tensors, so that no dtype must hold them
   kIsCheap,             ///< a few passes over the data: recomputed rather than kept
+  kReadsFromMemory,     ///< a kernel of a library reads its operands: no fusion computes them on the way
 
   // Memory
   kMayReturnArgument,  ///< a result may be the memory of an argument

@@ -22,6 +22,25 @@ namespace {
 /// A result so many times smaller than what it is computed from is saved: reading all that again costs more.
 constexpr std::int64_t kSmall = 4;
 
+/// Which values of a forward are among those that it saves, and `holds` of them and the numbers of the backward's
+/// inputs, or are what these are views of.
+template <typename Holds>
+std::vector<bool> saved_values(const ir::Trace& forward, std::size_t output_count, const Holds& holds) {
+  std::vector<bool> found(forward.value_count(), false);
+  const ir::Uses uses(forward);
+  for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
+    const auto* saved = forward.outputs[i].get<ir::ValueId>();
+    if (saved == nullptr || !holds(*saved, i - output_count)) continue;
+    for (ir::ValueId value = *saved; value != ir::kNoValue;) {  // through views, which are not saved themselves
+      found[ir::index_of(value)] = true;
+      const std::uint32_t maker = uses.maker(value);
+      const bool is_view = maker != kNoPlace && operators::is_view(*forward.symbols[maker].op);
+      value = is_view ? value_argument(forward.symbols[maker], 0) : ir::kNoValue;
+    }
+  }
+  return found;
+}
+
 /// The values of a forward from which the backward computes what it tests for equality (with a maximum, say).
 /// Recomputed, by another kernel perhaps, they could differ in the last bit, and be equal nowhere.
 std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count) {
@@ -32,21 +51,30 @@ std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& bac
     if (!reaches) continue;
     for_each_argument(symbol, [&](ir::ValueId id) { reaches_test[ir::index_of(id)] = true; });
   }
-  std::vector<bool> compared(forward.value_count(), false);
-  const ir::Uses uses(forward);
-  for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
-    const auto* saved = forward.outputs[i].get<ir::ValueId>();
-    const bool is_compared = saved != nullptr && is_float(forward.tensor_type(*saved)) &&
-                             reaches_test[ir::index_of(backward.inputs[i - output_count])];
-    if (!is_compared) continue;
-    for (ir::ValueId value = *saved; value != ir::kNoValue;) {  // through views, which are not saved themselves
-      compared[ir::index_of(value)] = true;
-      const std::uint32_t maker = uses.maker(value);
-      const bool is_view = maker != kNoPlace && operators::is_view(*forward.symbols[maker].op);
-      value = is_view ? value_argument(forward.symbols[maker], 0) : ir::kNoValue;
+  return saved_values(forward, output_count, [&](ir::ValueId value, std::size_t input) {
+    return is_float(forward.tensor_type(value)) && reaches_test[ir::index_of(backward.inputs[input])];
+  });
+}
+
+/// The values of a forward on a GPU that a library's kernels read in the backward. Each would be recomputed by a kernel
+/// of its own there, which takes more time than saving it, where on the way into a fusion it takes none.
+std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Trace& backward,
+                                          std::size_t output_count) {
+  std::vector<bool> is_read(backward.value_count(), false);
+  for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
+    bool reads = operators::find_matmul(*symbol.op) != nullptr ||
+                 operators::has_fact(*symbol.op, operators::Fact::kReadsFromMemory);
+    if (operators::is_view(*symbol.op)) {
+      for_each_result(symbol, [&](ir::ValueId id) { reads = reads || is_read[ir::index_of(id)]; });
     }
+    if (!reads) continue;
+    for_each_argument(symbol, [&](ir::ValueId id) { is_read[ir::index_of(id)] = true; });
   }
-  return compared;
+  return saved_values(forward, output_count, [&](ir::ValueId value, std::size_t input) {
+    const ir::TensorType* type = forward.tensor_type(value);
+    return type != nullptr && type->device.type == ir::DeviceType::kCuda &&
+           is_read[ir::index_of(backward.inputs[input])];
+  });
 }
 
 /// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
@@ -61,6 +89,7 @@ class ForwardCut {
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
         compared_(compared_values(forward, backward, options.output_count)),
+        read_from_memory_(values_read_from_memory(forward, backward, options.output_count)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
       for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
@@ -115,7 +144,7 @@ class ForwardCut {
     for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
     for_each_result(symbol, [&](ir::ValueId id) {
       const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
-      const bool stays = !again || (!is_view && compared_[ir::index_of(id)]);
+      const bool stays = !again || (!is_view && (compared_[ir::index_of(id)] || read_from_memory_[ir::index_of(id)]));
       if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
@@ -152,6 +181,7 @@ class ForwardCut {
   std::vector<std::uint32_t> last_write_;  ///< by alias set: a symbol
   std::vector<bool> available_;            ///< inputs that saving costs nothing
   std::vector<bool> compared_;             ///< values that are not recomputed
+  std::vector<bool> read_from_memory_;     ///< others that are not
   MaxFlow flow_;
   std::vector<bool> behind_cut_;
 };
