@@ -44,6 +44,7 @@ def jit(
     cache: str = ...,
     sharp_edges: str = ...,
     compile: str = ...,
+    cuda_graphs: bool | None = ...,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
 ) -> F: ...
@@ -62,6 +63,7 @@ def jit(
     cache: str = ...,
     sharp_edges: str = ...,
     compile: str = ...,
+    cuda_graphs: bool | None = ...,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
 ) -> Callable[[F], F]: ...
@@ -91,6 +93,7 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
             - cache ("constant values", "same input", "no caching").
             - sharp_edges ("exact", "allow", "warn", "error").
             - compile ("background", "eager").
+            - cuda_graphs (True, False or None, default None): which programs run as CUDA graphs.
             - fullgraph (bool, default False).
             - dynamic (True, False or None, default None): which sizes may change without a new specialization.
 

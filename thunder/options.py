@@ -43,6 +43,9 @@ class Options:
             `thunder.SharpEdgeWarning`; "error": a `thunder.SharpEdgeError`.
         compile: "background" runs fusions through ATen, operation by operation, until their kernels for a GPU are
             compiled; "eager" waits for them in the first call. The CPU's kernels need no compiler.
+        cuda_graphs: which programs without gradients run as CUDA graphs, one launch for all of their kernels
+            (docs/cuda.md). None: small ones; True: all that can; False: none. `compile_stats(f)["cuda_graph"]` says
+            whether the last one does, or why not.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
         dynamic: which sizes of the tensors among the arguments may change without a new specialization. None: those
             that `thunder.mark_dynamic` names; True: all, but for those of parameters and what `thunder.mark_static`
@@ -57,6 +60,7 @@ class Options:
     cache: str = "constant values"
     sharp_edges: str = "exact"
     compile: str = "background"
+    cuda_graphs: bool | None = None
     fullgraph: bool = False
     dynamic: bool | None = None
 
@@ -65,6 +69,8 @@ class Options:
         require_choice("sharp_edges", self.sharp_edges, SHARP_EDGES)
         require_choice("compile", self.compile, COMPILE)
         require_bool("fullgraph", self.fullgraph)
+        if self.cuda_graphs is not None:
+            require_bool("cuda_graphs", self.cuda_graphs)
         if self.dynamic is not None:
             require_bool("dynamic", self.dynamic)
         require_bool("rematerialize", self.rematerialize)

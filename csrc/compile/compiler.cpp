@@ -29,8 +29,8 @@ struct Programs {
 class CompiledTrace final : public Compiled {
  public:
   CompiledTrace(std::shared_ptr<const Compilation> compilation, Programs programs,
-                std::shared_ptr<BackwardCompiler> backwards)
-      : compilation_(std::move(compilation)), backwards_(std::move(backwards)) {
+                std::shared_ptr<BackwardCompiler> backwards, GraphFacts facts)
+      : compilation_(std::move(compilation)), backwards_(std::move(backwards)), graph_facts_(std::move(facts)) {
     programs_.store(std::make_shared<const Programs>(std::move(programs)));
   }
 
@@ -82,6 +82,12 @@ class CompiledTrace final : public Compiled {
     if (backwards_ != nullptr) backwards_->wait();
   }
 
+  [[nodiscard]] bool is_settled() const override {
+    const std::shared_ptr<const Programs> programs = programs_.load(std::memory_order_acquire);
+    return (programs->differentiable != nullptr ? programs->differentiable->forward : *programs->plain).is_settled();
+  }
+  [[nodiscard]] const GraphFacts& graph_facts() const override { return graph_facts_; }
+
  private:
   [[nodiscard]] std::vector<passes::PassStatistics> backward_statistics() const {
     return backwards_ == nullptr ? std::vector<passes::PassStatistics>() : backwards_->statistics();
@@ -122,6 +128,7 @@ class CompiledTrace final : public Compiled {
 
   const std::shared_ptr<const Compilation> compilation_;
   const std::shared_ptr<BackwardCompiler> backwards_;  ///< null: nothing is differentiated
+  const GraphFacts graph_facts_;
   std::atomic<std::shared_ptr<const Programs>> programs_;
   mutable std::atomic<std::shared_ptr<const runtime::Program>> plain_;
 };
@@ -167,7 +174,8 @@ std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const Pas
       [backwards](const runtime::CotangentSet& cotangents, const runtime::CotangentSet& differentiable) {
         return backwards->find_differentiable(cotangents, differentiable);
       });
-  return std::make_shared<CompiledTrace>(shared, Programs{nullptr, std::move(program)}, std::move(backwards));
+  return std::make_shared<CompiledTrace>(shared, Programs{nullptr, std::move(program)}, std::move(backwards),
+                                         GraphFacts{.obstacle = "it was traced with gradients"});
 }
 
 }  // namespace
@@ -192,9 +200,11 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   run_pipeline(compilation, runner);
   if (compilation.gradient) return make_differentiable(std::move(compilation), runner);
   auto program = std::make_shared<const runtime::Program>(std::move(compilation.forward.program));
+  GraphFacts facts = compile::graph_facts(compilation.forward.history.last());
+  if (has_extensions(options)) facts.obstacle = "executors or transforms of the user take part";
   compilation.forward.history.put_away();
   const auto shared = std::make_shared<const Compilation>(std::move(compilation));
-  return std::make_shared<CompiledTrace>(shared, Programs{std::move(program), nullptr}, nullptr);
+  return std::make_shared<CompiledTrace>(shared, Programs{std::move(program), nullptr}, nullptr, std::move(facts));
 }
 
 }  // namespace thunder::compile

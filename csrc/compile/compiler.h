@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/graph_facts.h"
 #include "compile/options.h"
 #include "ir/trace.h"
 #include "passes/pass.h"
@@ -45,6 +46,10 @@ class Compiled {
   [[nodiscard]] virtual std::vector<transforms::ServedOperation> rules() const = 0;
   /// Blocks until what compiles in the background is in place.
   virtual void wait() const = 0;
+  /// Whether nothing compiles in the background.
+  [[nodiscard]] virtual bool is_settled() const = 0;
+  /// Whether runs without gradients may be recorded as a CUDA graph.
+  [[nodiscard]] virtual const GraphFacts& graph_facts() const = 0;
 };
 
 /// Compiles a recorded computation whose outputs are tensors (ValueIds). Whether a backward is built follows from the

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,13 @@
 
 namespace thunder::compile {
 
+/// Which programs without gradients run as CUDA graphs.
+enum class CudaGraphs : std::uint8_t {
+  kNone,
+  kSmall,  ///< those whose results take little memory
+  kAll,
+};
+
 struct Options {
   Executors executors = default_executors();
   std::vector<std::shared_ptr<const TraceTransform>> transforms{};  ///< in the order in which they are applied
@@ -18,6 +26,7 @@ struct Options {
   bool fuse = true;                            ///< false: results are, to the bit, those of the operations one by one
   bool verify = false;                         ///< after each pass; debug builds always do
   passes::Recompute rematerialize = passes::Recompute::kFree;  ///< values that backwards recompute
+  CudaGraphs cuda_graphs = CudaGraphs::kSmall;
   bool prepack_weights = false;  ///< the user promises that weights move their versions when they change
 };
 

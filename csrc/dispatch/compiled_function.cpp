@@ -181,6 +181,15 @@ PyObject* clear_cache(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+/// Whether a specialization runs as a CUDA graph, or why it does not.
+std::string graph_state(const Specialization& specialization) {
+  if (specialization.runs_eager) return "it runs in eager";
+  if (specialization.graph != nullptr) return specialization.graph->state();
+  if (specialization.has_symbols) return "sizes are symbols";
+  const std::string& obstacle = specialization.computation->graph_facts().obstacle;
+  return obstacle.empty() ? "cuda_graphs=False" : obstacle;
+}
+
 PyObject* statistics(PyObject* self, PyObject*) {
   const SpecializationCache& cache = *as_compiled(self).cache;
   py::Ref seconds = py::Ref::steal(PyDict_New());
@@ -200,6 +209,7 @@ PyObject* statistics(PyObject* self, PyObject*) {
     const py::Ref text = py::Ref::steal(PyUnicode_FromString(last->pinned_sizes[i].c_str()));
     if (!text || PyList_Append(pinned.get(), text.get()) < 0) return nullptr;
   }
+  const std::string graph = last == nullptr ? "not called yet" : graph_state(*last);
   const runtime::PoolStatistics pool = runtime::pool_statistics();
   const py::Ref memory =
       py::Ref::steal(Py_BuildValue("{sn sn sn}", "live", static_cast<Py_ssize_t>(pool.live), "cached",
@@ -210,12 +220,12 @@ PyObject* statistics(PyObject* self, PyObject*) {
     if (!specialization->runs_eager) programs.insert(specialization->computation.get());
   }
   return Py_BuildValue(
-      "{sK sK sK sK sn sn sn sn sK sO sO sO}", "calls", cache.hits() + cache.misses() + cache.eager_calls(),
+      "{sK sK sK sK sn sn sn sn sK sO sO sO ss}", "calls", cache.hits() + cache.misses() + cache.eager_calls(),
       "cache_hits", cache.hits(), "cache_misses", cache.misses(), "eager_calls", cache.eager_calls(), "specializations",
       static_cast<Py_ssize_t>(cache.all().size()), "programs", static_cast<Py_ssize_t>(programs.size()), "guards",
       static_cast<Py_ssize_t>(guards), "shared_guards", static_cast<Py_ssize_t>(cache.check_count()),
       "full_guard_passes", static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get(), "pool_bytes",
-      memory.get(), "pinned_sizes", pinned.get());
+      memory.get(), "pinned_sizes", pinned.get(), "cuda_graph", graph.c_str());
 }
 
 using Report = PyObject* (*)(const compile::Compiled&);

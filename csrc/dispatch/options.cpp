@@ -126,6 +126,12 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
     using passes::Recompute;
     result.compile.rematerialize = rematerialize == Py_True ? Recompute::kMemory : Recompute::kNothing;
   }
+  if (PyObject* graphs = PyDict_GetItemString(options, "cuda_graphs")) {
+    using compile::CudaGraphs;
+    result.compile.cuda_graphs = graphs == Py_None   ? CudaGraphs::kSmall
+                                 : graphs == Py_True ? CudaGraphs::kAll
+                                                     : CudaGraphs::kNone;
+  }
   if (PyObject* prepack = PyDict_GetItemString(options, "prepack_weights")) {
     result.compile.prepack_weights = prepack == Py_True;
   }

@@ -570,6 +570,9 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     return nullptr;
   }
   count_by_guards(specialization->taken, specialization->statistics);
+  if (!has_symbols_ && specialization->path.empty()) {
+    specialization->graph = GraphReplay::make(*specialization->computation, options.cuda_graphs);
+  }
   return specialization;
 }
 

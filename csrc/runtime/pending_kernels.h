@@ -12,6 +12,8 @@ class PendingKernels {
 
   /// Returns when all that were requested are there, or have failed.
   virtual void wait() const = 0;
+  /// Whether `wait` would return at once.
+  [[nodiscard]] virtual bool is_settled() const = 0;
 };
 
 }  // namespace thunder::runtime

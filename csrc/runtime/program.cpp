@@ -4,6 +4,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -186,6 +187,9 @@ void Program::run(std::span<at::Tensor> inputs, std::span<at::Tensor> outputs) c
 
 void Program::wait() const {
   for (const auto& kernels : code_->pending) kernels->wait();
+}
+bool Program::is_settled() const {
+  return std::ranges::all_of(code_->pending, [](const auto& kernels) { return kernels->is_settled(); });
 }
 bool Program::is_for(std::span<const at::Tensor> inputs) const { return code_->is_for(inputs); }
 

@@ -29,6 +29,8 @@ class Program {
 
   /// Returns when the kernels that are compiled in the background are there, or have failed.
   void wait() const;
+  /// Whether no kernel is being compiled in the background.
+  [[nodiscard]] bool is_settled() const;
   /// Whether the program is for inputs of these sizes; others raise an error in `run`.
   [[nodiscard]] bool is_for(std::span<const at::Tensor> inputs) const;
 

@@ -146,8 +146,9 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
     KeptWarnings warnings;
     {
       const c10::AutoGradMode history(makes_history());
-      const GilRelease release(releases_gil);
-      computed = computation->run(std::move(values), plan.versions);
+      auto replayed = graph != nullptr ? graph->run(*computation, values, plan.versions) : std::nullopt;
+      const GilRelease release(releases_gil && !replayed);
+      computed = replayed ? *std::move(replayed) : computation->run(std::move(values), plan.versions);
     }
     warnings.tell();
   } catch (const runtime::ValueChanged&) {

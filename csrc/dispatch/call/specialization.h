@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
+#include "dispatch/call/graph_replay.h"
 #include "dispatch/call/input_writes.h"
 #include "dispatch/call/output_plan.h"
 #include "dispatch/call/outside_histories.h"
@@ -28,6 +29,7 @@ struct Specialization {
   interpreter::GuardProgram guards;
   std::vector<TensorGuard> tensors;
   std::shared_ptr<compile::Compiled> computation;  ///< may be another one's, too (equal_program.h)
+  std::unique_ptr<GraphReplay> graph;              ///< null: its kernels are launched one by one
   std::optional<std::size_t> fingerprint;          ///< hash of the trace of `computation`, where that may be shared
   interpreter::Structure structure;
   /// An input of the computation: a tensor that the guards find, by number, or one that a transform added.

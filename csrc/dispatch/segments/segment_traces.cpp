@@ -65,6 +65,12 @@ class Segments final : public compile::Compiled {
   void wait() const override {
     for_each_program([](const compile::Compiled& program) { program.wait(); });
   }
+  [[nodiscard]] bool is_settled() const override {
+    bool settled = true;
+    for_each_program([&](const compile::Compiled& program) { settled = settled && program.is_settled(); });
+    return settled;
+  }
+  [[nodiscard]] const compile::GraphFacts& graph_facts() const override { return graph_facts_; }
 
  private:
   template <typename Visit>
@@ -79,6 +85,7 @@ class Segments final : public compile::Compiled {
   }
 
   ir::Trace recorded_;
+  const compile::GraphFacts graph_facts_{.obstacle = "it looks at data"};
   std::vector<std::shared_ptr<SharedSegment>> segments_;
 };
 

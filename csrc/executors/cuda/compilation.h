@@ -33,6 +33,11 @@ class Compilation {
   [[nodiscard]] std::exception_ptr error() const {
     return state_.load(std::memory_order_acquire) == State::kFailed ? error_ : nullptr;
   }
+  /// It is compiled, or could not be.
+  [[nodiscard]] bool is_settled() const {
+    const State state = state_.load(std::memory_order_acquire);
+    return state == State::kReady || state == State::kFailed;
+  }
   /// Compiles it, unless another thread has begun to.
   void run();
   /// Compiles it, or waits for the thread that does.

@@ -237,6 +237,12 @@ void Fusion::wait() const {
   }
 }
 
+bool Fusion::is_settled() const {
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::all_of(
+      plans_, [](const PlanPtr& plan) { return plan->compilation == nullptr || plan->compilation->is_settled(); });
+}
+
 bool Fusion::launch(const Plan& plan, const Module& module, const c10::IValue* inputs,
                     std::vector<at::Tensor>& results) const {
   const FusedRegion& region = *plan.region;

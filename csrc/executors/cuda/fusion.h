@@ -33,6 +33,7 @@ class Fusion final : public runtime::PendingKernels {
   void run(std::vector<c10::IValue>& stack) const;
 
   void wait() const override;
+  [[nodiscard]] bool is_settled() const override;
 
   /// The symbols that sizes depend on, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
