@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "bindings/python_values.h"
@@ -294,6 +295,17 @@ python::tuple take_region(const std::shared_ptr<TraceView>& view, const std::vec
 }
 
 /// Seconds of a fusion of this build's executors, and of a copy of as many bytes; None: it is not on the CPU.
+/// The operations of a block, those of blocks inside of it one by one.
+void add_operations(const ir::BoundSymbol& block, std::vector<std::string>& names) {
+  for (const ir::BoundSymbol& nested : block.nested) {
+    if (nested.op->style == ir::CallStyle::kBlock) {
+      add_operations(nested, names);
+    } else {
+      names.push_back(executors::callback::printed_name(*nested.op));
+    }
+  }
+}
+
 python::object timing_of(const SymbolView& self, int rounds) {
   std::optional<compile::FusionTiming> timing;
   {
@@ -346,9 +358,7 @@ void define_symbol(python::module_& module) {
       .def_property_readonly("nested",
                              [](const SymbolView& self) {
                                std::vector<std::string> names;
-                               for (const ir::BoundSymbol& nested : self.symbol().nested) {
-                                 names.push_back(executors::callback::printed_name(*nested.op));
-                               }
+                               add_operations(self.symbol(), names);
                                return names;
                              })
       .def_property_readonly("comment", [](const SymbolView& self) { return self.symbol().comment; })

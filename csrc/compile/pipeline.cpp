@@ -15,7 +15,9 @@
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
+#include "fusion/batches.h"
 #include "fusion/buffer_assignment.h"
+#include "fusion/operations.h"
 #include "fusion/partition.h"
 #include "fusion/target.h"
 #include "ir/trace_sizes.h"
@@ -221,6 +223,28 @@ ir::Trace assign_buffers(const ir::Trace& trace, passes::FindOperator find_opera
 }
 constexpr passes::Pass kBufferAssignment{fusion::kBufferAssignment, &assign_buffers};
 
+/// The trace with batches of kernels of each executor that launches several at once.
+void batch_kernels(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  for (std::size_t i = 0; compilation.fuses && i < compilation.executors.size(); ++i) {
+    const executors::Executor& executor = *compilation.executors[i];
+    if (executor.target == nullptr || executor.target->largest_in_batch == 0) continue;
+    const auto before = std::span(compilation.executors).first(i);
+    const fusion::BatchModel model{
+        .executor = executor.name,
+        .target = executor.target,
+        .role = [&](const ir::BoundSymbol& symbol,
+                    const ir::Trace& trace) { return fusion::role_of(symbol, trace, *executor.target); },
+        .is_claimed =
+            [before](const ir::BoundSymbol& symbol, const ir::Trace& trace) {
+              return std::ranges::any_of(before, [&](const auto* each) { return each->claim(*each, symbol, trace); });
+            },
+        .inputs_die = &line != &compilation.forward,
+    };
+    auto batched = fusion::batch_kernels(line.history.last(), model);
+    if (batched) runner.keep(fusion::kKernelBatches, *std::move(batched), line.history);
+  }
+}
+
 void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   const SavedRange saved = saved_range(compilation);
   ir::Trace trace = drop_unread_inputs(line.history.last(), saved.end - saved.begin, line.reads);
@@ -329,6 +353,9 @@ constexpr std::array kExecutionSteps{
     // elimination moves operations across writes.
     Step(TraceStep{Part::kForward, &kBufferAssignment}),
     Step(TraceStep{Part::kBackward, &kBufferAssignment}),
+    // after buffer_assignment: because what a kernel writes to, and what it writes over, is known then.
+    Step(LineStep{Part::kForward, fusion::kKernelBatches, &batch_kernels, true}),
+    Step(LineStep{Part::kBackward, fusion::kKernelBatches, &batch_kernels, true}),
     // after every rewrite: because claims are by position in the final traces.
     Step(LineStep{Part::kForward, "claim", &claim}),
     Step(LineStep{Part::kBackward, "claim", &claim}),

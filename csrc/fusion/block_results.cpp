@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "fusion/batches.h"
 #include "fusion/buffer_regions.h"
+#include "fusion/region.h"
 #include "ir/layout.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
@@ -51,7 +53,13 @@ std::vector<CopyTarget> copy_targets(const BoundSymbol& fused) {
 
 std::vector<std::size_t> written_inputs(const BoundSymbol& fused) {
   std::vector<std::size_t> places;
-  for (const CopyTarget& copy : copy_targets(fused)) places.push_back(copy.input);
+  if (!is_batch(fused)) {
+    for (const CopyTarget& copy : copy_targets(fused)) places.push_back(copy.input);
+    return places;
+  }
+  for (const BatchMember& member : members_of(fused)) {
+    for (const std::size_t input : written_inputs(*member.kernel)) places.push_back(member.inputs[input]);
+  }
   return places;
 }
 

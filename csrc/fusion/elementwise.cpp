@@ -65,11 +65,12 @@ bool selects_by_bools(const Elements& elements, const BoundSymbol& symbol, const
 }
 
 /// A cast to an integer is left out where the value may not fit: it is then the hardware's own. So is a copy into
-/// another order of memory.
+/// another order of memory, and a cast that gives its argument itself.
 bool can_cast(const BoundSymbol& symbol, const Trace& trace) {
   const ir::TensorType* from = argument_type(symbol, trace, 0);
   const ir::TensorType* to = result_type(symbol, trace);
   if (from == nullptr || to == nullptr) return false;
+  if (symbol.op->view && from->dtype == to->dtype) return false;
   return memory_order(*from) == memory_order(*to) && (is_float(to) || !is_float(from));
 }
 

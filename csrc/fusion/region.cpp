@@ -22,6 +22,7 @@ bool is_fused_by(const ir::BoundSymbol& symbol, std::string_view executor) {
 std::string_view kind_of(const ir::BoundSymbol& block) { return std::get<std::string>(block.arguments.at(2).content); }
 
 bool is_kernel(const ir::BoundSymbol& symbol) { return symbol.op == fused_operator() && kind_of(symbol) == kKernel; }
+bool is_batch(const ir::BoundSymbol& symbol) { return symbol.op == fused_operator() && kind_of(symbol) == kBatch; }
 
 ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
                            ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations) {

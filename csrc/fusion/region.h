@@ -14,10 +14,14 @@ namespace thunder::fusion {
 
 /// The kind of block that a kernel graph is made of. Executors have kinds of their own besides.
 inline constexpr std::string_view kKernel = "kernel";
+/// The kind of block whose operations are blocks of kind `kKernel`, which need nothing of one another: see
+/// `fusion/batches.h`.
+inline constexpr std::string_view kBatch = "batch";
 /// The kind of a block.
 [[nodiscard]] std::string_view kind_of(const ir::BoundSymbol& block);
 /// Whether the symbol is a block of that kind.
 [[nodiscard]] bool is_kernel(const ir::BoundSymbol& symbol);
+[[nodiscard]] bool is_batch(const ir::BoundSymbol& symbol);
 /// A block of operations, which reads and gives those values.
 [[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
                                          ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations);

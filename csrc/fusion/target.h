@@ -26,6 +26,10 @@ struct Target {
   std::int64_t least_block = 1;
   /// Elements of blocks of rows that read the same row each.
   std::int64_t least_repeated_block = 1;
+
+  // Kernels that are launched together (`fusion/batches.h`):
+  std::int64_t largest_in_batch = 0;  ///< bytes that one reads and writes; 0: none are
+  std::int64_t most_held = 0;         ///< bytes that live longer for a batch
 };
 
 }  // namespace thunder::fusion

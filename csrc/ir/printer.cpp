@@ -37,7 +37,7 @@ class ProgramPrinter {
   void write_header();
   void write_body();
   void write_location(const SourceLocation& location);
-  void write_block(const BoundSymbol& symbol);
+  void write_block(const BoundSymbol& symbol, std::size_t depth);
   void write_nested(const BoundSymbol& symbol, std::size_t depth);
   void write_deletions(std::size_t place, const Uses& uses);
 
@@ -110,12 +110,13 @@ void ProgramPrinter::write_nested(const BoundSymbol& symbol, std::size_t depth) 
   }
 }
 
-void ProgramPrinter::write_block(const BoundSymbol& symbol) {
+void ProgramPrinter::write_block(const BoundSymbol& symbol, std::size_t depth) {
   for (const BoundSymbol& nested : symbol.nested) {
-    writer_.write_text("    ");
+    writer_.write_text(std::string(2 * depth, ' '));
     writer_.write_statement(nested);
     writer_.write_remarks(nested);
     writer_.write_text("\n");
+    if (nested.op->style == CallStyle::kBlock) write_block(nested, depth + 1);
   }
 }
 
@@ -143,7 +144,7 @@ void ProgramPrinter::write_body() {
     writer_.write_remarks(symbol);
     writer_.write_text("\n");
     if (symbol.op->style == CallStyle::kBlock) {
-      write_block(symbol);
+      write_block(symbol, 2);
     } else if (options_.nested) {
       write_nested(symbol, 2);
     }

@@ -125,6 +125,7 @@ constexpr Row kRows[] = {
 
     // copies, constants, views
     {"aten::_to_copy", "", kCast, "self"},
+    {"aten::to", "dtype", kCast, "self"},
     {"aten::expand", "", kExpansion, "self"},
     {"aten::expand_copy", "", kCopy, "self"},
     {"aten::empty_like", "", kExpansion, "0"},

@@ -34,8 +34,8 @@ void check_equal(const at::Tensor& got, const at::Tensor& expected, std::size_t 
 }
 
 /// Compiles the program for kernels on the host, and compares its results, and what it writes to, with those of
-/// PyTorch.
-void check(const Tensors& inputs, const Program& program) {
+/// PyTorch. Returns the launches.
+int check(const Tensors& inputs, const Program& program) {
   register_executor(check::kKernelsOnHost);
   const ir::Trace trace = recorded(program, inputs);
   Options options;
@@ -53,8 +53,10 @@ void check(const Tensors& inputs, const Program& program) {
   const Tensors results = compiled->run(given);
   if (check::launches_on_host() == before)
     check::report_failure(__FILE__, __LINE__, ir::print(compiled->forward_traces().back()));
+  const int launches = check::launches_on_host() - before;
   const Tensors expected = program(inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) check_equal(results[i], expected[i], i);
+  return launches;
 }
 
 at::Tensor real(std::vector<std::int64_t> sizes, at::ScalarType dtype = at::kFloat) {
@@ -261,6 +263,78 @@ TEST(a_kernel_fits_a_class_of_sizes_and_addresses) {
     const Tensors inputs{x, real({16})};
     check_equal(compiled->run(inputs)[0], program(inputs)[0], 0);
   }
+}
+
+TEST(casts_of_many_tensors_are_one_launch) {
+  const Program casts = [](const Tensors& x) {
+    Tensors results;
+    for (const at::Tensor& each : x) results.push_back(at::_to_copy(each, at::kBFloat16));
+    return results;
+  };
+  CHECK_EQ(check({real({24, 40}), real({5000}), real({8}), real({16, 3, 8}), real({2048})}, casts), 1);
+  // Odd sizes have no vectors, and so another text.
+  CHECK_EQ(
+      check({real({24, 40}), real({24, 8}), real({16}), real({8}), real({7}), real({33, 3}), real({2049}), real({101})},
+            casts),
+      2);
+  Tensors many;
+  for (int i = 0; i < 150; ++i) many.push_back(real({8 * (1 + i % 5)}));
+  CHECK_EQ(check(many, casts), 3);
+}
+
+TEST(sums_of_many_gradients_are_two_launches) {
+  Tensors gradients;
+  for (const std::int64_t rows : {70, 3, 128}) gradients.push_back(real({rows, 64}, at::kBFloat16));
+  const Program sums = [](const Tensors& x) {
+    Tensors results;
+    for (const at::Tensor& each : x) results.push_back(at::sum(at::_to_copy(each, at::kFloat), {0}));
+    return results;
+  };
+  CHECK_EQ(check(gradients, sums), 2);
+}
+
+TEST(members_of_a_batch_that_lie_otherwise_have_kernels_of_their_own) {
+  const Program casts = [](const Tensors& x) {
+    Tensors results;
+    for (const at::Tensor& each : x) results.push_back(at::_to_copy(each, at::kHalf));
+    return results;
+  };
+  register_executor(check::kKernelsOnHost);
+  const Tensors traced{real({6, 8}), real({8, 16}), real({8}), real({16})};
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
+  const auto compiled = compile(recorded(casts, traced), options);
+  const Tensors given{real({8, 6}).t(), real({8 * 16 + 1}).slice(0, 1).view({8, 16}), real({8}), real({16})};
+  const Tensors results = compiled->run(given);
+  const Tensors expected = casts(given);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(at::equal(results[i], expected[i]));
+  }
+}
+
+TEST(updates_of_many_tensors_are_one_launch) {
+  const Program updates = [](const Tensors& x) {
+    for (std::size_t i = 0; i < x.size(); i += 2) x[i].mul_(0.9).add_(x[i + 1], 0.1);
+    return Tensors{x[0], x[2], x[4]};
+  };
+  Tensors inputs;
+  for (const std::int64_t size : {64, 128, 8}) {
+    inputs.push_back(real({size}));
+    inputs.push_back(real({size}));
+  }
+  register_executor(check::kKernelsOnHost);
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
+  const auto compiled = compile(recorded(updates, inputs), options);
+  Tensors given;
+  for (const at::Tensor& input : inputs) given.push_back(input.clone());
+  const int before = check::launches_on_host();
+  static_cast<void>(compiled->run(given));
+  CHECK_EQ(check::launches_on_host() - before, 1);
+  static_cast<void>(updates(inputs));
+  for (const std::size_t i : {0U, 2U, 4U}) check_equal(given[i], inputs[i], i);
 }
 
 }  // namespace thunder::compile

@@ -17,6 +17,7 @@
 #define __global__
 #define __shared__ static
 #define __launch_bounds__(count)
+#define __grid_constant__
 
 struct Index3 {
   unsigned x = 0;

@@ -45,7 +45,7 @@ std::shared_ptr<const Library> compiled(const KernelSource& source) {
   {
     std::ofstream file(folder / "kernel.cpp");
     file << "#include \"" << header.string() << "\"\n" << source.text << "\nTHUNDER_CONVERSIONS_ON_HOST\n";
-    file << "static Parameters given;\n";
+    file << "static " << (source.capacity > 0 ? "Batch" : "Parameters") << " given;\n";
     for (const Launch& launch : source.launches) {
       file << "extern \"C\" bool launch_" << launch.name << "(const void* argument, std::int64_t grid, int threads) {\n"
            << "  std::memcpy(&given, argument, sizeof given);\n"

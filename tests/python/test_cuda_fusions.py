@@ -162,3 +162,25 @@ def test_a_vocabulary_of_odd_size() -> None:
         loss(model)[0].backward()
         torch.testing.assert_close(gradient, model.weight.grad, rtol=2e-2, atol=1e-4)
         model.zero_grad()
+
+
+def test_casts_of_many_weights_are_one_launch() -> None:
+    sizes = [(768, 768), (768,), (3072, 768), (5,), (3, 7), (2049,)] * 30
+    weights = [torch.randn(size, device="cuda") for size in sizes]
+    compiled = thunder.jit(lambda *xs: [x.bfloat16() for x in xs], compile="eager")
+    for got, weight in zip(compiled(*weights), weights, strict=True):
+        assert torch.equal(got, weight.bfloat16())
+    assert 'kind="batch"' in str(thunder.last_traces(compiled)[-1])
+    others = [torch.randn(weight.numel() + 1, device="cuda")[1:].view(weight.shape) for weight in weights]  # unaligned
+    for got, weight in zip(compiled(*others), others, strict=True):
+        assert torch.equal(got, weight.bfloat16())
+
+
+def test_sums_of_many_gradients_are_equal_from_run_to_run() -> None:
+    gradients = [torch.randn(rows, 768, device="cuda", dtype=torch.bfloat16) for rows in (4096, 17, 512, 1000)]
+    compiled = thunder.jit(lambda *xs: [x.float().sum(0) for x in xs], compile="eager")
+    first = compiled(*gradients)
+    assert 'kind="batch"' in str(thunder.last_traces(compiled)[-1])
+    for got, again, x in zip(first, compiled(*gradients), gradients, strict=True):
+        assert torch.equal(got, again)
+        torch.testing.assert_close(got.double(), x.double().sum(0), rtol=1e-4, atol=1e-3)

@@ -54,6 +54,16 @@ def test_integers_wrap_around() -> None:
         assert torch.equal(compiled(x), x * 3 + 100)
 
 
+def test_small_kernels_run_as_a_batch() -> None:
+    compiled = thunder.jit(lambda *xs: [x.bfloat16() for x in xs], executors=REFERENCE, fullgraph=True)
+    inputs = [torch.randn(3, 8), torch.randn(16), torch.randn(2, 2, 2)]
+    for got, x in zip(compiled(*inputs), inputs, strict=True):
+        assert torch.equal(got, x.bfloat16())
+    (trace,) = thunder.last_traces(compiled)[-1:]
+    assert 'kind="batch"' in str(trace)
+    assert thunder.fusions(compiled)[0].operations == ("aten.to.dtype",) * 3
+
+
 def test_executor_is_not_among_the_default_ones() -> None:
     compiled = thunder.jit(lambda x: (x * 2 + 1).tanh())
     compiled(torch.randn(64, 64))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executors/api/operands.h"
+#include "executors/cuda/batch.h"
 #include "executors/cuda/driver_engine.h"
 #include "executors/cuda/fusion.h"
 #include "executors/cuda_kernels/target.h"
@@ -63,10 +64,17 @@ bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Fusion*>(state)->run(stack); }
 
+void run_batch(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Batch*>(state)->run(stack); }
+
 void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
   const Backend& backend = backend_of(self);
-  const auto made = Fusion::of(symbol, trace, *backend.target, *backend.engine, builder.waits());
+  if (fusion::is_batch(symbol)) {
+    const auto made = std::make_shared<const Batch>(symbol, trace, *backend.target, *backend.engine, builder.waits());
+    for (const auto& fusion : made->fusions()) builder.add_pending(fusion);
+    return lower_block(symbol, &run_batch, made, made->symbols(), fusion::written_inputs(symbol), builder);
+  }
+  const auto made = Fusion::of(symbol, trace, *backend.target, *backend.engine, {.waits = builder.waits()});
   builder.add_pending(made);
   lower_block(symbol, &run, made, made->symbols(), fusion::written_inputs(symbol), builder);
 }

@@ -58,30 +58,6 @@ at::Tensor make(const FusedRegion::Tensor& like, c10::Allocator* allocator) {
   return at::Tensor(at::detail::empty_strided_generic(like.sizes, like.strides, allocator, keys, like.dtype));
 }
 
-/// The argument of a kernel's functions: addresses of arrays, that of scratch memory, numbers.
-class Argument {
- public:
-  explicit Argument(const KernelSource& source)
-      : array_count_(std::max<std::size_t>(source.array_count, 1)),
-        words_(array_count_ + 1 + std::max<std::size_t>(source.numbers.size(), 1)) {
-    std::ranges::copy(source.numbers, words_.begin() + static_cast<std::ptrdiff_t>(array_count_) + 1);
-  }
-  void add_array(const void* address) {
-    if (given_ < array_count_) words_[given_++] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address));
-  }
-  void set_scratch(const void* address) {
-    words_[array_count_] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address));
-  }
-  [[nodiscard]] std::span<const std::byte> bytes() const {
-    return std::as_bytes(std::span<const std::int64_t>(words_.data(), words_.size()));
-  }
-
- private:
-  std::size_t array_count_;
-  std::size_t given_ = 0;
-  c10::SmallVector<std::int64_t, 64> words_;
-};
-
 /// `3 operations (sin, exp, mul), file.py, line 12`.
 std::string description_of(const ir::Trace& region) {
   constexpr std::size_t kMostNames = 8;
@@ -105,17 +81,22 @@ bool is_new_error(const std::string& text) {
 }  // namespace
 
 std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
-                                         const fusion::Target& target, Engine& engine, bool waits) {
+                                         const fusion::Target& target, Engine& engine, const Options& options) {
   ir::Trace region = fusion::region_of(fused, trace);
-  const std::string key = key_of_region(region) + (waits ? "waits" : "");
+  const std::string key =
+      key_of_region(region) + (options.waits ? "waits" : "") + (options.is_batched ? "batched" : "");
   return engine.fusions().get(key, [&] {
-    return std::make_shared<const Fusion>(std::move(region), ir::traced_symbols(trace), target, engine, waits);
+    return std::make_shared<const Fusion>(std::move(region), ir::traced_symbols(trace), target, engine, options);
   });
 }
 
 Fusion::Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols, const fusion::Target& target,
-               Engine& engine, bool waits)
-    : region_(std::move(region)), target_(target), engine_(engine), waits_(waits), symbols_(ir::symbols_of(region_)) {
+               Engine& engine, const Options& options)
+    : region_(std::move(region)),
+      target_(target),
+      engine_(engine),
+      options_(options),
+      symbols_(ir::symbols_of(region_)) {
   kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), target_);
   try {
     request(traced_symbols);
@@ -192,8 +173,9 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
   const auto& kernel = is_as_traced ? kernel_ : other;
   if (kernel && !plan.region->outputs().empty()) {
     const at::Device device = plan.region->outputs()[0].device;
-    plan.source = emit_source(kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
-                              {plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0])});
+    plan.source = emit_source(
+        kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
+        {plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0]), options_.is_batched});
     if (plan.source) {
       plan.compilation = engine_.request(*plan.source, device);
       plan.source->text.clear();  // long; the compilation has it
@@ -208,7 +190,7 @@ void Fusion::report(const Compilation& compilation) const {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& failure) {
-    if (waits_) throw;
+    if (options_.waits) throw;
     if (!is_new_error(failure.what())) return;
     runtime::warn_user("thunder.jit: a fusion of " + description_of(region_) +
                        " runs operation by operation: " + failure.what());
@@ -219,7 +201,7 @@ const Module* Fusion::module_of(const Plan& plan) const {
   if (plan.compilation == nullptr) return nullptr;
   if (const Module* module = plan.compilation->module()) return module;
   // The call that takes the kernel first may be another one in each run.
-  if (waits_ || at::globalContext().deterministicAlgorithms()) plan.compilation->wait();
+  if (options_.waits || at::globalContext().deterministicAlgorithms()) plan.compilation->wait();
   report(*plan.compilation);
   return plan.compilation->module();
 }
@@ -243,49 +225,73 @@ bool Fusion::is_settled() const {
       plans_, [](const PlanPtr& plan) { return plan->compilation == nullptr || plan->compilation->is_settled(); });
 }
 
-bool Fusion::launch(const Plan& plan, const Module& module, const c10::IValue* inputs,
-                    std::vector<at::Tensor>& results) const {
-  const FusedRegion& region = *plan.region;
-  const at::Device device = region.outputs()[0].device;
-  const c10::DeviceGuard guard(device);
+std::unique_ptr<Fusion::Run> Fusion::prepare(const std::vector<std::int64_t>& symbols,
+                                             const c10::IValue* inputs) const {
+  PlanPtr plan = plan_for(symbols, inputs);
+  const Module* const module = module_of(*plan);
+  if (module == nullptr) return nullptr;
+  auto made = std::make_unique<Run>(std::move(plan), *module);
+  Run& run = *made;
+  const FusedRegion& region = *run.plan->region;
+  const c10::DeviceGuard guard(region.outputs()[0].device);
   c10::Allocator* const allocator = engine_.allocator();
-  Argument argument(*plan.source);
-  for (std::size_t i = 0; i < region.inputs().size(); ++i) argument.add_array(address_of(inputs[i].toTensor()));
-  results.reserve(region.outputs().size());
+  for (std::size_t i = 0; i < region.inputs().size(); ++i) run.parameters.add_array(address_of(inputs[i].toTensor()));
+  run.results.reserve(region.outputs().size());
   for (const FusedRegion::Tensor& output : region.outputs()) {
-    results.push_back(make(output, allocator));
-    argument.add_array(results.back().mutable_data_ptr());
+    run.results.push_back(make(output, allocator));
+    run.parameters.add_array(run.results.back().mutable_data_ptr());
   }
-  std::vector<at::Tensor> copied;  // results that are written once all inputs are read; else undefined
   for (const fusion::CopyTarget& copy : region.copies()) {
-    const bool waits = copy.is_read && !plan.source->overwrites_inputs;
-    copied.push_back(waits ? make(region.inputs()[copy.input], allocator) : at::Tensor());
-    argument.add_array((waits ? copied.back() : inputs[copy.input].toTensor()).mutable_data_ptr());
+    const bool waits = copy.is_read && !run.source().overwrites_inputs;
+    run.copied.push_back(waits ? make(region.inputs()[copy.input], allocator) : at::Tensor());
+    run.parameters.add_array((waits ? run.copied.back() : inputs[copy.input].toTensor()).mutable_data_ptr());
   }
-  c10::DataPtr scratch;
-  if (plan.source->scratch_bytes > 0) {
-    scratch = allocator->allocate(static_cast<std::size_t>(plan.source->scratch_bytes));
-    argument.set_scratch(scratch.get());
+  if (run.source().scratch_bytes > 0) {
+    run.scratch = allocator->allocate(static_cast<std::size_t>(run.source().scratch_bytes));
+    run.parameters.set_scratch(run.scratch.get());
   }
-  for (const Launch& launch : plan.source->launches) {
-    if (!engine_.launch(module, launch, argument.bytes(), device)) return false;
-  }
-  for (std::size_t k = 0; k < copied.size(); ++k) {
-    if (copied[k].defined()) inputs[region.copies()[k].input].toTensor().copy_(copied[k]);
+  return made;
+}
+
+bool Fusion::launch(std::span<const Run* const> runs, Engine& engine) {
+  const KernelSource& source = runs[0]->source();
+  const at::Device device = runs[0]->device();
+  const c10::DeviceGuard guard(device);
+  for (std::size_t k = 0; k < source.launches.size(); ++k) {
+    Launch launch = source.launches[k];
+    if (source.capacity == 0) {
+      const auto words = std::as_bytes(runs[0]->parameters.words());
+      if (!engine.launch(runs[0]->module, launch, words, device)) return false;
+      continue;
+    }
+    BatchArgument argument(source.capacity, runs[0]->parameters.words().size());
+    for (const Run* run : runs) argument.add(run->parameters, run->source().launches[k].grid);
+    launch.grid = argument.thread_blocks();
+    if (!engine.launch(runs[0]->module, launch, argument.bytes(), device)) return false;
   }
   return true;
+}
+
+void Fusion::finish(const Run& run, const c10::IValue* inputs) {
+  for (std::size_t k = 0; k < run.copied.size(); ++k) {
+    if (run.copied[k].defined()) inputs[run.plan->region->copies()[k].input].toTensor().copy_(run.copied[k]);
+  }
+}
+
+void Fusion::run_operations(const std::vector<std::int64_t>& symbols, std::vector<c10::IValue>& stack) const {
+  plan_for(symbols, stack.data() + (stack.size() - region_.inputs.size()))->region->run_operations(stack);
 }
 
 void Fusion::run(std::vector<c10::IValue>& stack) const {
   const std::vector<std::int64_t> symbols = take_symbols(stack, symbols_);
   const std::size_t count = region_.inputs.size();
   const c10::IValue* inputs = stack.data() + (stack.size() - count);
-  const PlanPtr plan = plan_for(symbols, inputs);
-  const Module* const module = module_of(*plan);
-  std::vector<at::Tensor> results;
-  if (module == nullptr || !launch(*plan, *module, inputs, results)) return plan->region->run_operations(stack);
+  const std::unique_ptr<Run> run = prepare(symbols, inputs);
+  const Run* const all[] = {run.get()};
+  if (run == nullptr || !launch(all, engine_)) return run_operations(symbols, stack);
+  finish(*run, inputs);
   stack.resize(stack.size() - count);
-  for (at::Tensor& result : results) stack.emplace_back(std::move(result));
+  for (at::Tensor& result : run->results) stack.emplace_back(std::move(result));
 }
 
 }  // namespace thunder::executors::cuda

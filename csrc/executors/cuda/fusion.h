@@ -5,9 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "executors/cuda/engine.h"
+#include "executors/cuda/launch_argument.h"
 #include "executors/fused/fused_region.h"
 #include "fusion/lowering.h"
 #include "runtime/pending_kernels.h"
@@ -17,15 +20,21 @@ namespace thunder::executors::cuda {
 /// A fused symbol, ready to run. Thread-safe.
 class Fusion final : public runtime::PendingKernels {
  public:
+  struct Options {
+    /// Runs wait for kernels that are not compiled yet, and raise where one cannot be; else PyTorch runs the operations
+    /// until a kernel is there.
+    bool waits = false;
+    bool is_batched = false;  ///< kernels run several fusions by one launch: see `Batch`
+  };
+
   /// The fusion for a symbol of `fused_operator()`. Equal ones of all programs are one object.
   [[nodiscard]] static std::shared_ptr<const Fusion> of(const ir::BoundSymbol& fused, const ir::Trace& trace,
-                                                        const fusion::Target& target, Engine& engine, bool waits);
+                                                        const fusion::Target& target, Engine& engine,
+                                                        const Options& options);
 
-  /// Requests the kernel for inputs as they were traced, with symbols of these values. `waits`: runs wait for kernels
-  /// that are not compiled yet, and raise where one cannot be; else PyTorch runs the operations until a kernel is
-  /// there.
+  /// Requests the kernel for inputs as they were traced, with symbols of these values.
   Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols, const fusion::Target& target,
-         Engine& engine, bool waits);
+         Engine& engine, const Options& options);
 
   /// Takes its inputs from the end of the stack and puts its results there. Behind the inputs stand the values of its
   /// symbols, if it has some. Inputs that were laid out otherwise when it was traced have a kernel of their own; where
@@ -38,7 +47,6 @@ class Fusion final : public runtime::PendingKernels {
   /// The symbols that sizes depend on, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
 
- private:
   /// The layout of inputs, which a kernel is for.
   struct Layout {
     std::vector<std::int64_t> symbols;  ///< their values, by index
@@ -56,21 +64,44 @@ class Fusion final : public runtime::PendingKernels {
   };
   using PlanPtr = std::shared_ptr<const Plan>;
 
+  /// A run whose memory is there, before its kernels are launched.
+  struct Run {
+    Run(PlanPtr plan_of_run, const Module& module_of_plan)
+        : plan(std::move(plan_of_run)), module(module_of_plan), parameters(source()) {}
+
+    PlanPtr plan;
+    const Module& module;
+    Parameters parameters;
+    std::vector<at::Tensor> results;
+    std::vector<at::Tensor> copied;  ///< results that are written once all inputs are read; else undefined
+    c10::DataPtr scratch;
+
+    [[nodiscard]] const KernelSource& source() const { return *plan->source; }
+    [[nodiscard]] at::Device device() const { return plan->region->outputs()[0].device; }
+  };
+  /// null: there is no kernel, so that `run_operations` does it.
+  [[nodiscard]] std::unique_ptr<Run> prepare(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
+  /// Launches the kernels of runs of one module, no more than its capacity. False: a thread has stopped one.
+  static bool launch(std::span<const Run* const> runs, Engine& engine);
+  /// Ends a run whose kernels are launched.
+  static void finish(const Run& run, const c10::IValue* inputs);
+  /// Takes its inputs from the end of the stack and puts its results there, by PyTorch's operations.
+  void run_operations(const std::vector<std::int64_t>& symbols, std::vector<c10::IValue>& stack) const;
+
+ private:
   void request(const std::vector<std::int64_t>& traced_symbols);
   [[nodiscard]] std::shared_ptr<const FusedRegion> region_at(const std::vector<std::int64_t>& symbols) const;
   [[nodiscard]] PlanPtr plan_for(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
   [[nodiscard]] PlanPtr make_plan(Layout layout, std::shared_ptr<const FusedRegion> region, bool keeps_order) const;
   /// The kernel of a plan; null: it is not there.
   [[nodiscard]] const Module* module_of(const Plan& plan) const;
-  bool launch(const Plan& plan, const Module& module, const c10::IValue* inputs,
-              std::vector<at::Tensor>& results) const;
   /// Raises what a compilation has failed with, or warns of it.
   void report(const Compilation& compilation) const;
 
   ir::Trace region_;
   const fusion::Target& target_;
   Engine& engine_;
-  const bool waits_;
+  const Options options_;
   std::vector<std::uint32_t> symbols_;
   std::optional<fusion::KernelGraph> kernel_;  ///< for inputs of the strides that were traced, and all sizes
   mutable std::mutex mutex_;

@@ -99,7 +99,7 @@ void BlockSums::write(SharedMemory& shared, Lines& to) {
     shared.need(mapping_.thread_count());
     to.add(sum.accumulator, " = reduce_neighbours<Sum, ", mapping_.thread_count(), ", 1>(", sum.accumulator, ", ",
            shared_as(sum.type), ");");
-    to.add("if (threadIdx.x == 0) ", sum.shares(), "[blockIdx.x] = ", sum.accumulator, ";");
+    to.add("if (threadIdx.x == 0) ", sum.shares(), "[thread_block] = ", sum.accumulator, ";");
   }
 }
 
@@ -130,7 +130,7 @@ std::int64_t BlockSums::finish(SharedMemory& shared, Lines& to) {
     finish_columns(sum, shared, to);
   }
   if (std::ranges::none_of(sums_, &Sum::is_total)) return grid;
-  to.add("if (blockIdx.x == gridDim.x - 1) {");
+  to.add("if (thread_block == thread_blocks - 1) {");
   finish_totals(shared, to);
   to.add("}");
   return grid + 1;
@@ -140,8 +140,8 @@ void BlockSums::finish_columns(const Sum& sum, SharedMemory& shared, Lines& to) 
   const auto& result = kernel_.sums[sum.node->index];
   shared.need(kFinishThreads * sum.bytes());
   to.add("{");
-  to.add("const Index place = blockIdx.x * ", kFinishColumns, " + threadIdx.x % ", kFinishColumns, ";");
-  to.add("const Index shares = ", numbers_.index(share_count() / result.blocks, "shares"), ";");
+  to.add("const Index place = thread_block * ", kFinishColumns, " + threadIdx.x % ", kFinishColumns, ";");
+  to.add("const Index shares = ", numbers_.any_index(share_count() / result.blocks, "shares"), ";");
   to.add("const bool is_result = place < ", numbers_.index(result.blocks * kernel_.domain.columns, "results"), ";");
   to.add("const Index block = is_result ? place / columns : 0;");
   to.add(sum.type, " all = {};");
@@ -170,7 +170,7 @@ void BlockSums::store_columns(const Sum& sum, Lines& to) {
 /// A total may be the divisor of a later one.
 void BlockSums::finish_totals(SharedMemory& shared, Lines& to) {
   shared.need(kFinishThreads);
-  const std::string shares = numbers_.index(mapping_.grid(), "shares");
+  const std::string shares = numbers_.any_index(mapping_.grid(), "shares");
   for (const Sum& sum : sums_) {
     if (!sum.is_total()) continue;
     const auto& result = kernel_.sums[sum.node->index];

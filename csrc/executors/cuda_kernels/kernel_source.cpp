@@ -27,6 +27,8 @@ using Access = Addresses::Access;
 
 /// Bytes of a row that a thread keeps in registers from one pass to the next.
 constexpr std::int64_t kMostKeptBytes = 256;
+/// Words of a launch's argument.
+constexpr std::size_t kMostWords = 4096 / 8;
 
 std::string value(std::size_t node) { return join("v", node); }
 std::string type_of(const KernelNode& node) { return std::string(type_text(node.type)); }
@@ -75,9 +77,17 @@ class Emitter {
     source.scratch_bytes = sums_.scratch_bytes();
     source.overwrites_inputs = overwrites_inputs(kernel_, passes_, kept_);
     const bool is_short = has_short_offsets(kernel_, mapping_, source.scratch_bytes);
-    source.text = join("typedef ", is_short ? "int" : "long long", " Index;\n", kPrelude, "\nstruct Parameters {\n",
-                       "  void* arrays[", std::max<std::size_t>(source.array_count, 1), "];\n  void* scratch;\n",
-                       "  Integer numbers[", std::max<std::size_t>(source.numbers.size(), 1), "];\n};\n\n", functions);
+    const std::size_t arrays = std::max<std::size_t>(source.array_count, 1);
+    const std::size_t numbers = std::max<std::size_t>(source.numbers.size(), 1);
+    source.text =
+        join("typedef ", is_short ? "int" : "long long", " Index;\n", kPrelude, "\nstruct Parameters {\n",
+             "  void* arrays[", arrays, "];\n  void* scratch;\n", "  Integer numbers[", numbers, "];\n};\n\n");
+    if (facts_.is_batched) {
+      source.capacity = std::max<std::size_t>(kMostWords / (arrays + numbers + 2), 1);
+      source.text += join("constexpr int capacity = ", source.capacity,
+                          ";\nstruct Batch {\n  Integer ends[capacity];\n", "  Parameters each[capacity];\n};\n\n");
+    }
+    source.text += functions;
     return source;
   }
 
@@ -131,12 +141,32 @@ class Emitter {
   [[nodiscard]] std::string function(std::string_view name, int threads, const SharedMemory& shared,
                                      const Lines& body) {
     Lines lines;
-    lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name, "(const Parameters p) {");
+    lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name, "(const ",
+              facts_.is_batched ? "__grid_constant__ Batch batch" : "Parameters p", ") {");
+    facts_.is_batched ? find_member(lines) : find_thread_block(lines);
     numbers_.declare(lines);
     shared.declare(lines);
     lines.append(body);
     lines.add("}");
     return lines.text();
+  }
+
+  static void find_thread_block(Lines& to) {
+    to.add("const unsigned thread_block = blockIdx.x;");
+    to.add("const unsigned thread_blocks = gridDim.x;");
+  }
+
+  /// Finds the member of a batch that the thread block belongs to, and its number there.
+  static void find_member(Lines& to) {
+    to.add("int member = 0;");
+    to.add("#pragma unroll");
+    to.add("for (int step = 256; step > 0; step /= 2) {");
+    to.add("if (member + step < capacity && blockIdx.x >= batch.ends[member + step - 1]) member += step;");
+    to.add("}");
+    to.add("const Parameters& p = batch.each[member];");
+    to.add("const Integer first_thread_block = member == 0 ? 0 : batch.ends[member - 1];");
+    to.add("const unsigned thread_block = blockIdx.x - static_cast<unsigned>(first_thread_block);");
+    to.add("const unsigned thread_blocks = static_cast<unsigned>(batch.ends[member] - first_thread_block);");
   }
 
   [[nodiscard]] std::string fused_function() {
@@ -172,13 +202,17 @@ class Emitter {
       to.add("const int x = threadIdx.x / ", mapping_.rows, ";");
       to.add("const int y = threadIdx.x % ", mapping_.rows, ";");
     }
-    const std::string tiles = numbers_.index(mapping_.tiles, "tiles");
-    const std::string chunks = numbers_.index(mapping_.chunks, "chunks");
+    const auto share = [&](std::int64_t number, const char* name) {
+      return facts_.is_batched ? numbers_.any_index(number, name) : numbers_.index(number, name);
+    };
+    const bool may_have_tiles = !reduces_rows(kernel_) && !kernel_.domain.interleaved;
+    const std::string tiles = may_have_tiles ? share(mapping_.tiles, "tiles") : "1";
+    const std::string chunks = share(mapping_.chunks, "chunks");
     const std::string blocks = numbers_.index(mapping_.blocks, "blocks");
-    const std::string chunk_rows = numbers_.index(mapping_.chunk_rows, "chunk_rows");
+    const std::string chunk_rows = share(mapping_.chunk_rows, "chunk_rows");
     const int width = mapping_.threads * mapping_.vector * std::max(mapping_.repeats, 1);
-    to.add("const Index tile = ", tiles == "1" ? "0" : "blockIdx.x % " + tiles, ";");
-    to.add("const Index part = ", tiles == "1" ? "blockIdx.x" : "blockIdx.x / " + tiles, ";");
+    to.add("const Index tile = ", tiles == "1" ? "0" : "thread_block % " + tiles, ";");
+    to.add("const Index part = ", tiles == "1" ? "thread_block" : "thread_block / " + tiles, ";");
     to.add("const Index first = ", tiles == "1" ? "" : join("tile * ", width, " + "), "x * ", mapping_.vector, ";");
     to.add("const bool is_first = tile == 0 && x == 0;");
     if (blocks == "1") {

@@ -19,9 +19,11 @@ struct Launch {
 
 /// CUDA C++ for a kernel graph. Its text has no sizes: these are `numbers`, an argument of the launch. Equal texts are
 /// one kernel, which fits a class of sizes. All functions take one argument: the addresses of the arrays, that of the
-/// scratch memory, and the numbers.
+/// scratch memory, and the numbers. In a batch they take `capacity` ends of thread blocks, which each member begins at
+/// that of the one before, then `capacity` such arguments.
 struct KernelSource {
   std::string text;
+  std::size_t capacity = 0;  ///< members of a batch that one launch runs; 0: it is not for batches
   std::size_t array_count = 0;
   std::vector<std::int64_t> numbers;
   std::vector<Launch> launches;  ///< one after the other

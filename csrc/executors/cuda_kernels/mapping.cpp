@@ -135,7 +135,9 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
     mapping.repeats = repeats <= kMostRepeats || has_sums ? static_cast<int>(repeats) : 0;
   } else {
-    mapping.threads = threads_of_tile(vectors, has_sums ? kWarp : kThreads);
+    const bool is_flat = rows == 1 && !has_sums;
+    const int most = has_sums ? kWarp : kThreads;
+    mapping.threads = facts.is_batched && is_flat ? kThreads : threads_of_tile(vectors, most);
     mapping.rows = kThreads / mapping.threads;
     mapping.tiles = divide_up(vectors, mapping.threads);
   }

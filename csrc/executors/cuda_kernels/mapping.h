@@ -12,6 +12,7 @@ struct LaunchFacts {
   std::int64_t alignment = 16;  ///< in bytes, of every array's first element
   int multiprocessors = 132;
   std::string name = "fused";  ///< the function's, as profilers show it
+  bool is_batched = false;     ///< launches run several members, of which most shall have one text
 };
 
 /// How a kernel's rows and columns are shared out among threads. A thread block takes `rows` rows at a time, with

@@ -16,6 +16,8 @@ class Numbers {
  public:
   /// An expression for the number; 0 and 1 are part of the class of sizes.
   std::string index(std::int64_t value, std::string_view name);
+  /// An expression for a number that may be anything.
+  std::string any_index(std::int64_t value, std::string_view name) { return add(value, name, "Index"); }
   std::string real(double value, fusion::ComputeType type);
   /// An expression for a stride's share of an offset; empty: it is none.
   std::string term(std::string_view index, std::int64_t stride, std::string_view name);

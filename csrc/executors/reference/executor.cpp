@@ -12,6 +12,7 @@
 #include "executors/api/lowering.h"
 #include "executors/api/operands.h"
 #include "fusion/assembly.h"
+#include "fusion/batches.h"
 #include "fusion/block_results.h"
 #include "fusion/interpreter.h"
 #include "fusion/lowering.h"
@@ -29,6 +30,8 @@ using fusion::KernelArray;
 constexpr fusion::Target kTarget{
     .accepts = [](const ir::TensorType& type) { return type.device.type == ir::DeviceType::kCpu; },
     .has = [](operators::ElementOp, fusion::ComputeType) { return true; },
+    .largest_in_batch = INT64_C(1) << 20U,
+    .most_held = INT64_C(1) << 20U,
 };
 
 /// The memory of a tensor, from its first element to its last one, as a tensor of one dimension.
@@ -133,6 +136,40 @@ class Kernel {
   std::optional<fusion::KernelGraph> kernel_;  ///< for inputs of the strides that were traced
 };
 
+/// Kernels that need nothing of one another, run one by one.
+class Batch {
+ public:
+  Batch(const ir::BoundSymbol& batch, const ir::Trace& trace)
+      : symbols_(ir::symbols_of(fusion::region_of(batch, trace))),
+        input_count_(ir::distinct_values(batch.arguments).size()) {
+    for (fusion::BatchMember& member : fusion::members_of(batch)) {
+      kernels_.push_back(std::make_unique<const Kernel>(*member.kernel, trace));
+      inputs_of_.push_back(std::move(member.inputs));
+    }
+  }
+
+  [[nodiscard]] const std::vector<std::uint32_t>& symbols() const { return symbols_; }
+
+  void run(std::vector<c10::IValue>& stack) const {
+    const std::vector<std::int64_t> values = take_symbols(stack, symbols_);
+    const std::vector<c10::IValue> inputs(stack.end() - static_cast<std::ptrdiff_t>(input_count_), stack.end());
+    stack.resize(stack.size() - input_count_);
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      for (const std::size_t input : inputs_of_[i]) stack.push_back(inputs[input]);
+      std::vector<std::int64_t> own;
+      for (const std::uint32_t symbol : kernels_[i]->symbols()) own.push_back(values[symbol]);
+      if (!own.empty()) stack.emplace_back(std::move(own));
+      kernels_[i]->run(stack);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<const Kernel>> kernels_;
+  std::vector<std::vector<std::size_t>> inputs_of_;  ///< by kernel: places among the batch's
+  std::vector<std::uint32_t> symbols_;
+  std::size_t input_count_;
+};
+
 std::string describe(const ir::BoundSymbol& fused, const ir::Trace& /*trace*/) {
   return std::to_string(fused.nested.size()) + " operations";
 }
@@ -150,8 +187,14 @@ bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
 
 void run(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Kernel*>(state)->run(stack); }
 
+void run_batch(const void* state, std::vector<c10::IValue>& stack) { static_cast<const Batch*>(state)->run(stack); }
+
 void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
+  if (fusion::is_batch(symbol)) {
+    const auto batch = std::make_shared<const Batch>(symbol, trace);
+    return lower_block(symbol, &run_batch, batch, batch->symbols(), fusion::written_inputs(symbol), builder);
+  }
   const auto kernel = std::make_shared<const Kernel>(symbol, trace);
   lower_block(symbol, &run, kernel, kernel->symbols(), fusion::written_inputs(symbol), builder);
 }
