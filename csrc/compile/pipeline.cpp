@@ -26,6 +26,7 @@
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/constant_masks.h"
+#include "passes/counted_dropouts.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
@@ -211,6 +212,13 @@ void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRu
               line.history);
 }
 
+void count_dropouts(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(passes::kCountedDropouts, passes::count_dropouts(trace, ir::DeviceType::kCuda, &find_operator),
+              line.history);
+}
+
 void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   if (!compilation.fuses) return;
   auto fused = run_built_in_fusion_passes(line.history.last(), compilation.executors);
@@ -296,6 +304,8 @@ constexpr std::array kDerivationSteps{
     // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what
     // is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate}),
+    // after forward_and_backward: because its derivative is the one of the dropout.
+    Step(LineStep{Part::kForward, passes::kCountedDropouts, &count_dropouts, true}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.
     Step(TraceStep{Part::kForward, &passes::kAlgebraicSimplification}),

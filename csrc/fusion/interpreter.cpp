@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/philox.h"
+
 namespace thunder::fusion {
 namespace {
 
@@ -346,6 +348,12 @@ class Interpreter {
         return gather(node, value);
       case Kind::kAssemble:
         return assemble(node, value);
+      case Kind::kRandom:
+        for (std::size_t i = 0; i < value.reals.size(); ++i) {
+          const std::vector<std::int64_t>& state = arrays_[kernel_.accesses[node.index].array].integers;
+          value.reals[i] = philox::uniform_at(state.data(), dense_offset(Extent::kElements, i));
+        }
+        return;
       case Kind::kRatio:
         return;  // a sized kernel has none
       case Kind::kConstant:

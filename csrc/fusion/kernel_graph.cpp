@@ -131,6 +131,15 @@ KernelGraph::Value KernelGraph::assemble(Access access, std::optional<Value> fil
   return add_access(node, std::move(access));
 }
 
+KernelGraph::Value KernelGraph::random(std::uint32_t state) {
+  Access access;
+  access.array = state;
+  access.dtype = ir::Dtype::kInt64;
+  access.outer_strides.assign(domain_.outer.size(), 0);
+  access.extent = Extent::kConstant;
+  return add_access(make(Kind::kRandom, ComputeType::kFloat, Extent::kElements, {}), std::move(access));
+}
+
 KernelGraph::Value KernelGraph::constant(ComputeType type, double value) {
   KernelNode node = make(Kind::kConstant, type, Extent::kConstant, {});
   node.number = value;

@@ -102,6 +102,7 @@ struct KernelNode {
     kLoad,           ///< accesses[index]
     kGather,         ///< kLoad for the rows of a table that `operands[0]` chooses
     kAssemble,       ///< the parts of accesses[index]; elsewhere `operands[0]`, if there is an elsewhere
+    kRandom,         ///< an element's random number, above 0 and up to 1, at the state that accesses[index] reads
     kConstant,       ///< `number`, or `integer` of type kInteger
     kRatio,          ///< the number that ratios[index] is for certain sizes
     kElement,        ///< `op` of the operands
@@ -153,6 +154,8 @@ class KernelGraph {
   Value gather(Access table, Value rows);
   /// The array that the access's parts make together, and elsewhere a constant; nullopt: there is no elsewhere.
   Value assemble(Access access, std::optional<Value> fill);
+  /// Uniform random numbers of all elements, in the order of memory, at a state (`base/philox.h`).
+  Value random(std::uint32_t state);
   Value constant(ComputeType type, double value);
   Value integer(std::int64_t value);
   Value ratio(ComputeType type, const ir::SizeRatio& ratio);

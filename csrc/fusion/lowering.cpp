@@ -380,6 +380,13 @@ Value Lowering::gather(const BoundSymbol& symbol, std::size_t i, Value rows) {
   return graph_->gather(std::move(table), graph_->expand_rows(rows));
 }
 
+Value Lowering::random(const BoundSymbol& symbol, std::size_t i) {
+  const auto state = inputs_.find(index_of(std::get<ir::ValueId>(symbol.arguments.at(i).content)));
+  const bool is_of_elements = product_of(result_type(symbol).sizes) == space_.count();
+  if (state == inputs_.end() || !is_of_elements) throw Failure{};
+  return graph_->random(state->second);
+}
+
 const ir::TensorType* Lowering::type(const BoundSymbol& symbol, std::size_t argument) const {
   return argument_type(symbol, trace_, argument);
 }

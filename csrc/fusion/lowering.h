@@ -47,6 +47,8 @@ class Lowering {
   [[nodiscard]] Value argument(const BoundSymbol& symbol, std::size_t i, ComputeType type);
   /// Rows of argument `i`, a matrix that comes from memory, as `rows` chooses them.
   [[nodiscard]] Value gather(const BoundSymbol& symbol, std::size_t i, Value rows);
+  /// Random numbers of the elements that a symbol goes over, at the state that argument `i` has.
+  [[nodiscard]] Value random(const BoundSymbol& symbol, std::size_t i);
   /// The result of a symbol that joins parts, which come from memory.
   [[nodiscard]] Value assemble(const BoundSymbol& symbol);
   /// Argument `i` as it would be in memory: what is compared must be equal to what was stored elsewhere.

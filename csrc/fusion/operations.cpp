@@ -13,6 +13,7 @@ const Operation* find_elementwise(const ir::Operator& op);
 using Table = std::unordered_map<std::string_view, Operation>;
 void add_rowwise(Table& table);
 void add_placements(Table& table);
+void add_random_operations(Table& table);
 
 namespace {
 
@@ -20,6 +21,7 @@ Table make_table() {
   Table table;
   add_rowwise(table);
   add_placements(table);
+  add_random_operations(table);
   return table;
 }
 

@@ -14,6 +14,8 @@ struct Target {
   /// Whether its kernels have the operation for elements of the type.
   bool (*has)(ElementOp op, ComputeType type);
 
+  bool draws_by_counter = false;  ///< whether an element's random number is computed by itself
+
   // Elements of contiguous runs below which a kernel is not worth it:
   std::int64_t least_run = 1;          ///< where rows, or results, are made of several runs
   std::int64_t least_moved_run = 1;    ///< in two orders of memory

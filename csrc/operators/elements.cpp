@@ -123,6 +123,8 @@ constexpr Row kRows[] = {
     {"aten::where", "self ScalarOther ScalarSelf", kSelection, "where(condition, self, other)"},
     {"aten::masked_fill", "Scalar Tensor", kSelection, "where(mask, value, self)"},
 
+    {"aten::native_dropout_backward", "", kReal, "grad_output * mask * scale"},
+
     // copies, constants, views
     {"aten::_to_copy", "", kCast, "self"},
     {"aten::to", "dtype", kCast, "self"},

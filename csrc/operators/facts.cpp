@@ -234,6 +234,8 @@ constexpr Row kRows[] = {
     {"aten::zero_", kOverwrites},
     {"aten::zeros", kIsCheap},
     {"c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
+    {"thunder::dropout_mask", kIsCheap},
+    {"thunder::dropout_state", kDrawsRandomNumbers},
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},

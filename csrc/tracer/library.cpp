@@ -19,6 +19,7 @@
 
 #include "autograd/node_pointer.h"
 #include "bridge/bernoulli.h"
+#include "bridge/counted_dropout.h"
 #include "bridge/dropout.h"
 #include "bridge/random.h"
 
@@ -156,6 +157,10 @@ void register_library() {
         "native_dropout_mask_from_state(Tensor state, int[] size, int[] stride, ScalarType dtype, Device device, "
         "float p) -> Tensor",
         dispatch(kAnyBackend, &native_dropout_mask_from_state));
+    define("dropout_state(int[] size, ScalarType dtype, Device device, Tensor? input=None) -> Tensor",
+           dispatch(kAnyBackend, &bridge::dropout_state));
+    define("dropout_mask(Tensor state, int[] size, int[] stride, float p) -> Tensor",
+           dispatch(kAnyBackend, &bridge::dropout_mask));
     return library;
   }();
   static_cast<void>(kLibrary);

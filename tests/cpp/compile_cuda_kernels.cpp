@@ -1,5 +1,6 @@
 // Fusions as CUDA kernels, which run on the processor, compared with PyTorch's operations.
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <string>
@@ -262,6 +263,36 @@ TEST(a_kernel_fits_a_class_of_sizes_and_addresses) {
     const at::Tensor x = memory.slice(0, offset, offset + 128).view({8, 16});
     const Tensors inputs{x, real({16})};
     check_equal(compiled->run(inputs)[0], program(inputs)[0], 0);
+  }
+}
+
+namespace {
+
+at::Tensor dropout_mask(const at::Tensor& state, const at::Tensor& like, double p) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("thunder::dropout_mask", "");
+  std::vector<c10::IValue> stack{state, like.sizes(), like.strides(), p};
+  op.callBoxed(stack);
+  return stack[0].toTensor();
+}
+
+}  // namespace
+
+TEST(masks_of_dropout_by_counter) {
+  const Program dropped = [](const Tensors& x) {
+    const at::Tensor mask = dropout_mask(x[0], x[1], 0.3);
+    return Tensors{at::native_dropout_backward(x[1] * 2, mask, 1 / 0.7), mask};
+  };
+  for (const std::int64_t width : {1, 2, 4, 8}) {
+    const at::Tensor state = at::tensor({INT64_C(-7), INT64_C(1) << 34, INT64_C(512), width}, at::kLong);
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) check({state, real({130, 40}, dtype)}, dropped);
+    check({state, real({30, 37})}, dropped);
+    check({state, real({64, 80}).t()}, dropped);
+    for (const std::int64_t columns : {80, 37, 4000}) {  // in fusions of rows
+      check({state, real({9, columns}), real({columns})}, [](const Tensors& x) {
+        const at::Tensor y = x[1] * dropout_mask(x[0], x[1], 0.3);
+        return Tensors{at::softmax(y, 1), at::layer_norm(y, {x[1].size(1)}, x[2], x[2])};
+      });
+    }
   }
 }
 

@@ -184,3 +184,48 @@ def test_sums_of_many_gradients_are_equal_from_run_to_run() -> None:
     for got, again, x in zip(first, compiled(*gradients), gradients, strict=True):
         assert torch.equal(got, again)
         torch.testing.assert_close(got.double(), x.double().sum(0), rtol=1e-4, atol=1e-3)
+
+
+def dropped(x: Tensor, w: Tensor) -> Tensor:
+    return F.dropout(F.dropout(F.gelu(x + w), 0.1) * x, 0.3)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("shape", [(512, 768), (37, 129), (3, 2), (4096, 1024), (33, 1000), (1000, 514)], ids=str)
+def test_masks_of_dropout_are_those_of_eager(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    def run(function: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(7)
+        x = torch.ones(shape, device="cuda", dtype=dtype, requires_grad=True)
+        y = function(x, torch.ones(shape[1:], device="cuda", dtype=dtype))
+        y.sum().backward()
+        return y, x.grad
+
+    ours, theirs = run(thunder.jit(dropped, compile="eager", fullgraph=True)), run(dropped)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert torch.equal(mine == 0, other == 0)
+        torch.testing.assert_close(mine, other)
+    after = torch.rand(5, device="cuda")  # the generator goes on as after eager
+    run(dropped)
+    assert torch.equal(after, torch.rand(5, device="cuda"))
+
+
+def test_dropout_is_part_of_fusions_and_saves_a_state() -> None:
+    compiled = thunder.jit(dropped, compile="eager", fullgraph=True)
+    x = torch.randn(512, 768, device="cuda", requires_grad=True)
+    compiled(x, torch.randn(768, device="cuda")).sum().backward()
+    forward, backward = thunder.last_traces(compiled)[-1], thunder.last_backward_traces(compiled)[-1]
+    assert "native_dropout.default" not in str(forward)
+    for trace in (forward, backward):
+        (fusion,) = [symbol for symbol in trace.bound_symbols if symbol.name == "prims.fused"][-1:]
+        assert "thunder.dropout_mask.default" in fusion.nested
+
+
+def test_masks_while_kernels_are_compiled_are_those_of_kernels() -> None:
+    compiled = thunder.jit(dropped, fullgraph=True)
+    x, w = torch.ones(256, 384, device="cuda"), torch.ones(384, device="cuda")
+    results = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        results.append(compiled(x, w))
+        thunder.wait_until_compiled(compiled)
+    torch.testing.assert_close(*results)

@@ -21,6 +21,7 @@ TABLES = {
     "fusion/rowwise.cpp": "how reductions, norms and losses are computed",
     "fusion/buffer_regions.cpp": "how results are put together of parts",
     "passes/algebraic_simplification.cpp": "a rewrite each",
+    "passes/counted_dropouts.cpp": "what a dropout becomes",
     "passes/layout_cleanup.cpp": "a rewrite each",
     "passes/random_draws.cpp": "what draws the same numbers from a state",
     "tracer/views.cpp": "how a value is written through a view",

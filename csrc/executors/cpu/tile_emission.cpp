@@ -168,6 +168,8 @@ class Emitter {
         return builder_.moments(operand(node, 1), node.number).second;
       case Kind::kPick:
         return builder_.pick(operand(node), operand(node, 1));
+      case Kind::kRandom:
+        return std::nullopt;  // no fusion of this target has one
       case Kind::kScatterAdd:
         return builder_.scatter_add(operand(node), operand(node, 1), operand(node, 2));
       case Kind::kStore:

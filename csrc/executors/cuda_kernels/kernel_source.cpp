@@ -27,6 +27,8 @@ using Access = Addresses::Access;
 
 /// Bytes of a row that a thread keeps in registers from one pass to the next.
 constexpr std::int64_t kMostKeptBytes = 256;
+/// Neighbours whose random numbers are computed together.
+constexpr int kRandomTogether = 4;
 /// Words of a launch's argument.
 constexpr std::size_t kMostWords = 4096 / 8;
 
@@ -120,7 +122,12 @@ class Emitter {
     return count;
   }
 
-  /// Loads that several passes need stay in registers, where a row fits there.
+  /// Whether a node's random numbers are computed for several neighbours at a time.
+  [[nodiscard]] bool draws_together(const KernelNode& node) const {
+    return node.kind == Kind::kRandom && mapping_.vector % kRandomTogether == 0 && kernel_.domain.run == 0;
+  }
+
+  /// Loads and random numbers that several passes need stay in registers, where a row fits there.
   void find_kept() {
     if (mapping_.repeats == 0) return;
     std::map<std::size_t, int> passes_of;
@@ -130,8 +137,10 @@ class Emitter {
     std::int64_t bytes = 0;
     for (const auto& [number, passes] : passes_of) {
       const KernelNode& node = kernel_.nodes[number];
-      if (passes < 2 || !loads_vectors(node)) continue;
-      bytes += std::int64_t{mapping_.repeats} * mapping_.vector * ir::size_of(access(node).dtype);
+      const bool is_random = draws_together(node);
+      if (passes < 2 || (!loads_vectors(node) && !is_random)) continue;
+      const std::int64_t bytes_of_each = is_random ? sizeof(float) : ir::size_of(access(node).dtype);
+      bytes += std::int64_t{mapping_.repeats} * mapping_.vector * bytes_of_each;
       if (bytes <= kMostKeptBytes) kept_.insert(number);
     }
   }
@@ -179,7 +188,12 @@ class Emitter {
     emit_share(body);
     sums_.declare(body);
     for (const std::size_t kept : kept_) {
-      body.add(vector_of(access(kernel_.nodes[kept])), " kept", kept, "[", mapping_.repeats, "];");
+      const KernelNode& node = kernel_.nodes[kept];
+      if (node.kind == Kind::kRandom) {
+        body.add("RandomNumbers kept", kept, "[", mapping_.repeats, "][", mapping_.vector / kRandomTogether, "];");
+      } else {
+        body.add(vector_of(access(node)), " kept", kept, "[", mapping_.repeats, "];");
+      }
     }
     // The compiler moves reads out of the loop, which threads without columns must not do.
     const bool skips_columns = !reduces_rows(kernel_);
@@ -381,7 +395,9 @@ class Emitter {
     }
     if (node.kind == Kind::kAssemble) return emit_assembled(node, inside);
     std::string text;
-    if (node.kind == Kind::kLoad || node.kind == Kind::kGather) {
+    if (node.kind == Kind::kRandom) {
+      text = random_text(node, before, is_single);
+    } else if (node.kind == Kind::kLoad || node.kind == Kind::kGather) {
       const bool is_of_vector = !is_single && loads_vectors(node);
       if (is_of_vector) emit_vector(node, before);
       text = is_of_vector ? join("value_of(vector", number, ".at[e])") : loaded(node, offset_at(node, "column"));
@@ -398,6 +414,29 @@ class Emitter {
 
   [[nodiscard]] std::string offset_at(const KernelNode& node, std::string_view column) {
     return sum_of({offset_of(node), addresses_.column_offset(over_elements(node), column)});
+  }
+
+  /// Four neighbours share what is computed for one.
+  [[nodiscard]] std::string random_text(const KernelNode& node, Lines& before, bool is_single) {
+    Access dense;
+    dense.is_dense = true;
+    const std::string state = array_text(access(node).array, access(node).dtype);
+    const auto index = [&](std::string_view column) {
+      return sum_of({addresses_.row_offset(dense), addresses_.column_offset(dense, column)});
+    };
+    if (is_single || !draws_together(node)) {
+      return join("random_at(", state, ", static_cast<Index>(", index("column"), "))");
+    }
+    const std::size_t number = passes_.number(node);
+    const bool is_kept = kept_.contains(number);
+    const std::string name = is_kept ? join("kept", number, "[j]") : join("random", number);
+    if (!is_kept) before.add("RandomNumbers ", name, "[", mapping_.vector / kRandomTogether, "];");
+    for (int i = 0; i < mapping_.vector / kRandomTogether && !loaded_.contains(number); ++i) {
+      before.add(name, "[", i, "] = random_numbers_at(", state, ", static_cast<Index>(",
+                 index(join("(first_of_vector + ", i * kRandomTogether, ")")), "));");
+    }
+    if (is_kept) loaded_here_.insert(number);
+    return join(name, "[e / ", kRandomTogether, "].at[e % ", kRandomTogether, "]");
   }
 
   void emit_vector(const KernelNode& node, Lines& before) {

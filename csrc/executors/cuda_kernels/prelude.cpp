@@ -172,6 +172,58 @@ __device__ inline T reduce_apart(T value, T* shared) {
   __syncthreads();
   return value;
 }
+
+// Random numbers of neighbouring elements, above 0 and up to 1, at a state of seed, offset, threads and width, as
+// PyTorch's dropout draws them (Philox 4x32-10).
+struct RandomNumbers { float at[4]; };
+
+__device__ inline RandomNumbers philox(unsigned long long seed, unsigned long long counter, unsigned long long thread) {
+  unsigned low = static_cast<unsigned>(seed), high = static_cast<unsigned>(seed >> 32);
+  unsigned x[4] = {static_cast<unsigned>(counter), static_cast<unsigned>(counter >> 32), static_cast<unsigned>(thread),
+                   static_cast<unsigned>(thread >> 32)};
+  #pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long first = 0xD2511F53ull * x[0];
+    const unsigned long long second = 0xCD9E8D57ull * x[2];
+    x[0] = static_cast<unsigned>(second >> 32) ^ x[1] ^ low;
+    x[1] = static_cast<unsigned>(second);
+    x[2] = static_cast<unsigned>(first >> 32) ^ x[3] ^ high;
+    x[3] = static_cast<unsigned>(first);
+    low += 0x9E3779B9u;
+    high += 0xBB67AE85u;
+  }
+  RandomNumbers made;
+  #pragma unroll
+  for (int i = 0; i < 4; ++i) made.at[i] = fmaf(static_cast<float>(x[i]), 2.3283064e-10f, 2.3283064e-10f / 2.0f);
+  return made;
+}
+
+__device__ inline RandomNumbers random_numbers_of(const Integer* state, Index thread, Index call) {
+  return philox(state[0], static_cast<unsigned long long>(state[1]) / 4 + call, thread);
+}
+
+__device__ inline float random_at(const Integer* state, Index element) {
+  const Index threads = state[2], width = state[3];
+  const Index chunk = element / width, turn = chunk / threads, thread = chunk - turn * threads, rest = element - chunk * width;
+  const int lane = (width == 1 ? turn : rest) & 3;
+  const Index call = width == 1 ? turn / 4 : width == 2 ? turn : turn * (width / 4) + rest / 4;
+  const RandomNumbers all = random_numbers_of(state, thread, call);
+  return lane == 0 ? all.at[0] : lane == 1 ? all.at[1] : lane == 2 ? all.at[2] : all.at[3];
+}
+
+// Four neighbours, the first of which is a multiple of four.
+__device__ inline RandomNumbers random_numbers_at(const Integer* state, Index element) {
+  if (state[3] < 4) {
+    RandomNumbers made;
+    for (int i = 0; i < 4; ++i) made.at[i] = random_at(state, element + i);
+    return made;
+  }
+  const Index threads = state[2];
+  const int shift = state[3] == 8 ? 3 : 2;
+  const Index chunk = element >> shift, turn = chunk / threads;
+  const Index rest = element - (chunk << shift);
+  return random_numbers_of(state, chunk - turn * threads, (turn << (shift - 2)) + rest / 4);
+}
 )";
 
 }  // namespace thunder::executors::cuda

@@ -14,6 +14,7 @@ bool has(operators::ElementOp /*op*/, fusion::ComputeType /*type*/) { return tru
 constinit const fusion::Target kTarget{
     .accepts = &accepts,
     .has = &has,
+    .draws_by_counter = true,
     .least_interleaved = 32,                 // a warp reads that many neighbours at once
     .largest_in_batch = INT64_C(32) << 20U,  // a larger one keeps a GPU busy for ten launches
     .most_held = INT64_C(32) << 20U,         // a reader finds it in the cache
