@@ -13,16 +13,18 @@ namespace {
 
 using operators::Fact;
 
-/// The trace with the operations of each block in its place.
+/// Adds a symbol, or, in the place of a block, what is in it.
+void add_operations(const ir::BoundSymbol& symbol, ir::Trace& to) {
+  if (symbol.op->style != ir::CallStyle::kBlock) {
+    to.add(symbol);
+    return;
+  }
+  for (const ir::BoundSymbol& operation : symbol.nested) add_operations(operation, to);
+}
+
 ir::Trace without_blocks(const ir::Trace& trace) {
   ir::Trace plain = trace.empty_copy("without_blocks");
-  for (const ir::BoundSymbol& symbol : trace.symbols) {
-    if (symbol.op->style != ir::CallStyle::kBlock) {
-      plain.add(symbol);
-      continue;
-    }
-    for (const ir::BoundSymbol& operation : symbol.nested) plain.add(operation);
-  }
+  for (const ir::BoundSymbol& symbol : trace.symbols) add_operations(symbol, plain);
   return plain;
 }
 

@@ -44,6 +44,9 @@ std::vector<std::size_t> order_in_source(const ir::TensorType& result, const ir:
   return order;
 }
 
+/// Elements of the only row that there is, up to which one thread block, or one thread, may go over all of them.
+constexpr std::int64_t kLongestSingleRow = 16384;
+
 bool can_lie_interleaved(const ir::Dim& elements, const ir::Dim& rows, const Target& target) {
   return rows.hint >= target.least_interleaved && elements.hint <= target.longest_interleaved;
 }
@@ -132,6 +135,9 @@ FusionRole reduction_role(const BoundSymbol& symbol, const Trace& trace, const i
     role.rows = has_columns_behind ? rows * columns : rows;
     return role;
   }
+  // One row, as long as a token has elements: its sum is likely combined with the elements again, too.
+  const bool is_short_row = rows == one && !has_columns_behind && reduced.hint <= kLongestSingleRow;
+  if (keeps_dims && is_short_row) return role;
   if (rows_only) return {};
   if (has_columns_behind) {
     role.rows = rows * behind;

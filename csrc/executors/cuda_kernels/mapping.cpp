@@ -74,12 +74,16 @@ int choose_vector(const SizedKernel& kernel, const LaunchFacts& facts) {
   return 1;
 }
 
-/// The threads of a row's tile, at most `most`: as many as leave the fewest idle.
-int threads_of_tile(std::int64_t vectors, int most) {
+/// The threads of a row's tile, at most `most`: as many as leave the fewest idle, in columns and in rows.
+int threads_of_tile(std::int64_t vectors, std::int64_t rows, int most) {
   if (vectors <= kWarp) return power_of_two(vectors, kWarp);
+  const auto occupied = [&](int threads) {
+    const std::int64_t rows_of_block = kThreads / threads;
+    return divide_up(vectors, threads) * threads * divide_up(rows, rows_of_block) * rows_of_block;
+  };
   int best = kWarp;
   for (int threads = kWarp; threads <= most; threads *= 2) {
-    if (divide_up(vectors, threads) * threads <= divide_up(vectors, best) * best) best = threads;
+    if (occupied(threads) <= occupied(best)) best = threads;
   }
   return best;
 }
@@ -129,7 +133,9 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     mapping.threads = power_of_two(divide_up(vectors, 4), kThreads / kWarp);
     mapping.repeats = 0;
   } else if (reduces_rows(kernel)) {
-    const std::int64_t wanted = vectors <= kWarp ? vectors : std::max<std::int64_t>(kWarp, divide_up(vectors, 4));
+    // A thread takes four vectors of a row, unless there are too few rows for all multiprocessors.
+    const std::int64_t shared = rows < facts.multiprocessors ? vectors : divide_up(vectors, 4);
+    const std::int64_t wanted = vectors <= kWarp ? vectors : std::max<std::int64_t>(kWarp, shared);
     mapping.threads = power_of_two(wanted, kMostThreadsOfRow);
     mapping.rows = std::max(kThreads / 2 / mapping.threads, 1);
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
@@ -137,7 +143,7 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
   } else {
     const bool is_flat = rows == 1 && !has_sums;
     const int most = has_sums ? kWarp : kThreads;
-    mapping.threads = facts.is_batched && is_flat ? kThreads : threads_of_tile(vectors, most);
+    mapping.threads = facts.is_batched && is_flat ? kThreads : threads_of_tile(vectors, rows, most);
     mapping.rows = kThreads / mapping.threads;
     mapping.tiles = divide_up(vectors, mapping.threads);
   }
