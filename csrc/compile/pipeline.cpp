@@ -39,6 +39,8 @@ namespace thunder::passes {
 // Passes that nobody but the pipeline calls: each is a source of its name.
 extern const Pass kAlgebraicSimplification;
 extern const Pass kEmbeddingGradients;
+extern const Pass kGradientBuckets;
+extern const Pass kGradientMarks;
 extern const Pass kLateWrites;
 extern const Pass kSliceGradients;
 
@@ -272,6 +274,8 @@ constexpr std::array kDerivationSteps{
     // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what
     // is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate}),
+    // after forward_and_backward: because that reads the marks.
+    Step(TraceStep{Part::kForward, &passes::kGradientMarks}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.
     Step(TraceStep{Part::kForward, &passes::kAlgebraicSimplification}),
@@ -310,6 +314,9 @@ constexpr std::array kExecutionSteps{
     Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
     Step(TraceStep{Part::kBackward, &passes::kEmbeddingGradients}),
+    // after transforms: because they look for gradients, not for parts of buckets. Before fusion_partition: because
+    // nothing fuses across a collective.
+    Step(TraceStep{Part::kBackward, &passes::kGradientBuckets}),
     // before fusion_partition: because that is what it is for.
     Step(TraceStep{Part::kForward, &passes::kSliceGradients}),
     Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),
