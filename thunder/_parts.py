@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thunder.options import Options
     from thunder.transforms.transform import Transform
 
-__all__ = ["attach_parts", "clear_parts", "compile_part", "inherit", "keep_transform", "whole_of"]
+__all__ = ["attach_parts", "clear_parts", "compile_part", "inherit", "keep_transform", "kept_transforms", "whole_of"]
 
 CompiledFunction = load_extension().CompiledFunction
 
@@ -34,7 +34,13 @@ _KEPT = "_thunder_kept_transforms"
 
 def keep_transform(model: torch.nn.Module, transform: Transform) -> None:
     """Let a module that is compiled again keep a transform, whatever it did to parameters."""
-    model.__dict__[_KEPT] = (*model.__dict__.get(_KEPT, ()), transform)
+    model.__dict__[_KEPT] = (*kept_transforms(model), transform)
+
+
+def kept_transforms(model: torch.nn.Module) -> tuple[Transform, ...]:
+    """Return what `keep_transform` was given."""
+    transforms: tuple[Transform, ...] = model.__dict__.get(_KEPT, ())
+    return transforms
 
 
 def attach_parts(model: torch.nn.Module, options: Options) -> None:
@@ -77,7 +83,7 @@ def inherit(whole: torch.nn.Module, options: Options) -> Options:
     given = forward.options.transforms if _is_part(forward) else ()
     owners = overrides.owners_of(whole)
     candidates = [each for each in given if repr(each) in owners]
-    candidates += [each for each in whole.__dict__.get(_KEPT, ()) if each not in candidates]
+    candidates += [each for each in kept_transforms(whole) if each not in candidates]
     kept = tuple(each for each in candidates if each not in options.transforms)
     return dataclasses.replace(options, transforms=(*kept, *options.transforms))
 

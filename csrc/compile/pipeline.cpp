@@ -41,7 +41,9 @@ extern const Pass kAlgebraicSimplification;
 extern const Pass kEmbeddingGradients;
 extern const Pass kGradientBuckets;
 extern const Pass kGradientMarks;
+extern const Pass kGradientScatters;
 extern const Pass kLateWrites;
+extern const Pass kParameterGathers;
 extern const Pass kSliceGradients;
 
 }  // namespace thunder::passes
@@ -317,6 +319,10 @@ constexpr std::array kExecutionSteps{
     // after transforms: because they look for gradients, not for parts of buckets. Before fusion_partition: because
     // nothing fuses across a collective.
     Step(TraceStep{Part::kBackward, &passes::kGradientBuckets}),
+    Step(TraceStep{Part::kBackward, &passes::kGradientScatters}),
+    // after rematerialization: because that decides which parameters are gathered again.
+    Step(TraceStep{Part::kForward, &passes::kParameterGathers}),
+    Step(TraceStep{Part::kBackward, &passes::kParameterGathers}),
     // before fusion_partition: because that is what it is for.
     Step(TraceStep{Part::kForward, &passes::kSliceGradients}),
     Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),

@@ -230,6 +230,7 @@ constexpr Row kRows[] = {
     {"aten::zero_", kOverwrites},
     {"aten::zeros", kIsCheap},
     {"c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
+    {"thunder::gather_shards.default", kIsCheap},
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},

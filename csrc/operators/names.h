@@ -10,6 +10,7 @@ inline constexpr const char* kEmptyStrided = "aten::empty_strided";
 
 // Operators that passes add to traces.
 inline constexpr const char* kCat = "aten::cat";
+inline constexpr const char* kClone = "aten::clone";
 inline constexpr const char* kCast = "aten::_to_copy";
 inline constexpr const char* kMul = "aten::mul";
 inline constexpr const char* kPad = "aten::constant_pad_nd";
@@ -20,9 +21,11 @@ inline constexpr const char* kUnsqueeze = "aten::unsqueeze";
 
 // Collectives (`_c10d_functional`).
 inline constexpr const char* kAllGather = "_c10d_functional::all_gather_into_tensor";
+inline constexpr const char* kAllGatherCoalesced = "_c10d_functional::all_gather_into_tensor_coalesced";
 inline constexpr const char* kAllReduce = "_c10d_functional::all_reduce";
 inline constexpr const char* kAllReduceInPlace = "_c10d_functional::all_reduce_";
 inline constexpr const char* kReduceScatter = "_c10d_functional::reduce_scatter_tensor";
+inline constexpr const char* kReduceScatterCoalesced = "_c10d_functional::reduce_scatter_tensor_coalesced";
 inline constexpr const char* kWaitTensor = "_c10d_functional::wait_tensor";
 
 // Marks of transforms, which passes make collectives of (`tracer/parallel_operators.h`).

@@ -1,12 +1,12 @@
 // Gradients are averaged in buckets by size, in the order in which they arise; waits come last.
 #include <algorithm>
+#include <list>
 #include <string>
 #include <vector>
 
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
-#include "pass_operators.h"
 #include "passes/pass.h"
 
 namespace thunder::passes {
@@ -17,6 +17,18 @@ extern const Pass kGradientMarks;
 namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
+
+std::list<Operator>& rows() {
+  static std::list<Operator> operators;
+  return operators;
+}
+const Operator& add_row(const char* schema) { return rows().emplace_back(parse_operator(schema)); }
+const Operator* find_row(const std::string& name, const std::string& overload) {
+  for (const Operator& op : rows()) {
+    if (op.name == name && op.overload == overload) return &op;
+  }
+  return nullptr;
+}
 
 const Operator& kAverage = add_row(
     "thunder::average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? "

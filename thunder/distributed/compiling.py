@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from thunder._jit import compile_callable
-from thunder._parts import keep_transform
+from thunder._parts import keep_transform, kept_transforms
 from thunder.module import ThunderModule
 from thunder.options import Options
 from thunder.transforms.transform import Transform, overrides
 
-__all__ = ["compile_with"]
+__all__ = ["compile_with", "kept_transforms"]
 
 
 def compile_with(transform: Transform, model: Any, function: str) -> Any:

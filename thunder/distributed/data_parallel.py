@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from thunder.distributed.compiling import compile_with
-from thunder.distributed.groups import Group, group_of, require_alike
+from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.synchronization import Synchronization, synchronization_of
 from thunder.trace import Trace, TraceEdit, Value
 from thunder.transforms.transform import Transform
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 __all__ = ["DataParallel", "ddp"]
-
-_BROADCAST_BYTES = 250 << 20
 
 
 class DataParallel(Transform):
@@ -53,7 +51,7 @@ class DataParallel(Transform):
             raise ValueError("thunder.distributed.ddp: expected a module with parameters that require grad")
         require_alike("ddp", self.group, model)
         if self.broadcast_from is not None:
-            _broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
+            broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
         Synchronization("ddp").attach(model)
 
     def transform_traces_pre_prologue(
@@ -193,11 +191,3 @@ def _require_unwritten(trace: Trace, parameters: dict[Value, str]) -> None:
                 f"thunder.distributed.ddp: the program writes to the parameter {parameters[symbol.args[0]]}, which all "
                 "processes share; write to it outside of the module's forward"
             )
-
-
-def _broadcast(group: Group, tensors: list[torch.Tensor], source: int) -> None:
-    import torch.distributed as dist
-
-    detached = [tensor.detach() for tensor in tensors]
-    if detached:
-        dist._broadcast_coalesced(group.process_group, detached, _BROADCAST_BYTES, source)

@@ -10,7 +10,9 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["Group", "group_of", "require_alike"]
+__all__ = ["Group", "broadcast", "group_of", "require_alike"]
+
+_BROADCAST_BYTES = 250 << 20
 
 
 class Group:
@@ -74,3 +76,10 @@ def require_alike(function: str, group: Group, model: torch.nn.Module) -> None:
                     f"thunder.distributed.{function}: {name}: expected the same in all processes, got {expected} in "
                     f"process 0 and {got} in process {rank}"
                 )
+
+
+def broadcast(group: Group, tensors: list[torch.Tensor], source: int) -> None:
+    """Give all processes of a group the tensors of one of them."""
+    detached = [tensor.detach() for tensor in tensors]
+    if detached:
+        dist._broadcast_coalesced(group.process_group, detached, _BROADCAST_BYTES, source)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-__all__ = ["Synchronization", "no_sync", "synchronization_of"]
+if TYPE_CHECKING:
+    from thunder.trace import Trace, Value
+
+__all__ = ["Synchronization", "is_guarded", "no_sync", "synchronization_of"]
 
 _STATE = "_thunder_synchronization"
 
@@ -27,6 +30,7 @@ class Synchronization:
         self.syncs = True
         self.has_kept = False
         self.shares_buffers = True
+        self._owners: dict[str, torch.Tensor] = {}
 
     def attach(self, model: Any) -> None:
         """Let the programs of a module be chosen by this object."""
@@ -49,6 +53,16 @@ class Synchronization:
         if self.shares_buffers != (has_gradients and self.syncs):
             self.shares_buffers = has_gradients and self.syncs
 
+    def owner_of(self, name: str, like: Value) -> torch.Tensor:
+        """Return the tensor whose `.grad` is the whole gradient of a sharded parameter, while it is kept back.
+
+        It has one element in memory.
+        """
+        if name not in self._owners:
+            self._owners[name] = torch.empty((), dtype=like.dtype, device=like.device).expand(like.shape)
+            self._owners[name].requires_grad_()
+        return self._owners[name]
+
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Let backwards of calls inside accumulate gradients; those of the next call outside are exchanged with them.
@@ -60,6 +74,11 @@ class Synchronization:
             yield
         finally:
             self.syncs = before
+
+
+def is_guarded(prologue: Trace) -> bool:
+    """Whether a program has read the state, so that it is one for this state only."""
+    return "has_kept" in str(prologue)
 
 
 def synchronization_of(model: Any) -> Synchronization | None:
