@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bridge/constant.h"
+#include "compile/collectives.h"
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
@@ -232,6 +233,16 @@ void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunn
   runner.keep("drop_unread_inputs", std::move(trace), line.history);
 }
 
+// After all passes, on the thread that compiles, since it may run Python.
+void check_collectives(const Compilation& compilation, TraceLine& line, const PassRunner& /*runner*/) {
+  std::string collectives;
+  for (const auto& transform : compilation.transforms) {
+    if (transform->check_collectives == nullptr) continue;
+    if (collectives.empty()) collectives = describe_collectives(line.history.last());
+    if (!collectives.empty()) transform->check_collectives(line.history.last().kind(), collectives);
+  }
+}
+
 void claim(const Compilation& compilation, TraceLine& line, const PassRunner& /*runner*/) {
   line.claims = executors::claim_trace(line.history.last(), compilation.executors);
 }
@@ -342,6 +353,9 @@ constexpr std::array kExecutionSteps{
     // elimination moves operations across writes.
     Step(TraceStep{Part::kForward, &kBufferAssignment}),
     Step(TraceStep{Part::kBackward, &kBufferAssignment}),
+    // after every rewrite: because it compares what will run.
+    Step(LineStep{Part::kForward, "check_collectives", &check_collectives}),
+    Step(LineStep{Part::kBackward, "check_collectives", &check_collectives}),
     // after every rewrite: because claims are by position in the final traces.
     Step(LineStep{Part::kForward, "claim", &claim}),
     Step(LineStep{Part::kBackward, "claim", &claim}),

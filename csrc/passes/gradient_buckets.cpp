@@ -122,7 +122,7 @@ class Rewriter {
 
   Started start_average(const Bucket& bucket) {
     const ir::BoundSymbol& first = symbol(bucket.symbols.front());
-    location_ = first.location;
+    location_ = bucket.place == kNoPlace ? first.location : symbol(bucket.place).location;
     ir::ValueId value = joined(bucket);
     if (const auto* dtype = first.arguments[kDtype].get<ir::Dtype>()) value = cast(value, *dtype);
     const double factor = 1.0 / static_cast<double>(*first.arguments[kGroupSize].get<std::int64_t>());

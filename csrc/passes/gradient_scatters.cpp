@@ -75,7 +75,7 @@ class Rewriter {
 
   void start(const CollectiveUnit& unit) {
     const ir::BoundSymbol& first = symbol(unit.symbols.front());
-    location_ = first.location;
+    location_ = unit.place == 0 ? first.location : symbol(unit.place - 1).location;
     ir::ArgumentList given;
     for (const std::uint32_t i : unit.symbols) given.emplace_back(padded(i));
     std::vector<ir::ValueId> values;

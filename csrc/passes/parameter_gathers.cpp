@@ -72,7 +72,7 @@ class Rewriter {
   void start() {
     const CollectiveUnit& unit = units_[next_start_];
     const ir::BoundSymbol& first = symbol(unit.symbols.front());
-    location_ = first.location;
+    location_ = location_of(unit);
     ir::ArgumentList shards;
     for (const std::uint32_t i : unit.symbols) shards.push_back(symbol(i).arguments[kShard]);
     std::vector<ir::ValueId>& values = started_[next_start_];
@@ -89,6 +89,10 @@ class Rewriter {
     ++next_start_;
   }
 
+  /// The line that reads a parameter of the unit first.
+  [[nodiscard]] ir::SourceLocation location_of(const CollectiveUnit& unit) const {
+    return symbol(unit.place < trace_.symbols.size() ? unit.place : unit.symbols.front()).location;
+  }
   [[nodiscard]] std::string comment_of(const CollectiveUnit& unit) const {
     const auto* bucket = symbol(unit.symbols.front()).arguments[kBucket].get<std::string>();
     return bucket == nullptr ? std::string() : *bucket;
@@ -107,7 +111,7 @@ class Rewriter {
     for (; next_wait_ < units_.size() && units_[next_wait_].place == i; ++next_wait_) {
       if (next_wait_ == next_start_) start();
       const CollectiveUnit& unit = units_[next_wait_];
-      location_ = symbol(unit.symbols.front()).location;
+      location_ = location_of(unit);
       for (std::size_t k = 0; k < unit.symbols.size(); ++k) {
         const ir::ValueId started = started_[next_wait_][k];
         const ir::ValueId gathered =

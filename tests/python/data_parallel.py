@@ -174,6 +174,6 @@ def error_of(call: Callable[[], Any]) -> str:
         warnings.simplefilter("ignore")
         try:
             call()
-        except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
     return ""

@@ -9,9 +9,9 @@ import torch
 
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
+from thunder.distributed.parallel_transform import ParallelTransform
 from thunder.distributed.synchronization import Synchronization, synchronization_of
 from thunder.trace import Trace, TraceEdit, Value
-from thunder.transforms.transform import Transform
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DataParallel", "ddp"]
 
 
-class DataParallel(Transform):
+class DataParallel(ParallelTransform):
     """Averages the gradients of parameters over the processes of a group, in the trace of the backward.
 
     Made by `ddp`, which has the arguments.
@@ -33,7 +33,7 @@ class DataParallel(Transform):
         broadcast_buffers: bool,
         communication_dtype: torch.dtype | None,
     ) -> None:
-        self.group = group
+        super().__init__(group)
         self.broadcast_from = broadcast_from
         self.bucket_bytes = bucket_bytes
         self.broadcast_buffers = broadcast_buffers

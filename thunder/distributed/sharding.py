@@ -10,10 +10,10 @@ import torch
 
 from thunder.distributed.compiling import compile_with, kept_transforms
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
+from thunder.distributed.parallel_transform import ParallelTransform
 from thunder.distributed.synchronization import Synchronization, is_guarded, synchronization_of
 from thunder.trace import Trace, Value
 from thunder.transforms.overrides import override_parameter, overrides_of
-from thunder.transforms.transform import Transform
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -42,7 +42,7 @@ class FSDPBucketingStrategy(enum.Enum):
     BLOCK = "block"
 
 
-class FullySharded(Transform):
+class FullySharded(ParallelTransform):
     """Keeps of each parameter the rows of this process, and gathers them where programs use the parameter.
 
     Made by `fsdp`, which has the arguments. The shard of process `r` of `n` are the rows `[r * k, (r + 1) * k)` with
@@ -57,7 +57,7 @@ class FullySharded(Transform):
         broadcast_from: int | None,
         device: torch.device | None,
     ) -> None:
-        self.group = group
+        super().__init__(group)
         self.sharding_strategy = sharding_strategy
         self.bucketing_strategy = bucketing_strategy
         self.broadcast_from = broadcast_from
