@@ -115,7 +115,7 @@ _ORIGIN = {
     "wait_until_compiled": "inspect",
 }
 
-_MODULES = ("extend", "transforms")
+_MODULES = ("distributed", "extend", "transforms")
 
 require_own_package()
 

@@ -114,11 +114,12 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
     """
     chosen = Options.of(options)
     if fn is None:
-        return functools.partial(_compile, options=chosen)
-    return _compile(fn, chosen)
+        return functools.partial(compile_callable, options=chosen)
+    return compile_callable(fn, chosen)
 
 
-def _compile(fn: Any, options: Options) -> Any:
+def compile_callable(fn: Any, options: Options) -> Any:
+    """Return `fn` compiled, as `jit` does."""
     fn = _without_torch_compile(fn)
     if isinstance(fn, ThunderModule):
         fn = fn.__wrapped__
@@ -221,7 +222,7 @@ def rebuild(fn: Any, options: Options) -> Any:
         result = _compile_module(fn, options)
         attach_parts(fn, options)
         return result
-    return _compile(fn, options)
+    return compile_callable(fn, options)
 
 
 def _compile_module(module: torch.nn.Module, options: Options) -> Any:
@@ -234,4 +235,4 @@ def _is_data_parallel(fn: object) -> bool:
 
 def _compile_inside(wrapper: Any, options: Options) -> Any:
     """Compile the module that PyTorch's wrapper calls; the wrapper itself talks to other processes, in eager."""
-    return compile_inside(wrapper, "module", _compile(wrapper.module, options), options)
+    return compile_inside(wrapper, "module", compile_callable(wrapper.module, options), options)

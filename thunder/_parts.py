@@ -22,10 +22,25 @@ from thunder.transforms import overrides
 
 if TYPE_CHECKING:
     from thunder.options import Options
+    from thunder.transforms.transform import Transform
 
-__all__ = ["attach_parts", "clear_parts", "compile_part", "inherit", "whole_of"]
+__all__ = ["attach_parts", "clear_parts", "compile_part", "inherit", "keep_transform", "kept_transforms", "whole_of"]
 
 CompiledFunction = load_extension().CompiledFunction
+
+
+_KEPT = "_thunder_kept_transforms"
+
+
+def keep_transform(model: torch.nn.Module, transform: Transform) -> None:
+    """Let a module that is compiled again keep a transform, whatever it did to parameters."""
+    model.__dict__[_KEPT] = (*kept_transforms(model), transform)
+
+
+def kept_transforms(model: torch.nn.Module) -> tuple[Transform, ...]:
+    """Return what `keep_transform` was given."""
+    transforms: tuple[Transform, ...] = model.__dict__.get(_KEPT, ())
+    return transforms
 
 
 def attach_parts(model: torch.nn.Module, options: Options) -> None:
@@ -56,7 +71,7 @@ def whole_of(fn: Any) -> torch.nn.Module | None:
     module = fn.__self__ if isinstance(fn, types.MethodType) else fn
     if not isinstance(module, torch.nn.Module):
         return None
-    if overrides.overrides_of(module):
+    if overrides.overrides_of(module) or _KEPT in module.__dict__:
         return getattr(module, "__wrapped__", module)
     forward = module.__dict__.get("forward")
     return forward.module if _is_part(forward) else None
@@ -67,7 +82,9 @@ def inherit(whole: torch.nn.Module, options: Options) -> Options:
     forward = whole.__dict__.get("forward")
     given = forward.options.transforms if _is_part(forward) else ()
     owners = overrides.owners_of(whole)
-    kept = tuple(each for each in given if repr(each) in owners and each not in options.transforms)
+    candidates = [each for each in given if repr(each) in owners]
+    candidates += [each for each in kept_transforms(whole) if each not in candidates]
+    kept = tuple(each for each in candidates if each not in options.transforms)
     return dataclasses.replace(options, transforms=(*kept, *options.transforms))
 
 

@@ -147,6 +147,11 @@ class Trace:
         return {name: values[i] for i, (names, _) in enumerate(self._stored) for name in names}
 
     @property
+    def module(self) -> Any:
+        """The module that is called, of an epilogue in `Transform.transform_traces_pre_prologue`; else None."""
+        return self._module
+
+    @property
     def stores(self) -> dict[str, tuple[int, torch.Tensor]]:
         """The buffers that edits of this epilogue store outputs in, by name, with the output's index and the buffer."""
         return dict(self._stores)

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bridge/constant.h"
+#include "compile/collectives.h"
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "compile/saved_values.h"
@@ -42,7 +43,11 @@ namespace thunder::passes {
 // Passes that nobody but the pipeline calls: each is a source of its name.
 extern const Pass kAlgebraicSimplification;
 extern const Pass kEmbeddingGradients;
+extern const Pass kGradientBuckets;
+extern const Pass kGradientMarks;
+extern const Pass kGradientScatters;
 extern const Pass kLateWrites;
+extern const Pass kParameterGathers;
 extern const Pass kSliceGradients;
 
 }  // namespace thunder::passes
@@ -260,6 +265,16 @@ void drop_unread(const Compilation& compilation, TraceLine& line, const PassRunn
   runner.keep("drop_unread_inputs", std::move(trace), line.history);
 }
 
+// After all passes, on the thread that compiles, since it may run Python.
+void check_collectives(const Compilation& compilation, TraceLine& line, const PassRunner& /*runner*/) {
+  std::string collectives;
+  for (const auto& transform : compilation.transforms) {
+    if (transform->check_collectives == nullptr) continue;
+    if (collectives.empty()) collectives = describe_collectives(line.history.last());
+    if (!collectives.empty()) transform->check_collectives(line.history.last().kind(), collectives);
+  }
+}
+
 void claim(const Compilation& compilation, TraceLine& line, const PassRunner& /*runner*/) {
   line.claims = executors::claim_trace(line.history.last(), compilation.executors);
 }
@@ -306,6 +321,8 @@ constexpr std::array kDerivationSteps{
     Step(JointStep{"forward_and_backward", &differentiate}),
     // after forward_and_backward: because its derivative is the one of the dropout.
     Step(LineStep{Part::kForward, passes::kCountedDropouts, &count_dropouts, true}),
+    // after forward_and_backward: because that reads the marks.
+    Step(TraceStep{Part::kForward, &passes::kGradientMarks}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the
     // derivatives bring arithmetic and views of their own.
     Step(TraceStep{Part::kForward, &passes::kAlgebraicSimplification}),
@@ -344,6 +361,13 @@ constexpr std::array kExecutionSteps{
     Step(LineStep{Part::kBackward, "drop_unread_inputs", &drop_unread}),
     // after transforms: because what they look for is operations, not fusions of them.
     Step(TraceStep{Part::kBackward, &passes::kEmbeddingGradients}),
+    // after transforms: because they look for gradients, not for parts of buckets. Before fusion_partition: because
+    // nothing fuses across a collective.
+    Step(TraceStep{Part::kBackward, &passes::kGradientBuckets}),
+    Step(TraceStep{Part::kBackward, &passes::kGradientScatters}),
+    // after rematerialization: because that decides which parameters are gathered again.
+    Step(TraceStep{Part::kForward, &passes::kParameterGathers}),
+    Step(TraceStep{Part::kBackward, &passes::kParameterGathers}),
     // before fusion_partition: because that is what it is for.
     Step(TraceStep{Part::kForward, &passes::kSliceGradients}),
     Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),
@@ -366,6 +390,9 @@ constexpr std::array kExecutionSteps{
     // after buffer_assignment: because what a kernel writes to, and what it writes over, is known then.
     Step(LineStep{Part::kForward, fusion::kKernelBatches, &batch_kernels, true}),
     Step(LineStep{Part::kBackward, fusion::kKernelBatches, &batch_kernels, true}),
+    // after every rewrite: because it compares what will run.
+    Step(LineStep{Part::kForward, "check_collectives", &check_collectives}),
+    Step(LineStep{Part::kBackward, "check_collectives", &check_collectives}),
     // after every rewrite: because claims are by position in the final traces.
     Step(LineStep{Part::kForward, "claim", &claim}),
     Step(LineStep{Part::kBackward, "claim", &claim}),

@@ -45,6 +45,7 @@
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
 #include "operators/facts.h"
+#include "operators/names.h"
 #include "tracer/data_dependence.h"
 #include "tracer/kept_errors.h"
 #include "tracer/numbers.h"
@@ -61,8 +62,9 @@ namespace {
 /// process group give back tensors of Python.
 bool should_release_gil(const ir::Trace& trace) {
   constexpr std::size_t kShortProgram = 16;
-  return trace.symbols.size() > kShortProgram ||
-         std::ranges::any_of(trace.symbols, [](const auto& symbol) { return operators::communicates(*symbol.op); });
+  return trace.symbols.size() > kShortProgram || std::ranges::any_of(trace.symbols, [](const auto& symbol) {
+           return operators::communicates(*symbol.op) || symbol.op->name == operators::kGatherShards;
+         });
 }
 
 using Specializations = std::span<const std::shared_ptr<const Specialization>>;

@@ -236,6 +236,7 @@ constexpr Row kRows[] = {
     {"c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
     {"thunder::dropout_mask", kIsCheap},
     {"thunder::dropout_state", kDrawsRandomNumbers},
+    {"thunder::gather_shards.default", kIsCheap},
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},

@@ -17,6 +17,7 @@
 #include "tracer/library.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
+#include "tracer/parallel_operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
 #include "tracer/size_shadows.h"
@@ -221,6 +222,7 @@ void record_bottom(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, 
 
 void init_tracer() {
   register_library();
+  register_parallel_operators();
   static const auto* const kLibraries = [] {
     auto* libraries = new std::vector<torch::Library>;
     libraries->emplace_back(torch::Library::IMPL, "_", DispatchKey::TESTING_ONLY_GenericMode, __FILE__, __LINE__);

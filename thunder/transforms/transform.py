@@ -50,6 +50,17 @@ class Transform:
         """
         return computation_trace
 
+    def check_collectives(self, kind: str, collectives: str) -> None:
+        """Raise where processes must not run a trace; called for each that communicates, as it will run.
+
+        Args:
+            kind: "computation", "forward" or "backward".
+            collectives: a line for each collective, with the user's line from `  # ` on.
+        """
+
+    def note_failure(self, error: BaseException) -> None:
+        """Do something where a call could not be compiled, for whatever reason; `error` is raised afterwards."""
+
     def transform_state_dict_for_submodule(
         self, model: ThunderModule, submodule_name: str, state_dict: dict[str, Any]
     ) -> dict[str, Any]:
@@ -77,8 +88,8 @@ def overrides(transform: Transform, method: str) -> bool:
     return getattr(type(transform), method) is not getattr(Transform, method)
 
 
-def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None]:
-    """Return what the extension module takes for a transform: name, and two functions of native traces."""
+def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None, Hook | None, Hook | None]:
+    """Return what the extension module takes for a transform: name, two functions of native traces, and two others."""
 
     def pre_prologue(prologue: Any, computation: Any, epilogue: Any, stored: list[Any], module: Any) -> Any:
         given = Trace(prologue), Trace(computation, stored=stored), Trace(epilogue, module=module)
@@ -98,6 +109,8 @@ def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None]:
         repr(transform),
         pre_prologue if overrides(transform, "transform_traces_pre_prologue") else None,
         post_optimization if overrides(transform, "transform_trace_post_optimization") else None,
+        transform.check_collectives if overrides(transform, "check_collectives") else None,
+        transform.note_failure if overrides(transform, "note_failure") else None,
     )
 
 

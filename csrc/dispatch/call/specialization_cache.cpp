@@ -147,10 +147,15 @@ bool SpecializationCache::raises_errors_of_programs() const {
   return how_.full_graph || compile::has_extensions(options_) || has_overrides(module_);
 }
 
+bool SpecializationCache::may_be_eager() const {
+  const auto communicates = [](const auto& transform) { return transform->check_collectives != nullptr; };
+  return !has_overrides(module_) && std::ranges::none_of(options_.transforms, communicates);
+}
+
 bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
   // Errors that the module itself would raise are raised; of a refusal of thunder's, `run_eager` tells the cause.
   const bool is_refused = PyErr_ExceptionMatches(PyExc_NotImplementedError) != 0;
-  if (how_.full_graph || !outcome.may_run_eager || (has_overrides(module_) && !is_refused)) {
+  if (how_.full_graph || !outcome.may_run_eager || (!may_be_eager() && !is_refused)) {
     add_location(outcome.location);
     return false;
   }
@@ -164,14 +169,16 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   const TraceOutcome outcome = specialize({callable_, module_}, arguments, known, options_, how_);
   const std::shared_ptr<const Specialization>& made = outcome.made;
   if (PyErr_Occurred() != nullptr) {
+    for (const auto& transform : options_.transforms) {
+      if (transform->note_failure != nullptr) transform->note_failure();
+    }
     --misses_;
     const bool runs_eager = may_run_eager(outcome, failure);
     if (keeps && !explained_.empty()) {
       failure.miss = std::move(explained_.back());
       explained_.pop_back();
     }
-    failure.is_kept =
-        runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && !has_overrides(module_);
+    failure.is_kept = runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && may_be_eager();
     if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }

@@ -42,12 +42,25 @@ ir::Trace finish(const std::string& name, const char* hook, PyObject* result) {
   return made;
 }
 
+/// Calls a function with the pending exception, which stays pending.
+void tell_pending_error(PyObject* function) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (!py::Ref::steal(PyObject_CallOneArg(function, value == nullptr ? Py_None : value)))
+    PyErr_WriteUnraisable(function);
+  PyErr_Restore(type, value, traceback);
+}
+
 }  // namespace
 
 std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks) {
   const char* name = nullptr;
-  PyObject *pre_prologue, *post_optimization;
-  if (PyArg_ParseTuple(hooks, "sOO", &name, &pre_prologue, &post_optimization) == 0) return nullptr;
+  PyObject *pre_prologue, *post_optimization, *check_collectives, *note_failure;
+  if (PyArg_ParseTuple(hooks, "sOOOO", &name, &pre_prologue, &post_optimization, &check_collectives, &note_failure) ==
+      0) {
+    return nullptr;
+  }
   auto transform = std::make_shared<compile::TraceTransform>();
   transform->name = name;
   if (pre_prologue != Py_None) {
@@ -77,6 +90,20 @@ std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks) {
           checked(PyObject_CallFunction(static_cast<PyObject*>(function.get()), "Onn", object.get(),
                                         static_cast<Py_ssize_t>(saved.begin), static_cast<Py_ssize_t>(saved.end)))
               .get());
+    };
+  }
+  if (check_collectives != Py_None) {
+    transform->check_collectives = [function = interpreter::share_object(check_collectives)](
+                                       ir::TraceKind kind, const std::string& collectives) {
+      const HookScope hook;
+      static_cast<void>(checked(PyObject_CallFunction(static_cast<PyObject*>(function.get()), "ss",
+                                                      std::string(ir::to_string(kind)).c_str(), collectives.c_str())));
+    };
+  }
+  if (note_failure != Py_None) {
+    transform->note_failure = [function = interpreter::share_object(note_failure)] {
+      const HookScope hook;
+      tell_pending_error(static_cast<PyObject*>(function.get()));
     };
   }
   return transform;

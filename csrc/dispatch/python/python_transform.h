@@ -19,8 +19,9 @@ class HookScope {
   tracer::SuspendRecording suspended_;
 };
 
-/// Makes a transform of the hooks of a `thunder.transforms.Transform`: `(name, pre_prologue, post_optimization)`, a str
-/// and two functions (or None) that take and give traces of `thunder._C`. Null with a Python exception set.
+/// Makes a transform of the hooks of a `thunder.transforms.Transform`: `(name, pre_prologue, post_optimization,
+/// check_collectives, note_failure)`, a str and functions (or None), of which the first two take and give traces of
+/// `thunder._C`. Null with a Python exception set.
 [[nodiscard]] std::shared_ptr<const compile::TraceTransform> make_transform(PyObject* hooks);
 
 }  // namespace thunder::dispatch

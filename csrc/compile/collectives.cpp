@@ -1,0 +1,36 @@
+#include "compile/collectives.h"
+
+#include "ir/location.h"
+#include "operators/facts.h"
+
+namespace thunder::compile {
+namespace {
+
+void add_argument(std::string& line, const ir::Argument& argument, const ir::Trace& trace) {
+  if (const auto* list = argument.get<ir::ArgumentList>()) {
+    line += " [";
+    for (const ir::Argument& element : *list) add_argument(line, element, trace);
+    line += " ]";
+  } else if (const auto* id = argument.get<ir::ValueId>()) {
+    line += " " + ir::to_string(*trace.value(*id).type);
+  } else if (const auto* text = argument.get<std::string>()) {
+    line += " \"" + *text + "\"";
+  } else if (const auto* number = argument.get<std::int64_t>()) {
+    line += " " + std::to_string(*number);
+  }
+}
+
+}  // namespace
+
+std::string describe_collectives(const ir::Trace& trace) {
+  std::string text;
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    if (!operators::communicates(*symbol.op)) continue;
+    std::string line = symbol.op->name.substr(symbol.op->name.find("::") + 2);
+    for (const ir::Argument& argument : symbol.arguments) add_argument(line, argument, trace);
+    text += line + "  # " + ir::describe_line(symbol.location) + "\n";
+  }
+  return text;
+}
+
+}  // namespace thunder::compile

@@ -1,0 +1,235 @@
+#include "tracer/parallel_operators.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/node_pointer.h"
+#include "operators/names.h"
+
+namespace thunder::tracer {
+namespace {
+
+using torch::autograd::variable_list;
+
+at::Tensor call(const char* name, const char* overload, torch::jit::Stack stack) {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).callBoxed(&stack);
+  return stack.at(0).toTensor();
+}
+
+at::Tensor wait(const at::Tensor& started) { return call(operators::kWaitTensor, "", {started}); }
+
+// --- data parallel: every process has the whole parameter
+
+at::Tensor mark(const at::Tensor& self) { return at::alias(self); }
+
+at::Tensor replicated(const at::Tensor& self, c10::string_view, std::int64_t, std::int64_t,
+                      std::optional<at::ScalarType>) {
+  return mark(self);
+}
+
+at::Tensor average_gradient(const at::Tensor& gradient, c10::string_view group, std::int64_t size, std::int64_t,
+                            std::optional<at::ScalarType> dtype) {
+  const at::Tensor part = gradient.to(dtype.value_or(gradient.scalar_type())).contiguous().mul(1.0 / double(size));
+  return wait(call(operators::kAllReduce, "", {part, "sum", std::string(group)})).to(gradient.scalar_type());
+}
+
+at::Tensor average_gradient_meta(const at::Tensor& gradient, c10::string_view, std::int64_t, std::int64_t,
+                                 std::optional<at::ScalarType>) {
+  return at::empty_like(gradient, at::MemoryFormat::Contiguous);
+}
+
+// --- gradients that were kept back, without communication
+
+at::Tensor with_gradient_for(const at::Tensor& self, const at::Tensor&) { return mark(self); }
+at::Tensor adds_gradient_of(const at::Tensor& self, const at::Tensor&) { return mark(self); }
+
+at::Tensor take_gradient(const at::Tensor& owner, const at::Tensor& gradient) {
+  at::Tensor kept;
+  std::swap(kept, owner.mutable_grad());
+  return kept.defined() ? at::add(gradient, kept) : gradient.clone();
+}
+
+at::Tensor take_gradient_meta(const at::Tensor&, const at::Tensor& gradient) { return at::empty_like(gradient); }
+
+// --- fully sharded: every process has some rows of the parameter
+
+/// Rows of all shards, for a tensor of these sizes; a scalar has one row.
+std::int64_t rows_of(at::IntArrayRef size) { return size.empty() ? 1 : size[0]; }
+std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return (rows_of(size) + count - 1) / count; }
+
+at::Tensor gather_shards(const at::Tensor& shard, at::IntArrayRef size, c10::string_view group, std::int64_t count,
+                         c10::string_view) {
+  const at::Tensor all = wait(call(operators::kAllGather, "", {shard.contiguous(), count, std::string(group)}));
+  return all.narrow(0, 0, rows_of(size)).view(size);
+}
+
+at::Tensor gather_shards_meta(const at::Tensor& shard, at::IntArrayRef size, c10::string_view, std::int64_t,
+                              c10::string_view) {
+  return at::empty(size, shard.options());
+}
+
+at::Tensor scatter_gradient(const at::Tensor& gradient, c10::string_view group, std::int64_t count, c10::string_view) {
+  const std::int64_t rows = rows_of_shard(gradient.sizes(), count);
+  const at::Tensor given = gradient.dim() == 0 ? gradient.view({1}) : gradient;
+  std::vector<std::int64_t> pads(2 * given.dim(), 0);
+  pads.back() = rows * count - given.size(0);
+  const at::Tensor padded = at::constant_pad_nd(given, pads).contiguous().mul(1.0 / double(count));
+  return wait(call(operators::kReduceScatter, "", {padded, "sum", count, std::string(group)}));
+}
+
+at::Tensor scatter_gradient_meta(const at::Tensor& gradient, c10::string_view, std::int64_t count, c10::string_view) {
+  std::vector<std::int64_t> size = gradient.sizes().vec();
+  if (size.empty()) size.push_back(1);
+  size[0] = rows_of_shard(gradient.sizes(), count);
+  return at::empty(size, gradient.options());
+}
+
+// --- derivatives
+
+/// A node that gives gradients by a function of the only cotangent.
+struct MarkBackward final : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    if (!gradients.at(0).defined()) return variable_list(num_outputs());
+    return give(gradients[0], owner.unpack());
+  }
+  void release_variables() override { owner.reset_data(); }
+
+  std::function<variable_list(const at::Tensor& gradient, const at::Tensor& owner)> give;
+  torch::autograd::SavedVariable owner;
+};
+
+/// `result` with a node that hands gradients on to `inputs`.
+template <typename Give>
+at::Tensor with_history(at::Tensor result, std::vector<at::Tensor> inputs, Give give, const at::Tensor& owner = {}) {
+  bool needs_history = false;
+  for (const at::Tensor& input : inputs) needs_history |= torch::autograd::compute_requires_grad(input);
+  if (!needs_history) return result;
+  const auto node = autograd::make_node<MarkBackward>();
+  node->give = std::move(give);
+  if (owner.defined()) node->owner = torch::autograd::SavedVariable(owner, /*is_output=*/false);
+  torch::autograd::edge_list edges;
+  for (const at::Tensor& input : inputs) edges.push_back(torch::autograd::impl::gradient_edge(input));
+  node->set_next_edges(std::move(edges));
+  torch::autograd::set_history(result, node);
+  return result;
+}
+
+/// Calls the operator below autograd.
+template <typename... Arguments>
+at::Tensor below_autograd(const char* name, const char* overload, c10::DispatchKeySet keys,
+                          const Arguments&... arguments) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<at::Tensor(Arguments...)>();
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return op.redispatch(keys & c10::after_ADInplaceOrView_keyset, arguments...);
+}
+
+at::Tensor differentiable_replicated(c10::DispatchKeySet keys, const at::Tensor& self, c10::string_view group,
+                                     std::int64_t size, std::int64_t bucket_bytes,
+                                     std::optional<at::ScalarType> dtype) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, c10::string_view, std::int64_t, std::int64_t, std::optional<at::ScalarType>>(
+          "thunder::replicated", "", keys, self, group, size, bucket_bytes, dtype);
+  return with_history(result, {self}, [=, name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
+    return variable_list{call("thunder::average_gradient", "", {gradient, name, size, bucket_bytes, dtype})};
+  });
+}
+
+at::Tensor differentiable_with_gradient_for(c10::DispatchKeySet keys, const at::Tensor& self, const at::Tensor& owner) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, const at::Tensor&>("thunder::with_gradient_for", "", keys, self, owner);
+  return with_history(result, {owner},
+                      [](const at::Tensor& gradient, const at::Tensor&) { return variable_list{gradient}; });
+}
+
+at::Tensor differentiable_adds_gradient_of(c10::DispatchKeySet keys, const at::Tensor& self, const at::Tensor& owner) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, const at::Tensor&>("thunder::adds_gradient_of", "", keys, self, owner);
+  return with_history(
+      result, {self},
+      [](const at::Tensor& gradient, const at::Tensor& of) {
+        return variable_list{call("thunder::take_gradient", "", {of, gradient})};
+      },
+      owner);
+}
+
+template <bool kIsKept>
+at::Tensor differentiable_gather_shards(c10::DispatchKeySet keys, const at::Tensor& shard, at::IntArrayRef size,
+                                        c10::string_view group, std::int64_t count, c10::string_view bucket) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, at::IntArrayRef, c10::string_view, std::int64_t, c10::string_view>(
+          "thunder::gather_shards", kIsKept ? "kept" : "", keys, shard, size, group, count, bucket);
+  return with_history(
+      result, {shard},
+      [=, name = std::string(group), place = std::string(bucket)](const at::Tensor& gradient, const at::Tensor&) {
+        return variable_list{call("thunder::scatter_gradient", "", {gradient, name, count, place})};
+      });
+}
+
+void define_data_parallel(torch::Library& library) {
+  using c10::DispatchKey;
+  using torch::dispatch;
+  constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
+  library.def(
+      "replicated(Tensor(a) self, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None) -> "
+      "Tensor(a)",
+      dispatch(kAnyBackend, &replicated));
+  library.impl("replicated", dispatch(DispatchKey::Autograd, &differentiable_replicated));
+  library.def(
+      "average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None) -> "
+      "Tensor",
+      dispatch(kAnyBackend, &average_gradient));
+  library.impl("average_gradient", dispatch(DispatchKey::Meta, &average_gradient_meta));
+  library.impl("average_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
+  library.def("with_gradient_for(Tensor(a) self, Tensor owner) -> Tensor(a)",
+              dispatch(kAnyBackend, &with_gradient_for));
+  library.impl("with_gradient_for", dispatch(DispatchKey::Autograd, &differentiable_with_gradient_for));
+  library.def("adds_gradient_of(Tensor(a) self, Tensor owner) -> Tensor(a)", dispatch(kAnyBackend, &adds_gradient_of));
+  library.impl("adds_gradient_of", dispatch(DispatchKey::Autograd, &differentiable_adds_gradient_of));
+  library.def("take_gradient(Tensor owner, Tensor gradient) -> Tensor", dispatch(kAnyBackend, &take_gradient));
+  library.impl("take_gradient", dispatch(DispatchKey::Meta, &take_gradient_meta));
+}
+
+void define_sharded(torch::Library& library) {
+  using c10::DispatchKey;
+  using torch::dispatch;
+  constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
+  for (const bool is_kept : {false, true}) {
+    const std::string name = is_kept ? "gather_shards.kept" : "gather_shards";
+    library.def((name + "(Tensor shard, int[] size, str group_name, int group_size, str bucket) -> Tensor").c_str(),
+                dispatch(kAnyBackend, &gather_shards));
+    library.impl(name.c_str(), dispatch(DispatchKey::Meta, &gather_shards_meta));
+  }
+  library.impl("gather_shards", dispatch(DispatchKey::Autograd, &differentiable_gather_shards<false>));
+  library.impl("gather_shards.kept", dispatch(DispatchKey::Autograd, &differentiable_gather_shards<true>));
+  library.def("scatter_gradient(Tensor gradient, str group_name, int group_size, str bucket) -> Tensor",
+              dispatch(kAnyBackend, &scatter_gradient));
+  library.impl("scatter_gradient", dispatch(DispatchKey::Meta, &scatter_gradient_meta));
+  library.impl("scatter_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
+}
+
+}  // namespace
+
+void register_parallel_operators() {
+  static const torch::Library* const kLibrary = [] {
+    auto* library = new torch::Library(torch::Library::FRAGMENT, "thunder", std::nullopt, __FILE__, __LINE__);
+    define_data_parallel(*library);
+    define_sharded(*library);
+    return library;
+  }();
+  static_cast<void>(kLibrary);
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,86 @@
+"""Processes that compile different programs, or fail: run by test_agreement.py."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import distributed_wrappers as wrappers
+import torch
+import torch.distributed as dist
+from data_parallel import error_of
+from torch import nn
+from torch.distributed.distributed_c10d import _get_process_group_store
+
+import thunder
+
+
+class Fails(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor, fails: bool) -> torch.Tensor:
+        if fails:
+            raise KeyError("not in this process")
+        return self.one(x)
+
+
+class Branches(nn.Module):
+    """Reads more parameters in one branch than in the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor, reads_more: bool) -> torch.Tensor:
+        return self.one(x) + self.other(x) if reads_more else self.one(x)
+
+
+WRAPS = {"ddp": thunder.distributed.ddp, "fsdp": thunder.distributed.fsdp}
+
+
+def disagree(rank: int) -> dict[str, Any]:
+    """Return what each process raises, and after how many seconds."""
+    x = wrappers.batch(rank, 0, 4, 6)
+    found: dict[str, Any] = {}
+
+    def note(case: str, error: str, begin: float) -> None:
+        found[case] = error, time.monotonic() - begin
+
+    for name, wrap in WRAPS.items():
+        model = wrap(Branches())
+        begin = time.monotonic()
+        note(f"{name}: other collectives", error_of(lambda: model(x, rank == 1)), begin)  # noqa: B023
+        model(x, False).sum().backward()
+        found[f"{name}: goes on"] = True
+        fails = wrap(Fails())
+        begin = time.monotonic()
+        note(f"{name}: one fails", error_of(lambda: fails(x, rank == 1)), begin)  # noqa: B023
+        fails(x, False).sum().backward()
+        begin = time.monotonic()
+        note(f"{name}: all fail", error_of(lambda: fails(x, True)), begin)  # noqa: B023
+        fails(x[:2], False).sum().backward()
+    alone = thunder.distributed.ddp(Branches())
+    if rank == 0:
+        with torch.no_grad():
+            found["one process evaluates alone"] = alone(x, True).shape == (4, 3)
+    else:
+        found["one process evaluates alone"] = True
+    found.update(retraces_alone(rank, x))
+    return found
+
+
+def retraces_alone(rank: int, x: torch.Tensor) -> dict[str, Any]:
+    model = thunder.distributed.ddp(Branches())
+    model(x, True).sum().backward()
+    dist.barrier()
+    store = _get_process_group_store(dist.group.WORLD)
+    store.set_timeout(timedelta(seconds=1))
+    begin = time.monotonic()
+    error = error_of(lambda: model(x[: 4 - rank], True))
+    found = error, time.monotonic() - begin
+    store.set_timeout(timedelta(seconds=60))
+    time.sleep(2 * rank)
+    return {"one retraces": found}

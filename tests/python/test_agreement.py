@@ -1,0 +1,61 @@
+"""Processes that compile different programs raise all, with the place, instead of waiting for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import agreement
+import pytest
+from processes import needs_gloo, run_in_processes
+
+pytestmark = needs_gloo
+
+SECONDS = 20  # the time-out of the group is 60
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    return run_in_processes(agreement.disagree)
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        ("ddp", "number 1 of the backward:\n  process 0: all_reduce_ cpu f32[21]"),
+        ("fsdp", "number 5 of the forward:\n  process 0: none\n  process 1: all_gather_into_tensor cpu f32[2, 6]"),
+    ],
+)
+def test_different_collectives_raise_in_all_processes(found: list[dict[str, Any]], case: str, place: str) -> None:
+    for each in found:
+        error, seconds = each[f"{case}: other collectives"]
+        assert f"processes compiled different collectives, which part at {place}" in error
+        assert "agreement.py, line" in error
+        assert seconds < SECONDS
+
+
+@pytest.mark.parametrize("case", agreement.WRAPS)
+def test_training_goes_on_after_a_mismatch(found: list[dict[str, Any]], case: str) -> None:
+    assert all(each[f"{case}: goes on"] for each in found)
+
+
+@pytest.mark.parametrize("case", agreement.WRAPS)
+def test_an_error_of_one_process_ends_the_others(found: list[dict[str, Any]], case: str) -> None:
+    (first, seconds), (second, _) = [each[f"{case}: one fails"] for each in found]
+    assert second == "KeyError: 'not in this process'"
+    assert first.endswith("thunder.distributed: process 1 could not compile its program: " + second)
+    assert seconds < SECONDS
+
+
+@pytest.mark.parametrize("case", agreement.WRAPS)
+def test_an_error_of_all_is_its_own(found: list[dict[str, Any]], case: str) -> None:
+    assert all(each[f"{case}: all fail"][0] == "KeyError: 'not in this process'" for each in found)
+
+
+def test_a_process_that_compiles_alone_is_noticed(found: list[dict[str, Any]]) -> None:
+    error, seconds = found[1]["one retraces"]
+    assert "process 0 compiled no program while others did, within the time-out of the process group" in error
+    assert seconds < SECONDS
+
+
+def test_one_process_may_evaluate_alone(found: list[dict[str, Any]]) -> None:
+    assert all(each["one process evaluates alone"] for each in found)

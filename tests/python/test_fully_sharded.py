@@ -1,0 +1,128 @@
+"""`thunder.distributed.fsdp` trains as one process on the whole batch, with a shard of each parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fully_sharded
+import pytest
+import torch
+from processes import needs_gloo, run_in_processes
+from small_language_models import MODELS
+from test_data_parallel import OneProcess
+
+import thunder
+from thunder.distributed import FSDPBucketingStrategy, FSDPType
+
+pytestmark = needs_gloo
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    return run_in_processes(fully_sharded.compare_all)
+
+
+@pytest.fixture(scope="module")
+def facts(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each["facts"] for each in found]
+
+
+@pytest.mark.parametrize("accumulates", [False, True])
+@pytest.mark.parametrize("strategy", fully_sharded.STRATEGIES)
+@pytest.mark.parametrize("model", MODELS)
+def test_training_equals_that_of_one_process(
+    found: list[dict[str, Any]], model: str, strategy: str, accumulates: bool
+) -> None:
+    assert all(each["models"][model, strategy, accumulates] < 1e-5 for each in found)
+
+
+def test_four_processes_train_as_one() -> None:
+    found = run_in_processes(fully_sharded.compare_in_four, processes=4)
+    assert all(difference < 1e-5 for each in found for difference in each.values())
+
+
+def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
+    assert all(each["again"] == 0 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("shards", [[4, 6], [4], [3, 8], [3], [2, 6], [2]]),
+        ("gathers", 6),
+        ("gathers again", 2),  # the weights of the last two layers
+        ("scatters", 6),
+        ("zero2 gathers again", 0),
+    ],
+)
+def test_number(facts: list[dict[str, Any]], fact: str, value: object) -> None:
+    assert all(each[fact] == value for each in facts)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "original keeps its own",
+        "prefetches",
+        "jitted again",
+        "copied",
+        "pickled",
+        "whole",
+        "whole shapes",
+        "first only",
+        "part",
+        "part in no_sync",
+        "materialized",
+        "tied",
+    ],
+)
+def test_fact(facts: list[dict[str, Any]], fact: str) -> None:
+    assert all(each[fact] for each in facts)
+
+
+def test_state_dict_has_the_shards(facts: list[dict[str, Any]]) -> None:
+    assert all(list(each["state dict"].values()) == each["shards"] for each in facts)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("twice", "ValueError: thunder.distributed.fsdp: the module is parallel already"),
+        ("plain module", "TypeError: thunder.distributed.full_state_dict: expected a module that fsdp returned, got"),
+        ("clip of a plain module", "TypeError: thunder.distributed.clip_grad_norm_: expected a module that ddp or"),
+        ("shards as whole ones", "ValueError: thunder.distributed: one.weight: expected the whole parameter, [8, 6]"),
+        (
+            "without reset",
+            "ValueError: thunder.distributed.fsdp: the module (WithoutReset) is on the meta device and has no reset_",
+        ),
+    ],
+)
+def test_errors_in_processes(facts: list[dict[str, Any]], case: str, message: str) -> None:
+    assert all(each[case].startswith(message) for each in facts), [each[case] for each in facts]
+
+
+def test_without_a_process_group_an_error_says_what_to_do() -> None:
+    with pytest.raises(RuntimeError, match=r"fsdp: there is no process group; start the program by torchrun"):
+        thunder.distributed.fsdp(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sharding_strategy": "zero3"}, TypeError, "expected one of FSDPType.ZERO2, FSDPType.ZERO3, got 'zero3'"),
+        ({"bucketing_strategy": FSDPType.ZERO2}, TypeError, "bucketing_strategy: expected one of FSDPBucketingStrateg"),
+        ({"broadcast_from": 1}, ValueError, "broadcast_from: expected a rank below 1, got 1"),
+    ],
+)
+def test_argument_that_is_no_choice(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with OneProcess(), pytest.raises(error, match=message):
+        thunder.distributed.fsdp(torch.nn.Linear(2, 2), **options)
+
+
+def test_one_process_has_no_shards() -> None:
+    with OneProcess():
+        model = thunder.distributed.fsdp(torch.nn.Linear(2, 2), bucketing_strategy=FSDPBucketingStrategy.BLOCK)
+        model(torch.ones(1, 2)).sum().backward()
+        assert "c10d" not in str(thunder.last_traces(model)[-1])
+        assert model.weight.grad.equal(torch.ones(2, 2))
+        assert thunder.distributed.full_state_dict(model)["weight"].shape == (2, 2)

@@ -1,0 +1,193 @@
+"""Data parallel training: each process has the whole model and a part of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from thunder.distributed.compiling import compile_with
+from thunder.distributed.groups import Group, broadcast, group_of, require_alike
+from thunder.distributed.parallel_transform import ParallelTransform
+from thunder.distributed.synchronization import Synchronization, synchronization_of
+from thunder.trace import Trace, TraceEdit, Value
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+__all__ = ["DataParallel", "ddp"]
+
+
+class DataParallel(ParallelTransform):
+    """Averages the gradients of parameters over the processes of a group, in the trace of the backward.
+
+    Made by `ddp`, which has the arguments.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        broadcast_from: int | None,
+        bucket_bytes: int,
+        broadcast_buffers: bool,
+        communication_dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__(group)
+        self.broadcast_from = broadcast_from
+        self.bucket_bytes = bucket_bytes
+        self.broadcast_buffers = broadcast_buffers
+        self.communication_dtype = communication_dtype
+
+    def __repr__(self) -> str:
+        return f"ddp({self.group.size} processes)"
+
+    def transform_module(self, model: Any) -> None:
+        """Give all processes the parameters and buffers of one of them."""
+        if synchronization_of(model) is not None:
+            raise ValueError("thunder.distributed.ddp: the module is parallel already")
+        parameters = [each for each in model.parameters() if each.requires_grad]
+        if not parameters:
+            raise ValueError("thunder.distributed.ddp: expected a module with parameters that require grad")
+        require_alike("ddp", self.group, model)
+        if self.broadcast_from is not None:
+            broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
+        Synchronization("ddp").attach(model)
+
+    def transform_traces_pre_prologue(
+        self, prologue_trace: Trace, computation_trace: Trace, epilogue_trace: Trace, **kwargs: Any
+    ) -> tuple[Trace, Trace, Trace]:
+        """Mark the parameters whose gradients are averaged, and begin with buffers of one process."""
+        state = synchronization_of(epilogue_trace.module)
+        if state is None or self.group.size == 1:
+            return prologue_trace, computation_trace, epilogue_trace
+        edit = computation_trace.edit(repr(self))
+        names = {value: name for name, value in computation_trace.parameters.items()}
+        parameters = [value for value in names if _is_parameter(epilogue_trace.module, names[value])]
+        buffers = [value for value in names if value not in parameters]
+        if self.broadcast_buffers and state.shares_buffers and buffers:
+            self._share(computation_trace, edit, buffers)
+        marked = [value for value in parameters if value.requires_grad]
+        _require_unwritten(computation_trace, {value: names[value] for value in marked})
+        if state.syncs and marked:
+            for value, other in zip(marked, edit.insert_first(self._mark, marked, state.has_kept), strict=True):
+                edit.substitute(value, other)
+        return prologue_trace, edit.finish(), epilogue_trace
+
+    def _mark(self, parameters: list[torch.Tensor], has_kept: bool) -> list[torch.Tensor]:
+        ops = torch.ops.thunder
+        dtype = self.communication_dtype
+        options = self.group.name, self.group.size, self.bucket_bytes
+        marked = [ops.replicated(each, *options, None if dtype == each.dtype else dtype) for each in parameters]
+        if has_kept:
+            marked = [ops.adds_gradient_of(*pair) for pair in zip(marked, parameters, strict=True)]
+        return marked
+
+    def _share(self, trace: Trace, edit: TraceEdit, buffers: list[Value]) -> None:
+        """Let the program read the buffers of one process, and leave them in the module."""
+        shared = dict(zip(buffers, edit.insert_first(self._broadcast, buffers), strict=True))
+        left = dict(shared)
+        for symbol in reversed(trace.bound_symbols):  # writes to inputs come last
+            if symbol.name != "aten.copy_.default":
+                break
+            if symbol.args[0] in left:
+                edit.remove(symbol)
+                left[symbol.args[0]] = symbol.args[1]
+        for buffer, value in shared.items():
+            edit.substitute(buffer, value)
+        edit.insert_last(_write, list(left), list(left.values()))
+
+    def _broadcast(self, buffers: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the buffers of the first process: one collective for each dtype and device."""
+        ops = torch.ops._c10d_functional
+        result = list(buffers)
+        kinds = dict.fromkeys((each.dtype, each.device) for each in buffers)
+        for kind in kinds:
+            places = [i for i, each in enumerate(buffers) if (each.dtype, each.device) == kind]
+            row = torch.cat([buffers[i].reshape(-1) for i in places])
+            row = ops.wait_tensor(ops.broadcast(row, self.broadcast_from or 0, self.group.name))
+            begin = 0
+            for i in places:
+                end = begin + buffers[i].numel()
+                result[i] = row[begin:end].view(buffers[i].shape)
+                begin = end
+        return result
+
+
+def ddp(
+    model: Any,
+    *,
+    broadcast_from: int | None = 0,
+    bucket_size_in_mb: float = 25.0,
+    process_group: ProcessGroup | None = None,
+    broadcast_buffers: bool = True,
+    communication_dtype: torch.dtype | None = None,
+    find_unused_parameters: bool = False,
+) -> Any:
+    """Return a compiled module whose backwards average the gradients of all processes.
+
+    The result is what `thunder.jit` returns; `thunder.jit(ddp(model), …)` compiles it with other options, and
+    `ddp(thunder.jit(model, …))` keeps those of the compiled module. It shares parameters and buffers with `model`,
+    which itself stays as it was. Gradients are averaged in buckets while the backward runs, and `.grad` are views of
+    these. A parameter that the program does not read gets no gradient, as in one process.
+
+    Args:
+        model: a module, or what `thunder.jit` made of one. Its parameters have the same shapes in all processes.
+        broadcast_from: the rank in the group whose parameters and buffers all processes begin with; None: each process
+            has set the same ones.
+        bucket_size_in_mb: of the gradients that are sent as one tensor, in MiB; the first bucket has at most one.
+        process_group: the processes that work together, by default all.
+        broadcast_buffers: whether calls begin with the buffers of process `broadcast_from` (of process 0 for None), as
+            in PyTorch's DistributedDataParallel.
+        communication_dtype: that gradients are sent in, a floating-point one; None: their own.
+        find_unused_parameters: not supported; False.
+
+    Raises:
+        RuntimeError: there is no torch.distributed, or no process group; parameters have other shapes in other
+            processes.
+        TypeError: `model` is no module, or PyTorch's DistributedDataParallel.
+        ValueError: the module has no parameter that requires grad, or is parallel already; an argument is out of range.
+        NotImplementedError: `find_unused_parameters`.
+    """
+    group = group_of("ddp", process_group)
+    if find_unused_parameters:
+        raise NotImplementedError(
+            "thunder.distributed.ddp: find_unused_parameters=True is not supported. Parameters that no process reads "
+            "need it not; where processes take different branches, use torch.nn.parallel.DistributedDataParallel("
+            "thunder.jit(model), find_unused_parameters=True)"
+        )
+    if bucket_size_in_mb < 0:
+        raise ValueError(f"thunder.distributed.ddp: bucket_size_in_mb: expected a size, got {bucket_size_in_mb}")
+    if broadcast_from is not None and not 0 <= broadcast_from < group.size:
+        raise ValueError(
+            f"thunder.distributed.ddp: broadcast_from: expected a rank below {group.size}, got {broadcast_from}"
+        )
+    if communication_dtype is not None and not communication_dtype.is_floating_point:
+        raise ValueError(
+            f"thunder.distributed.ddp: communication_dtype: expected a floating-point dtype, got {communication_dtype}"
+        )
+    bucket_bytes = int(bucket_size_in_mb * (1 << 20))
+    transform = DataParallel(group, broadcast_from, bucket_bytes, broadcast_buffers, communication_dtype)
+    return compile_with(transform, model, "ddp")
+
+
+def _write(targets: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    for target, value in zip(targets, values, strict=True):
+        target.copy_(value)
+    return []
+
+
+def _is_parameter(module: Any, name: str) -> bool:
+    path, _, local = name.rpartition(".")
+    return local in module.get_submodule(path)._parameters
+
+
+def _require_unwritten(trace: Trace, parameters: dict[Value, str]) -> None:
+    for symbol in reversed(trace.bound_symbols):
+        if symbol.name != "aten.copy_.default":
+            return
+        if symbol.args[0] in parameters:
+            raise ValueError(
+                f"thunder.distributed.ddp: the program writes to the parameter {parameters[symbol.args[0]]}, which all "
+                "processes share; write to it outside of the module's forward"
+            )

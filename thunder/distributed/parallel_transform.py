@@ -1,0 +1,25 @@
+"""The base class of transforms that put collectives into traces."""
+
+from __future__ import annotations
+
+from thunder.distributed.agreement import Agreement
+from thunder.distributed.groups import Group
+from thunder.transforms.transform import Transform
+
+__all__ = ["ParallelTransform"]
+
+
+class ParallelTransform(Transform):
+    """A transform for the processes of a group, which compile the same collectives or raise all."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.agreement = Agreement(group)
+
+    def check_collectives(self, kind: str, collectives: str) -> None:
+        """Compare the collectives with those of the other processes."""
+        self.agreement.check(kind, collectives)
+
+    def note_failure(self, error: BaseException) -> None:
+        """Tell the other processes, which may wait for this one."""
+        self.agreement.note_failure(error)
