@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from thunder._backend import announce
 from thunder._check import require_own_package
 
 if TYPE_CHECKING:
+    from thunder._compile import compile, explain_recipe
     from thunder._jit import jit
     from thunder._minify import Minified, minify
     from thunder.errors import EagerFallbackWarning, InternalError, SharpEdgeError, SharpEdgeWarning
@@ -52,8 +54,10 @@ __all__ = [
     "autocast",
     "cache_hits",
     "cache_misses",
+    "compile",
     "compile_stats",
     "explain_misses",
+    "explain_recipe",
     "fusions",
     "grad",
     "hessian",
@@ -92,8 +96,10 @@ _ORIGIN = {
     "autocast": "transforms.functional",
     "cache_hits": "inspect",
     "cache_misses": "inspect",
+    "compile": "_compile",
     "compile_stats": "inspect",
     "explain_misses": "inspect",
+    "explain_recipe": "_compile",
     "fusions": "inspect",
     "grad": "transforms.functional",
     "hessian": "transforms.functional",
@@ -115,9 +121,10 @@ _ORIGIN = {
     "wait_until_compiled": "inspect",
 }
 
-_MODULES = ("extend", "transforms")
+_MODULES = ("dynamo", "executors", "extend", "plugins", "recipes", "transforms")
 
 require_own_package()
+announce()
 
 
 def __getattr__(name: str) -> Any:

@@ -126,9 +126,20 @@ def _executors(value: object) -> tuple[str | Executor, ...] | None:
         return None
     executors = _sequence("executors", value)
     for executor in executors:
-        if not (isinstance(executor, str) or hasattr(executor, "native")):
+        if isinstance(executor, str):
+            _require_executor(executor)
+        elif not hasattr(executor, "native"):
             raise TypeError(f"thunder.jit: executors: expected executors or their names, got {executor!r}")
     return executors
+
+
+def _require_executor(name: str) -> None:
+    from thunder.extend.registry import get_executor  # loads what executors in Python need
+
+    try:
+        get_executor(name)
+    except ValueError as error:
+        raise ValueError(str(error).replace("thunder.extend:", "thunder.jit: executors:", 1)) from None
 
 
 def _names(option: str, value: object) -> tuple[str, ...] | None:
