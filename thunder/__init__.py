@@ -12,53 +12,94 @@ if TYPE_CHECKING:
     from thunder._compile import compile, explain_recipe
     from thunder._jit import jit
     from thunder._minify import Minified, minify
+    from thunder.choices import CACHE_OPTIONS, SHARP_EDGES_OPTIONS
     from thunder.errors import EagerFallbackWarning, InternalError, SharpEdgeError, SharpEdgeWarning
+    from thunder.extend import (
+        Executor,
+        get_all_executors,
+        get_default_executors,
+        get_executor,
+        resolve_executors,
+    )
     from thunder.inspect import (
         FailedGuard,
         Fusion,
+        Fusions,
         Miss,
         Misses,
         cache_hits,
         cache_misses,
+        cache_option,
+        compile_data,
         compile_stats,
         explain_misses,
         fusions,
         last_backward_traces,
+        last_compile_options,
         last_epilogue_traces,
         last_prologue_traces,
         last_traces,
+        list_transforms,
         rules,
         wait_until_compiled,
     )
     from thunder.module import ThunderModule
     from thunder.options import Options
+    from thunder.plugins import Plugin
+    from thunder.recipes import Recipe
     from thunder.sizes import mark_dynamic, mark_static
+    from thunder.statistics import CompileData, CompileStats
     from thunder.trace import Trace
-    from thunder.transforms.functional import autocast, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+    from thunder.transforms.functional import (
+        autocast,
+        grad,
+        hessian,
+        jacfwd,
+        jacrev,
+        jvp,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
+    from thunder.transforms.transform import Transform
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CACHE_OPTIONS",
+    "SHARP_EDGES_OPTIONS",
+    "CompileData",
+    "CompileStats",
     "EagerFallbackWarning",
+    "Executor",
     "FailedGuard",
     "Fusion",
+    "Fusions",
     "InternalError",
     "Minified",
     "Miss",
     "Misses",
     "Options",
+    "Plugin",
+    "Recipe",
     "SharpEdgeError",
     "SharpEdgeWarning",
     "ThunderModule",
     "Trace",
+    "Transform",
     "autocast",
     "cache_hits",
     "cache_misses",
+    "cache_option",
     "compile",
+    "compile_data",
     "compile_stats",
     "explain_misses",
     "explain_recipe",
     "fusions",
+    "get_all_executors",
+    "get_default_executors",
+    "get_executor",
     "grad",
     "hessian",
     "jacfwd",
@@ -66,12 +107,15 @@ __all__ = [
     "jit",
     "jvp",
     "last_backward_traces",
+    "last_compile_options",
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "list_transforms",
     "mark_dynamic",
     "mark_static",
     "minify",
+    "resolve_executors",
     "rules",
     "value_and_grad",
     "vjp",
@@ -81,26 +125,40 @@ __all__ = [
 
 # Public name -> module. Loaded when first used: `import thunder` itself needs no torch.
 _ORIGIN = {
+    "CACHE_OPTIONS": "choices",
+    "SHARP_EDGES_OPTIONS": "choices",
+    "CompileData": "statistics",
+    "CompileStats": "statistics",
     "EagerFallbackWarning": "errors",
+    "Executor": "extend",
     "FailedGuard": "inspect",
     "Fusion": "inspect",
+    "Fusions": "inspect",
     "InternalError": "errors",
     "Minified": "_minify",
     "Miss": "inspect",
     "Misses": "inspect",
     "Options": "options",
+    "Plugin": "plugins",
+    "Recipe": "recipes",
     "SharpEdgeError": "errors",
     "SharpEdgeWarning": "errors",
     "ThunderModule": "module",
     "Trace": "trace",
+    "Transform": "transforms.transform",
     "autocast": "transforms.functional",
     "cache_hits": "inspect",
     "cache_misses": "inspect",
+    "cache_option": "inspect",
     "compile": "_compile",
+    "compile_data": "inspect",
     "compile_stats": "inspect",
     "explain_misses": "inspect",
     "explain_recipe": "_compile",
     "fusions": "inspect",
+    "get_all_executors": "extend",
+    "get_default_executors": "extend",
+    "get_executor": "extend",
     "grad": "transforms.functional",
     "hessian": "transforms.functional",
     "jacfwd": "transforms.functional",
@@ -108,12 +166,15 @@ _ORIGIN = {
     "jit": "_jit",
     "jvp": "transforms.functional",
     "last_backward_traces": "inspect",
+    "last_compile_options": "inspect",
     "last_epilogue_traces": "inspect",
     "last_prologue_traces": "inspect",
     "last_traces": "inspect",
+    "list_transforms": "inspect",
     "mark_dynamic": "sizes",
     "mark_static": "sizes",
     "minify": "_minify",
+    "resolve_executors": "extend",
     "rules": "inspect",
     "value_and_grad": "transforms.functional",
     "vjp": "transforms.functional",
@@ -121,7 +182,7 @@ _ORIGIN = {
     "wait_until_compiled": "inspect",
 }
 
-_MODULES = ("dynamo", "executors", "extend", "plugins", "recipes", "transforms")
+_MODULES = ("core", "dynamo", "examine", "executors", "extend", "plugins", "recipes", "transforms")
 
 require_own_package()
 announce()
@@ -131,7 +192,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"thunder.{name}")
     if name not in _ORIGIN:
-        raise AttributeError(f"module 'thunder' has no attribute {name!r}")
+        from thunder._elsewhere import ATTRIBUTES
+
+        instead = f"; instead of Lightning Thunder's: {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
+        raise AttributeError(f"module 'thunder' has no attribute {name!r}{instead}")
     value = getattr(importlib.import_module(f"thunder.{_ORIGIN[name]}"), name)
     globals()[name] = value
     return value

@@ -16,6 +16,7 @@ __all__ = [
     "get_executor",
     "register_executor",
     "remove_default_executor",
+    "resolve_executors",
     "set_default_executors",
 ]
 
@@ -79,6 +80,17 @@ def get_all_executors() -> tuple[Executor, ...]:
 def get_default_executors() -> tuple[Executor, ...]:
     """Return the executors of functions that are jitted without `executors=`, by priority."""
     return tuple(_known[name] for name in _extend.default_executor_names())
+
+
+def resolve_executors(executors: Iterable[Executor | str] | None) -> tuple[Executor, ...]:
+    """Return the executors that run a function which is jitted with the option `executors`, by priority."""
+    if executors is None:
+        return get_default_executors()
+    chosen = [get_executor(executor) for executor in executors]
+    names = {executor.name for executor in chosen}
+    if "aten" not in names:  # it runs every operation
+        chosen += [executor for executor in map(get_executor, BUILT_IN) if executor.name not in names | {"reference"}]
+    return tuple(chosen)
 
 
 def set_default_executors(executors: Iterable[Executor | str]) -> None:
