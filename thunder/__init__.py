@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from thunder.module import ThunderModule
     from thunder.options import Options
     from thunder.plugins import Plugin
+    from thunder.profiling import Profile, profile
     from thunder.recipes import Recipe
     from thunder.sizes import mark_dynamic, mark_static
     from thunder.statistics import CompileData, CompileStats
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         vmap,
     )
     from thunder.transforms.transform import Transform
+    from thunder.viewing import View, view
 
 __version__ = "0.1.0"
 
@@ -81,12 +83,14 @@ __all__ = [
     "Misses",
     "Options",
     "Plugin",
+    "Profile",
     "Recipe",
     "SharpEdgeError",
     "SharpEdgeWarning",
     "ThunderModule",
     "Trace",
     "Transform",
+    "View",
     "autocast",
     "cache_hits",
     "cache_misses",
@@ -115,9 +119,11 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "minify",
+    "profile",
     "resolve_executors",
     "rules",
     "value_and_grad",
+    "view",
     "vjp",
     "vmap",
     "wait_until_compiled",
@@ -140,12 +146,14 @@ _ORIGIN = {
     "Misses": "inspect",
     "Options": "options",
     "Plugin": "plugins",
+    "Profile": "profiling",
     "Recipe": "recipes",
     "SharpEdgeError": "errors",
     "SharpEdgeWarning": "errors",
     "ThunderModule": "module",
     "Trace": "trace",
     "Transform": "transforms.transform",
+    "View": "viewing",
     "autocast": "transforms.functional",
     "cache_hits": "inspect",
     "cache_misses": "inspect",
@@ -174,9 +182,11 @@ _ORIGIN = {
     "mark_dynamic": "sizes",
     "mark_static": "sizes",
     "minify": "_minify",
+    "profile": "profiling",
     "resolve_executors": "extend",
     "rules": "inspect",
     "value_and_grad": "transforms.functional",
+    "view": "viewing",
     "vjp": "transforms.functional",
     "vmap": "transforms.functional",
     "wait_until_compiled": "inspect",

@@ -15,7 +15,7 @@ from thunder.extend import Executor, get_all_executors
 from thunder.options import Options
 from thunder.plugins.plugin import Plugin, PluginPolicy
 
-__all__ = ["DDP", "FP8", "FSDP", "ReduceOverhead"]
+__all__ = ["DDP", "FP8", "FSDP", "Profile", "ReduceOverhead"]
 
 
 def _missing(plugin: Plugin, engine: str, instead: str) -> NotImplementedError:
@@ -54,6 +54,21 @@ class ReduceOverhead(Plugin):
                 'torch.compile(model, mode="reduce-overhead")',
             )
         return {"cuda_graphs": True}
+
+
+class Profile(Plugin):
+    """Lightning Thunder's ranges of a trace, for its profiler: compiled programs always give theirs to PyTorch's.
+
+    Raises:
+        NotImplementedError: when used.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        del args, options
+
+    def setup_config(self) -> Mapping[str, Any]:
+        """Name what serves instead."""
+        raise _missing(self, "profiler of its own", "thunder.profile(fn, *args), or torch.profiler around any calls")
 
 
 class _DataParallel(Plugin):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from thunder.plugins.engines import DDP, FP8, FSDP, ReduceOverhead
+from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
 from thunder.plugins.int4 import QuantizeInt4
 from thunder.plugins.plugin import Plugin
 
@@ -14,6 +14,7 @@ _plugins: dict[str, Callable[[], Plugin]] = {
     "ddp": DDP,
     "fp8": FP8,
     "fsdp": FSDP,
+    "profile": Profile,
     "quantize-int4": QuantizeInt4,
     "reduce-overhead": ReduceOverhead,
 }
