@@ -1,4 +1,4 @@
-"""Draw docs/performance.svg: how many times as fast as eager, from benchmarks/results/*-cpu.json.
+"""Draw how many times as fast as eager, from benchmarks/results/*.json: docs/performance.svg, means: docs/summary.svg.
 
 python benchmarks/plot.py
 """
@@ -6,6 +6,7 @@ python benchmarks/plot.py
 from __future__ import annotations
 
 import json
+import math
 from html import escape
 from pathlib import Path
 
@@ -19,6 +20,16 @@ PROGRAMS = {
 }
 COLORS = {"thunder": "#3f51b5", "inductor": "#9e9e9e"}
 ROW, LABEL, WIDTH, PER_UNIT = 16, 330, 900, 40
+SUMMARY = {
+    "models-2-threads": "training step, Xeon, 2 cores",
+    "models-8-threads": "training step, Xeon, 8 cores",
+    "step": "training step, EPYC, 2 cores",
+    "inference-8-threads": "forward, Xeon, 8 cores",
+    "inference": "forward, EPYC, 2 cores",
+    "calls": "call of something small, EPYC",
+    "step-cuda": "training step, H100",
+    "training-cuda": "training step with its update, H100",
+}
 
 
 def speedups() -> list[tuple[str, str, float]]:
@@ -34,7 +45,23 @@ def speedups() -> list[tuple[str, str, float]]:
     return found
 
 
-def draw(rows: list[tuple[str, str, float]]) -> str:
+def means() -> list[tuple[str, str, float]]:
+    """Return (what, compiler, geometric mean of eager's time over the compiler's) for each file of the summary."""
+    found = []
+    for name, what in SUMMARY.items():
+        path = ROOT / f"benchmarks/results/{name if name.endswith('-cuda') else f'{name}-cpu'}.json"
+        if not path.exists():
+            continue
+        rows = json.loads(path.read_text())["rows"]
+        for compiler, title in (("inductor", "torch.compile"), ("thunder", "thunder")):
+            logarithms = [math.log(row["ratio"]) for row in rows if row["compiler"] == compiler and "ratio" in row]
+            if logarithms:
+                speed = math.exp(-sum(logarithms) / len(logarithms))
+                found.append((f"{what}: {title}", compiler, speed))
+    return found
+
+
+def draw(rows: list[tuple[str, str, float]], per_unit: int = PER_UNIT) -> str:
     """Return the chart: one bar for each row, a line at eager's speed; bars that leave the chart are cut there."""
     height = ROW * (len(rows) + 1)
     parts = [
@@ -43,14 +70,15 @@ def draw(rows: list[tuple[str, str, float]]) -> str:
         f'<text x="{LABEL}" y="{ROW - 5}">eager = 1</text>',
     ]
     for i, (what, compiler, speed) in enumerate(rows, start=1):
-        y, length = i * ROW, min(speed * PER_UNIT, WIDTH - LABEL - 50)
+        y, length = i * ROW, min(speed * per_unit, WIDTH - LABEL - 50)
         parts.append(f'<text x="{LABEL - 6}" y="{y + 11}" text-anchor="end">{escape(what)}</text>')
         parts.append(f'<rect x="{LABEL}" y="{y + 2}" width="{length:.1f}" height="11" fill="{COLORS[compiler]}"/>')
         parts.append(f'<text x="{LABEL + length + 4:.1f}" y="{y + 11}">{speed:.2f}</text>')
-    x = LABEL + PER_UNIT
+    x = LABEL + per_unit
     parts.append(f'<line x1="{x}" y1="{ROW}" x2="{x}" y2="{height}" stroke="#e53935"/></svg>\n')
     return "\n".join(parts)
 
 
 if __name__ == "__main__":
     (ROOT / "docs/performance.svg").write_text(draw(speedups()))
+    (ROOT / "docs/summary.svg").write_text(draw(means(), per_unit=150))

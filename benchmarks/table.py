@@ -1,8 +1,8 @@
-"""Rewrite the measured tables from benchmarks/results/*.json: of means in README.md, of all in docs/performance.md.
+"""Rewrite the measured tables of docs/performance.md, of means and of all figures, from benchmarks/results/*.json.
 
     python benchmarks/table.py
 
-A table stands between the two marker comments. A figure is the ratio to eager of the same run: below 1 is better.
+A table stands between two marker comments. A figure is the ratio to eager of the same run: below 1 is better.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKERS = "<!-- measured: begin -->", "<!-- measured: end -->"
 QUANTITY = {
     "calls": "time of a call",
     "capture": "first step",
@@ -59,7 +58,7 @@ def line(*cells: str) -> str:
 def tables() -> tuple[list[str], list[str]]:
     """Return the table of means and that of all figures in Markdown, a line for each result file and each name."""
     heading = ["torch.compile", "thunder"]
-    means = [line("", *heading, "best to worst", "command", "machine", "date"), "|---" * 7 + "|"]
+    means = [line("", *heading, "best to worst", "file", "machine", "date"), "|---" * 7 + "|"]
     figures = [line("", "what", *heading), "|---" * 4 + "|"]
     for path in sorted((ROOT / "benchmarks/results").glob("*.json")):
         document = json.loads(path.read_text())
@@ -70,7 +69,7 @@ def tables() -> tuple[list[str], list[str]]:
         columns = [[of[compiler] for of in ratios.values() if compiler in of] for compiler in COMPILERS]
         cells = [cell(column) if len(column) == len(ratios) else "–" for column in columns]
         extent = f"{min(columns[-1]):.2f} to {max(columns[-1]):.2f}" if len(ratios) > 1 else ""
-        about = [f"`{document['command']}`", machine_of(document), document["date"][:10]]
+        about = [f"`{path.name}`", machine_of(document), document["date"][:10]]
         means.append(line(f"{quantity} ({len(ratios)})", *cells, extent, *about))
         for name, of in ratios.items():
             cells = [cell([of[compiler]] if compiler in of else []) for compiler in COMPILERS]
@@ -78,13 +77,14 @@ def tables() -> tuple[list[str], list[str]]:
     return means, figures
 
 
-def rewrite(page: Path, table: list[str]) -> None:
-    begin, end = (re.escape(marker) for marker in MARKERS)
-    body = "\n".join([MARKERS[0], *table, MARKERS[1]])
-    page.write_text(re.sub(f"{begin}.*{end}", lambda _: body, page.read_text(), flags=re.DOTALL))
+def rewrite(text: str, name: str, table: list[str]) -> str:
+    """Return a page with another table between the markers of `name`."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    body = "\n".join([begin, *table, end])
+    return re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: body, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
+    page = ROOT / "docs/performance.md"
     of_means, of_all = tables()
-    rewrite(ROOT / "README.md", of_means)
-    rewrite(ROOT / "docs/performance.md", of_all)
+    page.write_text(rewrite(rewrite(page.read_text(), "means", of_means), "measured", of_all))

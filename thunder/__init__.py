@@ -5,56 +5,105 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from thunder._backend import announce
 from thunder._check import require_own_package
 
 if TYPE_CHECKING:
+    from thunder._compile import compile, explain_recipe
     from thunder._jit import jit
     from thunder._minify import Minified, minify
+    from thunder.choices import CACHE_OPTIONS, SHARP_EDGES_OPTIONS
     from thunder.errors import EagerFallbackWarning, InternalError, SharpEdgeError, SharpEdgeWarning
+    from thunder.extend import (
+        Executor,
+        get_all_executors,
+        get_default_executors,
+        get_executor,
+        resolve_executors,
+    )
     from thunder.inspect import (
         FailedGuard,
         Fusion,
+        Fusions,
         Miss,
         Misses,
         cache_hits,
         cache_misses,
+        cache_option,
+        compile_data,
         compile_stats,
         explain_misses,
         fusions,
         last_backward_traces,
+        last_compile_options,
         last_epilogue_traces,
         last_prologue_traces,
         last_traces,
+        list_transforms,
         rules,
         wait_until_compiled,
     )
     from thunder.module import ThunderModule
     from thunder.options import Options
+    from thunder.plugins import Plugin
+    from thunder.profiling import Profile, profile
+    from thunder.recipes import Recipe
     from thunder.sizes import mark_dynamic, mark_static
+    from thunder.statistics import CompileData, CompileStats
     from thunder.trace import Trace
-    from thunder.transforms.functional import autocast, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+    from thunder.transforms.functional import (
+        autocast,
+        grad,
+        hessian,
+        jacfwd,
+        jacrev,
+        jvp,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
+    from thunder.transforms.transform import Transform
+    from thunder.viewing import View, view
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CACHE_OPTIONS",
+    "SHARP_EDGES_OPTIONS",
+    "CompileData",
+    "CompileStats",
     "EagerFallbackWarning",
+    "Executor",
     "FailedGuard",
     "Fusion",
+    "Fusions",
     "InternalError",
     "Minified",
     "Miss",
     "Misses",
     "Options",
+    "Plugin",
+    "Profile",
+    "Recipe",
     "SharpEdgeError",
     "SharpEdgeWarning",
     "ThunderModule",
     "Trace",
+    "Transform",
+    "View",
     "autocast",
     "cache_hits",
     "cache_misses",
+    "cache_option",
+    "compile",
+    "compile_data",
     "compile_stats",
     "explain_misses",
+    "explain_recipe",
     "fusions",
+    "get_all_executors",
+    "get_default_executors",
+    "get_executor",
     "grad",
     "hessian",
     "jacfwd",
@@ -62,14 +111,19 @@ __all__ = [
     "jit",
     "jvp",
     "last_backward_traces",
+    "last_compile_options",
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "list_transforms",
     "mark_dynamic",
     "mark_static",
     "minify",
+    "profile",
+    "resolve_executors",
     "rules",
     "value_and_grad",
+    "view",
     "vjp",
     "vmap",
     "wait_until_compiled",
@@ -77,24 +131,42 @@ __all__ = [
 
 # Public name -> module. Loaded when first used: `import thunder` itself needs no torch.
 _ORIGIN = {
+    "CACHE_OPTIONS": "choices",
+    "SHARP_EDGES_OPTIONS": "choices",
+    "CompileData": "statistics",
+    "CompileStats": "statistics",
     "EagerFallbackWarning": "errors",
+    "Executor": "extend",
     "FailedGuard": "inspect",
     "Fusion": "inspect",
+    "Fusions": "inspect",
     "InternalError": "errors",
     "Minified": "_minify",
     "Miss": "inspect",
     "Misses": "inspect",
     "Options": "options",
+    "Plugin": "plugins",
+    "Profile": "profiling",
+    "Recipe": "recipes",
     "SharpEdgeError": "errors",
     "SharpEdgeWarning": "errors",
     "ThunderModule": "module",
     "Trace": "trace",
+    "Transform": "transforms.transform",
+    "View": "viewing",
     "autocast": "transforms.functional",
     "cache_hits": "inspect",
     "cache_misses": "inspect",
+    "cache_option": "inspect",
+    "compile": "_compile",
+    "compile_data": "inspect",
     "compile_stats": "inspect",
     "explain_misses": "inspect",
+    "explain_recipe": "_compile",
     "fusions": "inspect",
+    "get_all_executors": "extend",
+    "get_default_executors": "extend",
+    "get_executor": "extend",
     "grad": "transforms.functional",
     "hessian": "transforms.functional",
     "jacfwd": "transforms.functional",
@@ -102,29 +174,38 @@ _ORIGIN = {
     "jit": "_jit",
     "jvp": "transforms.functional",
     "last_backward_traces": "inspect",
+    "last_compile_options": "inspect",
     "last_epilogue_traces": "inspect",
     "last_prologue_traces": "inspect",
     "last_traces": "inspect",
+    "list_transforms": "inspect",
     "mark_dynamic": "sizes",
     "mark_static": "sizes",
     "minify": "_minify",
+    "profile": "profiling",
+    "resolve_executors": "extend",
     "rules": "inspect",
     "value_and_grad": "transforms.functional",
+    "view": "viewing",
     "vjp": "transforms.functional",
     "vmap": "transforms.functional",
     "wait_until_compiled": "inspect",
 }
 
-_MODULES = ("distributed", "extend", "transforms")
+_MODULES = ("core", "distributed", "dynamo", "examine", "executors", "extend", "plugins", "recipes", "transforms")
 
 require_own_package()
+announce()
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"thunder.{name}")
     if name not in _ORIGIN:
-        raise AttributeError(f"module 'thunder' has no attribute {name!r}")
+        from thunder._elsewhere import ATTRIBUTES
+
+        instead = f"; instead of Lightning Thunder's: {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
+        raise AttributeError(f"module 'thunder' has no attribute {name!r}{instead}")
     value = getattr(importlib.import_module(f"thunder.{_ORIGIN[name]}"), name)
     globals()[name] = value
     return value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import sys
 import types
 import warnings
@@ -36,6 +38,7 @@ def jit(
     fn: F,
     /,
     *,
+    options: Options | None = ...,
     executors: Iterable[str | Executor] | None = ...,
     transforms: Iterable[Transform] | None = ...,
     passes: Iterable[str] | None = ...,
@@ -55,6 +58,7 @@ def jit(
     fn: None = None,
     /,
     *,
+    options: Options | None = ...,
     executors: Iterable[str | Executor] | None = ...,
     transforms: Iterable[Transform] | None = ...,
     passes: Iterable[str] | None = ...,
@@ -69,7 +73,7 @@ def jit(
 ) -> Callable[[F], F]: ...
 
 
-def jit(fn: Any = None, /, **options: Any) -> Any:
+def jit(fn: Any = None, /, *, options: Options | None = None, **keywords: Any) -> Any:
     """Return `fn`, a callable or an `nn.Module`, compiled; without `fn`, a decorator.
 
     The first call with arguments of a new kind traces `fn` and compiles the trace; later calls whose guards hold run it
@@ -81,21 +85,8 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
     Args:
         fn: a function, method, callable object or `nn.Module`. Other than tensors, its arguments may be Python objects
             of any kind; numbers and strings are constants of the compiled program, guarded at each call.
-        **options: see `thunder.Options`:
-
-            - executors (list of executors or names, default `get_default_executors()`): who runs operations, by
-              priority.
-            - transforms (list of `thunder.transforms.Transform`, default none).
-            - passes (list of names, default all): the optimization passes that run.
-            - rematerialize (bool, default True): backwards compute again what is cheap, in place of having it saved.
-            - prepack_weights (bool, default False): weights are kept in the layout of the library that multiplies them;
-              they must not change past their version counter.
-            - cache ("constant values", "same input", "no caching").
-            - sharp_edges ("exact", "allow", "warn", "error").
-            - compile ("background", "eager").
-            - cuda_graphs (True, False or None, default None): which programs run as CUDA graphs.
-            - fullgraph (bool, default False).
-            - dynamic (True, False or None, default None): which sizes may change without a new specialization.
+        options: options as one object, in the place of the defaults of all others.
+        **keywords: the attributes of `thunder.Options`.
 
     Returns:
         For a function, a callable with the same signature; for a module, a module (a `thunder.ThunderModule`).
@@ -112,10 +103,32 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
         >>> f(torch.zeros(2), 1)
         tensor([1., 1.])
     """
-    chosen = Options.of(options)
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"thunder.jit: options: expected thunder.Options, got {options!r}")
+    chosen = Options.of(keywords) if options is None else options.updated(keywords)
     if fn is None:
         return functools.partial(compile_callable, options=chosen)
     return compile_callable(fn, chosen)
+
+
+def _describe_options() -> None:
+    """Give `jit` the signature that its options make, and their description, for `help(thunder.jit)`."""
+    annotations = Options.__annotations__
+    parameters = [inspect.Parameter("fn", inspect.Parameter.POSITIONAL_ONLY, default=None)]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, default, annotation in (
+            ("options", None, "Options | None"),
+            *((field.name, field.default, annotations[field.name]) for field in dataclasses.fields(Options)),
+        )
+    ]
+    signed: Any = jit
+    signed.__signature__ = inspect.Signature(parameters)
+    descriptions = inspect.cleandoc(Options.__doc__ or "").partition("Attributes:\n")[2]
+    if jit.__doc__ is not None:
+        indented = "".join(f"    {line}\n" if line else "\n" for line in descriptions.splitlines())
+        place = "        **keywords: the attributes of `thunder.Options`.\n"
+        jit.__doc__ = jit.__doc__.replace(place, indented.rstrip("\n") + "\n")
 
 
 def compile_callable(fn: Any, options: Options) -> Any:
@@ -236,3 +249,6 @@ def _is_data_parallel(fn: object) -> bool:
 def _compile_inside(wrapper: Any, options: Options) -> Any:
     """Compile the module that PyTorch's wrapper calls; the wrapper itself talks to other processes, in eager."""
     return compile_inside(wrapper, "module", compile_callable(wrapper.module, options), options)
+
+
+_describe_options()

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import linecache
 from typing import Any
 
 from thunder._check import load_extension
+from thunder._html import table
+from thunder.choices import CACHE_OPTIONS, SHARP_EDGES_OPTIONS
 from thunder.module import ThunderModule
+from thunder.options import Options
+from thunder.statistics import CompileData, CompileStats
 from thunder.trace import Trace
 
 __all__ = [
     "FailedGuard",
     "Fusion",
+    "Fusions",
     "Miss",
     "Misses",
     "cache_hits",
     "cache_misses",
+    "cache_option",
+    "compile_data",
     "compile_stats",
     "explain_misses",
     "fusions",
     "last_backward_traces",
+    "last_compile_options",
     "last_epilogue_traces",
     "last_prologue_traces",
     "last_traces",
+    "list_transforms",
     "rules",
     "wait_until_compiled",
 ]
@@ -62,8 +72,10 @@ def cache_misses(fn: Any) -> int:
     return int(_compiled(fn).cache_misses)
 
 
-def compile_stats(fn: Any) -> dict[str, Any]:
+def compile_stats(fn: Any) -> CompileStats:
     """Return the figures of `fn`: counts of calls, hits and misses, and what its last compilation took.
+
+    A dict whose entries are attributes too: `compile_stats(fn).cache_hits`.
 
     "specializations" are those that are kept, "programs" what they run: those with equal traces share one. "seconds"
     are by stage; "passes" holds a `PassRun` for each pass over each trace, in the order in which they ran.
@@ -72,7 +84,54 @@ def compile_stats(fn: Any) -> dict[str, Any]:
     that the last specialization needs as numbers where they would be symbols, with the line (docs/dynamic-shapes.md).
     """
     compiled = _compiled(fn)
-    return {**compiled.stats(), "passes": [PassRun(*row) for row in compiled.passes()]}
+    traces = {
+        function.__name__: functools.partial(function, fn)
+        for function in (last_traces, last_backward_traces, last_prologue_traces, last_epilogue_traces)
+    }
+    return CompileStats({**compiled.stats(), "passes": [PassRun(*row) for row in compiled.passes()]}, traces)
+
+
+def compile_data(fn: Any) -> CompileData:
+    """Return the options with which `fn` was compiled."""
+    from thunder.extend.registry import resolve_executors
+
+    compiled, options = _compiled(fn), _options(fn)
+    defaults = Options()
+    return CompileData(
+        fn=compiled.__wrapped__,
+        options=options,
+        executors_list=resolve_executors(options.executors),
+        cache_option=CACHE_OPTIONS(options.cache),
+        sharp_edges=SHARP_EDGES_OPTIONS(options.sharp_edges),
+        transforms=list(options.transforms),
+        compile_options={
+            field.name: getattr(options, field.name)
+            for field in dataclasses.fields(options)
+            if getattr(options, field.name) != getattr(defaults, field.name)
+        },
+    )
+
+
+def cache_option(fn: Any) -> CACHE_OPTIONS:
+    """Return the option `cache` of `fn`."""
+    return CACHE_OPTIONS(_options(fn).cache)
+
+
+def list_transforms(fn: Any) -> list[Any]:
+    """Return the transforms that `fn` was compiled with, in the order in which they are applied."""
+    return list(_options(fn).transforms)
+
+
+def last_compile_options(fn: Any) -> None:
+    """Print the options of `fn`: those that were given, then the defaults."""
+    given = compile_data(fn).compile_options
+    print("Given options:")
+    for name, value in given.items():
+        print(f"  {name}={value!r}")
+    print("Defaults:")
+    for field in dataclasses.fields(Options):
+        if field.name not in given:
+            print(f"  {field.name}={field.default!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +197,35 @@ class Fusion:
             text += f", {1e6 * self.seconds:.4g} us, {self.of_copy:.2f} of a copy's speed"
         return f"{text}: {', '.join(self.operations)}"
 
+    def _repr_html_(self) -> str:
+        return Fusions([self])._repr_html_()
 
-def fusions(fn: Any, *, measure: bool = False) -> list[Fusion]:
+
+class Fusions(list[Fusion]):
+    """Fusions, with a text and a table for people."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) if self else "nothing is fused"
+
+    def _repr_html_(self) -> str:
+        return table(
+            ("trace", "executor", "operations", "MiB", "line", "µs", "of a copy's speed"),
+            (
+                (
+                    fusion.trace,
+                    fusion.executor,
+                    ", ".join(fusion.operations),
+                    f"{(fusion.bytes_read + fusion.bytes_written) / 2**20:.3g}",
+                    f"{fusion.file}:{fusion.line}" if fusion.file else "",
+                    "" if fusion.seconds is None else f"{1e6 * fusion.seconds:.4g}",
+                    "" if fusion.of_copy is None else f"{fusion.of_copy:.2f}",
+                )
+                for fusion in self
+            ),
+        )
+
+
+def fusions(fn: Any, *, measure: bool = False) -> Fusions:
     """Return what runs as one in `fn`, as last compiled, in order: the forward's before the backward's.
 
     Args:
@@ -147,7 +233,7 @@ def fusions(fn: Any, *, measure: bool = False) -> list[Fusion]:
         measure: run each fusion of the CPU by itself, on random numbers of the traced sizes, in turns with a copy that
             moves as many bytes, and say how long both take. Nothing of the caller is read or written.
     """
-    found = []
+    found = Fusions()
     for traces in (last_traces(fn), last_backward_traces(fn)):
         for symbol in traces[-1].bound_symbols if traces else ():
             if symbol.name != "prims.fused":
@@ -257,6 +343,9 @@ class Miss:
         lines += [f"  {line}" for guard in self.guards for line in str(guard).splitlines()]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return Misses((self,))._repr_html_()
+
 
 class Misses(tuple[Miss, ...]):
     """The misses of a compiled callable, in order, with a text for people."""
@@ -265,6 +354,14 @@ class Misses(tuple[Miss, ...]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) if self else "no call was traced"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (miss.call, guard.expression, guard.old, guard.new, f"{guard.file}:{guard.line}" if guard.file else "")
+            for miss in self
+            for guard in miss.guards or (FailedGuard(miss.reason, "", "", "", 0),)
+        ]
+        return table(("call", "guard", "was", "is", "line"), rows)
 
 
 def explain_misses(fn: Any) -> Misses:
@@ -296,6 +393,11 @@ def _compiled(fn: Any) -> Any:
     if isinstance(function, extension.CompiledFunction):
         return function
     raise TypeError(f"expected a callable that thunder.jit returned, got {fn!r}")
+
+
+def _options(fn: Any) -> Options:
+    options: Options = fn.__options__ if isinstance(fn, ThunderModule) else _compiled(fn).options
+    return options
 
 
 def _traces(native: list[Any]) -> list[Trace]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from thunder._elsewhere import OPTIONS
 from thunder.transforms.transform import Transform, hooks_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ COMPILE = ("background", "eager")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a callable is compiled; the keywords of `thunder.jit`.
+    """How a callable is compiled; the keywords of `thunder.jit`, which also takes them as one: `options=Options(…)`.
 
     Attributes:
         executors: executors (`thunder.extend`), or their names, by priority; None for the default ones. Thunder's own
@@ -65,6 +67,8 @@ class Options:
     dynamic: bool | None = None
 
     def __post_init__(self) -> None:
+        for name, value in self._normalized().items():
+            object.__setattr__(self, name, value)
         require_choice("cache", self.cache, CACHE)
         require_choice("sharp_edges", self.sharp_edges, SHARP_EDGES)
         require_choice("compile", self.compile, COMPILE)
@@ -79,6 +83,18 @@ class Options:
             if not isinstance(transform, Transform):
                 raise TypeError(f"thunder.jit: transforms: expected thunder.transforms.Transform, got {transform!r}")
 
+    def _normalized(self) -> dict[str, Any]:
+        """Return the options that may be given in several ways, each in the one that is compared and printed."""
+        values: dict[str, Any] = {
+            "executors": _executors(self.executors),
+            "transforms": _sequence("transforms", self.transforms),
+            "passes": _names("passes", self.passes),
+        }
+        for field in dataclasses.fields(self):
+            if field.name in ("cache", "sharp_edges"):
+                values[field.name] = _choice(getattr(self, field.name), field.default)
+        return values
+
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> Options:
         """Return the options that `keywords` of `thunder.jit` stand for.
@@ -87,13 +103,19 @@ class Options:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         for name in keywords:
+            if name in OPTIONS:
+                raise TypeError(f"thunder.jit: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
             if name not in names:
                 raise TypeError(f"thunder.jit: unknown option {name!r}{_suggestion(name, names)}{', '.join(names)}")
-        values = dict(keywords)
-        values["passes"] = _names("passes", values.get("passes"))
-        values["executors"] = _executors(values.get("executors"))
-        values["transforms"] = _sequence("transforms", values.get("transforms"))
-        return cls(**values)
+        return cls(**keywords)
+
+    def updated(self, keywords: Mapping[str, Any]) -> Options:
+        """Return these options with those that `keywords` of `thunder.jit` name in their place."""
+        given = Options.of(keywords)
+        return dataclasses.replace(self, **{name: getattr(given, name) for name in keywords})
+
+    def __str__(self) -> str:
+        return "\n".join(f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Options:
         return self  # a copy of a module is transformed by the same transforms
@@ -121,14 +143,31 @@ def require_bool(name: str, value: object) -> None:
         raise TypeError(f"thunder.jit: {name}: expected a bool, got {value!r}")
 
 
+def _choice(value: Any, default: Any) -> Any:
+    if value is None:
+        return default
+    return value.value if isinstance(value, enum.Enum) else value
+
+
 def _executors(value: object) -> tuple[str | Executor, ...] | None:
     if value is None:
         return None
     executors = _sequence("executors", value)
     for executor in executors:
-        if not (isinstance(executor, str) or hasattr(executor, "native")):
+        if isinstance(executor, str):
+            _require_executor(executor)
+        elif not hasattr(executor, "native"):
             raise TypeError(f"thunder.jit: executors: expected executors or their names, got {executor!r}")
     return executors
+
+
+def _require_executor(name: str) -> None:
+    from thunder.extend.registry import get_executor  # loads what executors in Python need
+
+    try:
+        get_executor(name)
+    except ValueError as error:
+        raise ValueError(str(error).replace("thunder.extend:", "thunder.jit: executors:", 1)) from None
 
 
 def _names(option: str, value: object) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from thunder._check import load_extension
 
-__all__ = ["BoundSymbol", "Trace", "TraceEdit", "Value"]
+__all__ = ["BoundSymbol", "Trace", "TraceEdit", "Value", "part_of"]
 
 _trace = load_extension().trace
 
@@ -176,6 +177,9 @@ class Trace:
     def __repr__(self) -> str:
         return f"<thunder.Trace {self.name!r}>"
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
         """Store the trace in a file (a path, or an object with `write`), from which `Trace.load` makes it again.
 
@@ -228,6 +232,12 @@ class Trace:
         exec(compile(str(self), f"<thunder trace {self.name}>", "exec"), namespace)
         function: Callable[..., Any] = namespace[self.name]
         return function
+
+
+def part_of(trace: Trace, symbols: Sequence[BoundSymbol], name: str) -> Trace:
+    """Return symbols of a trace, in its order, as a trace of their own, which takes what they read from others."""
+    native, _, _ = _trace.region(trace._view, [symbol.index for symbol in symbols], name)
+    return Trace(native)
 
 
 class BoundSymbols(Sequence[BoundSymbol]):

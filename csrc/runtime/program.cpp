@@ -1,6 +1,7 @@
 #include "runtime/program.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
@@ -73,18 +74,43 @@ void store_output(at::Tensor& output, c10::IValue&& value) {
   output = value.isNone() ? at::Tensor() : std::move(value).toTensor();
 }
 
+/// The name and the user's line of an instruction, as errors and profilers show them.
+std::string describe(const Origin& origin) {
+  if (origin.location.file.empty()) return origin.name;
+  return origin.name + " of " + origin.location.file + ":" + std::to_string(origin.location.line);
+}
+
+/// A range of PyTorch's profilers around an instruction.
+class ProfilerRange {
+ public:
+  explicit ProfilerRange(const Origin& origin) : range_(at::RecordScope::USER_SCOPE) {
+    if (range_.isActive()) range_.before(describe(origin));
+  }
+
+ private:
+  at::RecordFunction range_;
+};
+
+bool is_profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value(); }
+
 }  // namespace
 
 void ProgramCode::execute(Frame& frame) const {
   std::size_t current = 0;
   ThreadWidth threads;
+  const bool profiled = is_profiled();
   try {
     std::uint32_t release = 0;
     std::uint32_t write = 0;
     for (const std::size_t count = instructions.size(); current < count; ++current) {
       const Instruction& instruction = instructions[current];
       threads.narrow(instruction.is_small);
-      instruction.function(instruction.state, frame);
+      if (profiled) [[unlikely]] {
+        const ProfilerRange range(origins[current]);
+        instruction.function(instruction.state, frame);
+      } else {
+        instruction.function(instruction.state, frame);
+      }
       for (; write < instruction.writes_end; ++write) bump_version(frame.registers[writes[write]]);
       for (; release < instruction.releases_end; ++release) frame.registers[releases[release]] = c10::IValue();
     }
@@ -138,11 +164,7 @@ void ProgramCode::rethrow_with_origin(std::size_t instruction) const {
   try {
     throw;
   } catch (c10::Error& error) {
-    std::string context = "while running " + origin.name;
-    if (!origin.location.file.empty()) {
-      context += " of " + origin.location.file + ":" + std::to_string(origin.location.line);
-    }
-    error.add_context(std::move(context));
+    error.add_context("while running " + describe(origin));
     throw;
   }
 }

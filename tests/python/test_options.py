@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import pydoc
 
 import pytest
 
@@ -63,3 +65,54 @@ def test_every_option_is_accepted_by_the_extension() -> None:
 def test_options_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Options().cache = "no caching"
+
+
+def test_options_can_be_passed_as_one() -> None:
+    options = Options(executors=["aten"], rematerialize=False)
+    assert thunder.jit(f, options=options).options == options
+    assert options.executors == ("aten",)
+
+
+def test_keywords_go_before_options() -> None:
+    options = Options(rematerialize=False, fullgraph=True)
+    assert thunder.jit(f, options=options, fullgraph=False).options == Options(rematerialize=False)
+
+
+def test_options_decorate() -> None:
+    assert thunder.jit(options=Options(fullgraph=True))(f).options.fullgraph
+
+
+def test_other_objects_are_no_options() -> None:
+    with pytest.raises(TypeError, match=r"options: expected thunder\.Options"):
+        thunder.jit(f, options={"fullgraph": True})
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Options), ids=lambda field: field.name)
+def test_help_of_jit_shows_every_option(field: dataclasses.Field) -> None:
+    parameter = inspect.signature(thunder.jit).parameters[field.name]
+    assert parameter.default == field.default
+    text = pydoc.render_doc(thunder.jit, renderer=pydoc.plaintext)
+    assert f"{field.name}: '{parameter.annotation}' = {field.default!r}" in text
+    assert f"        {field.name}: " in text.partition("Args:")[2]
+
+
+@pytest.mark.parametrize("name", ["cache", "sharp_edges"])
+def test_none_is_the_default_of_a_choice(name: str) -> None:
+    assert thunder.jit(f, **{name: None}).options == Options()
+
+
+@pytest.mark.parametrize(
+    "option", [{"cache": thunder.CACHE_OPTIONS.NO_CACHING}, {"sharp_edges": thunder.SHARP_EDGES_OPTIONS.ERROR}]
+)
+def test_choices_are_given_as_enumerations(option: dict) -> None:
+    ((name, value),) = option.items()
+    assert thunder.jit(f, **option).options == Options(**{name: value.value})
+
+
+@pytest.mark.parametrize(("name", "choices"), [("CACHE_OPTIONS", CACHE), ("SHARP_EDGES_OPTIONS", SHARP_EDGES)])
+def test_enumerations_have_all_choices(name: str, choices: tuple[str, ...]) -> None:
+    assert {each.value for each in getattr(thunder, name)} == set(choices)
+
+
+def test_options_print_one_a_line() -> None:
+    assert "cache='same input'\n" in str(Options(cache="same input"))

@@ -10,6 +10,7 @@ from thunder.extend.registry import (
     get_executor,
     register_executor,
     remove_default_executor,
+    resolve_executors,
     set_default_executors,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "put_grad",
     "register_executor",
     "remove_default_executor",
+    "resolve_executors",
     "set_default_executors",
 ]

@@ -88,6 +88,7 @@ class OperatorExecutor(_PythonExecutor):
         meta: Callable[..., Any] | None = None,
         fn: Callable[..., Any],
         tags: Sequence[torch.Tag] = (),
+        replaces: Any = None,
     ) -> OpOverload:
         """Return a new operator, `torch.ops.<executor>.<name>`.
 
@@ -106,6 +107,8 @@ class OperatorExecutor(_PythonExecutor):
             fn: computes the results from tensors with data. It runs without gradients and autocast, writes to none of
                 its arguments, and returns tensors with memory of their own.
             tags: `torch.Tag.nondeterministic_seeded` for operators that draw random numbers. Default: as `like`.
+            replaces: an operation of PyTorch, or a tuple of them, that the operator runs in the place of wherever this
+                executor has its turn: `register_implementation(operation, operator)`.
 
         Raises:
             ValueError, TypeError: the operator cannot be made of what is given.
@@ -139,6 +142,8 @@ class OperatorExecutor(_PythonExecutor):
                     "register_implementation(operator, grad_transform=…), or like=… instead of meta=…",
                 ),
             )
+        for operation in replaces if isinstance(replaces, tuple) else () if replaces is None else (replaces,):
+            self.register_implementation(operation, op)
         return op
 
     def register_implementation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-__all__ = ["name_of", "overload_of", "overloads_of", "schema_of"]
+__all__ = ["may_share_memory", "name_of", "operator_named", "overload_of", "overloads_of", "schema_of"]
 
 # Functions of PyTorch whose operator has another name.
 _OTHER_NAMES = {
@@ -47,6 +48,25 @@ def overloads_of(operation: Any, what: str) -> list[OpOverload]:
     if not functional:
         raise ValueError(f"{what}: expected an operation that writes to no argument, got {packet}")
     return functional
+
+
+@functools.cache
+def operator_named(name: str) -> OpOverload | None:
+    """Return the operator that printed traces call `name` ("aten.add.Tensor"); None where there is none."""
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.partition(".")
+    found = getattr(getattr(getattr(torch.ops, namespace, None), packet, None), overload or "default", None)
+    return found if isinstance(found, OpOverload) else None
+
+
+@functools.cache
+def may_share_memory(op: OpOverload) -> bool:
+    """Return whether results of an operator may share memory with its arguments: views, and what may be one."""
+    if any(result.alias_info is not None for result in op._schema.returns):
+        return True
+    # `reshape` and `contiguous` are views or not, which their schemas do not say.
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    return is_composite or op._schema.name in ("aten::_unsafe_view", "aten::_reshape_copy")
 
 
 def overload_of(operation: Any, what: str) -> OpOverload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 
 from thunder._check import load_extension
@@ -15,12 +16,32 @@ __all__ = [
     "get_executor",
     "register_executor",
     "remove_default_executor",
+    "resolve_executors",
     "set_default_executors",
 ]
 
 _extend = load_extension().extend
 
 _known: dict[str, Executor] = {name: Executor(name) for name in BUILT_IN}
+
+# Name -> module with a function `make_default`: executors in Python, registered when they are first asked for.
+_LOADED_WHEN_ASKED = {"torchcompile": "thunder.executors.torch_compile"}
+
+# Executors of Lightning Thunder, and what does their work here.
+_INSTEAD = {
+    "apex": "cross entropies are differentiated by a rule of thunder's own",
+    "cudnn": "attention runs through PyTorch's kernels, cuDNN's among them (torch.nn.attention.sdpa_kernel chooses)",
+    "fa3": "attention runs through PyTorch's kernels (torch.nn.attention.activate_flash_attention_impl)",
+    "nvfuser": "'cuda' fuses on GPUs, 'cpu' on CPUs; both are among the defaults",
+    "python": "Python's values are computed while a program is traced",
+    "sdpa": "attention runs through PyTorch's kernels by 'aten' (torch.nn.attention.sdpa_kernel chooses)",
+    "torch": "'aten' runs operations by PyTorch's kernels",
+    "torchcompile_cat": "'torchcompile' hands regions to torch.compile; 'cpu' and 'cuda' fuse concatenations",
+    "torchcompile_xentropy": "'torchcompile' hands regions to torch.compile; 'cpu' and 'cuda' fuse cross entropies",
+    "transformer_engine": "thunder.plugins.FP8 uses an executor that is registered as 'fp8'",
+    "triton": "'cuda' fuses cross entropies",
+    "bitsandbytes": "thunder.plugins.QuantizeInt4 keeps weights in 4 bits",
+}
 
 
 def register_executor(executor: Executor) -> Executor:
@@ -42,19 +63,34 @@ def get_executor(name: Executor | str) -> Executor:
     """Return the executor of a name. Raises ValueError when there is none."""
     if isinstance(name, Executor):
         return name
+    if name in _LOADED_WHEN_ASKED and name not in _known:
+        register_executor(importlib.import_module(_LOADED_WHEN_ASKED[name]).make_default())
     if name not in _known:
-        raise ValueError(f"thunder.extend: expected an executor among {', '.join(_known)}, got {name!r}")
+        choices = ", ".join(dict.fromkeys((*_known, *_LOADED_WHEN_ASKED)))
+        instead = f"; of Lightning Thunder's {name!r}: {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise ValueError(f"thunder.extend: expected an executor among {choices}, got {name!r}{instead}")
     return _known[name]
 
 
 def get_all_executors() -> tuple[Executor, ...]:
-    """Return thunder's executors and the registered ones."""
+    """Return thunder's executors and the registered ones; "torchcompile" is among them once it was asked for."""
     return tuple(_known.values())
 
 
 def get_default_executors() -> tuple[Executor, ...]:
     """Return the executors of functions that are jitted without `executors=`, by priority."""
     return tuple(_known[name] for name in _extend.default_executor_names())
+
+
+def resolve_executors(executors: Iterable[Executor | str] | None) -> tuple[Executor, ...]:
+    """Return the executors that run a function which is jitted with the option `executors`, by priority."""
+    if executors is None:
+        return get_default_executors()
+    chosen = [get_executor(executor) for executor in executors]
+    names = {executor.name for executor in chosen}
+    if "aten" not in names:  # it runs every operation
+        chosen += [executor for executor in map(get_executor, BUILT_IN) if executor.name not in names | {"reference"}]
+    return tuple(chosen)
 
 
 def set_default_executors(executors: Iterable[Executor | str]) -> None:

@@ -1,0 +1,7 @@
+"""`python -m thunder`."""
+
+import sys
+
+from thunder.cli.main import main
+
+sys.exit(main())

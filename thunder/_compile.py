@@ -1,0 +1,55 @@
+"""`thunder.compile`, and what its recipes choose. Named as `_jit.py` is, for the same reason."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+from thunder.recipes.recipe import BaseRecipe
+from thunder.recipes.registry import resolve_recipe
+
+__all__ = ["compile", "explain_recipe"]
+
+
+def compile(fn: Any = None, /, recipe: Any = "auto", plugins: Any = None) -> Any:
+    """Return `fn`, a callable or an `nn.Module`, compiled with the options of a recipe; without `fn`, a decorator.
+
+    Args:
+        fn: what `thunder.jit` takes.
+        recipe: "auto", which recognizes Hugging Face, LitGPT, Lightning and timm; another name among
+            `thunder.recipes.get_recipes()`; or a `thunder.recipes.BaseRecipe`.
+        plugins: a plugin (`thunder.plugins`) or a list of plugins, their classes or names: "reduce-overhead", "ddp",
+            "fsdp", "fp8", "quantize-int4".
+
+    Returns:
+        What `thunder.jit` returns for `fn` with those options, which `thunder.explain_recipe` prints.
+
+    Raises:
+        ValueError: there is no such recipe or plugin, or it does not fit the model.
+        NotImplementedError: a plugin's engine is not in this version; the message says what to use.
+
+    Example:
+        >>> import torch, thunder
+        >>> model = thunder.compile(torch.nn.Linear(4, 3))
+        >>> model(torch.ones(2, 4)).shape
+        torch.Size([2, 3])
+    """
+    if fn is None:
+        return functools.partial(compile, recipe=recipe, plugins=plugins)
+    return _recipe_for(fn, recipe, plugins).apply(fn)
+
+
+def explain_recipe(fn: Any, /, recipe: Any = "auto", plugins: Any = None) -> None:
+    """Print what `thunder.compile` with the same arguments chooses, as a call of `thunder.jit`. Nothing is changed."""
+    print(_recipe_for(fn, recipe, plugins).settings(fn))
+
+
+def _recipe_for(fn: Any, recipe: Any, plugins: Any) -> BaseRecipe:
+    resolved = resolve_recipe(fn, recipe)
+    if plugins is not None:
+        # A recipe that the caller made may serve several models, each with plugins of its own.
+        resolved = copy.copy(resolved)
+        resolved.plugins = list(resolved.plugins)
+        resolved.add_plugins(plugins)
+    return resolved

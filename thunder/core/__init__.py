@@ -1,0 +1,1 @@
+"""Names of Lightning Thunder's `thunder.core` that mean the same here. See docs/migration.md."""

@@ -1,0 +1,43 @@
+"""`thunder.examine(fn, *args)`: a module that can be called; it has Lightning Thunder's functions of that name too."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from thunder.examine.examination import Examination, is_fusion
+from thunder.examine.examination import examine as _examine
+from thunder.trace import BoundSymbol, Trace, part_of
+
+__all__ = ["Examination", "examine", "get_fusion_symbols", "get_fusions"]
+
+
+def examine(fn: Any, *args: Any, **kwargs: Any) -> None:
+    """Print what `thunder.examine` returns."""
+    print(_examine(fn, *args, **kwargs))
+
+
+def get_fusion_symbols(trace: Trace) -> list[BoundSymbol]:
+    """Return the fusions of a trace, in order."""
+    return [symbol for symbol in trace.bound_symbols if is_fusion(symbol)]
+
+
+def get_fusions(trace: Trace) -> list[tuple[str, Callable[..., Any]]]:
+    """Return the fusions of a trace, in order: a name, and a function that runs what it computes with PyTorch."""
+    found = []
+    for number, symbol in enumerate(get_fusion_symbols(trace)):
+        owner = str(symbol.args[0]) if symbol.name == "prims.fused" else symbol.comment.replace(".", "_")
+        name = f"{owner}_fusion{number}"
+        found.append((name, part_of(trace, [symbol], name).python_callable()))
+    return found
+
+
+class _Callable(types.ModuleType):
+    def __call__(self, fn: Any, *args: Any, **kwargs: Any) -> Examination:
+        return _examine(fn, *args, **kwargs)
+
+
+_Callable.__call__.__doc__ = _examine.__doc__
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,1 @@
+"""Executors that are written in Python and come with thunder."""

@@ -1,0 +1,67 @@
+"""Plugins by name, for `thunder.compile(model, plugins="reduce-overhead")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
+from thunder.plugins.int4 import QuantizeInt4
+from thunder.plugins.plugin import Plugin
+
+__all__ = ["get_plugin", "get_plugin_names", "register_plugin", "resolve_plugins"]
+
+_plugins: dict[str, Callable[[], Plugin]] = {
+    "ddp": DDP,
+    "fp8": FP8,
+    "fsdp": FSDP,
+    "profile": Profile,
+    "quantize-int4": QuantizeInt4,
+    "reduce-overhead": ReduceOverhead,
+}
+
+
+def get_plugin(name: str) -> Callable[[], Plugin] | None:
+    """Return the class of a plugin, None where there is none of that name."""
+    return _plugins.get(name)
+
+
+def get_plugin_names() -> list[str]:
+    """Return the names of all plugins."""
+    return list(_plugins)
+
+
+def register_plugin(name: str, plugin: Callable[[], Plugin]) -> None:
+    """Make a plugin known by a name, in the place of one of that name. `plugin()` makes it."""
+    if not callable(plugin):
+        raise TypeError(f"thunder.plugins: expected a class of plugins, got {plugin!r}")
+    _plugins[name] = plugin
+
+
+def resolve_plugins(plugins: object) -> list[Plugin]:
+    """Return plugins that are given as one or a list of plugins, their classes or names.
+
+    Raises:
+        ValueError: there is no plugin of that name.
+        TypeError: something else is given.
+    """
+    if plugins is None:
+        return []
+    given = list(plugins) if isinstance(plugins, list | tuple) else [plugins]
+    return [_resolve(plugin) for plugin in given]
+
+
+def _resolve(plugin: object) -> Plugin:
+    if isinstance(plugin, str):
+        if plugin not in _plugins:
+            raise ValueError(f"thunder.compile: plugins: expected one of {', '.join(_plugins)}, got {plugin!r}")
+        plugin = _plugins[plugin]
+    if isinstance(plugin, type):
+        plugin = plugin()
+    if not isinstance(plugin, Plugin):
+        raise TypeError(f"thunder.compile: plugins: expected thunder.plugins.Plugin or a name, got {plugin!r}")
+    if hasattr(plugin, "setup_lookasides"):
+        raise NotImplementedError(
+            f"thunder.compile: plugin {plugin.name}: setup_lookasides: thunder has no lookasides; run a function in "
+            "another way with an executor (thunder.extend.OperatorExecutor.register_implementation)"
+        )
+    return plugin

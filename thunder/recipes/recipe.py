@@ -1,0 +1,216 @@
+"""Recipes: the options that a model is compiled with, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from thunder.plugins.plugin import Plugin, PluginPolicy
+from thunder.plugins.registry import resolve_plugins
+
+if TYPE_CHECKING:
+    from thunder.extend import Executor
+    from thunder.transforms import Transform
+
+__all__ = ["BaseRecipe", "Setting", "Settings"]
+
+INTERPRETERS = ("thunder.jit", "thunder.fx")
+FUSERS: dict[str, tuple[str, ...]] = {"thunder": (), "torch.compile": ("torchcompile",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One thing that a recipe chooses.
+
+    Attributes:
+        name: an option of `thunder.jit`, or an attribute of the model (`generation_config.cache_implementation`).
+        value: its value.
+        origin: the recipe or plugin that chose it.
+        reason: why; may be empty.
+        of_model: True for an attribute of the model.
+    """
+
+    name: str
+    value: Any
+    origin: str
+    reason: str = ""
+    of_model: bool = False
+
+    def __str__(self) -> str:
+        name = f"model.{self.name}" if self.of_model else self.name
+        reason = f"  # {self.origin}: {self.reason}" if self.reason else f"  # {self.origin}"
+        return f"{name}={self.value!r}{reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that a recipe and its plugins choose for a model."""
+
+    recipe: str
+    interpreter: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of `thunder.jit` (or `thunder.dynamo.thunderfx`)."""
+        return {setting.name: setting.value for setting in self.settings if not setting.of_model}
+
+    def __str__(self) -> str:
+        function = "thunder.jit" if self.interpreter == "thunder.jit" else "thunder.dynamo.thunderfx"
+        lines = [f"recipe {self.recipe}:", *(f"  {setting}" for setting in self.settings if setting.of_model)]
+        lines += [f"  {function}(", "      model,"]
+        lines += [f"      {_with_comma(setting)}" for setting in self.settings if not setting.of_model]
+        return "\n".join([*lines, "  )"])
+
+
+def _with_comma(setting: Setting) -> str:
+    assignment, comment = str(setting).split("  #", 1)
+    return f"{assignment},  #{comment}"
+
+
+class BaseRecipe:
+    """The options that any model is compiled with; the base class of recipes.
+
+    Args:
+        plugins: plugins, their classes or names.
+        interpreter: "thunder.jit", or "thunder.fx" to let torch.compile's TorchDynamo read the Python.
+        fuser: "thunder", or "torch.compile" to hand fusions to TorchInductor (the executor "torchcompile").
+        show_progress: accepted for Lightning Thunder's recipes; True raises NotImplementedError.
+        **options: options of `thunder.jit` that go before those of the recipe.
+
+    Subclasses override `recognizes`, `validate`, and the `setup_` methods. What they choose is public options of
+    `thunder.jit`, and attributes of the model.
+    """
+
+    #: What `thunder.explain_recipe` calls it.
+    name: str = "default"
+    #: Why a setting is chosen, by name.
+    reasons: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        *,
+        plugins: Any = None,
+        interpreter: str = "thunder.jit",
+        fuser: str = "thunder",
+        show_progress: bool = False,
+        **options: Any,
+    ) -> None:
+        if interpreter not in INTERPRETERS:
+            raise ValueError(f"recipe {self.name}: interpreter: expected one of {INTERPRETERS}, got {interpreter!r}")
+        if fuser == "nvfuser":
+            raise ValueError(f"recipe {self.name}: fuser: thunder has no nvfuser; 'thunder' fuses on CPUs and GPUs")
+        if fuser not in FUSERS:
+            raise ValueError(f"recipe {self.name}: fuser: expected one of {tuple(FUSERS)}, got {fuser!r}")
+        if show_progress:
+            raise NotImplementedError(f"recipe {self.name}: show_progress: a trace takes well under a second")
+        self.plugins: list[Plugin] = resolve_plugins(plugins)
+        self.interpreter = interpreter
+        self.fuser = fuser
+        self.given = options
+
+    @classmethod
+    def recognizes(cls, model: object) -> bool:
+        """Return whether `recipe="auto"` takes this recipe for a model."""
+        return False
+
+    def validate(self, model: Any) -> None:
+        """Raise ValueError when a model cannot be compiled with this recipe."""
+
+    def add_plugins(self, plugins: Any) -> None:
+        """Add plugins behind those that are there."""
+        self.plugins.extend(resolve_plugins(plugins))
+
+    def setup_model(self, model: Any) -> Any:
+        """Return the callable that is compiled: `model`, or one that takes its place."""
+        return model
+
+    def setup_attributes(self, model: Any) -> Mapping[str, Any] | None:
+        """Return attributes that the model gets, by dotted name."""
+        return None
+
+    def setup_executors(self) -> Iterable[str | Executor] | None:
+        """Return executors to go before those of thunder."""
+        return FUSERS[self.fuser]
+
+    def setup_transforms(self) -> Iterable[Transform] | None:
+        """Return transforms."""
+        return None
+
+    def setup_config(self) -> Mapping[str, Any] | None:
+        """Return other options of `thunder.jit`, by name."""
+        return None
+
+    def settings(self, model: Any) -> Settings:
+        """Return what the recipe chooses for a model, without changing anything.
+
+        Raises:
+            ValueError: the recipe does not fit the model; two choose different values of an option.
+            NotImplementedError: a plugin's engine is not there.
+        """
+        self.validate(model)
+        found = [
+            Setting(name, value, self.name, self.reasons.get(name, ""), of_model=True)
+            for name, value in (self.setup_attributes(model) or {}).items()
+        ]
+        givers = self._in_order()
+        for option, method in (("executors", "setup_executors"), ("transforms", "setup_transforms")):
+            items: list[Any] = list(self.given.get(option) or ())
+            origins = ["the caller"] if items else []
+            for giver in givers:
+                added = list(getattr(giver, method)() or ())
+                items += added
+                origins += [giver.name] if added else []
+            if items:
+                found.append(Setting(option, items, " and ".join(dict.fromkeys(origins)), self.reasons.get(option, "")))
+        found += self._other_options(givers)
+        return Settings(self.name, self.interpreter, tuple(found))
+
+    def apply(self, model: Any) -> Any:
+        """Return the model, compiled with the options that `settings` gives."""
+        settings = self.settings(model)
+        for name, value in (self.setup_attributes(model) or {}).items():
+            _set(model, name, value)
+        model = self.setup_model(model)
+        for plugin in self.plugins:
+            model = plugin.setup_model(model)
+        return self.compile(model, settings.options)
+
+    def compile(self, model: Any, options: dict[str, Any]) -> Any:
+        """Return `model`, compiled with options."""
+        if self.interpreter == "thunder.fx":
+            from thunder.dynamo import thunderfx
+
+            return thunderfx(model, **options)
+        from thunder._jit import jit
+
+        return jit(model, **options)
+
+    def _in_order(self) -> list[Any]:
+        before = [plugin for plugin in self.plugins if plugin.policy is PluginPolicy.PRE]
+        behind = [plugin for plugin in self.plugins if plugin.policy is not PluginPolicy.PRE]
+        return [*before, self, *behind]
+
+    def _other_options(self, givers: list[Any]) -> list[Setting]:
+        chosen: dict[str, Setting] = {}
+        for giver in givers:
+            for name, value in (giver.setup_config() or {}).items():
+                known = chosen.get(name)
+                if known is not None and known.value != value and name not in self.given:
+                    raise ValueError(
+                        f"thunder.compile: {name}: {known.origin} chooses {known.value!r}, {giver.name} chooses "
+                        f"{value!r}; give it to the recipe: {type(self).__name__}({name}=…)"
+                    )
+                chosen[name] = Setting(name, value, giver.name, self.reasons.get(name, "") if giver is self else "")
+        for name, value in self.given.items():
+            if name not in ("executors", "transforms"):
+                chosen[name] = Setting(name, value, "the caller")
+        return list(chosen.values())
+
+
+def _set(model: Any, name: str, value: Any) -> None:
+    *path, last = name.split(".")
+    for part in path:
+        model = getattr(model, part)
+    setattr(model, last, value)

@@ -1,0 +1,5 @@
+"""Pages about compiled callables."""
+
+from thunder.viewing.page import View, view
+
+__all__ = ["View", "view"]

@@ -1,0 +1,64 @@
+"""`thunder.view`: one page about a compiled callable."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import pathlib
+from typing import Any
+
+from thunder.viewing.data import collect
+
+__all__ = ["View", "view"]
+
+_TEMPLATE = pathlib.Path(__file__).with_name("page.html")
+
+
+class View:
+    """A page in HTML that needs nothing else; notebooks show it.
+
+    Attributes:
+        data: what it shows.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    @property
+    def html(self) -> str:
+        """The page."""
+        # Inside of a script no text may look like the end of it.
+        content = json.dumps(self.data).replace("<", "\\u003c")
+        page = _TEMPLATE.read_text(encoding="utf8")
+        return page.replace("@NAME@", html.escape(self.data["name"])).replace("@DATA@", content)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, for a browser to open."""
+        pathlib.Path(path).write_text(self.html, encoding="utf8")
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="700" style="border:0"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<thunder.View of {self.data['name']}; save(path) writes it>"
+
+
+def view(fn: Any, path: str | os.PathLike[str] | None = None, *, measure: bool = False) -> View:
+    """Return a page that shows the last compilation of `fn`: source, traces of all stages, fusions, memory.
+
+    A click on a line of the program shows its operations in all stages, one on an operation its line.
+
+    Args:
+        fn: what `thunder.jit` returned, called at least once.
+        path: a file to write the page to.
+        measure: run each fusion by itself, and show how long it takes.
+
+    Raises:
+        ValueError: `fn` was not called yet.
+        TypeError: `fn` was not made by `thunder.jit`.
+    """
+    page = View(collect(fn, measure))
+    if path is not None:
+        page.save(path)
+    return page
