@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,28 @@ def effect_of_the_first_call() -> Callable[..., Any]:
     return lambda x: (x * double(4), len(calls))
 
 
+def size_of_the_cache() -> Callable[..., Any]:
+    double = functools.cache(lambda n: 2 * n)
+
+    def program(x: torch.Tensor) -> Any:
+        values = x * double(3), double.cache_info().currsize
+        double.cache_clear()
+        return values
+
+    return program
+
+
+def clock() -> Callable[..., Any]:
+    first_time = functools.cache(time.clock_gettime)
+    times: list[float] = []
+
+    def program(x: torch.Tensor) -> Any:
+        times.append(first_time(time.CLOCK_MONOTONIC))
+        return x + 1, len(set(times))
+
+    return program
+
+
 def not_kept() -> Callable[..., Any]:
     make = functools.lru_cache(maxsize=0)(torch.ones)
     return lambda x: make(3) + x
@@ -99,6 +122,7 @@ PROGRAMS = (
     layer,
     tensor_as_key,
     effect_of_the_first_call,
+    clock,
     not_kept,
 )
 
@@ -112,7 +136,7 @@ def seen(program: Callable[..., Any]) -> list[Any]:
 
 
 @FALLBACK
-@pytest.mark.parametrize("make", PROGRAMS)
+@pytest.mark.parametrize("make", [*PROGRAMS, size_of_the_cache])
 def test_results_of_memoized_functions_are_as_in_eager(make: Callable[[], Callable[..., Any]]) -> None:
     assert seen(thunder.jit(make())) == seen(make())
 

@@ -38,12 +38,13 @@ bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
   return call.self == nullptr || PyObject_TypeCheck(static_cast<PyObject*>(call.self), PyDescr_TYPE(callable)) == 0;
 }
 
-/// `copy.deepcopy`, and what thunder has in its place for tensors, remember by its address what they have copied. Any
-/// address will do, so none is guarded.
+/// `copy.deepcopy`, what thunder has in its place for tensors, and `pickle` remember by its address what they have
+/// seen. Any address will do, so none is guarded.
 bool is_in_copy_module() {
   PyObject* globals = PyEval_GetGlobals();
   PyObject* name = globals == nullptr ? nullptr : PyDict_GetItemString(globals, "__name__");
-  return name != nullptr && PyUnicode_Check(name) && (is_spelled(name, "copy") || is_spelled(name, "thunder._copying"));
+  if (name == nullptr || !PyUnicode_Check(name)) return false;
+  return is_spelled(name, "copy") || is_spelled(name, "thunder._copying") || is_spelled(name, "pickle");
 }
 
 // A substitute gets what a method is bound to as its first argument.
@@ -218,6 +219,11 @@ int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
   std::vector<PyObject*> arguments{nullptr};
   for (const py::Ref& each : owned) arguments.push_back(each.get());
   const std::size_t count = call.count | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  const Node* node = state_.provenance.find(call.callable);
+  PyObject* function = memoized_function(call.callable);
+  if (node != nullptr && function != nullptr && state_.provenance.find(function) == nullptr) {
+    reads_.admit_constant(function, expression(*node));
+  }
   const long before = memo_misses(call.callable);
   const std::uint64_t writes = state_.journal.write_count();
   const std::size_t recorded = state_.hooks.recorded();

@@ -5,25 +5,29 @@
 namespace thunder::interpreter {
 namespace {
 
-struct Search {
+/// The dict from keys to results, or to links that hold them, and the function.
+struct Parts {
   PyObject* attributes;
-  PyObject* found = nullptr;
+  PyObject* cache = nullptr;
+  PyObject* function = nullptr;
 };
 
-int note_dict(PyObject* object, void* argument) {
-  auto* search = static_cast<Search*>(argument);
-  if (PyDict_CheckExact(object) && object != search->attributes) search->found = object;
+/// The garbage collector visits results, then the dict, then the function, and the `__dict__` last.
+int note_part(PyObject* object, void* argument) {
+  auto* parts = static_cast<Parts*>(argument);
+  if (PyDict_CheckExact(object) && object != parts->attributes) {
+    *parts = {parts->attributes, object};
+  } else if (parts->cache != nullptr && parts->function == nullptr) {
+    parts->function = object;
+  }
   return 0;
 }
 
-/// The dict from keys to results, or to links that hold them. The garbage collector visits it after the results and
-/// before the `__dict__`.
-py::Ref cache_of(py::Borrowed function) {
+Parts parts_of(py::Borrowed function) {
   const py::Ref attributes = py::Ref::steal(PyObject_GenericGetDict(function, nullptr));
-  if (!attributes) return nullptr;
-  Search search{attributes.get()};
-  Py_TYPE(function)->tp_traverse(function, &note_dict, &search);
-  return py::Ref::share(search.found);
+  Parts parts{attributes.get()};
+  if (attributes) Py_TYPE(function)->tp_traverse(function, &note_part, &parts);
+  return parts;
 }
 
 }  // namespace
@@ -37,18 +41,20 @@ long memo_misses(py::Borrowed function) {
   return info ? PyLong_AsLong(PyTuple_GET_ITEM(info.get(), 1)) : -1;
 }
 
+py::Borrowed memoized_function(py::Borrowed function) { return parts_of(function).function; }
+
 py::Ref newest_memo_key(py::Borrowed function) {
-  const py::Ref cache = cache_of(function);
-  const py::Ref keys = py::Ref::steal(cache ? PyObject_CallMethod(cache.get(), "__reversed__", nullptr) : nullptr);
+  PyObject* cache = parts_of(function).cache;
+  const py::Ref keys = py::Ref::steal(cache != nullptr ? PyObject_CallMethod(cache, "__reversed__", nullptr) : nullptr);
   return py::Ref::steal(keys ? PyIter_Next(keys.get()) : nullptr);
 }
 
 void forget_memo(py::Borrowed function, py::Borrowed key) {
   const py::SavedError pending;
-  const py::Ref cache = cache_of(function);
-  if (cache && PyDict_Size(cache.get()) > 1) {
-    PyDict_DelItem(cache.get(), key);
-  } else if (cache && PyDict_Contains(cache.get(), key) == 1) {
+  PyObject* cache = parts_of(function).cache;
+  if (cache != nullptr && PyDict_Size(cache) > 1) {
+    PyDict_DelItem(cache, key);
+  } else if (cache != nullptr && PyDict_Contains(cache, key) == 1) {
     // This way, a cache of limited size has room for another result at once.
     static_cast<void>(py::Ref::steal(PyObject_CallMethod(function, "cache_clear", nullptr)));
   }

@@ -7,6 +7,9 @@ namespace thunder::interpreter {
 /// Functions under `functools.lru_cache` and `functools.cache`, whose cache has no C API.
 [[nodiscard]] bool is_memoized(py::Borrowed function);
 
+/// The function that runs where the cache has no result; null where thunder cannot tell.
+[[nodiscard]] py::Borrowed memoized_function(py::Borrowed function);
+
 /// How many calls of such a function have run it; -1 with an exception set.
 [[nodiscard]] long memo_misses(py::Borrowed function);
 
