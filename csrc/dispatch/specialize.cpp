@@ -608,6 +608,7 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
   }
   if (outcome.made != nullptr) return outcome;
   tracker_.leave_objects();
+  const bool is_kept = !tracker_.native_calls().has_fresh_memos();
   tracker_.native_calls().forget_memoized();
   // Code in C that the program calls may fail without saying how.
   if (PyErr_Occurred() == nullptr)
@@ -620,7 +621,7 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
   const bool is_extension = is_compiling_ && is_told && !is_pending("InternalError");
   outcome.may_run_eager =
       !is_extension && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0 && !is_pending("SharpEdgeError");
-  if (outcome.may_run_eager) outcome.made = make_eager();
+  if (outcome.may_run_eager && is_kept) outcome.made = make_eager();
   return outcome;
 }
 

@@ -10,6 +10,7 @@ import io
 import itertools
 import math
 import operator
+import pickle
 import statistics
 import types
 from collections.abc import Callable, Iterator
@@ -251,3 +252,34 @@ def test_file_in_memory_is_not_iterated() -> None:
         return x * len(file.getvalue())
 
     assert thunder.jit(program, fullgraph=True)(X).tolist() == program(X).tolist()
+
+
+class Record:
+    """An object that is pickled."""
+
+    def __init__(self) -> None:
+        self.size, self.items, self.own = 1, [1.5], self
+
+
+class State(Record):
+    """Pickled by what it says itself."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"size": self.size + 1, "items": self.items, "own": self}
+
+
+@pytest.mark.parametrize("kind", [Record, State])
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_pickled_objects_are_guarded(kind: type[Record], protocol: int) -> None:
+    record = kind()
+
+    def program(x: torch.Tensor) -> Any:
+        file = io.BytesIO()
+        pickle.Pickler(file, protocol).dump(record)
+        copies = pickle.loads(file.getvalue()), pickle.loads(pickle.dumps([record, record]))[1]
+        return [x * copy.size + len(copy.items) * (copy.own is copy) for copy in copies]
+
+    compiled = thunder.jit(program, fullgraph=True)
+    for change in (lambda: None, lambda: setattr(record, "size", 7), lambda: record.items.append(2)):
+        change()
+        assert torch.equal(torch.stack(compiled(X)), torch.stack(program(X)))

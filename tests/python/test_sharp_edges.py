@@ -7,14 +7,17 @@ import binascii
 import bisect
 import cmath
 import csv
+import ctypes
 import datetime
 import faulthandler
+import functools
 import gc
 import hashlib
 import heapq
 import io
 import json
 import logging
+import os
 import pickle
 import queue
 import random
@@ -246,8 +249,21 @@ def test_functions_in_c_that_only_compute_are_no_sharp_edges(name: str) -> None:
         assert compiled(X)[1] == PLAIN_IN_C[name]()
 
 
+PROCESS = ctypes.CDLL(None)
+KEPT = functools.cache(len)
+
 UNKNOWN_IN_C = {
     "atexit": lambda: atexit.register(len, ()),
+    "cache_info": lambda: KEPT.cache_info(),
+    "chmod": lambda: os.chmod(__file__, 0o644),
+    "clock_gettime": lambda: time.clock_gettime(time.CLOCK_MONOTONIC),
+    "ctypes": lambda: PROCESS.getpid(),
+    "FileIO": lambda: io.FileIO(__file__),
+    "fromfile": lambda: numpy.fromfile(__file__, dtype=numpy.uint8),
+    "getppid": os.getppid,
+    "link": lambda: os.link("/absent", "/absent"),
+    "objects": lambda: len(gc.get_objects()),
+    "tofile": lambda: numpy.zeros(1).tofile(os.devnull),
     "csv": lambda: csv.field_size_limit(1000),
     "faulthandler": faulthandler.is_enabled,
     "resource": lambda: resource.getrusage(resource.RUSAGE_SELF),

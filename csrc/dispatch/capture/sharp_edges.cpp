@@ -29,19 +29,14 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"builtins", nullptr, "print", kNotRepeated},
     {"builtins", nullptr, "input open", kValueKept},
     {"_warnings", nullptr, "warn warn_explicit", kNotRepeated},
-    {"_io", nullptr, "open open_code", kValueKept},
+    {"_io", nullptr, "open open_code FileIO", kValueKept},
     {"_io", "TextIOWrapper", "write flush truncate", kNotRepeated},
     {"_io", "TextIOWrapper", "read readline readlines seek tell __next__", kValueKept},
     {"_io", "BufferedWriter", "write flush", kNotRepeated},
     {"_io", "BufferedReader", "read read1 readinto readline readlines peek seek tell __next__", kValueKept},
     {"_io", "FileIO", "write truncate", kNotRepeated},
     {"_io", "FileIO", "read readall readinto seek tell", kValueKept},
-    {"posix", nullptr, "write mkdir remove unlink rename rmdir truncate ftruncate system kill", kNotRepeated},
     {"posix", nullptr, "open read stat lstat listdir scandir access getpid getcwd urandom times", kValueKept},
-    {"posix", nullptr, "fork forkpty posix_spawn posix_spawnp execv execve", kNotRepeated},
-    {"posix", nullptr, "chdir fchdir umask putenv unsetenv nice", kNotRepeated},
-    {"gc", nullptr, "collect enable disable set_threshold set_debug freeze unfreeze", kNotRepeated},
-    {"sys", nullptr, "setrecursionlimit setswitchinterval set_int_max_str_digits settrace setprofile", kNotRepeated},
     {"_signal", nullptr, "signal alarm setitimer siginterrupt set_wakeup_fd", kNotRepeated},
     {"_signal", nullptr, "getsignal getitimer", kValueKept},
     {"_socket", nullptr, "setdefaulttimeout", kNotRepeated},
@@ -49,33 +44,48 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"_contextvars", "ContextVar", "set reset", kNotRepeated},
     {"_locale", nullptr, "localeconv", kValueKept},
     {"_codecs", nullptr, "register unregister register_error", kNotRepeated},
-    {"sys", nullptr, "addaudithook set_asyncgen_hooks set_coroutine_origin_tracking_depth setdlopenflags",
-     kNotRepeated},
-    {"_thread", nullptr, "start_new_thread start_joinable_thread start_new", kNotRepeated},
     {"_posixsubprocess", nullptr, "fork_exec", kNotRepeated},
     {"_socket", "socket", "", kValueKept},
     {"select", nullptr, "", kValueKept},
-    {"time", nullptr, "sleep", kNotRepeated},
-    {"time", nullptr,
-     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
-     "thread_time_ns localtime gmtime ctime strftime",
-     kValueKept},
     {"datetime", "datetime", "now utcnow today", kValueKept},
     {"datetime", "date", "today", kValueKept},
     {"_random", "Random", "random getrandbits seed getstate setstate", kValueKept},
     {"numpy.random", "RandomState", "", kValueKept},
     {"numpy.random", "Generator", "", kValueKept},
+    {"numpy", nullptr, "fromfile", kValueKept},
+    {"numpy", "ndarray", "tofile dump", kNotRepeated},
+    {"functools", "_lru_cache_wrapper", "cache_info cache_clear", kStateKept},
 };
+
+// Modules in C that reach the system or the state of the process, and their functions that do not.
+struct HarmlessFunctions {
+  std::string_view module;
+  std::string_view names;  ///< separated and surrounded by spaces
+};
+constexpr HarmlessFunctions kHarmlessFunctions[] = {
+    {"posix",
+     " fspath strerror cpu_count major minor makedev waitstatus_to_exitcode _path_normpath _path_splitroot_ex "
+     "_path_splitroot WIFEXITED WIFSIGNALED WIFSTOPPED WIFCONTINUED WEXITSTATUS WTERMSIG WSTOPSIG WCOREDUMP "},
+    {"time", " mktime strptime get_clock_info "},
+    {"gc", " isenabled get_threshold get_debug is_tracked is_finalized get_referents "},
+    {"sys",
+     " _getframe _getframemodulename _is_gil_enabled _is_interned exc_info exception exit intern is_finalizing "
+     "breakpointhook getdefaultencoding getfilesystemencoding getfilesystemencodeerrors getrefcount getsizeof "
+     "getrecursionlimit getswitchinterval get_int_max_str_digits gettrace getprofile getdlopenflags "
+     "get_coroutine_origin_tracking_depth get_asyncgen_hooks is_stack_trampoline_active audit "},
+    {"_thread",
+     " allocate allocate_lock get_ident get_native_id exit _set_sentinel daemon_threads_allowed "
+     "_get_main_thread_ident _is_main_interpreter "}};
 
 /// Modules in C whose functions do nothing but compute, but for those above.
 constexpr std::string_view kPlainModules[] = {
-    "_abc",        "_ast",       "_bisect",   "_blake2",  "_codecs",     "_collections", "_contextvars", "_datetime",
-    "_decimal",    "_functools", "_hashlib",  "_heapq",   "_imp",        "_io",          "_json",        "_locale",
-    "_md5",        "_opcode",    "_operator", "_pickle",  "_random",     "_sha1",        "_sha2",        "_sha256",
-    "_sha3",       "_sha512",    "_sre",      "_stat",    "_statistics", "_string",      "_struct",      "_thread",
-    "_typing",     "_tokenize",  "_warnings", "_weakref", "array",       "binascii",     "builtins",     "cmath",
-    "collections", "datetime",   "decimal",   "errno",    "functools",   "gc",           "itertools",    "marshal",
-    "math",        "operator",   "posix",     "sys",      "time",        "types",        "unicodedata",  "zlib"};
+    "_abc",      "_ast",        "_bisect",   "_blake2",   "_codecs",     "_collections", "_contextvars", "_datetime",
+    "_decimal",  "_functools",  "_hashlib",  "_heapq",    "_imp",        "_io",          "_json",        "_locale",
+    "_md5",      "_opcode",     "_operator", "_pickle",   "_random",     "_sha1",        "_sha2",        "_sha256",
+    "_sha3",     "_sha512",     "_sre",      "_stat",     "_statistics", "_string",      "_struct",      "_typing",
+    "_tokenize", "_warnings",   "_weakref",  "array",     "binascii",    "builtins",     "cmath",        "collections",
+    "datetime",  "decimal",     "errno",     "functools", "itertools",   "marshal",      "math",         "operator",
+    "types",     "unicodedata", "zlib"};
 
 constexpr const char* kLoggerMethods[] = {"debug", "info", "warning", "error", "critical", "exception", "log", "_log"};
 
@@ -168,6 +178,29 @@ std::string name_of_function(PyObject* function) {
   return std::string(PyUnicode_AsUTF8(object->m_module)) + "." + object->m_ml->ml_name;
 }
 
+/// What is called by C code of its own without being a function or a class: only what is known of some does no more
+/// than compute.
+bool is_unknown_callable(PyObject* callable) {
+  constexpr std::string_view kKnown[] = {"functools.", "operator.", "_operator.",   "types.",
+                                         "typing.",    "numpy.",    "torch.",       "weakref",
+                                         "method",     "wrapper_",  "classmethod_", "builtin_"};
+  if (PyCFunction_Check(callable) || PyType_Check(callable) || PyFunction_Check(callable)) return false;
+  PyTypeObject* native = native_type(callable);
+  if (native->tp_call == nullptr || is_of_cpp(callable)) return false;
+  const std::string_view name = native->tp_name;
+  const auto is_of_plain = [&](std::string_view module) {
+    return name.starts_with(module) && name[module.size()] == '.';
+  };
+  if (std::ranges::any_of(kPlainModules, is_of_plain)) return false;
+  if (name != "cython_function_or_method") {
+    return std::ranges::none_of(kKnown, [&](std::string_view prefix) { return name.starts_with(prefix); });
+  }
+  const py::Ref module = py::Ref::steal(PyObject_GetAttrString(callable, "__module__"));
+  const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
+  PyErr_Clear();
+  return !std::string_view(text).starts_with("numpy.");
+}
+
 /// Whether a function in C, of a module that is neither listed nor of PyTorch or NumPy, may do anything.
 bool is_unknown_function(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
@@ -177,6 +210,10 @@ bool is_unknown_function(PyObject* callable) {
   const char* text = module != nullptr && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
   if (text == nullptr) return PyErr_Clear(), false;
   const std::string_view name = text;
+  for (const HarmlessFunctions& row : kHarmlessFunctions) {
+    const auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
+    if (row.module == name) return row.names.find(" " + std::string(function->m_ml->ml_name) + " ") == row.names.npos;
+  }
   const auto is_of = [&](std::string_view package) { return name.starts_with(package); };
   return !is_of("torch") && !is_of("numpy") && !is_of("thunder") &&
          std::ranges::find(kPlainModules, name) == std::end(kPlainModules);
@@ -270,9 +307,12 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
   if (mode_ == SharpEdges::kAllow && !in_trial_) return true;
   if (edges_.empty()) fill();
   const auto found = edges_.find(call.function);
-  if (found != edges_.end() && mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call()) return true;
-  if (found != edges_.end()) return report(found->second);
-  if (is_unknown_function(callable)) return report({name_of_function(callable), kStateKept});
+  const bool is_kept = mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call();
+  if (found != edges_.end()) return is_kept || report(found->second);
+  if (is_unknown_function(callable)) return is_kept || report({name_of_function(callable), kStateKept});
+  if (is_unknown_callable(callable)) {
+    return report({std::string("an object of type '") + Py_TYPE(callable)->tp_name + "', called,", kStateKept});
+  }
   PyObject* self = is_of_cpp(callable) ? callable : object_of_method(call);
   if (self == nullptr) return true;
   // Methods of scripted modules are objects that are made anew when they are looked up.

@@ -29,4 +29,19 @@ py::Borrowed SubstitutedCall::find(std::size_t index, const char* name) const {
   return nullptr;
 }
 
+void add_pickle_substitutes(interpreter::TrackerOptions& options) {
+  for (const auto& [in_c, in_python] :
+       {std::pair("dumps", "_dumps"), std::pair("dump", "_dump"), std::pair("Pickler", "_Pickler")}) {
+    const py::Ref function = loaded_function("_pickle", in_c);
+    if (!function) continue;
+    options.substitute(function.get(), [name = in_python](PyObject* const* arguments, std::size_t count,
+                                                          PyObject* names, PyObject** result) {
+      const py::Ref equivalent = loaded_function("pickle", name);
+      if (!equivalent) return PyErr_Occurred() != nullptr ? -1 : 0;
+      *result = PyObject_Vectorcall(equivalent.get(), arguments, count, names);
+      return *result != nullptr ? 1 : -1;
+    });
+  }
+}
+
 }  // namespace thunder::dispatch

@@ -27,6 +27,8 @@ struct SubstitutedCall {
 void add_random_substitutes(interpreter::TrackerOptions& options);
 /// Methods of tensors whose C code cannot run on trace tensors. A function mode is told of the call before.
 void add_tensor_substitutes(interpreter::TrackerOptions& options);
+/// Pickling by the code in Python: what it reads of objects is guarded.
+void add_pickle_substitutes(interpreter::TrackerOptions& options);
 
 /// `torch.cond`, `while_loop`, `scan`, `map`: what the functions that they are given do becomes part of the trace.
 void add_higher_order_substitutes(interpreter::TrackerOptions& options);

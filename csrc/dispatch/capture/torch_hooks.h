@@ -28,6 +28,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   PyObject* make_anew(PyObject* real_tensor) override;
   PyObject* original(PyObject* traced) const override;
   [[nodiscard]] std::size_t input_index(PyObject* real_tensor) const override;
+  [[nodiscard]] std::size_t recorded() const override { return recorder_.trace().symbols.size(); }
   [[nodiscard]] std::string describe(PyObject* tensor) const override;
   [[nodiscard]] interpreter::ConstantKind classify(PyObject* object) const override;
   [[nodiscard]] PyObject* attribute(PyObject* owner, PyObject* name) const override;

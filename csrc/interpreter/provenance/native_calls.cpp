@@ -10,6 +10,7 @@
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/journal_restore.h"
 #include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/memoized.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -37,12 +38,13 @@ bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
   return call.self == nullptr || PyObject_TypeCheck(static_cast<PyObject*>(call.self), PyDescr_TYPE(callable)) == 0;
 }
 
-/// `copy.deepcopy`, and what thunder has in its place for tensors, remember by its address what they have copied. Any
-/// address will do, so none is guarded.
+/// `copy.deepcopy`, what thunder has in its place for tensors, and `pickle` remember by its address what they have
+/// seen. Any address will do, so none is guarded.
 bool is_in_copy_module() {
   PyObject* globals = PyEval_GetGlobals();
   PyObject* name = globals == nullptr ? nullptr : PyDict_GetItemString(globals, "__name__");
-  return name != nullptr && PyUnicode_Check(name) && (is_spelled(name, "copy") || is_spelled(name, "thunder._copying"));
+  if (name == nullptr || !PyUnicode_Check(name)) return false;
+  return is_spelled(name, "copy") || is_spelled(name, "thunder._copying") || is_spelled(name, "pickle");
 }
 
 // A substitute gets what a method is bound to as its first argument.
@@ -70,7 +72,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
     return call_substitute(found->second, call, result);
   }
   if (const int status = call_unwrapped(call, result); status != 0) return status;
-  if (type == "functools._lru_cache_wrapper") return call_memoized(call, result);
+  if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
@@ -182,7 +184,7 @@ int NativeCalls::call_partial(const VectorCall& call, PyObject** result) {
   return call_substitute(found->second, {function.get(), all.data(), positional, names.get()}, result);
 }
 
-/// Whether one of the calls of a memoized function was computed by this trace, and holds tensors of it.
+/// Whether a value that a memoized function gave holds tensors of the trace.
 bool NativeCalls::holds_traced(py::Borrowed value, int depth) const {
   if (state_.hooks.is_traced(value)) return true;
   constexpr int kDeepest = 4;
@@ -200,40 +202,61 @@ bool NativeCalls::holds_traced(py::Borrowed value, int depth) const {
   return false;
 }
 
-// The result of a function under functools.lru_cache stays in its cache, as in eager, unless it consists of tensors of
-// the trace.
+/// The call with tensors from outside in the place of their trace tensors: caches find results by these.
+std::vector<py::Ref> NativeCalls::memo_arguments(const VectorCall& call) const {
+  std::vector<py::Ref> result;
+  for (PyObject* argument : call.all()) {
+    PyObject* real = state_.hooks.is_traced(argument) ? state_.hooks.original(argument) : nullptr;
+    result.push_back(real == nullptr ? py::Ref::share(argument) : py::Ref::steal(real));
+  }
+  return result;
+}
+
+// The result of a function under functools.lru_cache stays in its cache, as in eager, where it is an object from
+// outside from then on. What the trace computes or writes is of each call, and has no place there.
 int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
-  const auto misses = [&] {
-    const py::Ref info = py::Ref::steal(PyObject_CallMethod(call.callable, "cache_info", nullptr));
-    return info ? PyLong_AsLong(PyTuple_GET_ITEM(info.get(), 1)) : -1;
-  };
-  const auto is_value = [&](const py::Ref& value) { return value.get() == *result; };
-  const long before = misses();
+  const std::vector<py::Ref> owned = memo_arguments(call);
+  std::vector<PyObject*> arguments{nullptr};
+  for (const py::Ref& each : owned) arguments.push_back(each.get());
+  const std::size_t count = call.count | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  const Node* node = state_.provenance.find(call.callable);
+  PyObject* function = memoized_function(call.callable);
+  if (node != nullptr && function != nullptr && state_.provenance.find(function) == nullptr) {
+    reads_.admit_constant(function, expression(*node));
+  }
+  const long before = memo_misses(call.callable);
   const std::uint64_t writes = state_.journal.write_count();
+  const std::size_t recorded = state_.hooks.recorded();
   ++memoized_depth_;
-  *result = call.make();
+  *result = PyObject_Vectorcall(call.callable, arguments.data() + 1, count, call.names);
   --memoized_depth_;
   if (*result == nullptr) return -1;
-  if (misses() != before) {
-    if (state_.journal.write_count() != writes) writing_memoized_.push_back(py::Ref::share(call.callable));
-    memoized_values_.push_back(py::Ref::share(*result));
-    if (holds_traced(*result, 0)) {
-      state_.journal.call_at_end(py::Ref::steal(PyObject_GetAttrString(call.callable, "cache_clear")));
+  const bool has_effects = state_.journal.write_count() != writes || state_.hooks.recorded() != recorded;
+  if (memo_misses(call.callable) != before && (has_effects || holds_traced(*result, 0))) {
+    if (py::Ref key = newest_memo_key(call.callable)) {
+      Py_CLEAR(*result);
+      return refuse_memo(call.callable, std::move(key));
     }
-  } else if (std::ranges::none_of(memoized_values_, is_value) && !is_real_tensor(*result, state_.hooks) &&
-             classify(*result, state_.hooks) == ConstantKind::kUnknown) {
+    if (PyErr_Occurred() != nullptr) return -1;
+  } else if (!is_real_tensor(*result, state_.hooks) && classify(*result, state_.hooks) == ConstantKind::kUnknown) {
     reads_.admit_constant(*result, describe(*result));
   }
   const int status = finish(*result, result);
   return PyErr_Occurred() != nullptr ? -1 : status;
 }
 
+int NativeCalls::refuse_memo(PyObject* function, py::Ref key) {
+  fresh_memos_.emplace_back(py::Ref::share(function), std::move(key));
+  PyErr_Format(
+      PyExc_NotImplementedError,
+      "thunder.jit: %R, which caches its results, computes with tensors, or writes to something: this call runs "
+      "in eager, where the cache gets the result, and later ones are compiled",
+      function);
+  return -1;
+}
+
 void NativeCalls::forget_memoized() {
-  const py::SavedError pending;
-  for (const py::Ref& function : std::exchange(writing_memoized_, {})) {
-    static_cast<void>(py::Ref::steal(PyObject_CallMethod(function.get(), "cache_clear", nullptr)));
-    PyErr_Clear();
-  }
+  for (const auto& [function, key] : std::exchange(fresh_memos_, {})) forget_memo(function.get(), key.get());
 }
 
 int NativeCalls::call_unwrapped(const VectorCall& call, PyObject** result) {

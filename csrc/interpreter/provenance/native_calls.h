@@ -16,8 +16,10 @@ class NativeCalls {
   /// `Observer::before_native_call`, whose convention holds for all here, and `before_python_call`.
   int before(const VectorCall& call, PyObject** result);
   int before_python(const VectorCall& call, PyObject** result);
-  /// The trace is dropped: what functions under functools.lru_cache computed, and wrote elsewhere, is forgotten.
+  /// Has functions under functools.lru_cache forget what the trace computed for them; once it is put back.
   void forget_memoized();
+  /// Whether the trace was refused for such a function, which has its result once the call has run in eager.
+  [[nodiscard]] bool has_fresh_memos() const { return !fresh_memos_.empty(); }
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
   [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
 
@@ -38,6 +40,8 @@ class NativeCalls {
   PyObject* call_beside_memory(const VectorCall& call);
   bool tell_identity(py::Borrowed object, PyObject** result);
   int call_memoized(const VectorCall& call, PyObject** result);
+  [[nodiscard]] std::vector<py::Ref> memo_arguments(const VectorCall& call) const;
+  int refuse_memo(PyObject* function, py::Ref key);
   [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;
   /// Ends a call that gave `value` (stolen), or raised.
   int finish(PyObject* value, PyObject** result);
@@ -60,8 +64,7 @@ class NativeCalls {
   Writes& writes_;
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< memory that the next call in C must not write to, with copies
   int memoized_depth_ = 0;
-  std::vector<py::Ref> writing_memoized_;  ///< functions under functools.lru_cache whose first call wrote something
-  std::vector<py::Ref> memoized_values_;   ///< that such functions computed in this trace
+  std::vector<std::pair<py::Ref, py::Ref>> fresh_memos_;  ///< functions under functools.lru_cache, with keys
 };
 
 }  // namespace thunder::interpreter

@@ -46,6 +46,8 @@ class TensorHooks {
   [[nodiscard]] virtual PyObject* attribute(PyObject* owner, PyObject* name) const {
     return PyObject_GenericGetAttr(owner, name);
   }
+  /// Grows with each operation that is recorded.
+  [[nodiscard]] virtual std::size_t recorded() const { return 0; }
   /// Metadata of a tensor as text: shape, dtype and what else is not the common case.
   [[nodiscard]] virtual std::string describe(PyObject* tensor) const = 0;
   /// A number that the program took from a tensor: the trace goes on for others too, as long as only tensors get it.

@@ -506,6 +506,44 @@ make_counter = lambda: helper
 counter = helper
 """,
     ),
+    "kept": Object(
+        """
+@functools.lru_cache(maxsize=None)
+def kept(n, fill=1.0):
+    return torch.full((3,), float(n)) * fill
+
+@functools.cache
+def notes(n):
+    return [n]
+
+@functools.lru_cache(maxsize=2)
+def summed(t):
+    return t.sum()
+""",
+        """
+f | {new} = {f} + kept({k})
+f | {new} = kept({k}, fill={k})
+f | {new} = {f} * len(notes({k}))
+f | {new} = {f} + summed(x)
+f | {new} = {f} * kept(2).sum().item()
+- | kept({k}).add_({n})
+- | notes({k}).append({n})
+- | notes({k}).append({f})
+- | kept({k})[0] = {n}
+n | {new} = notes(1)[-1] is notes(1)[0]
+n | {new} = kept(1) is kept(1)
+n | {new} = notes.cache_info().currsize
+""",
+        """
+kept(1).add_(1)
+kept(2)
+notes(1).append(4)
+notes(2)
+kept = functools.cache(lambda n, fill=2.0: torch.ones(3) * n)
+summed(x)
+x.add_(1)
+""",
+    ),
     "SCALE": Object(
         "SCALE = 2.0",
         """

@@ -1,0 +1,175 @@
+"""Functions under `functools.lru_cache`: what they make is made once, and is one object from then on, as in eager."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import thunder
+from thunder import EagerFallbackWarning
+
+FALLBACK = pytest.mark.filterwarnings(f"ignore::{EagerFallbackWarning.__module__}.{EagerFallbackWarning.__name__}")
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+class Account:
+    """An object with state."""
+
+    def __init__(self) -> None:
+        self.count, self.total = 0, torch.zeros(3)
+
+
+def scratch() -> Callable[..., Any]:
+    make = functools.lru_cache(maxsize=4)(torch.zeros)
+
+    def program(x: torch.Tensor) -> Any:
+        buffer = make(3)
+        buffer += x
+        return buffer * 2, buffer
+
+    return program
+
+
+def list_that_grows() -> Callable[..., Any]:
+    @functools.cache
+    def kept() -> list[int]:
+        return []
+
+    def program(x: torch.Tensor) -> Any:
+        kept().append(1)
+        return x * len(kept()), kept()
+
+    return program
+
+
+def object_with_state() -> Callable[..., Any]:
+    make = functools.lru_cache(Account)
+
+    def program(x: torch.Tensor) -> Any:
+        account = make()
+        account.count += 1
+        account.total = account.total + x
+        return account.total * account.count
+
+    return program
+
+
+def layer() -> Callable[..., Any]:
+    make = functools.cache(nn.Linear)
+    return lambda x: make(3, 2)(x)
+
+
+def tensor_as_key() -> Callable[..., Any]:
+    total = functools.cache(torch.sum)
+    weight = torch.ones(3)
+
+    def program(x: torch.Tensor) -> Any:
+        with torch.no_grad():
+            weight.add_(1)
+        return x * total(weight)
+
+    return program
+
+
+def effect_of_the_first_call() -> Callable[..., Any]:
+    calls: list[int] = []
+
+    @functools.cache
+    def double(n: int) -> int:
+        calls.append(n)
+        return 2 * n
+
+    return lambda x: (x * double(4), len(calls))
+
+
+def size_of_the_cache() -> Callable[..., Any]:
+    double = functools.cache(lambda n: 2 * n)
+
+    def program(x: torch.Tensor) -> Any:
+        values = x * double(3), double.cache_info().currsize
+        double.cache_clear()
+        return values
+
+    return program
+
+
+def clock() -> Callable[..., Any]:
+    first_time = functools.cache(time.clock_gettime)
+    times: list[float] = []
+
+    def program(x: torch.Tensor) -> Any:
+        times.append(first_time(time.CLOCK_MONOTONIC))
+        return x + 1, len(set(times))
+
+    return program
+
+
+def not_kept() -> Callable[..., Any]:
+    make = functools.lru_cache(maxsize=0)(torch.ones)
+    return lambda x: make(3) + x
+
+
+PROGRAMS = (
+    scratch,
+    list_that_grows,
+    object_with_state,
+    layer,
+    tensor_as_key,
+    effect_of_the_first_call,
+    clock,
+    not_kept,
+)
+
+
+def seen(program: Callable[..., Any]) -> list[Any]:
+    """Return what four calls give, with numbers as they are at the time of the call."""
+    torch.manual_seed(0)
+    results = [program(X) for _ in range(4)]
+    tensors = torch.utils._pytree.tree_leaves(results)
+    return [value.tolist() if isinstance(value, torch.Tensor) else value for value in tensors]
+
+
+@FALLBACK
+@pytest.mark.parametrize("make", [*PROGRAMS, size_of_the_cache])
+def test_results_of_memoized_functions_are_as_in_eager(make: Callable[[], Callable[..., Any]]) -> None:
+    assert seen(thunder.jit(make())) == seen(make())
+
+
+@FALLBACK
+@pytest.mark.parametrize("make", PROGRAMS)
+def test_later_calls_are_compiled(make: Callable[[], Callable[..., Any]]) -> None:
+    compiled = thunder.jit(make())
+    for _ in range(4):
+        compiled(X)
+    assert thunder.compile_stats(compiled)["eager_calls"] <= 1
+
+
+@FALLBACK
+def test_what_a_memoized_function_gives_is_one_object() -> None:
+    make = functools.cache(torch.ones)
+    compiled = thunder.jit(lambda x: (x + make(3), make(3)))
+    first, second = compiled(X)[1], compiled(X)[1]
+    assert first is second is make(3)
+
+
+@FALLBACK
+def test_results_of_other_calls_stay_in_the_cache() -> None:
+    make = functools.lru_cache(maxsize=8)(torch.ones)
+    before = make(2)
+    thunder.jit(lambda x: x + make(3))(X)
+    assert make(2) is before
+    assert make.cache_info().currsize == 2
+
+
+def test_objects_without_tensors_are_compiled_at_the_first_call() -> None:
+    @functools.cache
+    def recipe(n: int) -> dict[str, int]:
+        return {"scale": n}
+
+    assert thunder.jit(lambda x: x * recipe(3)["scale"], fullgraph=True)(X).tolist() == (X * 3).tolist()
