@@ -17,9 +17,25 @@ def _stream(device: int) -> torch.cuda.Stream:
 
 
 @functools.cache
-def _pool(device: int, stream: int) -> Any:
-    """Return the memory that graphs share which run one after the other."""
-    return torch.cuda.graph_pool_handle()
+def _pool(device: int, stream: int) -> torch.cuda.CUDAGraph:
+    """Return a graph whose memory those share that run one after the other.
+
+    It is never run. PyTorch gives up such memory with its last graph, and raises where another one asks for it then.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(_stream(device)):
+        graph.capture_begin(capture_error_mode="thread_local")
+        torch.zeros(1, device=f"cuda:{device}")
+        graph.capture_end()
+    return graph
+
+
+def _restore_generator(device: int) -> None:
+    """Let the default generator draw again: after a recording that failed, PyTorch takes it for recorded for ever."""
+    generator = torch.cuda.default_generators[device]
+    other = torch.Generator(f"cuda:{device}")
+    other.set_state(generator.get_state())
+    generator.graphsafe_set_state(other.graphsafe_get_state())
 
 
 class Graph:
@@ -34,19 +50,26 @@ class Graph:
         """Record, in place of running, what this thread launches."""
         self._outside = torch.cuda.current_stream(self._device)
         stream = _stream(self._device)
+        pool = _pool(self._device, self._outside.cuda_stream).pool()
         stream.wait_stream(self._outside)
         torch.cuda.set_stream(stream)
         try:
-            pool = _pool(self._device, self._outside.cuda_stream)
             self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         except BaseException:
-            torch.cuda.set_stream(self._outside)
+            self._leave(has_failed=True)
             raise
 
     def end(self) -> None:
         """Stop recording. Raises RuntimeError where something was launched that cannot be recorded."""
+        has_failed = True
         try:
             self._graph.capture_end()
+            has_failed = False
         finally:
-            torch.cuda.set_stream(self._outside)
-            self._outside.wait_stream(_stream(self._device))
+            self._leave(has_failed)
+
+    def _leave(self, has_failed: bool) -> None:
+        torch.cuda.set_stream(self._outside)
+        self._outside.wait_stream(_stream(self._device))
+        if has_failed:
+            _restore_generator(self._device)

@@ -32,12 +32,21 @@ bool is_of_torch(const ir::Operator& op) {
   return op.style == ir::CallStyle::kTorchOperator && op.name.starts_with("aten::");
 }
 
+/// Whether an operation draws from a generator: attention does where it drops something.
+bool draws(const ir::BoundSymbol& symbol) {
+  constexpr std::size_t kDropout = 4;
+  const ir::Operator& op = *symbol.op;
+  const bool is_attention = operators::has_fact(op, Fact::kIsAttention);
+  if (is_attention && symbol.arguments.size() > kDropout) return symbol.arguments[kDropout] != ir::Argument(0.0);
+  return op.random || operators::has_fact(op, Fact::kDrawsRandomNumbers);
+}
+
 /// Why an operation may do something else than launch the same kernels each time; empty: it may not.
 std::string obstacle_of(const ir::BoundSymbol& symbol) {
   const ir::Operator& op = *symbol.op;
   if (passes::is_constant(symbol)) return {};
   if (!is_of_torch(op)) return op.name + " is not an operation of PyTorch";
-  if (op.random || operators::has_fact(op, Fact::kDrawsRandomNumbers)) return op.name + " draws random numbers";
+  if (draws(symbol)) return op.name + " draws random numbers";
   if (operators::communicates(op)) return op.name + " communicates with other processes";
   if (operators::facts_of(op).has_any(Fact::kReadsData | Fact::kShapeFollowsData | Fact::kAsksAboutTensor)) {
     return op.name + " reads data";

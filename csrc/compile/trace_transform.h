@@ -56,9 +56,9 @@ struct TraceTransform {
   /// Gives the computation, forward or backward trace as it shall be, after all passes that change what is computed.
   std::function<ir::Trace(const ir::Trace& trace, SavedRange saved)> post_optimization;
   /// Sees what a trace, as it will run, says to other processes (`describe_collectives`), where that is anything.
-  std::function<void(ir::TraceKind kind, const std::string& collectives)> check_collectives;
+  std::function<void(ir::TraceKind kind, const std::string& collectives)> check_collectives{};
   /// Is told, with the Python exception set, that a call could not be compiled.
-  std::function<void()> note_failure;
+  std::function<void()> note_failure{};
 };
 
 /// Both throw UserError, naming the transform and the symbol or input, when a trace that it made cannot run, takes what

@@ -199,6 +199,23 @@ def test_what_cannot_be_recorded_says_why(program: Callable[..., Any], reason: s
     assert reason in graph_of(compiled)
 
 
+def test_generators_draw_on_after_a_recording_that_failed():
+    from thunder import _cuda_graphs
+
+    torch.manual_seed(7)
+    expected = [torch.rand(3, device="cuda") for _ in range(2)]
+    torch.manual_seed(7)
+    assert torch.equal(torch.rand(3, device="cuda"), expected[0])
+    x = torch.ones(4, device="cuda")
+    graph = _cuda_graphs.Graph(0)
+    graph.begin()
+    with pytest.raises(RuntimeError):  # waits for the device
+        x.nonzero()
+    with pytest.raises(RuntimeError):
+        graph.end()
+    assert torch.equal(torch.rand(3, device="cuda"), expected[1])
+
+
 @torch.no_grad()
 def test_options_choose():
     x = numbers(1024, 4096)
