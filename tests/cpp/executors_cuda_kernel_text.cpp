@@ -55,7 +55,7 @@ std::string joined(std::int64_t columns, const LaunchFacts& facts = {}) {
 }  // namespace
 
 TEST(parts_are_read_by_vectors_where_these_end_with_them) {
-  constexpr const char* kVector = "*reinterpret_cast<const Vector<float, 4>*>";
+  constexpr const char* kVector = "read(reinterpret_cast<const Vector<float, 4>*>";
   CHECK_EQ(count(joined(16), kVector), std::size_t{2});
   CHECK_EQ(count(joined(18), kVector), std::size_t{0});
   CHECK_EQ(count(joined(16, {.alignment = 8}), kVector), std::size_t{0});

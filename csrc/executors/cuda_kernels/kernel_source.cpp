@@ -491,8 +491,8 @@ class Emitter {
     for (auto part = assembled.parts.rbegin(); part != assembled.parts.rend(); ++part) {
       const auto [condition, offset] = addresses_.place_in(*part, assembled.run, "first_of_vector");
       before.add(otherwise, "if (", condition.empty() ? "true" : condition, ") {");
-      before.add(name, " = *reinterpret_cast<const ", vector, "*>(", array_text(part->array, assembled.dtype), " + ",
-                 offset, ");");
+      const std::string place = join(array_text(part->array, assembled.dtype), " + ", offset);
+      before.add(name, " = ", read(part->array, join("reinterpret_cast<const ", vector, "*>(", place, ")")), ";");
       before.add("}");
       otherwise = "else ";
     }
