@@ -213,6 +213,29 @@ TEST(parts_of_results) {
   });
 }
 
+TEST(parts_whose_ends_are_ends_of_vectors) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    check({real({6, 16}, dtype), real({6, 24}, dtype), real({6, 8}, dtype)}, [](const Tensors& x) {
+      const at::Tensor all = at::cat({x[0], x[1], x[2]}, 1);
+      return Tensors{all * 2, at::softmax(all, 1)};
+    });
+    check({real({6, 24}, dtype), real({6, 32}, dtype)}, [](const Tensors& x) {
+      return Tensors{at::constant_pad_nd(x[0], {0, 8}, 0) * x[1], at::constant_pad_nd(x[0], {-8, 16}, 0) + 1,
+                     at::constant_pad_nd(x[1] * 2, {-8, -8}, 0)};
+    });
+    check({real({2, 4, 32}, dtype), real({4, 32}, dtype), real({4, 32}, dtype)}, [](const Tensors& x) {
+      const std::vector<at::Tensor> halves = x[0].chunk(2, -1);
+      return Tensors{x[0] * x[1] + at::cat({-halves[1], halves[0]}, -1) * x[2]};
+    });
+    check({real({3, 2, 16}, dtype), real({3, 5, 16}, dtype)},
+          [](const Tensors& x) { return Tensors{at::cat({x[0], x[1]}, 1).exp(), at::stack({x[1], x[1]}, 1) * 3}; });
+    check({real({6, 17}, dtype), real({6, 15}, dtype)},  // no ends of vectors
+          [](const Tensors& x) { return Tensors{at::cat({x[0], x[1]}, 1) * 2}; });
+    check({real({6, 16}, dtype), real({6 * 16 + 1}, dtype).slice(0, 1).view({6, 16})},  // not aligned
+          [](const Tensors& x) { return Tensors{at::cat({x[0], x[1]}, 1) * 2}; });
+  }
+}
+
 TEST(rows_that_indices_choose) {
   check({real({11, 40}), index({7, 3}, 11)},
         [](const Tensors& x) { return Tensors{at::embedding(x[0], x[1]) * 2 + 1}; });

@@ -74,7 +74,7 @@ std::pair<std::string, std::string> Addresses::place_in(const SizedInterval& int
   return {condition, numbers_.term(distance, interval.stride, "stride")};
 }
 
-std::pair<std::string, std::string> Addresses::place_in(const Part& part, std::int64_t run) {
+std::pair<std::string, std::string> Addresses::place_in(const Part& part, std::int64_t run, std::string_view column) {
   std::string condition;
   std::vector<std::string> terms;
   const auto add = [&](const SizedInterval& interval, const std::string& index, std::int64_t size) {
@@ -85,11 +85,11 @@ std::pair<std::string, std::string> Addresses::place_in(const Part& part, std::i
   for (std::size_t i = 0; i < part.outer.size(); ++i) add(part.outer[i], join("i", i), kernel_.domain.outer[i]);
   if (run == 0) {
     add(part.runs, "0", 1);
-    add(part.columns, "column", kernel_.domain.columns);
+    add(part.columns, std::string(column), kernel_.domain.columns);
   } else {
     const std::string width = numbers_.index(run, "length");
-    add(part.runs, join("(column / ", width, ")"), kernel_.domain.columns / run);
-    add(part.columns, join("(column % ", width, ")"), run);
+    add(part.runs, join("(", column, " / ", width, ")"), kernel_.domain.columns / run);
+    add(part.columns, join("(", column, " % ", width, ")"), run);
   }
   return {condition, sum_of(terms)};
 }

@@ -25,7 +25,8 @@ class Addresses {
   /// How far behind it the element at a column is.
   [[nodiscard]] std::string column_offset(const Access& access, std::string_view column);
   /// The condition under which the element at `column` lies in the part (empty: it does), and its offset there.
-  [[nodiscard]] std::pair<std::string, std::string> place_in(const Part& part, std::int64_t run);
+  [[nodiscard]] std::pair<std::string, std::string> place_in(const Part& part, std::int64_t run,
+                                                             std::string_view column = "column");
 
  private:
   [[nodiscard]] std::pair<std::string, std::string> place_in(const fusion::BasicInterval<std::int64_t>& interval,

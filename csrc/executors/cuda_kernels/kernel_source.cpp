@@ -10,6 +10,7 @@
 #include "executors/cuda_kernels/addresses.h"
 #include "executors/cuda_kernels/block_sums.h"
 #include "executors/cuda_kernels/element_text.h"
+#include "executors/cuda_kernels/equal_loads.h"
 #include "executors/cuda_kernels/lines.h"
 #include "executors/cuda_kernels/numbers.h"
 #include "executors/cuda_kernels/prelude.h"
@@ -393,9 +394,13 @@ class Emitter {
     for (std::size_t i = 0; i < node.operand_count; ++i) {
       emit_element(node.operands[i], defined, before, inside, is_single);
     }
-    if (node.kind == Kind::kAssemble) return emit_assembled(node, inside);
+    const bool is_assembled_of_vectors = node.kind == Kind::kAssemble && !is_single && has_vectors_of_parts(node);
+    if (node.kind == Kind::kAssemble && !is_assembled_of_vectors) return emit_assembled(node, inside);
     std::string text;
-    if (node.kind == Kind::kRandom) {
+    if (is_assembled_of_vectors) {
+      emit_assembled_vector(node, before);
+      text = join("value_of(vector", number, ".at[e])");
+    } else if (node.kind == Kind::kRandom) {
       text = random_text(node, before, is_single);
     } else if (node.kind == Kind::kLoad || node.kind == Kind::kGather) {
       const bool is_of_vector = !is_single && loads_vectors(node);
@@ -470,6 +475,32 @@ class Emitter {
       inside.add("}");
       otherwise = "else ";
     }
+  }
+
+  [[nodiscard]] bool has_vectors_of_parts(const KernelNode& node) const {
+    return has_vectorized_parts(access(node), kernel_, mapping_.vector, facts_);
+  }
+
+  /// Each vector comes from one part.
+  void emit_assembled_vector(const KernelNode& node, Lines& before) {
+    const Access& assembled = access(node);
+    const std::string vector = vector_of(assembled);
+    const std::string name = join("vector", passes_.number(node));
+    before.add(vector, " ", name, ";");
+    std::string otherwise;
+    for (auto part = assembled.parts.rbegin(); part != assembled.parts.rend(); ++part) {
+      const auto [condition, offset] = addresses_.place_in(*part, assembled.run, "first_of_vector");
+      before.add(otherwise, "if (", condition.empty() ? "true" : condition, ") {");
+      const std::string place = join(array_text(part->array, assembled.dtype), " + ", offset);
+      before.add(name, " = ", read(part->array, join("reinterpret_cast<const ", vector, "*>(", place, ")")), ";");
+      before.add("}");
+      otherwise = "else ";
+    }
+    if (node.operand_count == 0) return;
+    before.add("else {");
+    before.add("#pragma unroll");
+    before.add("for (int e = 0; e < ", mapping_.vector, "; ++e) ", name, ".at[e] = ", stored(node), ";");
+    before.add("}");
   }
 
   // --- a pass
@@ -550,6 +581,7 @@ class Emitter {
   void store_element(const KernelNode& node, Lines& before, Lines& inside, Lines& after) {
     const Access target = over_elements(node);
     if (!target.parts.empty()) {
+      if (has_vectors_of_parts(node)) return store_vector_in_part(node, before, inside, after);
       const auto [condition, offset] = addresses_.place_in(target.parts[0], target.run);
       inside.add("if (is_row", condition.empty() ? "" : " && " + condition, ") {");
       inside.add(array_text(target.parts[0].array, target.dtype), "[", offset, "] = ", stored(node), ";");
@@ -568,6 +600,17 @@ class Emitter {
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
     after.add("if (is_row) *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
+  }
+
+  void store_vector_in_part(const KernelNode& node, Lines& before, Lines& inside, Lines& after) {
+    const Access& target = access(node);
+    const std::string vector = vector_of(target);
+    const std::string made = join("stored", passes_.number(node));
+    const auto [condition, offset] = addresses_.place_in(target.parts[0], target.run, "first_of_vector");
+    before.add(vector, " ", made, ";");
+    inside.add(made, ".at[e] = ", stored(node), ";");
+    after.add("if (is_row", condition.empty() ? "" : " && " + condition, ") *reinterpret_cast<", vector, "*>(",
+              array_text(target.parts[0].array, target.dtype), " + ", offset, ") = ", made, ";");
   }
 
   const SizedKernel& kernel_;
@@ -589,7 +632,8 @@ std::optional<KernelSource> emit_source(const SizedKernel& kernel, const LaunchF
   const auto sums_columns = [](const KernelNode& node) { return is_sum(node) && node.kind != Kind::kTotal; };
   if (row_count(kernel) * kernel.domain.columns == 0) return std::nullopt;
   if (kernel.domain.interleaved && std::ranges::any_of(kernel.nodes, sums_columns)) return std::nullopt;
-  return Emitter(kernel, facts).emit();
+  const SizedKernel loads_once = with_loads_once(kernel);
+  return Emitter(loads_once, facts).emit();
 }
 
 }  // namespace thunder::executors::cuda

@@ -67,7 +67,9 @@ int choose_vector(const SizedKernel& kernel, const LaunchFacts& facts) {
   for (int vector = widest_vector(kernel); vector > 1; vector /= 2) {
     const bool is_divisible = kernel.domain.columns % vector == 0 && kernel.domain.run % vector == 0;
     const auto helps = [&](const KernelNode& node) {
-      return is_access_of_elements(node) && is_vectorized(kernel.accesses[node.index], kernel, vector, facts);
+      if (node.kind == Kind::kAssemble) return has_vectorized_parts(kernel.accesses[node.index], kernel, vector, facts);
+      return is_access_of_elements(node) && (is_vectorized(kernel.accesses[node.index], kernel, vector, facts) ||
+                                             has_vectorized_parts(kernel.accesses[node.index], kernel, vector, facts));
     };
     if (is_divisible && std::ranges::any_of(kernel.nodes, helps)) return vector;
   }
@@ -119,6 +121,21 @@ bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const SizedK
   const auto divides = [&](std::int64_t number) { return number % vector == 0; };
   return access.inner_stride == 1 && divides(access.run) && divides(access.run_stride) &&
          divides(access.table_stride) && std::ranges::all_of(access.outer_strides, divides);
+}
+
+bool has_vectorized_parts(const fusion::BasicAccess<std::int64_t>& access, const SizedKernel& kernel, int vector,
+                          const LaunchFacts& facts) {
+  const std::int64_t bytes = std::min<std::int64_t>(kWidestLoad, vector * ir::size_of(access.dtype));
+  const auto divides = [&](std::int64_t number) { return number % vector == 0; };
+  if (vector == 1 || access.parts.empty() || facts.alignment % bytes != 0) return false;
+  if (kernel.domain.interleaved || !divides(access.run) || !divides(kernel.domain.columns)) return false;
+  const std::int64_t width = access.run != 0 ? access.run : kernel.domain.columns;
+  return std::ranges::all_of(access.parts, [&](const fusion::BasicPart<std::int64_t>& part) {
+    const bool begins_and_ends =
+        divides(part.columns.begin) && (divides(part.columns.end) || part.columns.end >= width);
+    return part.columns.stride == 1 && begins_and_ends && divides(part.runs.stride) &&
+           std::ranges::all_of(part.outer, [&](const auto& interval) { return divides(interval.stride); });
+  });
 }
 
 Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {

@@ -43,5 +43,8 @@ struct Mapping {
 /// first is aligned.
 [[nodiscard]] bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const fusion::SizedKernel& kernel,
                                  int vector, const LaunchFacts& facts);
+/// Whether an access that consists of parts does: each vector lies in a part, or outside of it.
+[[nodiscard]] bool has_vectorized_parts(const fusion::BasicAccess<std::int64_t>& access,
+                                        const fusion::SizedKernel& kernel, int vector, const LaunchFacts& facts);
 
 }  // namespace thunder::executors::cuda
