@@ -301,6 +301,10 @@ at::Tensor TensorWrites::refresh(TraceState& state) {
   if (state.writes_seen == writes) return {};
   state.writes_seen = writes;
   const ViewOf view = *state.view;
+  // Its history is that of where it was made, and not of where it is looked at again.
+  std::optional<c10::InferenceMode> as_made;
+  if (!view.inference_mode && c10::InferenceMode::is_enabled()) as_made.emplace(false);
+  const c10::AutoGradMode history(view.grad_mode || c10::GradMode::is_enabled());
   recording_.value_of(view.parent);  // it may require grad from now on
   std::vector<IValue> results = view.arguments;
   recording_.call_functional(view.op, results, Level::kTop);

@@ -9,8 +9,8 @@ namespace {
 // --- cross entropy
 //
 // PyTorch saves the logarithms of the probabilities, as large as the input. The input is there anyway (it came from a
-// product, and models return it), so one number for each row is enough: what was subtracted from it. Both maxima are
-// finite, and the second one is small, so their difference is exact to a rounding.
+// product, and models return it), so what was subtracted from it is enough: two numbers for each row. Their sum would
+// not do: next to a large maximum, the logarithm of the sum is lost to rounding.
 
 enum CrossEntropyArgument : std::size_t { kInput, kTarget, kWeight, kReduction, kIgnored, kSmoothing };
 
@@ -29,7 +29,7 @@ Tensors cross_entropy_forward(RuleCall& call) {
   auto [loss, total_weight] =
       at::nll_loss_forward(log_probabilities, call.tensor(kTarget), {}, call.arguments[kReduction].toInt(),
                            call.arguments[kIgnored].toInt());
-  call.saved = {at::sub(at::amax(x, {1}, true), at::amax(log_probabilities, {1}, true)), total_weight};
+  call.saved = {at::amax(x, {1}, true), at::amax(log_probabilities, {1}, true), total_weight};
   return {loss};
 }
 
@@ -38,16 +38,16 @@ void cross_entropy_backward(RuleCall& call) {
   const at::Tensor x = call.tensor(kInput);
   const at::Tensor target = call.tensor(kTarget);
   const bool is_mean = call.arguments[kReduction].toInt() == at::Reduction::Mean;
-  at::Tensor scale = is_mean ? at::div(call.cotangent(0), call.saved[1]) : call.cotangent(0);
+  at::Tensor scale = is_mean ? at::div(call.cotangent(0), call.saved[2]) : call.cotangent(0);
   const at::Tensor is_ignored = at::eq(target, call.arguments[kIgnored].toInt());
   scale = at::masked_fill(scale.expand(target.sizes()), is_ignored, 0).unsqueeze(1);
   const at::Tensor column = at::masked_fill(target, is_ignored, 0).unsqueeze(1);
-  const at::Tensor probabilities = at::exp(at::sub(x, call.saved[0]));
+  const at::Tensor probabilities = at::exp(at::add(at::sub(x, call.saved[0]), call.saved[1]));
   call.give(x, at::scatter_add(at::mul(probabilities, scale), 1, column, at::neg(scale)));
 }
 
 constexpr GradRule kLossRules[] = {
-    {"aten::cross_entropy_loss", "", "saves one number for each row instead of all probabilities",
+    {"aten::cross_entropy_loss", "", "saves two numbers for each row instead of all probabilities",
      &cross_entropy_applies, &cross_entropy_forward, &cross_entropy_backward},
 };
 

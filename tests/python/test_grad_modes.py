@@ -87,6 +87,24 @@ def mode_saved_tensor_hooks(a: torch.Tensor) -> Any:
     return b
 
 
+def mode_view_looked_at_without_gradients(a: torch.Tensor) -> Any:
+    b = a * 1
+    first, flat = b[0], b.view(-1)
+    with torch.no_grad():
+        b.add_(1)
+        looked = first * 2 + flat.sum()
+    return first * 2, flat * 3, looked, b
+
+
+def mode_view_looked_at_in_inference_mode(a: torch.Tensor) -> Any:
+    b = a * 1
+    first = b[0]
+    with torch.inference_mode():
+        b.mul_(2)
+        _ = first + 1
+    return first * 2, b
+
+
 MODES = [f for name, f in sorted(globals().items()) if name.startswith("mode_")]
 
 

@@ -150,6 +150,42 @@ def test_later_calls_are_compiled(make: Callable[[], Callable[..., Any]]) -> Non
     assert thunder.compile_stats(compiled)["eager_calls"] <= 1
 
 
+def test_memoized_function_that_is_replaced_is_noticed() -> None:
+    table = {"f": functools.cache(lambda: 2.0)}
+    compiled = thunder.jit(lambda x: x * table["f"](), fullgraph=True)
+    assert torch.equal(compiled(X), X * 2)
+    table["f"] = functools.cache(lambda: 3.0)
+    assert torch.equal(compiled(X), X * 3)
+
+
+@FALLBACK
+def test_results_belong_to_the_tensor_that_they_were_computed_from() -> None:
+    total = functools.cache(torch.sum)
+    compiled = thunder.jit(lambda x: total(x) * 2)
+    first, second = torch.ones(3), torch.zeros(3)
+    for x in (first, first, second, second, first):
+        assert compiled(x) == x.sum() * 2
+
+
+class Scale:
+    """An object whose method is memoized."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = torch.tensor(factor)
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019
+    def row(self, n: int) -> torch.Tensor:
+        return torch.ones(n) * self.factor
+
+
+@FALLBACK
+def test_results_belong_to_the_object_that_they_were_computed_for() -> None:
+    compiled = thunder.jit(lambda scale: scale.row(3) + 1)
+    first, second = Scale(2.0), Scale(5.0)
+    for scale in (first, first, second, second, first):
+        assert torch.equal(compiled(scale), torch.ones(3) * scale.factor + 1)
+
+
 @FALLBACK
 def test_what_a_memoized_function_gives_is_one_object() -> None:
     make = functools.cache(torch.ones)

@@ -41,6 +41,12 @@ def test_cross_entropy_of_large_and_infinite_logits() -> None:
     assert_as_eager(F.cross_entropy, logits, targets(0, 2))
 
 
+@pytest.mark.parametrize("offset", [1e4, -1e6, 1e20])
+def test_cross_entropy_keeps_its_precision_next_to_a_large_offset(offset: float) -> None:
+    logits = (torch.tensor([[0.0, 0.0, 1.0, 2.0], [1.0, 3.0, 0.0, 3.0]]) + offset).requires_grad_()
+    assert_as_eager(F.cross_entropy, logits, targets(0, 2))
+
+
 @pytest.mark.parametrize(
     "keywords",
     [{"label_smoothing": 0.1}, {"weight": torch.ones(5)}, {"ignore_index": 2}],

@@ -38,6 +38,13 @@ bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
   return call.self == nullptr || PyObject_TypeCheck(static_cast<PyObject*>(call.self), PyDescr_TYPE(callable)) == 0;
 }
 
+/// Whether a callable is an object in C of its own, such as `operator.itemgetter(1)` or `numpy.sin`: what it does when it
+/// is called shows nowhere.
+bool is_opaque_callable(PyObject* callable) {
+  if (PyCFunction_Check(callable) || PyType_Check(callable) || PyMethod_Check(callable)) return false;
+  return !is_python_class(Py_TYPE(callable)) && std::string_view(Py_TYPE(callable)->tp_name) != "functools.partial";
+}
+
 /// `copy.deepcopy`, what thunder has in its place for tensors, and `pickle` remember by its address what they have
 /// seen. Any address will do, so none is guarded.
 bool is_in_copy_module() {
@@ -64,6 +71,8 @@ int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 
 int NativeCalls::before(const VectorCall& call, PyObject** result) {
   const std::string_view type = Py_TYPE(call.callable)->tp_name;
+  Node* opaque = is_opaque_callable(call.callable) ? state_.provenance.find(call.callable) : nullptr;
+  if (opaque != nullptr) reads_.record_state_as(*opaque, StateKind::kIdentity);
   if (type == "functools.partial") {
     if (const int status = call_partial(call, result); status != 0) return status;
   }
@@ -202,12 +211,15 @@ bool NativeCalls::holds_traced(py::Borrowed value, int depth) const {
   return false;
 }
 
-/// The call with tensors from outside in the place of their trace tensors: caches find results by these.
-std::vector<py::Ref> NativeCalls::memo_arguments(const VectorCall& call) const {
+/// The call with tensors from outside in the place of their trace tensors. Caches find results by these, and by which
+/// objects others are.
+std::vector<py::Ref> NativeCalls::memo_arguments(const VectorCall& call) {
   std::vector<py::Ref> result;
   for (PyObject* argument : call.all()) {
     PyObject* real = state_.hooks.is_traced(argument) ? state_.hooks.original(argument) : nullptr;
     result.push_back(real == nullptr ? py::Ref::share(argument) : py::Ref::steal(real));
+    Node* node = state_.provenance.find(result.back().get());
+    if (node != nullptr) reads_.record_state_as(*node, StateKind::kIdentity);
   }
   return result;
 }

@@ -23,6 +23,11 @@ bool is_frozen_type(PyTypeObject* type) {
   return false;
 }
 
+/// `list[int]` and `int | str`.
+bool is_type_expression(const PyTypeObject* type) {
+  return type == &Py_GenericAliasType || std::strcmp(type->tp_name, "types.UnionType") == 0;
+}
+
 bool is_free_function(py::Borrowed value) {
   if (!PyCFunction_Check(value)) return false;
   PyObject* self = PyCFunction_GET_SELF(value);
@@ -42,7 +47,7 @@ ConstantKind classify(py::Borrowed value, const TensorHooks& hooks) {
   PyTypeObject* type = Py_TYPE(value);
   if (value == Py_None || type == &PyBool_Type) return ConstantKind::kIdentity;
   if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type ||
-      type == &PyComplex_Type || type == &PyRange_Type) {
+      type == &PyComplex_Type || type == &PyRange_Type || is_type_expression(type)) {
     return ConstantKind::kEquality;
   }
   if (type == &PyTuple_Type) return classify_tuple(value, hooks);

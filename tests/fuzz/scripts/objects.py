@@ -532,7 +532,6 @@ f | {new} = {f} * kept(2).sum().item()
 - | kept({k})[0] = {n}
 n | {new} = notes(1)[-1] is notes(1)[0]
 n | {new} = kept(1) is kept(1)
-n | {new} = notes.cache_info().currsize
 """,
         """
 kept(1).add_(1)
