@@ -50,9 +50,8 @@ bool belongs_to_trace(const CompiledFunction& compiled) {
 /// Its transforms hold for its own traces: those of another program do not know them.
 PyObject* refuse_inside(PyObject* module) {
   try {
-    const std::string message =
-        "thunder.jit: a compiled module is called whose parameters transforms replaced: " + describe_overrides(module) +
-        "; give these transforms to thunder.jit of the outer program";
+    const std::string message = "thunder.jit: a compiled module is called that runs by itself, as " +
+                                describe_overrides(module) + "; give these transforms to the outer program";
     tracer::note_refusal(message);
     PyErr_SetString(PyExc_NotImplementedError, message.c_str());
   } catch (const PendingError&) {

@@ -131,6 +131,7 @@ def facts(rank: int) -> dict[str, Any]:
         results[name] = copied.one.weight.grad.tolist() == results["gradient"]
     results["unused"] = unused(rank)
     results["in a context"] = context(rank)
+    results["inside of another program"] = inside(rank)
     results["outside of a program"] = error_of(lambda: torch.func.vmap(ddp(wrappers.Layers()))(x[None]))
     results["twice"] = error_of(lambda: ddp(ddp(wrappers.Layers())))
     results["written"] = error_of(lambda: ddp(Written(), broadcast_from=None)(x))
@@ -167,6 +168,18 @@ def context(rank: int) -> bool:
     sent = [torch.zeros_like(model.one.weight.grad) for _ in range(dist.get_world_size())]
     dist.all_gather(sent, model.one.weight.grad)
     return not sent[0].equal(sent[1])
+
+
+def inside(rank: int) -> bool:
+    """Whether gradients are the same in all processes where another jitted program calls the module."""
+    model = ddp(wrappers.Layers())
+    outer = thunder.jit(lambda x: model(x).square().sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outer(wrappers.batch(rank, 0, 4, 6)).backward()
+    sent = [torch.zeros_like(model.one.weight.grad) for _ in range(dist.get_world_size())]
+    dist.all_gather(sent, model.one.weight.grad)
+    return sent[0].equal(sent[1])
 
 
 def error_of(call: Callable[[], Any]) -> str:

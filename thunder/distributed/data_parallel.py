@@ -12,6 +12,7 @@ from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
 from thunder.distributed.synchronization import Synchronization, synchronization_of
 from thunder.trace import Trace, TraceEdit, Value
+from thunder.transforms.overrides import require_programs
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -52,7 +53,9 @@ class DataParallel(ParallelTransform):
         require_alike("ddp", self.group, model)
         if self.broadcast_from is not None:
             broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
-        Synchronization("ddp").attach(model)
+        Synchronization().attach(model)
+        if self.group.size > 1:
+            require_programs(model)
 
     def transform_traces_pre_prologue(
         self, prologue_trace: Trace, computation_trace: Trace, epilogue_trace: Trace, **kwargs: Any

@@ -82,7 +82,7 @@ class FullySharded(ParallelTransform):
         tied = {name: [other for other in same if other != name] for same in names.values() for name in same}
         for path, module in list(model.named_modules()):
             self._shard_submodule(model, path, module, tied)
-        Synchronization("fsdp").attach(model)
+        Synchronization().attach(model)
 
     def _shard_submodule(self, model: Any, path: str, module: torch.nn.Module, tied: Mapping[str, list[str]]) -> None:
         self._materialize(path, module)

@@ -25,8 +25,7 @@ class Synchronization:
         shares_buffers: the next call begins with the buffers of one process.
     """
 
-    def __init__(self, strategy: str) -> None:
-        self.strategy = strategy
+    def __init__(self) -> None:
         self.syncs = True
         self.has_kept = False
         self.shares_buffers = True
@@ -40,12 +39,6 @@ class Synchronization:
 
     def before_forward(self, module: torch.nn.Module, arguments: Any) -> None:
         """Run as a part of each program."""
-        if not torch.compiler.is_compiling():
-            raise RuntimeError(
-                f"thunder.distributed.{self.strategy}: a call that cannot be compiled would run without its "
-                "collectives. The thunder.EagerFallbackWarning in front of this error says what stands in the way; "
-                "call the module outside of torch.func's transforms and of other compilers"
-            )
         has_gradients = torch.is_grad_enabled()
         keeps = has_gradients and not self.syncs
         if has_gradients and self.has_kept != keeps:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Override", "add_parameter", "override_parameter", "overrides_of"]
 
 _REGISTRY = "_thunder_overrides"  # csrc/dispatch/call/overrides.cpp knows it by this name
+_WHOLE = ""  # in the registry: the module itself
 _owner: contextvars.ContextVar[str | None] = contextvars.ContextVar("owner", default=None)
 
 
@@ -105,6 +106,16 @@ def add_parameter(model: ThunderModule, name: str, tensor: torch.Tensor, *, besi
     _changed(model, entry)
 
 
+def require_programs(model: ThunderModule) -> None:
+    """Let a module never run as the plain one, nor as a part of another program, though nothing is replaced.
+
+    Raises RuntimeError where it is not called in `Transform.transform_module`.
+    """
+    owner = _current_owner("require_programs")
+    _module(model).__dict__.setdefault(_REGISTRY, {})[_WHOLE] = Override((), owner)
+    model.__compiled__.clear_cache()  # type: ignore[attr-defined]
+
+
 def overrides_of(model: torch.nn.Module) -> dict[str, Override]:
     """Return what transforms replaced in a compiled module, or added beside, by each name that it has."""
     return {name: entry for entry in _entries(model).values() for name in entry.names}
@@ -163,12 +174,14 @@ def describe(module: torch.nn.Module) -> list[tuple[Any, ...]]:
 
 
 def summary(module: torch.nn.Module) -> str:
-    """Return the first override in words, and how many there are besides."""
-    entries = _entries(module)
+    """Return why a module does not run as it is, in words: the first override, and how many there are besides."""
+    entries = {name: entry for name, entry in _entries(module).items() if entry.names}
+    if not entries:
+        return f"{_entries(module)[_WHOLE].owner} changes its programs"
     name, entry = next(iter(entries.items()))
     owners = [entry.owner] if entry.owner else list(entry.added.values())
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-    return f"{name} ({', '.join(dict.fromkeys(owners))}){more}"
+    return f"transforms replaced parameters: {name} ({', '.join(dict.fromkeys(owners))}){more}"
 
 
 def names_of(callable: object, tensors: list[torch.Tensor]) -> list[list[str]]:

@@ -147,15 +147,10 @@ bool SpecializationCache::raises_errors_of_programs() const {
   return how_.full_graph || compile::has_extensions(options_) || has_overrides(module_);
 }
 
-bool SpecializationCache::may_be_eager() const {
-  const auto communicates = [](const auto& transform) { return transform->check_collectives != nullptr; };
-  return !has_overrides(module_) && std::ranges::none_of(options_.transforms, communicates);
-}
-
 bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& failure) const {
   // Errors that the module itself would raise are raised; of a refusal of thunder's, `run_eager` tells the cause.
   const bool is_refused = PyErr_ExceptionMatches(PyExc_NotImplementedError) != 0;
-  if (how_.full_graph || !outcome.may_run_eager || (!may_be_eager() && !is_refused)) {
+  if (how_.full_graph || !outcome.may_run_eager || (has_overrides(module_) && !is_refused)) {
     add_location(outcome.location);
     return false;
   }
@@ -178,7 +173,8 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
       failure.miss = std::move(explained_.back());
       explained_.pop_back();
     }
-    failure.is_kept = runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && may_be_eager();
+    failure.is_kept =
+        runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && !has_overrides(module_);
     if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }
@@ -239,8 +235,7 @@ PyObject* SpecializationCache::refuse_eager(const Failure& failure) const {
             ? "a mode of PyTorch, or a transform of torch.func, is active that compiled programs do not "
               "follow"
             : failure.cause;
-    PyErr_Format(PyExc_RuntimeError,
-                 "thunder.jit: %s cannot run in eager, as transforms replaced parameters: %s. It was not compiled: %s",
+    PyErr_Format(PyExc_RuntimeError, "thunder.jit: %s cannot run in eager, as %s. It was not compiled: %s",
                  interpreter::describe(callable_).c_str(), describe_overrides(module_).c_str(), cause.c_str());
   } catch (const PendingError&) {
   }

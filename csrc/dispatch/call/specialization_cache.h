@@ -85,8 +85,6 @@ class SpecializationCache {
   /// Leaves a call to eager code whose program raised the pending exception, or that is known to run in eager, unless
   /// the user wants to see the exception.
   Served leave_to_eager(Failure& failure) const;
-  /// Whether calls in eager do what the compiled ones do: no transform replaced parameters or lets processes talk.
-  [[nodiscard]] bool may_be_eager() const;
   /// Whether a trace that failed leaves the call to eager code; `failure` then holds the pending exception.
   bool may_run_eager(const TraceOutcome& outcome, Failure& failure) const;
   /// Raises for a call that would run a module whose parameters transforms replaced as it is.
