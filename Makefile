@@ -21,7 +21,7 @@ step = @printf '\n\033[1m[%s] %s (+%ss) %s\033[0m\n' '$(1)' "$$(date +%H:%M:%S)"
 locked = mkdir -p build && flock build/$(1).lock
 quiet = --no-print-directory
 
-.PHONY: quickstart build layer configure test ctest pytest kernels lint format docs notebooks benchmarks sanitize clean
+.PHONY: wheels quickstart build layer configure test ctest pytest kernels lint format docs notebooks benchmarks sanitize clean
 
 quickstart:
 	$(call step,1/3,Python environment in $(VENV): PyTorch and the build tools)
@@ -118,6 +118,11 @@ benchmarks: build
 	python benchmarks/inference.py
 	python benchmarks/memory.py
 	python benchmarks/plot.py
+
+# Wheels for the Pythons at hand, tried in empty environments: make wheels PYTHONS='python3.11 python3.12'
+PYTHONS ?=
+wheels:
+	.ci/wheels $(PYTHONS)
 
 # C++ tests, and a smoke of the Python ones, under a sanitizer: make sanitize SANITIZE=address|undefined|thread
 sanitize: $(VENV)/.ready

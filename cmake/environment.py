@@ -14,6 +14,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from metadata import require_supported
+
 
 def torch_variables() -> dict[str, str]:
     """Return torch's folder and version; fails with the command that installs it."""
@@ -21,10 +23,12 @@ def torch_variables() -> dict[str, str]:
     if spec is None or spec.origin is None:
         sys.exit(f"torch is not installed for {sys.executable}: pip install torch==2.13.0")
     root = Path(spec.origin).parent
-    return {
-        "THUNDER_TORCH_ROOT": str(root),
-        "THUNDER_TORCH_VERSION": runpy.run_path(str(root / "version.py"))["__version__"],
-    }
+    version = runpy.run_path(str(root / "version.py"))["__version__"]
+    try:
+        require_supported(version)
+    except ValueError as error:
+        sys.exit(str(error))
+    return {"THUNDER_TORCH_ROOT": str(root), "THUNDER_TORCH_VERSION": version}
 
 
 def installed_file(distribution: str, suffix: str) -> Path:

@@ -29,11 +29,11 @@ class Options:
         executors: executors (`thunder.extend`), or their names, by priority; None for the default ones. Thunder's own
             come behind them, for whatever is left.
         transforms: trace transforms, in the order in which they are applied.
-        passes: names of the optimization passes that run, see docs/passes.md; None for all.
+        passes: names of the optimization passes that run, see docs/maintainers/passes.md; None for all.
         rematerialize: True lets backwards compute again what is cheap, in place of having it saved; False saves it.
         prepack_weights: True keeps weights of products and convolutions in the layout of the library that computes
-            them, beside the weights themselves, where that is faster (docs/cpu-executor.md says where), and promises
-            that weights which are written to move their version counter: no writes through `.data` or NumPy.
+            them, beside the weights themselves, where that is faster (docs/maintainers/cpu-executor.md says where), and
+            promises that weights which are written to move their version counter: no writes through `.data` or NumPy.
         cache: "constant values" keeps one specialization for each set of guards that held; "same input" checks the
             arguments of later calls against those of the first one (ValueError when they differ) and takes everything
             else, parameters included, for the very objects of the first call; "no caching" traces at every call.
@@ -46,8 +46,8 @@ class Options:
         compile: "background" runs fusions through ATen, operation by operation, until their kernels for a GPU are
             compiled; "eager" waits for them in the first call. The CPU's kernels need no compiler.
         cuda_graphs: which programs without gradients run as CUDA graphs, one launch for all of their kernels
-            (docs/cuda.md). None: small ones; True: all that can; False: none. `compile_stats(f)["cuda_graph"]` says
-            whether the last one does, or why not.
+            (docs/maintainers/cuda.md). None: small ones; True: all that can; False: none.
+            `compile_stats(f)["cuda_graph"]` says whether the last one does, or why not.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
         dynamic: which sizes of the tensors among the arguments may change without a new specialization. None: those
             that `thunder.mark_dynamic` names; True: all, but for those of parameters and what `thunder.mark_static`

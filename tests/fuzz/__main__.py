@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: checks random programs. See docs/fuzzing.md."""
+"""`python -m tests.fuzz`: checks random programs. See docs/maintainers/fuzzing.md."""
 
 from __future__ import annotations
 

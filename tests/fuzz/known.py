@@ -1,4 +1,4 @@
-"""Failures that are known and not fixed yet: docs/status.md lists them."""
+"""Failures that are known and not fixed yet: docs/maintainers/status.md lists them."""
 
 from __future__ import annotations
 

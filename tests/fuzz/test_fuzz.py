@@ -1,4 +1,4 @@
-"""Random programs, for three minutes of two cores. Longer runs: `python -m tests.fuzz`; see docs/fuzzing.md."""
+"""Random programs, for three minutes of two cores. Longer: `python -m tests.fuzz`; see docs/maintainers/fuzzing.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random scripts around jitted functions: see docs/fuzzing.md. Longer runs: `python -m tests.fuzz.scripts`."""
+"""Random scripts around jitted functions: docs/maintainers/fuzzing.md. Longer runs: `python -m tests.fuzz.scripts`."""
 
 from __future__ import annotations
 

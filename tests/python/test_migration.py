@@ -170,7 +170,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "ThunderModule.get_parameter": lambda: thunder.jit(LINEAR).get_parameter("weight") is LINEAR.weight,
     "ThunderModule.original_state_dict": lambda: thunder.jit(LINEAR).original_state_dict(),
     "ThunderModule.load_original_state_dict": lambda: thunder.jit(LINEAR).load_original_state_dict(LINEAR.state_dict()),
-    "ThunderModule.no_sync": lambda: callable(torch.nn.parallel.DistributedDataParallel.no_sync),
+    "ThunderModule.no_sync": lambda: callable(thunder.distributed.no_sync),
     # --- transforms
     "thunder.Transform": lambda: thunder.Transform is thunder.transforms.Transform,
     "thunder.core.transform_common.Transform": lambda: (
@@ -252,6 +252,9 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "dynamo.report": lambda: "thunder: 2 operations" in fx().report(),
     "dynamo.thunder_optimize, thunder_profile": lambda: thunder.examine(torch.sin, torch.ones(2)).seconds,
     # --- distributed
+    "distributed.FSDPType": lambda: [each.name for each in thunder.distributed.FSDPType] == ["ZERO2", "ZERO3"],
+    "distributed.FSDPBucketingStrategy": lambda: len(thunder.distributed.FSDPBucketingStrategy) == 3,
+    "distributed.column_parallel, row_parallel": lambda: not hasattr(thunder.distributed, "column_parallel"),
     "distributed.ddp": lambda: missing_engine("ddp"),
     "distributed.fsdp": lambda: missing_engine("fsdp"),
 }

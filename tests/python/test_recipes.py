@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import distributed_plugins
 import pytest
 import torch
 from beside_eager import assert_as_eager
+from processes import needs_gloo, run_in_processes
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import thunder
@@ -384,6 +386,19 @@ def test_data_parallel_uses_its_engine(plugin: Any, monkeypatch: pytest.MonkeyPa
     compiled = thunder.compile(torch.nn.Linear(2, 2), plugins=plugin(broadcast_from=0))
     assert isinstance(compiled, torch.nn.Sequential)
     assert asked == [{"broadcast_from": 0}]
+
+
+@needs_gloo
+def test_data_parallel_plugins_train_as_one_process() -> None:
+    for results in run_in_processes(distributed_plugins.train_all):
+        for name in ("ddp", "fsdp"):
+            torch.testing.assert_close(results[name], results["eager"])
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_data_parallel_plugins_need_a_process_group(name: str) -> None:
+    with pytest.raises(RuntimeError, match="process group"):
+        thunder.compile(torch.nn.Linear(2, 2), plugins=name)
 
 
 def test_reduce_overhead_is_the_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.scripts`: checks random scripts. See docs/fuzzing.md."""
+"""`python -m tests.fuzz.scripts`: checks random scripts. See docs/maintainers/fuzzing.md."""
 
 from __future__ import annotations
 

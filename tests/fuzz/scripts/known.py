@@ -1,4 +1,4 @@
-"""Failures that are known and not fixed: docs/fuzzing.md lists them."""
+"""Failures that are known and not fixed: docs/maintainers/fuzzing.md lists them."""
 
 from __future__ import annotations
 
