@@ -29,7 +29,7 @@ REPLACED: dict[str, tuple[Any, Any, Callable[[Any], float]]] = {
     "item getter": (operator.itemgetter(0), operator.itemgetter(1), lambda each: each([2, 3])),
     "limits of a dtype": (torch.finfo(torch.float32), torch.finfo(torch.float64), lambda each: each.bits),
     "memoized": (functools.cache(lambda: 2), functools.cache(lambda: 3), lambda each: each()),
-    "method caller": (operator.methodcaller("count", 1), operator.methodcaller("index", 1), lambda each: each([0, 1, 1])),
+    "method caller": (operator.methodcaller("count", 1), operator.methodcaller("index", 1), lambda each: each([1, 1])),
     "method of a list": ([1, 2].count, [1, 1].count, lambda each: each(1)),
     "partial": (functools.partial(max, 2), functools.partial(min, 2), lambda each: each(1)),
     "cell": (types.CellType(4), types.CellType(5), lambda each: each.cell_contents),

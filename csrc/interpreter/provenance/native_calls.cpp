@@ -38,8 +38,8 @@ bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
   return call.self == nullptr || PyObject_TypeCheck(static_cast<PyObject*>(call.self), PyDescr_TYPE(callable)) == 0;
 }
 
-/// Whether a callable is an object in C of its own, such as `operator.itemgetter(1)` or `numpy.sin`: what it does when it
-/// is called shows nowhere.
+/// Whether a callable is an object in C of its own, such as `operator.itemgetter(1)` or `numpy.sin`: what it does when
+/// it is called shows nowhere.
 bool is_opaque_callable(PyObject* callable) {
   if (PyCFunction_Check(callable) || PyType_Check(callable) || PyMethod_Check(callable)) return false;
   return !is_python_class(Py_TYPE(callable)) && std::string_view(Py_TYPE(callable)->tp_name) != "functools.partial";
