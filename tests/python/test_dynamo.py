@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.backends import registry
 from torch._dynamo.backends.registry import lookup_backend
 from torch.utils.checkpoint import checkpoint
 
 import thunder
+from thunder._backend import announce
 from thunder.dynamo import ThunderCompiler, thunder_backend, thunderfx
 from thunder.plugins import engines
 
@@ -191,14 +193,19 @@ def test_back_end_is_found_by_name() -> None:
     assert "thunder" in torch._dynamo.list_backends()
 
 
-@pytest.mark.parametrize("first", ["import torch._dynamo, thunder", "import thunder, torch"])
-def test_import_announces_the_back_end_without_an_entry_point(first: str) -> None:
+def test_import_announces_the_back_end_without_an_entry_point() -> None:
     code = (
-        f"{first}; import importlib.metadata as m; m.entry_points = lambda group=None: m.EntryPoints(); "
+        "import thunder, torch; import importlib.metadata as m; m.entry_points = lambda group=None: m.EntryPoints(); "
         "f = torch.compile(lambda x: x + 1, backend='thunder'); assert f(torch.ones(1)).item() == 2; "
         "import torch._dynamo.backends.registry as r; assert type(r.__spec__.loader).__name__ == 'SourceFileLoader'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_registry_that_is_loaded_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(registry._BACKENDS, "thunder", raising=False)
+    announce()
+    assert registry._BACKENDS["thunder"].load() is thunder_backend
 
 
 def test_entry_point_is_installed() -> None:
