@@ -38,7 +38,7 @@ def _restore_generator(device: int) -> None:
 
 
 class Graph:
-    """What is launched between `begin` and `end` on one device, ready to be launched again by `replay`."""
+    """The kernels that are launched between `begin` and `end` on one device, ready to be launched again by `replay`."""
 
     def __init__(self, device: int) -> None:
         self._device = device

@@ -8,12 +8,12 @@
 
 namespace thunder::compile {
 
-/// What decides whether a program may be recorded as a CUDA graph, which launches the same kernels on the same
+/// Facts that decide whether a program may be recorded as a CUDA graph, which launches the same kernels on the same
 /// addresses each time.
 struct GraphFacts {
   std::string obstacle{};       ///< why it may not be; empty: it may
   std::vector<bool> written{};  ///< by input: the program writes to its memory
-  std::int64_t bytes = 0;       ///< of all results: no more than this is kept for the graph
+  std::int64_t bytes = 0;       ///< size of all results: no more than this is kept for the graph
 };
 
 /// The facts of a program, by its final trace. An operation that is not known to launch kernels only is an obstacle.

@@ -1,4 +1,4 @@
-"""What the package says of itself, and the checks of what it is built with."""
+"""Metadata of the package, and the checks of what it is built with."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import thunder
 
 X = torch.ones(3)
 
-# What is there first, what comes in its place, and what the program takes of it.
+# An object, another one that comes in its place, and what the program takes of it.
 REPLACED: dict[str, tuple[Any, Any, Callable[[Any], float]]] = {
     "compiled pattern": (re.compile("a+"), re.compile("b"), lambda each: len(each.findall("aabaa"))),
     "decimal": (decimal.Decimal(1), decimal.Decimal(2), int),

@@ -23,7 +23,7 @@ constexpr int kRunsThatPay = 16;
 constexpr int kMostInVain = 8;
 /// Memory of a program's results up to which it is recorded without being asked for.
 constexpr std::int64_t kSmallBytes = std::int64_t{256} << 20;
-/// Of inputs and results that are copied in each call, likewise.
+/// Bytes of inputs and results that are copied in each call, likewise.
 constexpr std::int64_t kSmallCopies = std::int64_t{16} << 20;
 
 c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }

@@ -37,7 +37,7 @@ class GraphReplay {
   [[nodiscard]] std::string state() const;
 
  private:
-  /// What PyTorch's kernels are chosen by when they are launched.
+  /// Settings by which PyTorch's kernels are chosen when they are launched.
   using Settings = std::array<std::int64_t, 14>;
   struct Recorded {
     c10::Stream stream;

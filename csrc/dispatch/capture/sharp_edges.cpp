@@ -178,8 +178,8 @@ std::string name_of_function(PyObject* function) {
   return std::string(PyUnicode_AsUTF8(object->m_module)) + "." + object->m_ml->ml_name;
 }
 
-/// What is called by C code of its own without being a function or a class: only what is known of some does no more
-/// than compute.
+/// Whether an object is called by C code of its own without being a function or a class: only what is known of some
+/// does no more than compute.
 bool is_unknown_callable(PyObject* callable) {
   constexpr std::string_view kKnown[] = {"functools.", "operator.", "_operator.",   "types.",
                                          "typing.",    "numpy.",    "torch.",       "weakref",
