@@ -45,7 +45,7 @@ def kept_transforms(model: torch.nn.Module) -> tuple[Transform, ...]:
 
 def attach_parts(model: torch.nn.Module, options: Options) -> None:
     """Give the parts of a module whose parameters transforms replaced a `forward` that computes with them."""
-    if not overrides.overrides_of(model):
+    if not overrides.owners_of(model):
         return
     for part in overrides.parts_of(model):
         if isinstance(part, torch.jit.ScriptModule):

@@ -131,7 +131,8 @@ def facts(rank: int) -> dict[str, Any]:
         results[name] = copied.one.weight.grad.tolist() == results["gradient"]
     results["unused"] = unused(rank)
     results["in a context"] = context(rank)
-    results["inside of another program"] = inside(rank)
+    results["inside of another program"] = is_averaged(rank, lambda model: thunder.jit(lambda x: model(x)))
+    results["by forward"] = is_averaged(rank, lambda model: model.forward)
     results["outside of a program"] = error_of(lambda: torch.func.vmap(ddp(wrappers.Layers()))(x[None]))
     results["twice"] = error_of(lambda: ddp(ddp(wrappers.Layers())))
     results["written"] = error_of(lambda: ddp(Written(), broadcast_from=None)(x))
@@ -170,13 +171,12 @@ def context(rank: int) -> bool:
     return not sent[0].equal(sent[1])
 
 
-def inside(rank: int) -> bool:
-    """Whether gradients are the same in all processes where another jitted program calls the module."""
+def is_averaged(rank: int, caller: Callable[[Any], Callable[..., Any]]) -> bool:
+    """Whether gradients are the same in all processes where a module is called in another way."""
     model = ddp(wrappers.Layers())
-    outer = thunder.jit(lambda x: model(x).square().sum())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        outer(wrappers.batch(rank, 0, 4, 6)).backward()
+        caller(model)(wrappers.batch(rank, 0, 4, 6)).square().sum().backward()
     sent = [torch.zeros_like(model.one.weight.grad) for _ in range(dist.get_world_size())]
     dist.all_gather(sent, model.one.weight.grad)
     return sent[0].equal(sent[1])

@@ -70,6 +70,7 @@ def test_processes_have_the_same(facts: list[dict[str, Any]], what: str) -> None
         "unused",
         "in a context",
         "inside of another program",
+        "by forward",
     ],
 )
 def test_fact(facts: list[dict[str, Any]], fact: str) -> None:

@@ -15,7 +15,8 @@ from thunder.distributed.groups import Group
 
 __all__ = ["Agreement"]
 
-_numbers: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
+_modules: defaultdict[str, int] = defaultdict(int)
+_loaded: defaultdict[str, int] = defaultdict(int)
 _AGREED = "agreed"
 
 
@@ -24,18 +25,25 @@ class Agreement:
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self._begin()
-
-    def _begin(self) -> None:
-        self._number = next(_numbers[self.group.name])  # modules are made in the same order everywhere
+        self._module = ""
         self._programs = 0
+
+    def begin(self) -> None:
+        """Find a name for the module, the same in all processes, which all call this."""
+        import torch.distributed as dist
+
+        numbers: list[Any] = [None] * self.group.size
+        dist.all_gather_object(numbers, _modules[self.group.name], group=self.group.process_group)
+        _modules[self.group.name] = max(numbers) + 1
+        self._module = str(max(numbers))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"group": self.group}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.group = state["group"]
-        self._begin()
+        self.__init__(state["group"])  # type: ignore[misc]
+        _loaded[self.group.name] += 1  # of pickles, which all processes load in the same order
+        self._module = f"loaded {_loaded[self.group.name]}"
 
     def check(self, kind: str, collectives: str) -> None:
         """Require that all processes compile these collectives. RuntimeError in all of them where they do not."""
@@ -72,7 +80,7 @@ class Agreement:
 
         store = _get_process_group_store(self.group.process_group)
         self._programs += 1
-        return dist.PrefixStore(f"thunder/{self._number}/{self._programs}", store)
+        return dist.PrefixStore(f"thunder/{self._module}/{self._programs}", store)
 
     def _compare(self, store: Any, own: str) -> None:
         first = store.get("first").decode()

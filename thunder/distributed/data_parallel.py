@@ -10,7 +10,7 @@ import torch
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
-from thunder.distributed.synchronization import Synchronization, synchronization_of
+from thunder.distributed.synchronization import Synchronization, is_guarded, synchronization_of
 from thunder.trace import Trace, TraceEdit, Value
 from thunder.transforms.overrides import require_programs
 
@@ -51,6 +51,7 @@ class DataParallel(ParallelTransform):
         if not parameters:
             raise ValueError("thunder.distributed.ddp: expected a module with parameters that require grad")
         require_alike("ddp", self.group, model)
+        self.agreement.begin()
         if self.broadcast_from is not None:
             broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
         Synchronization().attach(model)
@@ -68,21 +69,23 @@ class DataParallel(ParallelTransform):
         names = {value: name for name, value in computation_trace.parameters.items()}
         parameters = [value for value in names if _is_parameter(epilogue_trace.module, names[value])]
         buffers = [value for value in names if value not in parameters]
-        if self.broadcast_buffers and state.shares_buffers and buffers:
+        if self.broadcast_buffers and buffers and state.shares_buffers and is_guarded(prologue_trace):
             self._share(computation_trace, edit, buffers)
         marked = [value for value in parameters if value.requires_grad]
         _require_unwritten(computation_trace, {value: names[value] for value in marked})
-        if state.syncs and marked:
-            for value, other in zip(marked, edit.insert_first(self._mark, marked, state.has_kept), strict=True):
+        # `model.forward`, called by itself, does not read the state.
+        accumulates = (not state.syncs or state.has_kept) and is_guarded(prologue_trace)
+        if marked and (state.syncs or not accumulates):
+            for value, other in zip(marked, edit.insert_first(self._mark, marked, accumulates), strict=True):
                 edit.substitute(value, other)
         return prologue_trace, edit.finish(), epilogue_trace
 
-    def _mark(self, parameters: list[torch.Tensor], has_kept: bool) -> list[torch.Tensor]:
+    def _mark(self, parameters: list[torch.Tensor], adds_kept: bool) -> list[torch.Tensor]:
         ops = torch.ops.thunder
         dtype = self.communication_dtype
         options = self.group.name, self.group.size, self.bucket_bytes
         marked = [ops.replicated(each, *options, None if dtype == each.dtype else dtype) for each in parameters]
-        if has_kept:
+        if adds_kept:
             marked = [ops.adds_gradient_of(*pair) for pair in zip(marked, parameters, strict=True)]
         return marked
 

@@ -74,6 +74,7 @@ class FullySharded(ParallelTransform):
         if synchronization_of(model) is not None:
             raise ValueError("thunder.distributed.fsdp: the module is parallel already")
         require_alike("fsdp", self.group, model)
+        self.agreement.begin()
         names: dict[int, list[str]] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
             names.setdefault(id(parameter), []).append(name)
