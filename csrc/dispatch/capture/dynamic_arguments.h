@@ -11,7 +11,7 @@
 
 #include "dispatch/call/size_history.h"
 #include "dispatch/call/trace_options.h"
-#include "interpreter/loop/interpret.h"
+#include "interpreter/guards/guard_step.h"
 #include "tracer/size_shadows.h"
 
 namespace thunder::dispatch {
