@@ -11,6 +11,7 @@ class CACHE_OPTIONS(str, enum.Enum):  # noqa: N801
     """Values of the option `cache`."""
 
     CONSTANT_VALUES = "constant values"
+    SYMBOLIC_VALUES = "symbolic values"
     SAME_INPUT = "same input"
     NO_CACHING = "no caching"
 

@@ -27,6 +27,7 @@ __all__ = [
     "compile_data",
     "compile_stats",
     "explain_misses",
+    "explain_shapes",
     "fusions",
     "last_backward_traces",
     "last_compile_options",
@@ -374,6 +375,46 @@ def explain_misses(fn: Any) -> Misses:
         Miss(call, specialization, compared, tuple(FailedGuard(*guard) for guard in guards), reason)
         for call, specialization, compared, reason, guards in _compiled(fn).explained_misses()
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Shapes:
+    """The sizes of one specialization.
+
+    Attributes:
+        symbols: sizes that may be others at the next call, by the names that traces have for them: "s0: x.shape[0]".
+        conditions: what a call must meet, with the line of the program that decided on it: "x.shape[0] <= 10 (…)".
+        pinned: sizes that would be symbols but are needed as numbers, with the line.
+    """
+
+    symbols: tuple[str, ...]
+    conditions: tuple[str, ...]
+    pinned: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.symbols and not self.pinned:
+            return "all sizes are numbers"
+        lines = list(self.symbols)
+        lines += [f"  if {condition}" for condition in self.conditions]
+        lines += [f"pinned: {size}" for size in self.pinned]
+        return "\n".join(lines)
+
+
+class ShapesOfAll(tuple[Shapes, ...]):
+    """The sizes of all specializations of a compiled callable, with a text for people."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n".join(f"specialization {i}:\n{shapes}" for i, shapes in enumerate(self)) or "nothing was traced"
+
+
+def explain_shapes(fn: Any) -> ShapesOfAll:
+    """Return, for each specialization of `fn`, which sizes are symbols, under which conditions, and what is pinned.
+
+    See docs/dynamic-shapes.md.
+    """
+    return ShapesOfAll(Shapes(*map(tuple, row)) for row in _compiled(fn).shapes())
 
 
 def wait_until_compiled(fn: Any) -> None:

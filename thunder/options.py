@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
 
-CACHE = ("constant values", "same input", "no caching")
+CACHE = ("constant values", "symbolic values", "same input", "no caching")
 SHARP_EDGES = ("exact", "allow", "warn", "error")
 COMPILE = ("background", "eager")
 
@@ -34,9 +34,10 @@ class Options:
         prepack_weights: True keeps weights of products and convolutions in the layout of the library that computes
             them, beside the weights themselves, where that is faster (docs/maintainers/cpu-executor.md says where), and
             promises that weights which are written to move their version counter: no writes through `.data` or NumPy.
-        cache: "constant values" keeps one specialization for each set of guards that held; "same input" checks the
-            arguments of later calls against those of the first one (ValueError when they differ) and takes everything
-            else, parameters included, for the very objects of the first call; "no caching" traces at every call.
+        cache: "constant values" keeps one specialization for each set of guards that held; "symbolic values" does so
+            with `dynamic=True`; "same input" checks the arguments of later calls against those of the first one
+            (ValueError when they differ) and takes everything else, parameters included, for the very objects of the
+            first call; "no caching" traces at every call.
         sharp_edges: what happens when the program reaches beyond Python's objects (print, warnings, logging, random
             numbers of Python and NumPy, clocks, files, threads; docs/guards.md has the table). "exact": what eager
             does, at each call; prints, warnings and log records come after the computation, a call that does anything
@@ -50,8 +51,8 @@ class Options:
             `compile_stats(f)["cuda_graph"]` says whether the last one does, or why not.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
         dynamic: which sizes of the tensors among the arguments may change without a new specialization. None: those
-            that `thunder.mark_dynamic` names; True: all, but for those of parameters and what `thunder.mark_static`
-            names; False: none (docs/dynamic-shapes.md). Experimental.
+            that `thunder.mark_dynamic` names, and those that are met with a second value; True: all, but for those of
+            parameters and what `thunder.mark_static` names; False: none (docs/dynamic-shapes.md).
     """
 
     executors: tuple[str | Executor, ...] | None = None

@@ -13,7 +13,8 @@ def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max:
     """Let the size of dimension `dim` change between calls that `tensor` is an argument of, without a new trace.
 
     The first call with the tensor is traced for all sizes from `min` (at least two) to `max`. Where the program needs
-    the size as a number, it is traced for that number, as without the mark. See docs/dynamic-shapes.md.
+    the size as a number, it is traced for that number, as without the mark. A call that is traced with a size below
+    `min` or above `max` raises ValueError. See docs/dynamic-shapes.md.
 
     Raises:
         IndexError: the tensor has no such dimension.

@@ -94,7 +94,11 @@ void simplify_masks(Compilation& compilation, const PassRunner& runner) {
     return operators::has_fact(*symbol.op, operators::Fact::kIsAttention);
   };
   if (std::ranges::none_of(trace.symbols, is_attention)) return;
-  const auto read = [&](const ir::Trace& mask) { return content_of(run_constants(mask, compilation).at(0)); };
+  // The content of a mask at some sizes says nothing of others.
+  const auto read = [&](const ir::Trace& mask) {
+    if (!ir::symbols_of(mask).empty()) return passes::MaskContent::kOther;
+    return content_of(run_constants(mask, compilation).at(0));
+  };
   runner.keep(passes::kConstantMasks, passes::simplify_masks(trace, read, &find_operator), compilation.forward.history);
 }
 

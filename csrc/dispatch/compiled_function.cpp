@@ -15,6 +15,7 @@
 #include "dispatch/capture/call_transforms.h"
 #include "dispatch/compile_report.h"
 #include "dispatch/functional.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/options.h"
 #include "dispatch/python/errors.h"
@@ -189,6 +190,15 @@ std::string graph_state(const Specialization& specialization) {
   return obstacle.empty() ? "cuda_graphs=False" : obstacle;
 }
 
+PyObject* texts(const std::vector<std::string>& lines) {
+  py::Ref list = py::Ref::steal(PyList_New(0));
+  for (const std::string& line : lines) {
+    const py::Ref text = py::Ref::steal(PyUnicode_FromString(line.c_str()));
+    if (!list || !text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
 PyObject* statistics(PyObject* self, PyObject*) {
   const SpecializationCache& cache = *as_compiled(self).cache;
   py::Ref seconds = py::Ref::steal(PyDict_New());
@@ -203,11 +213,8 @@ PyObject* statistics(PyObject* self, PyObject*) {
       if (!number || PyDict_SetItemString(seconds.get(), name.c_str(), number.get()) < 0) return nullptr;
     }
   }
-  const py::Ref pinned = py::Ref::steal(PyList_New(0));
-  for (std::size_t i = 0; pinned && last != nullptr && i < last->pinned_sizes.size(); ++i) {
-    const py::Ref text = py::Ref::steal(PyUnicode_FromString(last->pinned_sizes[i].c_str()));
-    if (!text || PyList_Append(pinned.get(), text.get()) < 0) return nullptr;
-  }
+  const py::Ref pinned = py::Ref::steal(texts(last == nullptr ? std::vector<std::string>() : last->pinned_sizes));
+  if (!pinned) return nullptr;
   const std::string graph = last == nullptr ? "not called yet" : graph_state(*last);
   const runtime::PoolStatistics pool = runtime::pool_statistics();
   const py::Ref memory =
@@ -225,6 +232,20 @@ PyObject* statistics(PyObject* self, PyObject*) {
       static_cast<Py_ssize_t>(guards), "shared_guards", static_cast<Py_ssize_t>(cache.check_count()),
       "full_guard_passes", static_cast<unsigned long long>(cache.full_passes()), "seconds", seconds.get(), "pool_bytes",
       memory.get(), "pinned_sizes", pinned.get(), "cuda_graph", graph.c_str());
+}
+
+/// For each specialization its symbols, conditions, and sizes that are needed as numbers.
+PyObject* shapes(PyObject* self, PyObject*) {
+  py::Ref list = py::Ref::steal(PyList_New(0));
+  for (const auto& specialization : as_compiled(self).cache->all()) {
+    const py::Ref symbols = py::Ref::steal(texts(specialization->size_symbols));
+    const py::Ref conditions = py::Ref::steal(texts(specialization->size_conditions));
+    const py::Ref pinned = py::Ref::steal(texts(specialization->pinned_sizes));
+    if (!list || !symbols || !conditions || !pinned) return nullptr;
+    const py::Ref row = py::Ref::steal(PyTuple_Pack(3, symbols.get(), conditions.get(), pinned.get()));
+    if (!row || PyList_Append(list.get(), row.get()) < 0) return nullptr;
+  }
+  return list.release();
 }
 
 using Report = PyObject* (*)(const compile::Compiled&);
@@ -260,6 +281,7 @@ PyMethodDef compiled_methods[] = {
     {"passes", report<report_passes>, METH_NOARGS, "What each pass of the last compilation did."},
     {"rules", report<report_rules>, METH_NOARGS, "Which rule served each operation that was differentiated."},
     {"wait", wait, METH_NOARGS, "Block until what compiles in the background is in place."},
+    {"shapes", &shapes, METH_NOARGS, nullptr},
     {"explained_misses", explained_misses, METH_NOARGS, "Why calls were traced; see thunder.explain_misses."},
     {"time_guards", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(time_guards)),
      METH_FASTCALL | METH_KEYWORDS, "time_guards(count, *args, **kwargs): seconds for one check of the guards."},
@@ -325,7 +347,7 @@ int init_dispatch(PyObject* module) {
   });
   if (PyModule_AddType(module, &compiled_function_type) < 0) return -1;
   if (init_functional(module) < 0) return -1;
-  if (init_traced_number() < 0) return -1;
+  if (init_traced_number() < 0 || init_size_number() < 0) return -1;
   if (init_trace_passes(module) < 0) return -1;
   return init_trace_object(module);
 }

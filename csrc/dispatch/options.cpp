@@ -93,11 +93,13 @@ bool read_passes(PyObject* names, compile::Options* options) {
 std::optional<CacheMode> read_cache_mode(PyObject* value) {
   std::string text = "constant values";
   if (value != nullptr && !read_text(value, "cache", &text)) return std::nullopt;
-  if (text == "constant values") return CacheMode::kConstantValues;
+  if (text == "constant values" || text == "symbolic values") return CacheMode::kConstantValues;
   if (text == "same input") return CacheMode::kSameInput;
   if (text == "no caching") return CacheMode::kNoCaching;
-  PyErr_Format(PyExc_ValueError,
-               "thunder.jit: cache: expected 'constant values', 'same input' or 'no caching', got '%s'", text.c_str());
+  PyErr_Format(
+      PyExc_ValueError,
+      "thunder.jit: cache: expected 'constant values', 'symbolic values', 'same input' or 'no caching', got '%s'",
+      text.c_str());
   return std::nullopt;
 }
 
@@ -146,6 +148,10 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
   if (PyObject* dynamic = PyDict_GetItemString(options, "dynamic"); dynamic != nullptr && dynamic != Py_None) {
     result.trace.dynamic = dynamic == Py_True ? DynamicSizes::kAll : DynamicSizes::kNone;
   }
+  PyObject* cache_name = PyDict_GetItemString(options, "cache");
+  const bool is_symbolic = cache_name != nullptr && PyUnicode_Check(cache_name) &&
+                           PyUnicode_CompareWithASCIIString(cache_name, "symbolic values") == 0;
+  if (is_symbolic && result.trace.dynamic == DynamicSizes::kMarked) result.trace.dynamic = DynamicSizes::kAll;
   if (PyObject* mode = PyDict_GetItemString(options, "compile")) {
     std::string text;
     if (!read_text(mode, "compile", &text)) return std::nullopt;

@@ -2,6 +2,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -146,6 +147,20 @@ class OutsideProgram {
   int exceptions_;
 };
 
+/// A condition with the sizes of the user's tensors in the place of symbols: `x.shape[0] <= 10`.
+std::string with_names(const std::string& text, const std::vector<std::string>& names) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i + 1;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+    const bool is_symbol = text[i] == 's' && end > i + 1;
+    const std::size_t symbol = is_symbol ? std::stoul(text.substr(i + 1, end - i - 1)) : names.size();
+    result += symbol < names.size() ? names[symbol] : text.substr(i, is_symbol ? end - i : 1);
+    i = is_symbol ? end : i + 1;
+  }
+  return result;
+}
+
 /// One trace in the making.
 class Capture final : tracer::RecordingHost {
  public:
@@ -157,6 +172,8 @@ class Capture final : tracer::RecordingHost {
     bool live = false;  ///< see custom_functions.h
     PythonBackwards::Found backwards{};
     std::map<std::int64_t, std::string> pinned{};  ///< sizes of the arguments that are numbers, with the line
+    std::vector<ir::Condition> conditions{};       ///< on sizes, which the program has decided on
+    SizeHistory::Inputs changing{};                ///< inputs with sizes that are other ones than in earlier traces
     bool operator==(const Known&) const = default;
   };
 
@@ -175,7 +192,10 @@ class Capture final : tracer::RecordingHost {
         python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
         overrides_(traced.module),
         pinned_(known.pinned),
-        dynamic_(arguments, how.dynamic, pinned_),
+        conditions_(known.conditions),
+        changing_(known.changing),
+        history_(how.sizes),
+        dynamic_(arguments, how.dynamic, pinned_, changing_),
         hooks_(recorder_, overrides_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
@@ -192,12 +212,55 @@ class Capture final : tracer::RecordingHost {
   /// The facts that this attempt found, for the next one.
   [[nodiscard]] Known known(const Known& before, bool failed) const {
     std::map<std::int64_t, std::string> pinned = before.pinned;
+    std::vector<ir::Condition> conditions = before.conditions;
+    // A trace that fails with symbols may not fail without.
+    if (shadows_ != nullptr && failed && !shadows_->wants_samples() && shadows_->pinned().empty()) shadows_->pin_all();
+    if (shadows_ != nullptr) shadows_->settle();
     for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->reasons().size(); ++i) {
       const auto& [symbol, line] = shadows_->reasons()[i];
       pinned.emplace(dynamic_.symbols()[symbol].traced, ir::describe_line(line));
     }
-    return {recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
-            python_backwards_.found(), std::move(pinned)};
+    for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->assumed().size(); ++i) {
+      const ir::Condition& condition = shadows_->assumed()[i].condition;
+      if (std::ranges::find(conditions, condition) == conditions.end()) conditions.push_back(condition);
+    }
+    // Conditions name symbols, which are others when some of them are pinned.
+    SizeHistory::Inputs inputs = failed && !wants_symbols_ ? before.changing : changing();
+    const bool has_same_symbols = pinned == before.pinned && inputs == before.changing;
+    if (!has_same_symbols) {
+      conditions.clear();
+    } else if (shadows_ == nullptr || !shadows_->wants_samples()) {
+      conditions = before.conditions;
+    }
+    return {recorder_.memory.shared_storages,
+            before.live || custom_functions_.wants_live(failed),
+            python_backwards_.found(),
+            std::move(pinned),
+            std::move(conditions),
+            std::move(inputs)};
+  }
+
+  /// Inputs whose sizes are other ones than in earlier traces.
+  [[nodiscard]] SizeHistory::Inputs changing() const {
+    SizeHistory::Inputs inputs = changing_;
+    for (const auto& [path, sizes] : sizes_) {
+      if (history_ == nullptr || inputs.contains(path)) continue;
+      SizeHistory::Changing input = history_->compare(path, sizes);
+      if (!input.sizes.empty()) inputs.emplace(path, std::move(input));
+    }
+    return inputs;
+  }
+  /// The trace is kept: later ones compare sizes with its inputs'.
+  void remember_sizes() const {
+    if (history_ == nullptr) return;
+    for (const auto& [path, sizes] : sizes_) {
+      history_->note(path, sizes);
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const auto input = changing_.find(path);
+        const bool changes = input != changing_.end() && input->second.before[i] != -1;
+        if (changes && (!has_symbols_ || pinned_.contains(sizes[i]))) history_->pin(path, i);
+      }
+    }
   }
 
   /// The tensors of the trace that still exist: whoever keeps one for longer than the capture is nobody we know.
@@ -230,6 +293,8 @@ class Capture final : tracer::RecordingHost {
   /// Sets the exception after which the program is traced again, with more sizes that are numbers.
   static void ask_for_another_attempt();
   void fill(Specialization& specialization);
+  /// Says in words of people what there is of symbols and conditions.
+  void describe_sizes(Specialization& specialization) const;
 
   PyObject* callable_;
   PyObject* module_;  ///< see Traced
@@ -249,9 +314,15 @@ class Capture final : tracer::RecordingHost {
   DataReads reads_{numbers_};
   Overrides overrides_;
   std::map<std::int64_t, std::string> pinned_;
+  std::vector<ir::Condition> conditions_;
+  SizeHistory::Inputs changing_;
+  SizeHistory* history_;
+  std::map<PyObject*, std::string> paths_;           ///< where inputs were found
+  std::map<std::string, SizeHistory::Sizes> sizes_;  ///< by where inputs were found
   DynamicArguments dynamic_;
   std::unique_ptr<tracer::SizeShadows> shadows_;
-  bool has_symbols_ = false;  ///< the trace is for many sizes
+  bool has_symbols_ = false;    ///< the trace is for many sizes
+  bool wants_symbols_ = false;  ///< sizes are other ones than in earlier traces: they are to be symbols
   TorchHooks hooks_;
   InnerBackward backward_;
   GradientHooks gradient_hooks_{recorder_, python_backwards_};
@@ -394,9 +465,22 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
 }
 
 void Capture::add_shadows(const compile::Options& options) {
-  if (dynamic_.symbols().empty() || compile::has_extensions(options) || has_overrides(module_)) return;
-  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols());
-  hooks_.note_input = [this](PyObject* real, const at::Tensor& traced) {
+  if (compile::has_extensions(options) || has_overrides(module_)) {
+    history_ = nullptr;
+    return;
+  }
+  hooks_.note_input = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
+    paths_[real] = path;
+    if (history_ == nullptr || is_parameter(real)) return;
+    if (unpack_tensor(real).layout() == at::kStrided) sizes_[path] = unpack_tensor(real).sizes().vec();
+    static_cast<void>(traced);
+  };
+  if (dynamic_.symbols().empty()) return;
+  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), conditions_);
+  hooks_.note_input = [this, note = hooks_.note_input](PyObject* real, const at::Tensor& traced,
+                                                       const std::string& path) {
+    note(real, traced, path);
+    dynamic_.find(real, path);
     shadows_->add_input(traced, dynamic_.symbols_of(real));
   };
 }
@@ -419,6 +503,30 @@ bool Capture::generalize(ir::Trace& trace) {
   return true;
 }
 
+void Capture::describe_sizes(Specialization& specialization) const {
+  std::vector<std::vector<std::string>> places(dynamic_.symbols().size());
+  for (const py::Ref& input : hooks_.inputs()) {
+    const auto symbols = dynamic_.symbols_of(input.get());
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      if (symbols[i]) places[*symbols[i]].push_back(paths_.at(input.get()) + ".shape[" + std::to_string(i) + "]");
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& found : places) names.push_back(found.empty() ? "?" : found.front());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].empty()) continue;
+    specialization.size_symbols.push_back("s" + std::to_string(i) + ": " + names[i]);
+    specialization.size_conditions.push_back("2 <= " + names[i]);
+    for (std::size_t k = 1; k < places[i].size(); ++k) {
+      specialization.size_conditions.push_back(names[i] + " == " + places[i][k]);
+    }
+  }
+  for (const auto& [condition, location] : shadows_->assumed()) {
+    specialization.size_conditions.push_back(with_names(ir::to_string(condition), names) +
+                                             ir::describe_line(location, " (", ")"));
+  }
+}
+
 void Capture::fill(Specialization& specialization) {
   interpreter::GuardCompiler compiler(tracker_.provenance(), hooks_);
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
@@ -431,6 +539,7 @@ void Capture::fill(Specialization& specialization) {
     if (std::ranges::find(is_free, true) != is_free.end()) specialization.tensors.back().free_sizes(std::move(is_free));
   }
   specialization.has_symbols = has_symbols_;
+  if (has_symbols_) describe_sizes(specialization);
   for (const auto& [size, line] : pinned_) {
     specialization.pinned_sizes.push_back(std::to_string(size) + (line.empty() ? line : " by " + line));
   }
@@ -554,6 +663,11 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   }
   is_compiling_ = true;
   tracker_.journal().rollback();
+  if (changing() != changing_) {
+    wants_symbols_ = true;
+    ask_for_another_attempt();
+    return nullptr;
+  }
   if (!generalize(*trace)) return nullptr;
   fill(*specialization);
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -655,6 +769,27 @@ TraceOutcome refuse_escape(TraceOutcome&& outcome) {
 
 }  // namespace
 
+namespace {
+
+/// With symbols; after so many the program is traced for the sizes of the call.
+constexpr int kMostAttempts = 12;
+
+void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history) {
+  for (const auto& [path, input] : changing) {
+    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+      if (input.before[i] != -1) history.pin(path, i);
+    }
+  }
+}
+
+TraceOptions without_symbols(TraceOptions how) {
+  how.dynamic = DynamicSizes::kNone;
+  how.sizes = nullptr;
+  return how;
+}
+
+}  // namespace
+
 bool is_tracing() { return tracer::TraceSession::current().is_capturing; }
 
 TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& arguments,
@@ -662,12 +797,16 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
                         const TraceOptions& how) {
   try {
     Capture::Known known;
-    for (;;) {
-      auto capture = std::make_unique<Capture>(traced, arguments, how, known);
+    for (int attempt = 0;; ++attempt) {
+      if (attempt == kMostAttempts && how.sizes != nullptr) give_symbols_up(known.changing, *how.sizes);
+      const auto capture_how = attempt < kMostAttempts ? how : without_symbols(how);
+      if (attempt >= kMostAttempts) known.changing.clear();
+      auto capture = std::make_unique<Capture>(traced, arguments, capture_how, known);
       TraceOutcome outcome = capture->attempt(others, options);
       const bool failed = PyErr_Occurred() != nullptr;
       Capture::Known found = capture->known(known, failed);
       if (found == known) {
+        if (!failed && how.sizes != nullptr) capture->remember_sizes();
         const std::vector<tracer::WeakTensor> kept = capture->kept_tensors();
         capture.reset();
         return failed || !has_escaped(kept) ? outcome : refuse_escape(std::move(outcome));

@@ -1,5 +1,6 @@
 #include "passes/constant_folding.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "passes/alias_analysis.h"
@@ -71,6 +72,9 @@ class Folder {
 
   [[nodiscard]] bool is_computable(const ir::BoundSymbol& symbol) const {
     if (!is_pure(symbol) || !symbol.op->name.starts_with("aten::")) return false;
+    // A run has the sizes.
+    const auto has_sizes = [](const ir::Argument& argument) { return ir::has_symbols(argument); };
+    if (std::ranges::any_of(symbol.arguments, has_sizes)) return false;
     bool computable = true;
     for_each_argument(symbol, [&](ir::ValueId id) { computable = computable && is_known_[ir::index_of(id)]; });
     for_each_result(symbol, [&](ir::ValueId id) {

@@ -1,5 +1,6 @@
 #include "runtime/boxed_call.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 
 #include "base/error.h"
@@ -26,7 +27,11 @@ c10::IValue load(const ResolvedOperand& operand, Frame& frame) {
   }
   if (const auto* constant = std::get_if<c10::IValue>(&operand.content)) return *constant;
   if (const auto* size = std::get_if<SizeOperand>(&operand.content)) {
-    return size->compute(size->state.get(), frame.symbols);
+    const std::int64_t number = size->compute(size->state.get(), frame.symbols);
+    if (!size->is_tensor) return number;
+    at::Tensor tensor = c10::scalar_to_tensor(number);
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
   }
   const auto& list = std::get<ResolvedList>(operand.content);
   c10::impl::GenericList elements(list.element_type);

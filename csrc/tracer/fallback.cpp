@@ -188,6 +188,8 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   // Parts of a program, and layers of functorch, have one size.
   const bool can_follow = shadows->is_of_program(*recorder_on_top()) && !keys.has_any(functorch_keys);
   if (!can_follow) shadows->pin_all();
+  const std::vector<c10::IValue> traced = shadows->at_traced_sizes(op, arguments);
+  std::ranges::copy(traced, stack->end() - static_cast<std::ptrdiff_t>(traced.size()));
   try {
     const SizeShadows::Inside inside(*shadows);
     record_at_traced_sizes(op, keys, stack);

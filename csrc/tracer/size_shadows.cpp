@@ -1,12 +1,19 @@
 #include "tracer/size_shadows.h"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -28,6 +35,8 @@ using c10::IValue;
 /// A symbol with fewer values is a number: few of them would tell little of the others.
 constexpr std::int64_t kLeastRange = 32;
 constexpr std::size_t kJointSamples = 5;
+/// With fewer, the expression of a number is a guess.
+constexpr std::size_t kLeastSamples = 5;
 
 /// The value of symbol `i` in a sample.
 std::int64_t sample_of(const SizeSymbol& symbol, std::size_t sample, std::size_t i) {
@@ -42,6 +51,31 @@ std::int64_t sample_of(const SizeSymbol& symbol, std::size_t sample, std::size_t
   const std::int64_t value = kValues[sample][i % kValues[sample].size()];
   if (symbol.most == 0) return std::max(value, symbol.least + value % 97);
   return symbol.least + value % (symbol.most - symbol.least + 1);
+}
+
+/// Numbers without a pattern, of many magnitudes, for where the usual samples do not meet the conditions.
+std::int64_t other_sample_of(const SizeSymbol& symbol, std::size_t attempt, std::size_t i) {
+  std::uint64_t state = (attempt * 64 + i + 1) * 0x9e3779b97f4a7c15U;
+  state = (state ^ (state >> 29U)) * 0xbf58476d1ce4e5b9U;
+  const std::uint64_t drawn = state >> 33U;
+  // A third lies around the size that was traced, since conditions hold there.
+  const std::uint64_t range =
+      attempt % 3 == 0 ? 2 * static_cast<std::uint64_t>(symbol.traced) : std::uint64_t{8} << (attempt % 11);
+  const std::int64_t value = 2 + static_cast<std::int64_t>(drawn % range);
+  if (symbol.most == 0) return std::max(value, symbol.least);
+  return symbol.least + value % (symbol.most - symbol.least + 1);
+}
+
+/// Changes a symbol that a condition names by itself so that it holds.
+void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
+  const auto left = ir::symbol_of(condition.left);
+  const auto right = ir::symbol_of(condition.right);
+  if (condition.kind == ir::Condition::Kind::kEqual) {
+    if (left) values[*left] = std::max<std::int64_t>(ir::evaluate(condition.right, values), 2);
+    if (!left && right) values[*right] = std::max<std::int64_t>(ir::evaluate(condition.left, values), 2);
+  } else if (condition.kind == ir::Condition::Kind::kDivisible && left && condition.right.is_concrete()) {
+    values[*left] = condition.right.hint * std::max<std::int64_t>(values[*left] / condition.right.hint, 1);
+  }
 }
 
 /// The type that `tensor` has with these sizes, in the same order in memory.
@@ -87,33 +121,68 @@ class SizeShadows::Host final : public RecordingHost {
   RecordingHost& program_;
 };
 
-SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols)
+std::optional<ir::Dim> (*wrapped_size_of)(const at::Tensor& tensor) = nullptr;
+
+SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions)
     : program_(program), symbols_(std::move(symbols)), host_(std::make_unique<Host>(program.host)) {
+  scope_->shadows = this;
+  add_shadows(conditions);
+  make_fit();
+}
+
+SizeShadows::~SizeShadows() { scope_->shadows = nullptr; }
+
+void SizeShadows::add_shadow(std::vector<std::int64_t> values, std::optional<std::uint32_t> only) {
+  Shadow& shadow = shadows_.emplace_back();
+  shadow.symbols = std::move(values);
+  shadow.only = only;
+  shadow.recorder = std::make_unique<Recorder>(program_.trace().blank(), *host_);
+}
+
+void SizeShadows::add_shadows(const std::vector<ir::Condition>& conditions) {
+  constexpr std::size_t kAttempts = 400;
   std::vector<std::int64_t> traced;
   for (const SizeSymbol& symbol : symbols_) traced.push_back(symbol.traced);
-  const auto add = [&](std::vector<std::int64_t> values, std::optional<std::uint32_t> only) {
-    if (values == traced) return;
-    Shadow& shadow = shadows_.emplace_back();
-    shadow.symbols = std::move(values);
-    shadow.only = only;
-    shadow.recorder = std::make_unique<Recorder>(program.trace().blank(), *host_);
+  const auto is_sample = [&](const std::vector<std::int64_t>& values) {
+    const auto is_there = [&](const Shadow& shadow) { return shadow.symbols == values; };
+    const auto is_met = [&](const ir::Condition& condition) { return ir::holds(condition, values); };
+    return values != traced && std::ranges::none_of(shadows_, is_there) && std::ranges::all_of(conditions, is_met);
+  };
+  const auto draw = [&](std::size_t attempt, std::size_t usual, std::uint32_t i) {
+    return attempt == 0 ? sample_of(symbols_[i], usual, i) : other_sample_of(symbols_[i], attempt + 31 * usual, i);
   };
   for (std::size_t sample = 0; sample < kJointSamples; ++sample) {
-    std::vector<std::int64_t> values;
-    for (std::size_t i = 0; i < symbols_.size(); ++i) values.push_back(sample_of(symbols_[i], sample, i));
-    add(std::move(values), std::nullopt);
+    for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
+      std::vector<std::int64_t> values;
+      for (std::uint32_t i = 0; i < symbols_.size(); ++i) values.push_back(draw(attempt, sample, i));
+      for (const ir::Condition& condition : conditions) meet(condition, values);
+      if (!is_sample(values)) continue;
+      add_shadow(std::move(values), std::nullopt);
+      break;
+    }
   }
   for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
-    std::vector<std::int64_t> values = traced;
-    values[i] = sample_of(symbols_[i], kJointSamples, i);
-    if (values == traced) ++values[i];
-    add(std::move(values), i);
+    for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
+      std::vector<std::int64_t> values = traced;
+      values[i] = draw(attempt, kJointSamples, i);
+      if (!is_sample(values)) continue;
+      add_shadow(std::move(values), i);
+      break;
+    }
     const SizeSymbol& symbol = symbols_[i];
     if (symbol.most != 0 && symbol.most - symbol.least < kLeastRange) pin(i);
   }
+  if (shadows_.size() + 1 < kLeastSamples && !symbols_.empty()) pin_all();
 }
 
-SizeShadows::~SizeShadows() = default;
+void SizeShadows::make_fit() {
+  ir::SizeSamples samples(1);
+  for (const SizeSymbol& symbol : symbols_) samples[0].push_back(symbol.traced);
+  for (const Shadow& shadow : shadows_) samples.push_back(shadow.symbols);
+  fit_ = std::make_unique<ir::SizeFit>(std::move(samples));
+  for (std::uint32_t i = 0; i < symbols_.size(); ++i) fit_->add(ir::Dim::symbol(i, symbols_[i].traced));
+  for (const ir::Dim& dim : expressions_) fit_->add(dim);
+}
 
 void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols) {
   const Inside inside(*this);
@@ -150,6 +219,225 @@ void SizeShadows::lose(Shadow& shadow) {
   if (shadow.only) pin(*shadow.only);
 }
 
+bool SizeShadows::is_any_lost() const {
+  return std::ranges::any_of(shadows_, [](const Shadow& shadow) { return shadow.is_lost; });
+}
+
+bool SizeShadows::tells_sizes() const { return !is_any_lost() && shadows_.size() + 1 >= kLeastSamples; }
+
+void SizeShadows::settle() {
+  if (pinned_.empty() && !wants_samples_ && (is_any_lost() || shadows_.size() + 1 < kLeastSamples)) pin_all();
+}
+
+// --- sizes as the program gets them
+
+void SizeShadows::note_expression(const ir::Dim& dim) {
+  if (dim.is_concrete() || std::ranges::find(expressions_, dim) != expressions_.end()) return;
+  expressions_.push_back(dim);
+  fit_->add(dim);
+}
+
+void SizeShadows::pin_symbols_of(const ir::Dim& dim) {
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(dim, symbols);
+  for (const std::uint32_t symbol : symbols) pin(symbol);
+}
+
+void SizeShadows::assume(const ir::Condition& condition) {
+  if (is_certain(condition)) return;
+  using Kind = ir::Condition::Kind;
+  if (condition.kind == Kind::kEqual && (condition.left.is_concrete() || condition.right.is_concrete())) {
+    return pin_symbols_of(condition.left - condition.right);
+  }
+  if (std::ranges::find(assumed_, condition, &Assumed::condition) != assumed_.end()) return;
+  {
+    const std::shared_ptr<void> outside = program_.host.leave_program();
+    assumed_.push_back({condition, program_.host.locate()});
+  }
+  const std::size_t dropped =
+      std::erase_if(shadows_, [&](const Shadow& shadow) { return !ir::holds(condition, shadow.symbols); });
+  if (dropped == 0) return;
+  wants_samples_ = true;
+  make_fit();
+}
+
+void SizeShadows::require_divisor(const ir::Dim& divisor) {
+  const auto comparison = divisor.hint > 0 ? SizeComparison::kGreater : SizeComparison::kLess;
+  for (const ir::Condition& condition : compare_sizes(divisor, comparison, 0).conditions) assume(condition);
+}
+
+std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
+  if (!tells_sizes()) return std::nullopt;
+  const Inside inside(*this);
+  ir::Dims dims;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    std::vector<std::int64_t> numbers{tensor.size(i)};
+    for (const Shadow& shadow : shadows_) {
+      const auto found = shadow.tensors.find(&tensor);
+      if (found == shadow.tensors.end()) return pin_all(), std::nullopt;
+      numbers.push_back(found->second.size(i));
+    }
+    const std::optional<ir::Dim> dim = fit_->find(numbers);
+    if (!dim) return note_read(tensor), std::nullopt;
+    dims.push_back(*dim);
+  }
+  return dims;
+}
+
+c10::SymInt SizeShadows::as_size(const ir::Dim& dim) const {
+  if (dim.is_concrete()) return dim.hint;
+  return c10::SymInt(c10::SymNode(c10::make_intrusive<SizeNode>(scope_, dim)));
+}
+
+c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
+  const std::optional<ir::Dims> dims = dims_of(tensor);
+  const Inside inside(*this);
+  if (!dims) return tensor.sym_sizes();
+  std::vector<c10::SymInt>& sizes = sizes_[&tensor];
+  const auto is_given = [&](std::size_t i) {
+    const SizeNode* node = size_node_of(sizes[i]);
+    return node != nullptr ? node->dim() == (*dims)[i]
+                           : !sizes[i].is_heap_allocated() && ir::Dim(sizes[i].as_int_unchecked()) == (*dims)[i];
+  };
+  bool is_same = sizes.size() == dims->size();
+  for (std::size_t i = 0; is_same && i < dims->size(); ++i) is_same = is_given(i);
+  if (is_same) return sizes;
+  sizes.clear();
+  for (const ir::Dim& dim : *dims) sizes.push_back(as_size(dim));
+  return sizes;
+}
+
+c10::SymInt SizeShadows::sym_numel(const c10::TensorImpl& tensor) {
+  const std::optional<ir::Dims> dims = dims_of(tensor);
+  const Inside inside(*this);
+  if (!dims) return tensor.numel();
+  const ir::Dim count = ir::product_of(*dims);
+  note_expression(count);
+  return as_size(count);
+}
+
+void SizeShadows::note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) {
+  bool is_known = false;
+  for (Shadow& shadow : shadows_) {
+    const auto found = shadow.tensors.find(&tensor);
+    if (found == shadow.tensors.end()) continue;
+    is_known = true;
+    const at::Tensor other = found->second;
+    shadow.tensors.insert_or_assign(copy.unsafeGetTensorImpl(), other);
+  }
+  if (is_known) kept_.push_back(copy);
+}
+
+// --- arguments of operations
+
+IValue SizeShadows::with_numbers(const IValue& value, const Shadow* shadow) {
+  const auto number = [&](const ir::Dim& dim) {
+    return shadow == nullptr || dim.is_concrete() ? dim.hint : ir::evaluate(dim, shadow->symbols);
+  };
+  const auto as_number = [&](const c10::SymInt& size) {
+    const SizeNode* node = size_node_of(size);
+    return node == nullptr ? size.guard_int(__FILE__, __LINE__) : number(node->dim());
+  };
+  if (value.isSymInt()) return as_number(value.toSymInt());
+  if (value.isSymIntList()) {
+    c10::List<std::int64_t> list;
+    for (const c10::SymInt& size : value.toSymIntVector()) list.push_back(as_number(size));
+    return list;
+  }
+  if (value.isTensor() && wrapped_size_of != nullptr && value.toTensor().defined() &&
+      value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+    if (const std::optional<ir::Dim> dim = wrapped_size_of(value.toTensor())) {
+      const c10::impl::ExcludeDispatchKeyGuard no_recording(c10::DispatchKey::TESTING_ONLY_GenericMode);
+      const at::Tensor tensor = c10::scalar_to_tensor(c10::Scalar(number(*dim)));
+      tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return tensor;
+    }
+  }
+  return value;
+}
+
+std::optional<ir::Dim> SizeShadows::size_at(const IValue& value, std::int64_t dim) {
+  const TraceTensorImpl* impl = trace_impl(value.toTensor());
+  if (impl == nullptr || !impl->is_watched()) {
+    const Inside inside(*this);
+    const bool is_there = dim < value.toTensor().dim() && dim >= -value.toTensor().dim();
+    return is_there ? std::optional<ir::Dim>(value.toTensor().size(dim)) : std::nullopt;
+  }
+  const std::optional<ir::Dims> dims = dims_of(*impl);
+  const auto rank = static_cast<std::int64_t>(dims ? dims->size() : 0);
+  if (dim >= rank || dim < -rank) return std::nullopt;
+  return (*dims)[static_cast<std::size_t>(dim < 0 ? dim + rank : dim)];
+}
+
+namespace {
+
+ir::Dim dim_of(const IValue& value) {
+  if (value.isInt()) return value.toInt();
+  const c10::SymInt size = value.toSymInt();
+  const SizeNode* node = size_node_of(size);
+  return node == nullptr ? ir::Dim(size.guard_int(__FILE__, __LINE__)) : node->dim();
+}
+
+bool has_parameters(const c10::OperatorHandle& op, std::initializer_list<std::string_view> names) {
+  return std::ranges::equal(op.schema().arguments(), names, {}, &c10::Argument::name);
+}
+
+bool is_size(const IValue& value) { return value.isInt() || value.isSymInt(); }
+
+}  // namespace
+
+// A slice ends where the dimension does: its size is one of several expressions.
+void SizeShadows::note_slice(std::span<const IValue> arguments) {
+  if (!arguments[1].isInt() || !arguments[4].isInt() || arguments[4].toInt() < 1) return;
+  const std::optional<ir::Dim> size = size_at(arguments[0], arguments[1].toInt());
+  if (!size) return;
+  const auto decide = [&](const ir::Dim& left, SizeComparison comparison, const ir::Dim& right) {
+    const Compared compared = compare_sizes(left, comparison, right);
+    for (const ir::Condition& condition : compared.conditions) assume(condition);
+    return compared.outcome;
+  };
+  const auto place_of = [&](const IValue& value, const ir::Dim& missing) {
+    if (!is_size(value)) return missing;
+    ir::Dim place = dim_of(value);
+    if (place.is_concrete() && place.hint == std::numeric_limits<std::int64_t>::max()) return *size;
+    if (decide(place, SizeComparison::kLess, 0)) place = place + *size;
+    if (decide(place, SizeComparison::kLess, 0)) return ir::Dim(0);
+    return decide(place, SizeComparison::kLess, *size) ? place : *size;
+  };
+  const ir::Dim begin = place_of(arguments[2], 0);
+  const ir::Dim end = place_of(arguments[3], *size);
+  if (!decide(begin, SizeComparison::kLessOrEqual, end)) return;
+  const std::int64_t step = arguments[4].toInt();
+  note_expression(begin);
+  note_expression(step == 1 ? end - begin : ir::floor_divide(end - begin + ir::Dim(step - 1), step));
+}
+
+void SizeShadows::note_select(std::span<const IValue> arguments) {
+  if (!arguments[1].isInt() || !is_size(arguments[2])) return;
+  const std::optional<ir::Dim> size = size_at(arguments[0], arguments[1].toInt());
+  if (!size) return;
+  const ir::Dim index = dim_of(arguments[2]);
+  const bool is_from_end = index.hint < 0;
+  const ir::Dim most = is_from_end ? ir::Dim(-1) * index : index + ir::Dim(1);
+  for (const auto& [left, right] :
+       {std::pair(most, *size), std::pair(ir::Dim(is_from_end ? 1 : 0), is_from_end ? most : index)}) {
+    if (left.hint > right.hint) return;  // an error
+    for (const ir::Condition& condition : compare_sizes(left, SizeComparison::kLessOrEqual, right).conditions) {
+      assume(condition);
+    }
+  }
+}
+
+std::vector<IValue> SizeShadows::at_traced_sizes(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (has_parameters(op, {"self", "dim", "start", "end", "step"})) note_slice(arguments);
+  if (has_parameters(op, {"self", "dim", "index"})) note_select(arguments);
+  std::vector<IValue> result;
+  for (const IValue& argument : arguments) result.push_back(with_numbers(argument, nullptr));
+  return result;
+}
+
+// --- other sizes
+
 void SizeShadows::note_read(const c10::TensorImpl& tensor) {
   const Inside inside(*this);
   auto* const impl = const_cast<c10::TensorImpl*>(&tensor);
@@ -166,6 +454,47 @@ void SizeShadows::note_read(const c10::TensorImpl& tensor) {
   if (follows_several && !follows_one) pin_all();
 }
 
+std::optional<ir::Dims> SizeShadows::strides_of(const c10::TensorImpl& tensor) {
+  const Inside inside(*this);
+  ir::Dims strides;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    std::vector<std::int64_t> numbers{tensor.stride(i)};
+    for (const Shadow& shadow : shadows_) {
+      const auto found = shadow.tensors.find(&tensor);
+      if (found == shadow.tensors.end()) return std::nullopt;
+      numbers.push_back(found->second.stride(i));
+    }
+    const std::optional<ir::Dim> stride = fit_->find(numbers);
+    if (!stride) return std::nullopt;
+    strides.push_back(*stride);
+  }
+  return strides;
+}
+
+// A stride that is not what it would be without gaps decides.
+bool SizeShadows::decide_contiguity(const c10::TensorImpl& tensor) {
+  if (!tells_sizes()) return false;
+  const std::optional<ir::Dims> sizes = dims_of(tensor);
+  const std::optional<ir::Dims> strides = sizes ? strides_of(tensor) : std::nullopt;
+  if (!strides) return false;
+  std::vector<ir::Condition> conditions;
+  ir::Dim expected = 1;
+  for (std::size_t i = sizes->size(); i-- > 0;) {
+    const ir::Dim& size = (*sizes)[i];
+    if (size.hint == 0) return false;
+    if (size.hint == 1) continue;
+    const bool is_equal = (*strides)[i].hint == expected.hint;
+    const auto comparison = is_equal ? SizeComparison::kEqual : SizeComparison::kNotEqual;
+    Compared compared = compare_sizes((*strides)[i], comparison, expected);
+    if (!is_equal) conditions.clear();
+    std::ranges::move(compared.conditions, std::back_inserter(conditions));
+    if (!is_equal) break;
+    expected *= size;
+  }
+  for (const ir::Condition& condition : conditions) assume(condition);
+  return true;
+}
+
 void SizeShadows::note_contiguity(const c10::TensorImpl& tensor, at::MemoryFormat format) {
   const auto is_known = [&] {
     const Inside inside(*this);
@@ -176,7 +505,8 @@ void SizeShadows::note_contiguity(const c10::TensorImpl& tensor, at::MemoryForma
              found->second.is_non_overlapping_and_dense();
     });
   };
-  if (!is_known()) note_read(tensor);
+  if (is_known() || (format == at::MemoryFormat::Contiguous && decide_contiguity(tensor))) return;
+  note_read(tensor);
 }
 
 void SizeShadows::note_failure(std::span<const IValue> arguments) {
@@ -224,7 +554,8 @@ void SizeShadows::repeat(Shadow& shadow, const c10::OperatorHandle& op, std::spa
                          std::span<const IValue> results) {
   torch::jit::Stack stack;
   for (const IValue& argument : arguments) {
-    stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); }));
+    stack.push_back(with_numbers(
+        map_tensors(argument, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); }), &shadow));
   }
   const RecordTop recording(*shadow.recorder);
   op.callBoxed(stack);
@@ -246,6 +577,25 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
     }
     static_cast<void>(take_refusal());
     if (!refusal.empty()) note_refusal(std::move(refusal));
+  }
+  for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
+}
+
+// Operations do other things with what is empty or broadcasts: a size that is zero or one stays so, or never becomes
+// it.
+void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  if (impl == nullptr || !impl->is_watched() || !tells_sizes()) return;
+  const std::optional<ir::Dims> dims = dims_of(*impl);
+  for (std::size_t i = 0; dims && i < dims->size(); ++i) {
+    const ir::Dim& dim = (*dims)[i];
+    if (dim.is_concrete()) continue;
+    const auto is_small = [&](const Shadow& shadow) { return ir::evaluate(dim, shadow.symbols) < 2; };
+    if (dim.hint < 2) {
+      pin_symbols_of(dim);
+    } else if (std::ranges::any_of(shadows_, is_small)) {
+      assume({ir::Condition::Kind::kAtMost, 2, dim});
+    }
   }
 }
 
@@ -270,11 +620,8 @@ bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
 
 std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   const Inside inside(*this);
-  const auto is_lost = [](const Shadow& shadow) { return shadow.is_lost; };
-  if (!pinned_.empty() || std::ranges::any_of(shadows_, is_lost)) {
-    if (pinned_.empty()) pin_all();
-    return std::nullopt;
-  }
+  settle();
+  if (!pinned_.empty() || wants_samples_) return std::nullopt;
   const ir::TraceContext& context = *trace.context();
   const auto are_alike = [&context](ir::ObjectConstant left, ir::ObjectConstant right) {
     if (context.objects[left.index].kind != ir::ObjectKind::kTensor) return false;
@@ -285,19 +632,15 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
            (one.is_alias_of(other) || (one.is_cpu() && at::equal(one, other)));
   };
   try {
-    ir::SizeSamples samples(1);
-    for (const SizeSymbol& symbol : symbols_) samples[0].push_back(symbol.traced);
     std::vector<ir::Trace> traces{trace};
     for (Shadow& shadow : shadows_) {
-      samples.push_back(shadow.symbols);
       ir::Trace other = shadow.recorder->finish(trace.outputs);
       keep_errors(other);
       traces.push_back(std::move(other));
     }
-    ir::SizeFit fit(std::move(samples));
-    for (std::uint32_t i = 0; i < symbols_.size(); ++i) fit.add(ir::Dim::symbol(i, symbols_[i].traced));
-    ir::Trace result = ir::generalize(traces, fit, are_alike);
+    ir::Trace result = ir::generalize(traces, *fit_, are_alike);
     ir::require_sizes_of_two(result, ir::Trace(result));
+    for (const Assumed& assumed : assumed_) result.conditions.push_back(assumed.condition);
     for (const ir::SymbolSource& source : ir::symbol_sources(result)) {
       const std::uint32_t i = source.symbol;
       const ir::Dim symbol = ir::Dim::symbol(i, symbols_[i].traced);

@@ -12,9 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/condition.h"
 #include "ir/generalization.h"
 #include "ir/trace.h"
 #include "tracer/recorder.h"
+#include "tracer/size_node.h"
 #include "tracer/size_reads.h"
 #include "tracer/trace_tensor.h"
 
@@ -31,12 +33,14 @@ struct SizeSymbol {
 /// is called again on trace tensors of those sizes, in a recorder of their own. At the end the traces become one, for
 /// all sizes (ir/generalization.h).
 ///
-/// The program itself sees the sizes of its arguments. Whatever is decided on one of them outside of an operation, in
-/// Python or in the code that binds it, goes by a number: the trace tensors note that a size was read, and its symbol
-/// is *pinned*, a number from the beginning when the program is traced again.
+/// Code outside of operations, in Python or in what binds it, gets sizes as expressions (size_node.h). What it decides
+/// on them becomes a condition, and recorders at sizes that do not meet it are dropped: the program is traced again, at
+/// sizes that do. Where a number is needed its symbols are *pinned*: numbers from the beginning when the program is
+/// traced again.
 class SizeShadows final : public SizeReads {
  public:
-  SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols);
+  /// `conditions`: those that an earlier attempt found; samples meet them.
+  SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions);
   ~SizeShadows();
 
   /// Adds an input of the program; `symbols` says which symbol each of its sizes is, nullopt a number. The others of
@@ -64,11 +68,37 @@ class SizeShadows final : public SizeReads {
   void note_failure(std::span<const c10::IValue> arguments);
   void note_read(const c10::TensorImpl& tensor) override;
   void note_contiguity(const c10::TensorImpl& tensor, at::MemoryFormat format) override;
+  void note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) override;
+  c10::SymIntArrayRef sym_sizes(const c10::TensorImpl& tensor) override;
+  c10::SymInt sym_numel(const c10::TensorImpl& tensor) override;
+
+  /// The program went on as it does only where the condition holds.
+  void assume(const ir::Condition& condition);
+  /// The program divides by this number, which is not zero.
+  void require_divisor(const ir::Dim& divisor);
+  /// The program computed this size.
+  void note_expression(const ir::Dim& dim);
+  /// Somebody needs the number that an expression is.
+  void pin_symbols_of(const ir::Dim& dim);
+  /// Arguments of an operation as it is called at the sizes that were traced: with numbers for sizes. Decisions that
+  /// the operation takes on them are conditions.
+  [[nodiscard]] std::vector<c10::IValue> at_traced_sizes(const c10::OperatorHandle& op,
+                                                         std::span<const c10::IValue> arguments);
   /// The rest of the program is for one size.
   void pin_all();
 
   /// By number.
   [[nodiscard]] const std::set<std::uint32_t>& pinned() const { return pinned_; }
+  /// Pins all where the trace cannot be for other sizes, and nothing says why.
+  void settle();
+
+  struct Assumed {
+    ir::Condition condition;
+    ir::SourceLocation location;
+  };
+  [[nodiscard]] const std::vector<Assumed>& assumed() const { return assumed_; }
+  /// Whether the program has to be traced at other samples, which meet its conditions.
+  [[nodiscard]] bool wants_samples() const { return wants_samples_; }
   /// The line that pinned each symbol.
   [[nodiscard]] const std::vector<std::pair<std::uint32_t, ir::SourceLocation>>& reasons() const { return reasons_; }
 
@@ -85,22 +115,50 @@ class SizeShadows final : public SizeReads {
   };
   class Host;
 
+  void add_shadow(std::vector<std::int64_t> values, std::optional<std::uint32_t> only);
+  void add_shadows(const std::vector<ir::Condition>& conditions);
+  [[nodiscard]] bool is_any_lost() const;
+  /// Whether sizes are given as expressions.
+  [[nodiscard]] bool tells_sizes() const;
+  void make_fit();
+  /// Expressions for a tensor's sizes; nullopt: they are numbers, or there are none, and symbols are pinned.
+  [[nodiscard]] std::optional<ir::Dims> dims_of(const c10::TensorImpl& tensor);
+  [[nodiscard]] std::optional<ir::Dims> strides_of(const c10::TensorImpl& tensor);
+  /// Makes what decides whether a tensor is contiguous a condition; false: nobody knows.
+  bool decide_contiguity(const c10::TensorImpl& tensor);
+  [[nodiscard]] c10::SymInt as_size(const ir::Dim& dim) const;
+  void require_sizes_of_two(const at::Tensor& tensor);
   void lose(Shadow& shadow);
   void pin(std::uint32_t symbol);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);
+  /// `value` with numbers in the place of sizes: at a sample, or (null) at the sizes that were traced.
+  [[nodiscard]] static c10::IValue with_numbers(const c10::IValue& value, const Shadow* shadow);
+  void note_slice(std::span<const c10::IValue> arguments);
+  void note_select(std::span<const c10::IValue> arguments);
+  [[nodiscard]] std::optional<ir::Dim> size_at(const c10::IValue& tensor, std::int64_t dim);
   [[nodiscard]] at::Tensor tensor_in(const Shadow& shadow, const at::Tensor& tensor) const;
   void pair(Shadow& shadow, const c10::IValue& result, const c10::IValue& other);
   [[nodiscard]] bool has_only_operations(const ir::Trace& trace) const;
 
   Recorder& program_;
+  std::shared_ptr<SizeScope> scope_ = std::make_shared<SizeScope>();
   std::vector<SizeSymbol> symbols_;
   std::unique_ptr<Host> host_;
   std::vector<Shadow> shadows_;
   std::vector<at::Tensor> kept_;  ///< tensors of the program: their addresses are keys
   std::set<std::uint32_t> pinned_;
   std::vector<std::pair<std::uint32_t, ir::SourceLocation>> reasons_;
+  std::vector<Assumed> assumed_;
+  std::vector<ir::Dim> expressions_;  ///< that the program computed
+  std::unique_ptr<ir::SizeFit> fit_;
+  std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> sizes_;  ///< that were given to the program
+  bool wants_samples_ = false;
   int depth_ = 0;
 };
+
+/// The size that a program gave an operation in the place of a tensor: PyTorch's bindings make a tensor with a number
+/// of their own and keep the size beside it. Needs Python, which sets it.
+extern std::optional<ir::Dim> (*wrapped_size_of)(const at::Tensor& tensor);
 
 }  // namespace thunder::tracer

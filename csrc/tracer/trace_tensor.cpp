@@ -132,6 +132,11 @@ void TraceTensorImpl::set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef stri
   set_storage_offset(offset);
 }
 
+void TraceTensorImpl::note_copy(const c10::intrusive_ptr<TensorImpl>& copy) const {
+  SizeReads* const reads = TraceSession::current().size_reads;
+  if (reads != nullptr && reads->is_outside()) reads->note_copy(*this, at::Tensor(copy));
+}
+
 void TraceTensorImpl::note_read() const {
   SizeReads* const reads = TraceSession::current().size_reads;
   if (reads != nullptr && reads->is_outside()) reads->note_read(*this);
@@ -154,16 +159,16 @@ std::int64_t TraceTensorImpl::storage_offset_custom() const {
   return storage_offset_default();
 }
 c10::SymIntArrayRef TraceTensorImpl::sym_sizes_custom() const {
-  note_read();
-  return sym_sizes_default();
+  SizeReads* const reads = TraceSession::current().size_reads;
+  return reads != nullptr && reads->is_outside() ? reads->sym_sizes(*this) : sym_sizes_default();
 }
 c10::SymIntArrayRef TraceTensorImpl::sym_strides_custom() const {
   note_read();
   return sym_strides_default();
 }
 c10::SymInt TraceTensorImpl::sym_numel_custom() const {
-  note_read();
-  return sym_numel_default();
+  SizeReads* const reads = TraceSession::current().size_reads;
+  return reads != nullptr && reads->is_outside() ? reads->sym_numel(*this) : sym_numel_default();
 }
 c10::SymInt TraceTensorImpl::sym_storage_offset_custom() const {
   note_read();
@@ -194,14 +199,20 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::copy_with(Version&& version
 
 c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(
     const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
-  return copy_with(version_counter, allow_tensor_metadata_change);
+  auto copy = copy_with(version_counter, allow_tensor_metadata_change);
+  note_copy(copy);
+  return copy;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                                              bool allow_tensor_metadata_change) const {
   auto copy = copy_with(std::move(version_counter), allow_tensor_metadata_change);
   // `.data` is the only caller that asks for this.
-  if (!allow_tensor_metadata_change && is_recording()) static_cast<TraceTensorImpl*>(copy.get())->state_ = data_state();
+  if (!allow_tensor_metadata_change && is_recording()) {
+    static_cast<TraceTensorImpl*>(copy.get())->state_ = data_state();
+  } else {
+    note_copy(copy);
+  }
   return copy;
 }
 

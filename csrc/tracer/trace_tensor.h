@@ -91,6 +91,7 @@ class TraceTensorImpl final : public c10::TensorImpl {
  private:
   const char* tensorimpl_type_name() const override { return "TraceTensor"; }
   void note_read() const;
+  void note_copy(const c10::intrusive_ptr<TensorImpl>& copy) const;
   /// The state of `.data`: another tensor over this one's memory, with a version counter of its own.
   [[nodiscard]] std::shared_ptr<TraceState> data_state() const;
   template <typename Version>

@@ -160,6 +160,10 @@ def test_operations_of_symbolic_sizes_equal_eager(name: str) -> None:
     assert specializations(compiled) == 1, pinned
 
 
+def _number_of_digits(x: Tensor) -> Tensor:
+    return x * len(f"{x.shape[0]}")
+
+
 def _branch(x: Tensor) -> Tensor:
     return x * 2 if x.shape[0] > 10 else x * 3
 
@@ -250,12 +254,12 @@ def test_programs_that_need_a_number_equal_eager(name: str) -> None:
 
 
 def test_pinned_sizes_name_the_line() -> None:
-    compiled = thunder.jit(_branch)
+    compiled = thunder.jit(_number_of_digits)
     x = torch.randn(24, 8)
     thunder.mark_dynamic(x, 0)
     compiled(x)
     (pinned,) = thunder.compile_stats(compiled)["pinned_sizes"]
-    line = _branch.__code__.co_firstlineno + 1
+    line = _number_of_digits.__code__.co_firstlineno + 1
     assert pinned == f"24 by {__file__}, line {line}"
 
 
@@ -269,13 +273,18 @@ def test_a_size_that_is_a_number_does_not_pin_the_others() -> None:
     assert len(thunder.compile_stats(compiled)["pinned_sizes"]) == 1
 
 
-def test_bounds_have_specializations_on_both_sides() -> None:
+@pytest.mark.parametrize("rows", [4, 100])
+def test_sizes_beyond_their_bounds_are_errors(rows: int) -> None:
     compiled = thunder.jit(lambda x: x.sin() + 1)
-    for rows in (24, 8, 64, 100, 4):
-        x = torch.randn(rows, 8)
+    for fitting in (24, 8, 64):
+        x = torch.randn(fitting, 8)
         thunder.mark_dynamic(x, 0, min=8, max=64)
         torch.testing.assert_close(compiled(x), x.sin() + 1)
-    assert specializations(compiled) == 3
+    assert specializations(compiled) == 1
+    x = torch.randn(rows, 8)
+    thunder.mark_dynamic(x, 0, min=8, max=64)
+    with pytest.raises(ValueError, match="dimension 0: expected a size of at least 8 and at most 64"):
+        compiled(x)
 
 
 def test_static_marks_and_options_keep_numbers() -> None:
@@ -365,3 +374,170 @@ def test_a_function_under_vmap_equals_eager() -> None:
     for rows in (24, 5, 100):
         x, w = torch.randn(rows, 8), torch.randn(8, 3)
         torch.testing.assert_close(compiled(x, w), function(x, w))
+
+
+def _attention_by_shapes(x: Tensor) -> Tensor:
+    rows, width = x.shape
+    heads = x.view(rows, 2, width // 2).transpose(0, 1)
+    scores = heads @ heads.transpose(-2, -1) / math.sqrt(width // 2)
+    mask = torch.ones(rows, rows, dtype=torch.bool).tril()
+    mixed = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ heads
+    return mixed.transpose(0, 1).reshape(*x.shape[:-1], -1)
+
+
+def _append(x: Tensor) -> Tensor:
+    longer = torch.cat([x, x[-1:]])
+    return longer[: x.shape[0]] * longer.size(0)
+
+
+# Programs that compute with sizes in Python, with the specializations that they need for rows of 24, 6, 33, 30 and 100.
+SHAPES: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "factor": (lambda x: x * len(x), 1),
+    "divisor": (lambda x: x.sin() / x.size(0), 1),
+    "number_on_the_left": (lambda x: x.shape[0] / (x.exp() + 1), 1),
+    "number_of_elements": (lambda x: x.sin() / x.numel(), 1),
+    "square": (lambda x: x * x.size(0) ** 2, 1),
+    "integers": (lambda x: x * (torch.ones(8, dtype=torch.int32) * x.size(0)), 1),
+    "view": (lambda x: (x * 2).view(x.shape[0] * 2, 4).sum(0), 1),
+    "leading_sizes": (lambda x: (x * 2).view(*x.shape[:-1], 2, 4).sum(1), 1),
+    "zeros": (lambda x: torch.zeros(x.shape) + x, 1),
+    "full": (lambda x: torch.full((x.size(0), 8), 2.0) * x, 1),
+    "arange": (lambda x: x + torch.arange(x.size(0))[:, None], 1),
+    "expand": (lambda x: torch.ones(1, 8).expand(x.size(0), -1) * x, 1),
+    "pad": (lambda x: F.pad(x.sin(), (0, 0, 0, x.shape[0] - 1)), 1),
+    "slices": (lambda x: x[:-1] - x[1:], 1),
+    "half": (lambda x: x[: x.shape[0] // 2].sum(0), 1),
+    "new_dimension": (lambda x: (x[None] * 2)[0].sin(), 1),
+    "last_row": (lambda x: x.sin()[-1] * 2, 1),
+    "is_int": (lambda x: x * (2 if isinstance(x.shape[0], int) and type(x.shape[0]) is int else 3), 1),
+    "equal_shapes": (lambda x: x * (2 if x.shape == x.sin().shape else 3), 1),
+    "attention": (_attention_by_shapes, 1),
+    "append": (_append, 1),
+    "branch": (_branch, 2),
+    "parity": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, 2),
+    "most": (lambda x: x * max(x.size(0), 26), 2),
+    "beyond_the_end": (lambda x: x[:28].sum(0), 2),
+    "contiguous": (lambda x: x[:, 1:].contiguous().view(-1).sin(), 1),
+    "digits": (_number_of_digits, 5),
+    "range": (lambda x: sum((x[i] for i in range(x.shape[0])), x[0] * 0), 5),
+    "key": (_key, 5),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_programs_that_read_sizes_in_python_equal_eager(name: str) -> None:
+    function, expected_specializations = SHAPES[name]
+    compiled = thunder.jit(function)
+    for rows in (24, 6, 33, 30, 100):
+        x = torch.randn(rows, 8, requires_grad=True)
+        thunder.mark_dynamic(x, 0)
+        require_equal(compiled, function, [x], [x])
+    assert specializations(compiled) == expected_specializations
+    for rows in (2, 1, 3, 24):
+        x = torch.randn(rows, 8, requires_grad=True)
+        require_equal(compiled, function, [x], [x])
+
+
+def test_sizes_as_results_are_ints() -> None:
+    compiled = thunder.jit(lambda x: (x.shape[0] + 1, x.shape, [len(x)]), dynamic=True)
+    for rows in (24, 6):
+        x = torch.randn(rows, 8)
+        result = compiled(x)
+        assert result == (rows + 1, x.shape, [rows])
+        assert [type(part) for part in (*result, result[2][0])] == [int, torch.Size, list, int]
+
+
+def test_a_size_met_with_a_second_value_is_a_symbol() -> None:
+    compiled = thunder.jit(lambda x, w: (x @ w).sin() * x.shape[0])
+    w = torch.randn(8, 8)
+    for rows in (24, 6, 33, 7, 100):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x, w), (x @ w).sin() * rows, rtol=1e-4, atol=1e-4)
+    assert specializations(compiled) == 2
+
+
+def test_batch_and_length_become_symbols_as_they_change() -> None:
+    model = Model()
+    compiled = thunder.jit(model)
+    for size in ((4, 24), (4, 7), (3, 9), (6, 6), (9, 30), (5, 17)):
+        words, target = torch.randint(0, WORDS, size), torch.randint(0, WORDS, size)
+        torch.testing.assert_close(compiled(words, target), model(words, target), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) == 3
+
+
+def test_sizes_that_differed_before_may_be_equal_and_differ_again() -> None:
+    compiled = thunder.jit(lambda x, y: x.sum() * y)
+    for left, right in ((6, 9), (7, 7), (30, 4), (5, 5), (8, 3)):
+        x, y = torch.randn(left), torch.randn(right)
+        torch.testing.assert_close(compiled(x, y), x.sum() * y)
+    assert specializations(compiled) == 2
+
+
+def test_a_size_that_is_pinned_is_not_tried_again() -> None:
+    calls = []
+
+    def function(x: Tensor) -> Tensor:
+        return x * len(f"{x.shape[0]}")
+
+    compiled = thunder.jit(function)
+    for rows in (24, 6, 33, 7):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x), function(x))
+        calls.append(thunder.compile_stats(compiled)["pinned_sizes"])
+    assert specializations(compiled) == 4
+    assert [len(pinned) for pinned in calls] == [0, 1, 0, 0]
+
+
+class _Cache:
+    def __init__(self) -> None:
+        self.keys: Tensor | None = None
+
+
+def test_a_cache_that_grows_has_one_program_for_all_lengths() -> None:
+    def step(x: Tensor, cache: _Cache) -> Tensor:
+        cache.keys = x if cache.keys is None else torch.cat([cache.keys, x], 1)
+        positions = torch.arange(cache.keys.shape[1])
+        return (x @ cache.keys.transpose(1, 2) + positions).softmax(-1) @ cache.keys
+
+    compiled = thunder.jit(step)
+    cache, expected = _Cache(), _Cache()
+    for _ in range(12):
+        x = torch.randn(1, 1, 8)
+        torch.testing.assert_close(compiled(x, cache), step(x, expected), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(cache.keys, expected.keys)
+    assert specializations(compiled) <= 4
+
+
+def test_sizes_that_are_not_marked_stay_numbers_without_generalization() -> None:
+    compiled = thunder.jit(lambda x: x.sin() * 2, dynamic=False)
+    for rows in (24, 6, 33):
+        compiled(torch.randn(rows, 8))
+    assert specializations(compiled) == 3
+
+
+def test_explain_shapes_tells_symbols_conditions_and_pins() -> None:
+    compiled = thunder.jit(_branch, dynamic=True)
+    compiled(torch.randn(24, 8))
+    (shapes,) = thunder.explain_shapes(compiled)
+    assert shapes.symbols == ("s0: x.shape[0]", "s1: x.shape[1]")
+    line = _branch.__code__.co_firstlineno + 1
+    assert shapes.conditions[-1] == f"11 <= x.shape[0] ({__file__}, line {line})"
+    assert "s0: x.shape[0]" in str(thunder.explain_shapes(compiled))
+    pinned = thunder.jit(_number_of_digits, dynamic=True)
+    pinned(torch.randn(24, 8))
+    assert thunder.explain_shapes(pinned)[0].pinned[0].startswith("24 by ")
+
+
+def test_a_miss_names_the_conditions_of_the_program() -> None:
+    compiled = thunder.jit(_branch, dynamic=True)
+    compiled(torch.randn(24, 8))
+    compiled(torch.randn(6, 8))
+    assert "11 <= x.shape[0]" in thunder.explain_misses(compiled)[1].reason
+
+
+def test_symbolic_values_is_a_mode_of_the_cache() -> None:
+    compiled = thunder.jit(lambda x: x.sin() * x.shape[0], cache="symbolic values")
+    for rows in (24, 6, 33):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x), x.sin() * rows)
+    assert specializations(compiled) == 1

@@ -22,6 +22,14 @@ struct Difference {
   std::size_t guards = 0;  ///< that the call does not meet, those included that nothing is left to be checked for
 };
 
+/// Why a specialization whose guards hold does not serve the call.
+std::string unmet(const Specialization& specialization) {
+  if (specialization.size_conditions.empty()) return "inputs share memory in another way";
+  std::string reason = "sizes do not meet the conditions of its program:";
+  for (const std::string& condition : specialization.size_conditions) reason += "\n  " + condition;
+  return reason;
+}
+
 Difference compare(const GuardedSet& set, std::size_t index, const ThreadState& now,
                    const interpreter::CallArguments& arguments) {
   const Specialization& specialization = *set.specializations()[index];
@@ -82,6 +90,7 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
                   const interpreter::CallArguments& arguments) {
   Miss miss;
   bool is_first = true;
+  std::string reason;
   std::size_t fewest = 0;
   for (const auto& set : sets) {
     for (std::size_t i = 0; i < set->specializations().size(); ++i) {
@@ -91,6 +100,7 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
       fewest = difference.guards;
       miss.failures = std::move(difference.failures);
       miss.compared_with = set->number_of(i);
+      reason = unmet(*set->specializations()[i]);
       is_first = false;
     }
   }
@@ -98,7 +108,7 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
     miss.reason = "the first call";
   } else if (miss.failures.empty()) {
     const std::optional<Stop> stop = stop_of_last_call(sets);
-    miss.reason = stop ? describe(*stop) : "inputs share memory in another way";
+    miss.reason = stop ? describe(*stop) : reason;
   }
   return miss;
 }

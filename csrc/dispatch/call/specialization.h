@@ -47,8 +47,10 @@ struct Specialization {
   /// Running statistics that are written to before an operation that may raise an error.
   std::vector<std::uint32_t> statistics;
   bool releases_gil = false;
-  bool has_symbols = false;                 ///< sizes of the computation are symbols: it says itself which it is for
-  std::vector<std::string> pinned_sizes{};  ///< needed as numbers in place of symbols, with the line
+  bool has_symbols = false;                    ///< sizes of the computation are symbols: it says itself which it is for
+  std::vector<std::string> size_symbols{};     ///< as people write them: `s0: x.shape[0]`
+  std::vector<std::string> size_conditions{};  ///< without which a call is another specialization's
+  std::vector<std::string> pinned_sizes{};     ///< needed as numbers in place of symbols, with the line
   bool checks_values = false;  ///< the program may stop at a value other than the one observed while tracing
   bool draws_random = false;
   /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.

@@ -10,6 +10,7 @@
 
 #include "dispatch/call/guarded_set.h"
 #include "dispatch/call/miss.h"
+#include "dispatch/call/size_history.h"
 #include "interpreter/python/python_ref.h"
 
 namespace thunder::dispatch {
@@ -24,7 +25,9 @@ enum class CacheMode : std::uint8_t {
 class SpecializationCache {
  public:
   SpecializationCache(const Traced& traced, compile::Options options, CacheMode mode, TraceOptions how)
-      : callable_(traced.callable), module_(traced.module), options_(std::move(options)), mode_(mode), how_(how) {}
+      : callable_(traced.callable), module_(traced.module), options_(std::move(options)), mode_(mode), how_(how) {
+    if (how.dynamic == DynamicSizes::kMarked && mode == CacheMode::kConstantValues) how_.sizes = &sizes_;
+  }
 
   /// A new reference, or null with an exception set.
   PyObject* call(const interpreter::CallArguments& arguments);
@@ -100,6 +103,7 @@ class SpecializationCache {
   compile::Options options_;
   CacheMode mode_;
   TraceOptions how_;
+  SizeHistory sizes_;
   bool warned_ = false;
   std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
   std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served

@@ -15,15 +15,18 @@ enum class SharpEdges : std::uint8_t {
 /// Which sizes of tensors are symbols, so that one program is for many.
 enum class DynamicSizes : std::uint8_t {
   kNone,    ///< all are numbers
-  kMarked,  ///< those that `thunder.mark_dynamic` names
+  kMarked,  ///< those that `thunder.mark_dynamic` names, and those that were met with another value
   kAll,     ///< those of the call's arguments, but for what `thunder.mark_static` names
 };
+
+class SizeHistory;
 
 /// How a callable is traced.
 struct TraceOptions {
   bool full_graph = false;  ///< Python that depends on data is an error
   SharpEdges sharp_edges = SharpEdges::kExact;
   DynamicSizes dynamic = DynamicSizes::kMarked;
+  SizeHistory* sizes = nullptr;  ///< as earlier traces saw them; null: nothing is made of that
 };
 
 }  // namespace thunder::dispatch

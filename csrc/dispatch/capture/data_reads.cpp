@@ -14,6 +14,7 @@
 #include "dispatch/capture/tensor_facts.h"
 #include "dispatch/capture/torch_hooks.h"
 #include "dispatch/numbers/number_arguments.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
@@ -144,6 +145,10 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
 }
 
 std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
+  if (is_size_number(argument)) {
+    if (type == &PyType_Type) return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
+    return type == &PyLong_Type ? std::optional(Py_NewRef(argument)) : std::nullopt;
+  }
   if (type == &PyType_Type && is_traced_number(argument)) {
     return Py_NewRef(reinterpret_cast<PyObject*>(python_type_of(argument)));
   }
@@ -190,13 +195,20 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
   }
   for (std::size_t i = 0; i < total(call); ++i) {
-    if (!is_traced_number(call.arguments[i]) && !look_inside(call.arguments[i])) return -1;
+    const bool is_number = is_traced_number(call.arguments[i]) || is_size_number(call.arguments[i]);
+    if (!is_number && !look_inside(call.arguments[i], /*at_sizes=*/!is_torch)) return -1;
   }
   if (is_torch) {
     if (const int status = call_with_computed(callable, call, result); status != 0) return status;
   }
+  if (is_torch) {
+    if (const int status = call_with_sizes(callable, call, result); status != 0) return status;
+  } else if (any_argument(call, is_size_number)) {
+    const auto arguments = replaced(call, is_size_number, [](PyObject* number) { return look_at_size(number); });
+    return give(arguments ? call_with(callable, call, *arguments) : nullptr);
+  }
   if (!any_argument(call, is_traced_number)) return 0;
-  const auto arguments = replaced(call, [](PyObject* number) { return look_at(number); });
+  const auto arguments = replaced(call, is_traced_number, [](PyObject* number) { return look_at(number); });
   return give(arguments ? call_with(callable, call, *arguments) : nullptr);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -21,17 +22,26 @@ py::Ref marks_of(PyObject* tensor) {
   return marks != nullptr && PyDict_Check(marks) ? py::Ref::share(marks) : py::Ref();
 }
 
+}  // namespace
+
 bool is_parameter(PyObject* tensor) {
   const py::Ref type = loaded_function("torch.nn.parameter", "Parameter");
   return type && PyObject_IsInstance(tensor, type.get()) == 1;
 }
 
-}  // namespace
-
 DynamicArguments::DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which,
-                                   const std::map<std::int64_t, std::string>& pinned)
-    : which_(which), pinned_(pinned) {
+                                   const std::map<std::int64_t, std::string>& pinned,
+                                   const SizeHistory::Inputs& changing)
+    : which_(which), pinned_(pinned), changing_(changing) {
   if (which == DynamicSizes::kNone) return;
+  for (const auto& [path, input] : changing_) {
+    auto& symbols = by_path_[path];
+    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+      symbols.emplace_back();
+      if (input.before[i] == -1 || pinned_.contains(input.sizes[i])) continue;
+      symbols.back() = symbol_for(input.sizes[i], input.before[i], Bounds());
+    }
+  }
   const auto names =
       arguments.names == nullptr ? std::size_t{0} : static_cast<std::size_t>(PyTuple_GET_SIZE(arguments.names));
   for (std::size_t i = 0; i < arguments.positional + names; ++i) add(arguments.values[i], 0);
@@ -51,6 +61,13 @@ void DynamicArguments::add(PyObject* object, int depth) {
   }
 }
 
+void DynamicArguments::refuse_size(std::int64_t dim, std::int64_t size, const Bounds& bounds) {
+  const std::string most = bounds.most == 0 ? "" : " and at most " + std::to_string(bounds.most);
+  throw UserError(ErrorKind::kValue, "thunder.mark_dynamic: dimension " + std::to_string(dim) +
+                                         ": expected a size of at least " + std::to_string(bounds.least) + most +
+                                         ", as the tensor is marked, got " + std::to_string(size));
+}
+
 void DynamicArguments::add_tensor(PyObject* object) {
   const at::Tensor& tensor = unpack_tensor(object);
   const py::Ref marks = marks_of(object);
@@ -63,7 +80,8 @@ void DynamicArguments::add_tensor(PyObject* object) {
     const std::int64_t size = tensor.size(i);
     const auto bounds = bounds_of(marks.get(), i);
     const bool is_within = bounds && size >= bounds->least && (bounds->most == 0 || size <= bounds->most);
-    if (is_within && !pinned_.contains(size)) symbols[static_cast<std::size_t>(i)] = symbol_for(size, *bounds);
+    if (bounds && bounds->is_given && !is_within) refuse_size(i, size, *bounds);
+    if (is_within && !pinned_.contains(size)) symbols[static_cast<std::size_t>(i)] = symbol_for(size, size, *bounds);
   }
   by_tensor_.emplace(object, std::move(symbols));
 }
@@ -76,17 +94,41 @@ std::optional<DynamicArguments::Bounds> DynamicArguments::bounds_of(PyObject* ma
   Bounds bounds;
   PyObject* least = PyTuple_GET_ITEM(mark, 0);
   PyObject* most = PyTuple_GET_ITEM(mark, 1);
+  bounds.is_given = least != Py_None || most != Py_None;
   if (least != Py_None) bounds.least = std::max(bounds.least, static_cast<std::int64_t>(PyLong_AsLongLong(least)));
   if (most != Py_None) bounds.most = PyLong_AsLongLong(most);
   return bounds;
 }
 
-std::uint32_t DynamicArguments::symbol_for(std::int64_t size, const Bounds& bounds) {
-  auto known = std::ranges::find(symbols_, size, &tracer::SizeSymbol::traced);
-  if (known == symbols_.end()) known = symbols_.insert(known, {size, bounds.least, bounds.most});
+std::uint32_t DynamicArguments::symbol_for(std::int64_t size, std::int64_t before, const Bounds& bounds) {
+  auto known = symbols_.begin();
+  const auto is_it = [&] {
+    return known->traced == size && before_[static_cast<std::size_t>(known - symbols_.begin())] == before;
+  };
+  while (known != symbols_.end() && !is_it()) ++known;
+  if (known == symbols_.end()) {
+    known = symbols_.insert(known, {size, bounds.least, bounds.most});
+    before_.push_back(before);
+  }
   known->least = std::max(known->least, bounds.least);
   if (bounds.most != 0) known->most = known->most == 0 ? bounds.most : std::min(known->most, bounds.most);
   return static_cast<std::uint32_t>(known - symbols_.begin());
+}
+
+void DynamicArguments::find(PyObject* object, const std::string& path) {
+  const auto found = by_path_.find(path);
+  if (found == by_path_.end()) return;
+  const at::Tensor& tensor = unpack_tensor(object);
+  const bool is_same = tensor.sizes() == c10::IntArrayRef(changing_.at(path).sizes);
+  if (!is_same || !tensor.is_non_overlapping_and_dense()) return;
+  const py::Ref marks = marks_of(object);
+  auto& symbols = by_tensor_[object];
+  symbols.resize(found->second.size());
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    const py::Ref key = py::Ref::steal(PyLong_FromSize_t(i));
+    const bool is_marked = marks && PyDict_GetItem(marks.get(), key.get()) != nullptr;
+    if (!symbols[i] && !is_marked) symbols[i] = found->second[i];
+  }
 }
 
 std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(PyObject* tensor) const {

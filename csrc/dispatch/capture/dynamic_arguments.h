@@ -9,11 +9,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dispatch/call/size_history.h"
 #include "dispatch/call/trace_options.h"
-#include "interpreter/loop/interpret.h"
+#include "interpreter/guards/guard_step.h"
 #include "tracer/size_shadows.h"
 
 namespace thunder::dispatch {
+
+/// Whether a tensor is a `torch.nn.Parameter`, whose sizes do not change.
+[[nodiscard]] bool is_parameter(PyObject* tensor);
 
 /// Which sizes of the tensors among a call's arguments are symbols. Sizes that are equal are one: programs compute with
 /// tensors whose sizes fit, and a call where they are no longer equal is another specialization's. Sizes of zero and
@@ -21,8 +25,12 @@ namespace thunder::dispatch {
 class DynamicArguments {
  public:
   /// `pinned`: sizes, of the arguments, that earlier attempts found to be needed as numbers.
+  /// `changing`: inputs whose sizes earlier calls had other values for.
   DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which,
-                   const std::map<std::int64_t, std::string>& pinned);
+                   const std::map<std::int64_t, std::string>& pinned, const SizeHistory::Inputs& changing);
+
+  /// An input that was found at `path` is this tensor.
+  void find(PyObject* tensor, const std::string& path);
 
   [[nodiscard]] const std::vector<tracer::SizeSymbol>& symbols() const { return symbols_; }
   /// By dimension; empty: all are numbers.
@@ -32,16 +40,22 @@ class DynamicArguments {
   struct Bounds {
     std::int64_t least = 2;
     std::int64_t most = 0;
+    bool is_given = false;  ///< by the user
   };
+  [[noreturn]] static void refuse_size(std::int64_t dim, std::int64_t size, const Bounds& bounds);
   void add(PyObject* object, int depth);
   void add_tensor(PyObject* object);
   /// nullopt: the size is a number.
   [[nodiscard]] std::optional<Bounds> bounds_of(PyObject* marks, std::int64_t dim) const;
-  std::uint32_t symbol_for(std::int64_t size, const Bounds& bounds);
+  /// `before`: the size of an earlier call. Sizes that were not equal then are two symbols.
+  std::uint32_t symbol_for(std::int64_t size, std::int64_t before, const Bounds& bounds);
 
   DynamicSizes which_;
   const std::map<std::int64_t, std::string>& pinned_;
+  const SizeHistory::Inputs& changing_;
   std::vector<tracer::SizeSymbol> symbols_;
+  std::vector<std::int64_t> before_;  ///< by symbol
+  std::map<std::string, std::vector<std::optional<std::uint32_t>>> by_path_;
   std::unordered_map<PyObject*, std::vector<std::optional<std::uint32_t>>> by_tensor_;
 };
 

@@ -22,12 +22,14 @@
 #include "dispatch/call/thread_state.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture/tensor_facts.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "dispatch/python/trace_object.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "tracer/trace_node.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 #include "transforms/functorch_layer.h"
@@ -138,7 +140,7 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
       index_by_traced_.emplace(traced.get(), inputs_.size());
       inputs_.push_back(py::Ref::share(real_tensor));
       states_.push_back({.real = py::Ref::share(real_tensor), .traced = traced, .override = override});
-      if (note_input) note_input(real_tensor, made);
+      if (note_input) note_input(real_tensor, made, path);
     }
     return traced.release();
   } catch (...) {
@@ -209,7 +211,28 @@ bool TorchHooks::learn_state(PyObject* traced, PyObject* name, PyObject* value) 
   return text == "is_leaf" || own.get() == value || refuse_fact("Tensor." + text);
 }
 
+PyObject* TorchHooks::present_sizes(PyObject* value) {
+  return tracer::TraceSession::current().size_reads == nullptr ? value : dispatch::present_sizes(value);
+}
+
+PyObject* TorchHooks::tie_size(PyObject* object) { return is_size_number(object) ? look_at_size(object) : nullptr; }
+
+// The builtin makes an int of what `Tensor.__len__` gives.
+PyObject* TorchHooks::length(PyObject* object) {
+  const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
+  if (!has_symbols || !is_tensor(object) || !tracer::is_trace_tensor(unpack_tensor(object))) {
+    return TensorHooks::length(object);
+  }
+  const at::Tensor& tensor = unpack_tensor(object);
+  const py::Ref method = py::Ref::steal(tensor.dim() == 0 ? nullptr : PyObject_GetAttrString(object, "size"));
+  if (!method) return PyErr_Clear(), TensorHooks::length(object);
+  const py::Ref dim = py::Ref::steal(PyLong_FromLong(0));
+  PyObject* size = dim ? PyObject_CallOneArg(method.get(), dim.get()) : nullptr;
+  return size == nullptr ? nullptr : dispatch::present_sizes(size);
+}
+
 int TorchHooks::is_instance(PyObject* object, PyObject* kind) {
+  if (is_size_number(object)) return PyObject_IsInstance(py::Ref::steal(PyLong_FromLong(2)).get(), kind);
   const bool is_asked_of_tensor = is_tensor(object) && is_traced(object);
   if (!is_asked_of_tensor) return PyObject_IsInstance(object, kind);
   if (PyTuple_Check(kind)) {
@@ -263,7 +286,7 @@ void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const 
 PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
   if (is_key) {
     if (is_traced_number(number)) return look_at(number);
-    return look_inside(number) ? Py_NewRef(number) : nullptr;
+    return look_inside(number, /*at_sizes=*/!is_tensor(other)) ? Py_NewRef(number) : nullptr;
   }
   return is_tensor(other) && is_traced(other) ? tensor_of_number(number) : Py_NewRef(number);
 }

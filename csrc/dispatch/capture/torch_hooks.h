@@ -20,7 +20,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   TorchHooks(tracer::Recorder& recorder, const Overrides& overrides) : recorder_(recorder), overrides_(overrides) {}
 
   /// Called for each new input, with the tensor and what stands for it.
-  std::function<void(PyObject* real, const at::Tensor& traced)> note_input;
+  std::function<void(PyObject* real, const at::Tensor& traced, const std::string& path)> note_input;
 
   [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
   [[nodiscard]] bool is_traced(PyObject* object) const override;
@@ -39,6 +39,9 @@ class TorchHooks final : public interpreter::TensorHooks {
   int is_instance(PyObject* object, PyObject* kind) override;
 
   [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
+  PyObject* present_sizes(PyObject* value) override;
+  PyObject* tie_size(PyObject* object) override;
+  PyObject* length(PyObject* object) override;
   PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
 
   /// The state of an input, besides its data, that the program has read or written.

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/trace_tensor.h"
 
@@ -228,14 +229,56 @@ PyObject* call_with(PyObject* callable, const NativeCall& call, const std::vecto
   return PyObject_Vectorcall(callable, values.data() + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, call.names);
 }
 
-std::optional<std::vector<py::Ref>> replaced(const NativeCall& call, PyObject* (*replace)(PyObject* number)) {
+std::optional<std::vector<py::Ref>> replaced(const NativeCall& call, bool (*is_one)(PyObject* object),
+                                             PyObject* (*replace)(PyObject* number)) {
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) {
     PyObject* argument = call.arguments[i];
-    arguments.push_back(is_traced_number(argument) ? py::Ref::steal(replace(argument)) : py::Ref::share(argument));
+    arguments.push_back(is_one(argument) ? py::Ref::steal(replace(argument)) : py::Ref::share(argument));
     if (!arguments.back()) return std::nullopt;
   }
   return arguments;
+}
+
+namespace {
+
+bool holds_sizes(PyObject* object) {
+  if (is_size_number(object)) return true;
+  if (!is_sequence(object)) return false;
+  PyObject** items = PySequence_Fast_ITEMS(object);
+  return std::any_of(items, items + Py_SIZE(object), holds_sizes);
+}
+
+/// An argument with ints in the place of sizes, also in lists and tuples.
+py::Ref with_ints(PyObject* object) {
+  if (is_size_number(object)) return py::Ref::steal(look_at_size(object));
+  if (!holds_sizes(object)) return py::Ref::share(object);
+  const py::Ref list = py::Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; list && i < Py_SIZE(object); ++i) {
+    const py::Ref item = with_ints(PySequence_Fast_GET_ITEM(object, i));
+    if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
+  }
+  return PyList_Check(object) || !list ? list : py::Ref::steal(PyList_AsTuple(list.get()));
+}
+
+}  // namespace
+
+int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (!any_argument(call, holds_sizes)) return 0;
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
+  *result = call_with(callable, call, arguments);
+  if (*result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+    PyErr_Clear();
+    for (py::Ref& argument : arguments) {
+      argument = with_ints(argument.get());
+      if (!argument) return -1;
+    }
+    *result = call_with(callable, call, arguments);
+  }
+  if (*result == nullptr) return -1;
+  *result = present_sizes(*result);
+  return 1;
 }
 
 int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** result) {
@@ -252,7 +295,7 @@ int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** re
   }
   if (!any_argument(call, is_traced_number)) return 0;
   if (filled >= 0 || !(is_traced_tensor(call.self) || any_argument(call, is_traced_tensor))) return 0;
-  const auto arguments = replaced(call, [](PyObject* number) { return tensor_of_number(number); });
+  const auto arguments = replaced(call, is_traced_number, [](PyObject* number) { return tensor_of_number(number); });
   if (!arguments) return -1;
   *result = call_with(callable, call, *arguments);
   if (*result != nullptr) return 1;

@@ -26,9 +26,14 @@ namespace thunder::dispatch {
 /// Calls with other arguments; `self` of a method that was looked up in its type goes first.
 [[nodiscard]] PyObject* call_with(PyObject* callable, const interpreter::NativeCall& call,
                                   const std::vector<py::Ref>& arguments);
-/// The arguments with `replace(number)` for each traced number; nullopt with an exception.
+/// The arguments with `replace(number)` for each number that is one; nullopt with an exception.
 [[nodiscard]] std::optional<std::vector<py::Ref>> replaced(const interpreter::NativeCall& call,
+                                                           bool (*is_one)(PyObject* object),
                                                            PyObject* (*replace)(PyObject* number));
+
+/// A function of PyTorch whose arguments are sizes of the trace, or hold some: called as it stands, and with ints where
+/// it takes no sizes.
+[[nodiscard]] int call_with_sizes(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 
 /// A function of PyTorch, called with tensors in the place of the numbers where it takes them.
 [[nodiscard]] int call_with_computed(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);

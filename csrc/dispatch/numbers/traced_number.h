@@ -27,9 +27,9 @@ PyObject* tensor_of_number(PyObject* traced);
 PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype);
 /// The number itself, to which the trace is tied from now on (new reference, or null with an exception set).
 PyObject* look_at(PyObject* traced);
-/// Looks at the numbers in lists, tuples, dicts and slices, and puts them in the place of the traced ones. False with
-/// an exception set.
-bool look_inside(PyObject* container);
+/// Looks at the numbers in lists, tuples, dicts and slices, and puts them in the place of the traced ones; at sizes
+/// (size_number.h) with `at_sizes`. False with an exception set.
+bool look_inside(PyObject* container, bool at_sizes = true);
 /// `int(number)` or `float(number)`, as a traced number.
 PyObject* convert_number(PyObject* traced, PyTypeObject* type);
 /// `function(number)` for a function of the module `math` called `name`, as a traced number. Null without an exception

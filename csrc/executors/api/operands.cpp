@@ -68,7 +68,12 @@ c10::IValue operand_constant(const ir::Argument& argument, const c10::TypePtr& t
 
 runtime::Operand operand_of(const ir::Argument& argument, const c10::TypePtr& type, const ir::Trace& trace) {
   if (const auto* id = argument.get<ir::ValueId>()) return {slot_of(*id)};
-  if (const auto* dim = argument.get<ir::Dim>()) return {size_operand(*dim)};
+  if (const auto* dim = argument.get<ir::Dim>()) {
+    runtime::SizeOperand size = size_operand(*dim);
+    const c10::TypePtr& inner = type->kind() == c10::TypeKind::OptionalType ? type->containedType(0) : type;
+    size.is_tensor = inner->kind() == c10::TypeKind::TensorType;
+    return {std::move(size)};
+  }
   if (varies(argument)) {
     const c10::TypePtr& list_type = type->kind() == c10::TypeKind::OptionalType ? type->containedType(0) : type;
     const c10::TypePtr& element_type = list_type->containedType(0);

@@ -60,8 +60,7 @@ PyObject* do_object_delattr(const IntrinsicCall& call) {
 
 PyObject* do_len(const IntrinsicCall& call) {
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kLength)) return nullptr;
-  const Py_ssize_t length = PyObject_Size(call.arguments[0]);
-  return length < 0 ? nullptr : PyLong_FromSsize_t(length);
+  return observer_of(call).length(call.arguments[0]);
 }
 
 PyObject* do_isinstance(const IntrinsicCall& call) {

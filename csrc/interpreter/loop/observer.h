@@ -78,6 +78,11 @@ class Observer {
   virtual bool examine(PyObject* owner, Aspect aspect) = 0;
   /// The program depends on these two being different objects, or not.
   virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
+  /// `len(object)`.
+  virtual PyObject* length(PyObject* object) {
+    const Py_ssize_t length = PyObject_Size(object);
+    return length < 0 ? nullptr : PyLong_FromSsize_t(length);
+  }
   /// `isinstance(object, kind)`; -1 with an exception set.
   virtual int is_instance(PyObject* object, PyObject* kind) { return PyObject_IsInstance(object, kind); }
 

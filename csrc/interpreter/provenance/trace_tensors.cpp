@@ -40,7 +40,7 @@ PyObject* TraceTensors::present(PyObject* value) {
                     "thunder.jit: the frame that calls the function is looked at, which is another one at each call");
     return nullptr;
   }
-  if (!is_real_tensor(value, state_.hooks)) return value;
+  if (!is_real_tensor(value, state_.hooks)) return state_.hooks.present_sizes(value);
   const py::Ref real = py::Ref::steal(value);
   Node& node = state_.provenance.constant(value, "<constant tensor>");
   if (!node.trace_tensor) node.trace_tensor = py::Ref::steal(state_.hooks.lift(node.object.get(), expression(node)));

@@ -55,6 +55,17 @@ class TensorHooks {
   /// The operand that an operator in C gets for a number whose other operand is `other`. `is_key`: `number` is an index
   /// into `other`, and may be a container of numbers.
   virtual PyObject* operand(PyObject* number, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(number); }
+  /// Returns what the program sees for a value that code in C gave (stolen), which may tell sizes of tensors of the
+  /// trace.
+  virtual PyObject* present_sizes(PyObject* value) { return value; }
+  /// A size that stands for several: the int that it is now, to which the trace is tied (new reference); null without
+  /// an exception: `object` is none.
+  virtual PyObject* tie_size(PyObject* /*object*/) { return nullptr; }
+  /// `len(object)`: an int, or what stands for one.
+  virtual PyObject* length(PyObject* object) {
+    const Py_ssize_t length = PyObject_Size(object);
+    return length < 0 ? nullptr : PyLong_FromSsize_t(length);
+  }
   /// Constants that torch brings: dtypes, devices, sizes, generators, …
   [[nodiscard]] virtual ConstantKind classify(PyObject* object) const = 0;
 };

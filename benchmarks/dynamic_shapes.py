@@ -1,0 +1,105 @@
+"""Training steps with batches and lengths at random, and generation with a cache that grows, traces included.
+
+python benchmarks/dynamic_shapes.py [--compilers eager,thunder] [--steps 100] [--tokens 200]
+
+Models are tiny ones of transformers. Training is timed from the first step on; of generation, the first call apart. The
+compilers get the same shapes in the same order; losses and tokens are compared with eager's.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import common
+import torch
+import transformers
+
+import thunder
+
+WORDS = 1024
+MODELS: dict[str, Any] = {
+    "llama 4x256": transformers.LlamaConfig(
+        vocab_size=WORDS,
+        hidden_size=256,
+        intermediate_size=1024,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+    ),
+    "gpt2 4x256": transformers.GPT2Config(
+        vocab_size=WORDS, n_embd=256, n_layer=4, n_head=8, bos_token_id=0, eos_token_id=0, attn_pdrop=0, embd_pdrop=0,
+        resid_pdrop=0,
+    ),
+}  # fmt: skip
+
+
+def build(name: str) -> torch.nn.Module:
+    torch.manual_seed(0)
+    model: torch.nn.Module = transformers.AutoModelForCausalLM.from_config(MODELS[name])
+    return model
+
+
+def specializations(call: Any, compiler: str) -> int:
+    return int(thunder.compile_stats(call)["specializations"]) if compiler == "thunder" else 0
+
+
+def train(name: str, compiler: str, arguments: Any) -> tuple[dict[str, Any], list[float]]:
+    model = build(name).train()
+    call = common.compiled(compiler, model)
+    draw = random.Random(0)
+    generator = torch.Generator().manual_seed(0)
+    losses: list[float] = []
+
+    def steps() -> None:
+        for _ in range(arguments.steps):
+            size = draw.randint(1, 8), draw.randint(17, arguments.longest)
+            words = torch.randint(0, WORDS, size, generator=generator)
+            model.zero_grad()
+            loss = call(input_ids=words, labels=words, use_cache=False).loss
+            loss.backward()
+            losses.append(loss.item())
+
+    total = common.seconds(steps)
+    row = {"name": f"{name}, training", "compiler": compiler, "us": total / arguments.steps * 1e6}
+    return {**row, "specializations": specializations(call, compiler)}, losses
+
+
+def generate(name: str, compiler: str, arguments: Any) -> tuple[dict[str, Any], list[float]]:
+    model = build(name).eval()
+    call = common.compiled(compiler, model)
+    words = torch.randint(2, WORDS, (1, 7), generator=torch.Generator().manual_seed(0))
+    options = {"max_new_tokens": arguments.tokens, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    tokens: list[float] = []
+    with torch.no_grad():
+        first = common.seconds(lambda: tokens.extend(call.generate(words, **options)[0].tolist()))
+        later = min(common.seconds(lambda: call.generate(words, **options)) for _ in range(arguments.rounds))
+    row = {"name": f"{name}, a token", "compiler": compiler, "us": later / arguments.tokens * 1e6, "first_s": first}
+    return {**row, "specializations": specializations(call, compiler)}, tokens
+
+
+def main() -> None:
+    parser = common.parser(__doc__)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--longest", type=int, default=256)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.set_defaults(compilers=["eager", "thunder"], rounds=3)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    rows: list[dict[str, Any]] = []
+    for measure in (train, generate):
+        for name in MODELS:
+            expected: list[float] | None = None
+            for compiler in arguments.compilers:
+                row, numbers = measure(name, compiler, arguments)
+                expected = numbers if expected is None else expected
+                torch.testing.assert_close(torch.tensor(numbers), torch.tensor(expected), rtol=1e-3, atol=1e-4)
+                rows.append(row)
+    common.add_ratios(rows, "us")
+    for row in rows:
+        common.report(row)
+    common.write(arguments, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+#include "dispatch/numbers/size_number.h"
+
+#include <torch/csrc/Size.h>
+#include <torch/csrc/utils/python_symnode.h>
+
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/python/python_ref.h"
+#include "tracer/size_node.h"
+#include "tracer/size_shadows.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using tracer::SizeComparison;
+using tracer::SizeNode;
+using tracer::SizeScope;
+
+PyTypeObject* size_type = nullptr;
+/// Where an object has its node, behind all that `torch.SymInt` has.
+Py_ssize_t node_offset = 0;
+/// Numbers beyond are no sizes: they are computed as Python computes them.
+constexpr std::int64_t kLargest = std::int64_t{1} << 50U;
+
+/// Runs what may throw; null with a Python exception set.
+template <typename Function>
+PyObject* or_python_error(Function&& function) {
+  try {
+    return function();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+PyObject*& node_slot(PyObject* number) {
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(number) + node_offset);
+}
+
+/// The node that an object of pybind11 holds; null: it is something else.
+c10::SymNode unwrapped_node(PyObject* object) {
+  if (object == nullptr || !pybind11::isinstance<c10::SymNodeImpl>(object)) return {};
+  return pybind11::handle(object).cast<c10::SymNode>();
+}
+
+struct Size {
+  std::shared_ptr<SizeScope> scope;
+  ir::Dim dim;
+};
+std::optional<Size> size_of(PyObject* object) {
+  if (!is_size_number(object)) return std::nullopt;
+  const c10::SymNode node = unwrapped_node(node_slot(object));
+  const auto* size = dynamic_cast<const SizeNode*>(node.get());
+  if (size == nullptr) return std::nullopt;
+  return Size{size->scope(), size->dim()};
+}
+
+/// A size, or an int that may be one.
+std::optional<ir::Dim> size_operand(PyObject* object) {
+  if (const auto size = size_of(object)) return size->dim;
+  if (!PyLong_CheckExact(object) && !PyBool_Check(object)) return std::nullopt;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow != 0 || std::llabs(number) > kLargest) return std::nullopt;
+  return ir::Dim(static_cast<std::int64_t>(number));
+}
+
+std::shared_ptr<SizeScope> scope_of(PyObject* left, PyObject* right) {
+  const auto first = size_of(left);
+  return first ? first->scope : size_of(right)->scope;
+}
+
+PyObject* make_size(const std::shared_ptr<SizeScope>& scope, const ir::Dim& dim) {
+  if (dim.is_concrete()) return PyLong_FromLongLong(dim.hint);
+  if (scope->shadows != nullptr) scope->shadows->note_expression(dim);
+  PyObject* object = size_type->tp_alloc(size_type, 0);
+  if (object == nullptr) return nullptr;
+  node_slot(object) = pybind11::cast(c10::SymNode(c10::make_intrusive<SizeNode>(scope, dim))).release().ptr();
+  return object;
+}
+
+py::Ref int_of(PyObject* object) {
+  return is_size_number(object) ? py::Ref::steal(look_at_size(object)) : py::Ref::share(object);
+}
+
+PyObject* on_plain(PyObject* left, PyObject* right, binaryfunc operation) {
+  const py::Ref first = int_of(left);
+  const py::Ref second = int_of(right);
+  return first && second ? operation(first.get(), second.get()) : nullptr;
+}
+
+/// Whether the other operand's own methods decide: those of tensors, lists, objects of the user.
+bool is_others_business(PyObject* object) {
+  return !is_size_number(object) && !PyLong_Check(object) && !PyFloat_Check(object) && !PyComplex_Check(object);
+}
+
+enum class Operation : std::uint8_t { kAdd, kSubtract, kMultiply, kFloorDivide, kRemainder };
+
+std::optional<ir::Dim> compute_size(Operation operation, const ir::Dim& left, const ir::Dim& right) {
+  const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
+  if (divides && right.hint == 0) return std::nullopt;
+  switch (operation) {
+    case Operation::kAdd:
+      return left + right;
+    case Operation::kSubtract:
+      return left - right;
+    case Operation::kMultiply:
+      if (left.hint != 0 && std::llabs(right.hint) > kLargest / std::llabs(left.hint)) return std::nullopt;
+      return left * right;
+    case Operation::kFloorDivide:
+      return ir::floor_divide(left, right);
+    case Operation::kRemainder:
+      return tracer::floor_remainder(left, right);
+  }
+  return std::nullopt;
+}
+
+PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, binaryfunc otherwise) {
+  if (is_others_business(left) || is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
+  return or_python_error([&]() -> PyObject* {
+    const auto first = size_operand(left);
+    const auto second = size_operand(right);
+    const auto result = first && second ? compute_size(operation, *first, *second) : std::nullopt;
+    if (!result) return on_plain(left, right, otherwise);
+    const std::shared_ptr<SizeScope> scope = scope_of(left, right);
+    const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
+    if (divides && scope->shadows != nullptr) scope->shadows->require_divisor(*second);
+    return make_size(scope, *result);
+  });
+}
+
+template <Operation operation, binaryfunc otherwise>
+PyObject* arithmetic(PyObject* left, PyObject* right) {
+  return calculate_size(left, right, operation, otherwise);
+}
+
+/// Operators that give no size.
+template <binaryfunc operation>
+PyObject* on_ints(PyObject* left, PyObject* right) {
+  if (is_others_business(left) || is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
+  return on_plain(left, right, operation);
+}
+
+PyObject* divide_with_remainder(PyObject* left, PyObject* right) {
+  if (is_others_business(left) || is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
+  const py::Ref quotient = py::Ref::steal(PyNumber_FloorDivide(left, right));
+  const py::Ref rest = py::Ref::steal(quotient ? PyNumber_Remainder(left, right) : nullptr);
+  return rest ? PyTuple_Pack(2, quotient.get(), rest.get()) : nullptr;
+}
+
+PyObject* power_of_size(PyObject* base, PyObject* exponent, PyObject* modulus) {
+  if (is_others_business(base) || is_others_business(exponent)) Py_RETURN_NOTIMPLEMENTED;
+  if (modulus == Py_None && PyLong_CheckExact(exponent) && is_size_number(base)) {
+    const long count = PyLong_AsLong(exponent);
+    if (count == 2) return PyNumber_Multiply(base, base);
+    PyErr_Clear();
+  }
+  const py::Ref first = int_of(base), second = int_of(exponent), third = int_of(modulus);
+  return first && second && third ? PyNumber_Power(first.get(), second.get(), third.get()) : nullptr;
+}
+
+template <unaryfunc operation>
+PyObject* on_int(PyObject* self) {
+  const py::Ref real = py::Ref::steal(look_at_size(self));
+  return real ? operation(real.get()) : nullptr;
+}
+
+PyObject* negated_size(PyObject* self) {
+  return or_python_error([&]() -> PyObject* {
+    const auto size = size_of(self);
+    return size ? make_size(size->scope, ir::Dim(-1) * size->dim) : on_int<PyNumber_Negative>(self);
+  });
+}
+
+PyObject* same_size(PyObject* self) { return Py_NewRef(self); }
+
+PyObject* absolute_size(PyObject* self) {
+  const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
+  const int is_negative = zero ? PyObject_RichCompareBool(self, zero.get(), Py_LT) : -1;
+  return is_negative < 0 ? nullptr : is_negative == 1 ? negated_size(self) : same_size(self);
+}
+
+/// Whether a comparison holds, which is a condition of the trace from then on; -1 with an exception.
+int decide_sizes(const Size& left, SizeComparison comparison, const ir::Dim& right) {
+  try {
+    const tracer::Compared compared = tracer::compare_sizes(left.dim, comparison, right);
+    for (const ir::Condition& condition : compared.conditions) {
+      if (left.scope->shadows != nullptr) left.scope->shadows->assume(condition);
+    }
+    return compared.outcome ? 1 : 0;
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+PyObject* compare_numbers(PyObject* left, PyObject* right, int operation) {
+  static constexpr std::array kComparisons{SizeComparison::kLess,    SizeComparison::kLessOrEqual,
+                                           SizeComparison::kEqual,   SizeComparison::kNotEqual,
+                                           SizeComparison::kGreater, SizeComparison::kGreaterOrEqual};
+  if (is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
+  const auto size = size_of(left);
+  const auto other = size_operand(right);
+  if (!size || !other) {
+    const py::Ref first = int_of(left), second = int_of(right);
+    return first && second ? PyObject_RichCompare(first.get(), second.get(), operation) : nullptr;
+  }
+  const int outcome = decide_sizes(*size, kComparisons[static_cast<std::size_t>(operation)], *other);
+  return outcome < 0 ? nullptr : PyBool_FromLong(outcome);
+}
+
+int truth_of_size(PyObject* self) {
+  const auto size = size_of(self);
+  if (size) return decide_sizes(*size, SizeComparison::kNotEqual, 0);
+  PyErr_BadInternalCall();
+  return -1;
+}
+
+Py_hash_t hash_of_size(PyObject* self) {
+  const py::Ref real = py::Ref::steal(look_at_size(self));
+  return real ? PyObject_Hash(real.get()) : -1;
+}
+
+PyObject* attribute_of_size(PyObject* self, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "node") == 0) return Py_NewRef(node_slot(self));
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+    return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
+  }
+  // That an int has no such attribute depends on no number.
+  if (_PyType_Lookup(&PyLong_Type, name) == nullptr) {
+    return PyErr_Format(PyExc_AttributeError, "'int' object has no attribute '%U'", name);
+  }
+  const py::Ref real = py::Ref::steal(look_at_size(self));
+  return real ? PyObject_GetAttr(real.get(), name) : nullptr;
+}
+
+/// Objects have nothing else that `torch.SymInt` would not put away.
+void release_node(PyObject* self) { Py_CLEAR(node_slot(self)); }
+
+struct SpecialName {
+  char text[16];
+};
+/// A special method that C code looks up in the class.
+template <SpecialName name>
+PyObject* delegate_to_int(PyObject* self, PyObject* arguments) {
+  const py::Ref real = py::Ref::steal(look_at_size(self));
+  const py::Ref method = py::Ref::steal(real ? PyObject_GetAttrString(real.get(), name.text) : nullptr);
+  return method ? PyObject_CallObject(method.get(), arguments) : nullptr;
+}
+
+PyMethodDef methods_of_size[] = {
+    {"__format__", delegate_to_int<SpecialName{"__format__"}>, METH_VARARGS, nullptr},
+    {"__round__", delegate_to_int<SpecialName{"__round__"}>, METH_VARARGS, nullptr},
+    {"__trunc__", delegate_to_int<SpecialName{"__trunc__"}>, METH_VARARGS, nullptr},
+    {"__floor__", delegate_to_int<SpecialName{"__floor__"}>, METH_VARARGS, nullptr},
+    {"__ceil__", delegate_to_int<SpecialName{"__ceil__"}>, METH_VARARGS, nullptr},
+    {"__reduce_ex__", delegate_to_int<SpecialName{"__reduce_ex__"}>, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+template <typename Function>
+PyType_Slot type_slot(int id, Function* function) {
+  return {id, reinterpret_cast<void*>(function)};
+}
+
+PyTypeObject* make_size_type() {
+  std::array slots{
+      type_slot(Py_nb_add, &arithmetic<Operation::kAdd, PyNumber_Add>),
+      type_slot(Py_nb_subtract, &arithmetic<Operation::kSubtract, PyNumber_Subtract>),
+      type_slot(Py_nb_multiply, &arithmetic<Operation::kMultiply, PyNumber_Multiply>),
+      type_slot(Py_nb_floor_divide, &arithmetic<Operation::kFloorDivide, PyNumber_FloorDivide>),
+      type_slot(Py_nb_remainder, &arithmetic<Operation::kRemainder, PyNumber_Remainder>),
+      type_slot(Py_nb_true_divide, &on_ints<PyNumber_TrueDivide>),
+      type_slot(Py_nb_lshift, &on_ints<PyNumber_Lshift>),
+      type_slot(Py_nb_rshift, &on_ints<PyNumber_Rshift>),
+      type_slot(Py_nb_and, &on_ints<PyNumber_And>),
+      type_slot(Py_nb_or, &on_ints<PyNumber_Or>),
+      type_slot(Py_nb_xor, &on_ints<PyNumber_Xor>),
+      type_slot(Py_nb_divmod, &divide_with_remainder),
+      type_slot(Py_nb_power, &power_of_size),
+      type_slot(Py_nb_negative, &negated_size),
+      type_slot(Py_nb_positive, &same_size),
+      type_slot(Py_nb_absolute, &absolute_size),
+      type_slot(Py_nb_invert, &on_int<PyNumber_Invert>),
+      type_slot(Py_nb_bool, &truth_of_size),
+      type_slot(Py_nb_int, &on_int<PyNumber_Long>),
+      type_slot(Py_nb_index, &on_int<PyNumber_Index>),
+      type_slot(Py_nb_float, &on_int<PyNumber_Float>),
+      type_slot(Py_tp_richcompare, &compare_numbers),
+      type_slot(Py_tp_hash, &hash_of_size),
+      type_slot(Py_tp_repr, &on_int<PyObject_Repr>),
+      type_slot(Py_tp_str, &on_int<PyObject_Str>),
+      type_slot(Py_tp_getattro, &attribute_of_size),
+      type_slot(Py_tp_finalize, &release_node),
+      PyType_Slot{Py_tp_methods, methods_of_size},
+      PyType_Slot{0, nullptr},
+  };
+  PyObject* base = torch::get_symint_class().ptr();
+  node_offset = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;
+  const auto size = static_cast<int>(node_offset + static_cast<Py_ssize_t>(sizeof(PyObject*)));
+  PyType_Spec spec{"thunder._C.TracedSize", size, 0, Py_TPFLAGS_DEFAULT, slots.data()};
+  const py::Ref bases = py::Ref::steal(PyTuple_Pack(1, base));
+  return reinterpret_cast<PyTypeObject*>(bases ? PyType_FromSpecWithBases(&spec, bases.get()) : nullptr);
+}
+
+/// A number of our class for a `torch.SymInt` that stands for a size of a trace (new reference); null: it is none, or
+/// an exception is set.
+PyObject* number_for(PyObject* object) {
+  if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(torch::get_symint_class().ptr())) return nullptr;
+  const py::Ref held = py::Ref::steal(PyObject_GetAttrString(object, "node"));
+  if (!held) return PyErr_Clear(), nullptr;  // its `__init__` has not run yet
+  const c10::SymNode node = unwrapped_node(held.get());
+  const auto* size = dynamic_cast<const SizeNode*>(node.get());
+  return size == nullptr ? nullptr : make_size(size->scope(), size->dim());
+}
+
+std::optional<ir::Dim> size_beside(const at::Tensor& tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("_wrapped_number");
+  const GilHold gil;
+  const py::Ref object = py::Ref::steal(wrap_tensor(tensor));
+  const py::Ref number = py::Ref::steal(object ? PyObject_GenericGetAttr(object.get(), name) : nullptr);
+  if (!number) return PyErr_Clear(), std::nullopt;
+  const auto size = size_of(number.get());
+  return size ? std::optional(size->dim) : std::nullopt;
+}
+
+}  // namespace
+
+bool is_size_number(PyObject* object) { return size_type != nullptr && Py_TYPE(object) == size_type; }
+
+PyObject* present_sizes(PyObject* value) {
+  if (size_type == nullptr) return value;
+  if (PyObject* number = number_for(value)) {
+    Py_DECREF(value);
+    return number;
+  }
+  // A `torch.Size` that code in C has just made.
+  for (Py_ssize_t i = 0; THPSize_Check(value) && i < PyTuple_GET_SIZE(value); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(value, i);
+    PyObject* number = number_for(item);
+    if (number == nullptr) continue;
+    PyTuple_SET_ITEM(value, i, number);
+    Py_DECREF(item);
+  }
+  if (PyErr_Occurred() == nullptr) return value;
+  Py_DECREF(value);
+  return nullptr;
+}
+
+PyObject* look_at_size(PyObject* number) {
+  return or_python_error([&]() -> PyObject* {
+    const c10::SymNode node = unwrapped_node(node_slot(number));
+    const auto* size = dynamic_cast<const SizeNode*>(node.get());
+    if (size == nullptr) return PyErr_Format(PyExc_SystemError, "thunder.jit: a size that stands for nothing");
+    return PyLong_FromLongLong(size->look_at());
+  });
+}
+
+int init_size_number() {
+  if (size_type != nullptr) return 0;
+  size_type = make_size_type();
+  tracer::wrapped_size_of = &size_beside;
+  return size_type == nullptr ? -1 : 0;
+}
+
+}  // namespace thunder::dispatch

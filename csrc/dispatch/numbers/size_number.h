@@ -1,0 +1,24 @@
+#pragma once
+
+#include <Python.h>
+
+#include "ir/size.h"
+
+namespace thunder::dispatch {
+
+// A size of a tensor of the trace as the program gets it, where it is a symbol or an expression of some
+// (tracer/size_node.h). Its class is derived from `torch.SymInt`, which PyTorch's code in C++ takes wherever it takes a
+// size; for Python it is an int. Arithmetic with other sizes and ints gives sizes, a comparison becomes a condition of
+// the trace, and all that looks at the number itself, in Python or C, comes through the slots of the class and pins it.
+
+[[nodiscard]] bool is_size_number(PyObject* object);
+/// Returns what the program sees for a value that code in C gave (stolen, new reference): sizes of the trace, by
+/// themselves and in a `torch.Size`, become numbers of this class.
+[[nodiscard]] PyObject* present_sizes(PyObject* value);
+/// The plain int, to which the trace is tied from now on (new reference, or null with an exception set).
+[[nodiscard]] PyObject* look_at_size(PyObject* number);
+
+/// Makes the class, if that was not done yet: 0, or -1 with an exception. torch is imported.
+int init_size_number();
+
+}  // namespace thunder::dispatch
