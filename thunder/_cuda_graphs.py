@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 import torch
@@ -29,12 +30,21 @@ def _pool(device: int, stream: int) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def _restore_generator(device: int) -> None:
-    """Let the default generator draw again: after a recording that failed, PyTorch takes it for recorded for ever."""
+_abandoned: list[torch.cuda.CUDAGraph] = []  # what was allocated for them may be in use
+
+
+def _clean_up(device: int, pool: torch.cuda.CUDAGraph) -> None:
+    """Undo what PyTorch leaves behind after a recording that failed: it goes on as if one were under way."""
     generator = torch.cuda.default_generators[device]
     other = torch.Generator(f"cuda:{device}")
     other.set_state(generator.get_state())
     generator.graphsafe_set_state(other.graphsafe_get_state())
+    stop = getattr(torch._C, "_cuda_endAllocateToPool", None)
+    if stop is not None:
+        with contextlib.suppress(RuntimeError):  # it has stopped by itself
+            stop(device, pool.pool())
+    _abandoned.append(pool)
+    _pool.cache_clear()
 
 
 class Graph:
@@ -49,11 +59,11 @@ class Graph:
         """Record, in place of running, what this thread launches."""
         self._outside = torch.cuda.current_stream(self._device)
         stream = _stream(self._device)
-        pool = _pool(self._device, self._outside.cuda_stream).pool()
+        self._pool = _pool(self._device, self._outside.cuda_stream)
         stream.wait_stream(self._outside)
         torch.cuda.set_stream(stream)
         try:
-            self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            self._graph.capture_begin(pool=self._pool.pool(), capture_error_mode="thread_local")
         except BaseException:
             self._leave(has_failed=True)
             raise
@@ -71,4 +81,4 @@ class Graph:
         torch.cuda.set_stream(self._outside)
         self._outside.wait_stream(_stream(self._device))
         if has_failed:
-            _restore_generator(self._device)
+            _clean_up(self._device, self._pool)

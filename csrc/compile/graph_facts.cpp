@@ -45,6 +45,7 @@ bool draws(const ir::BoundSymbol& symbol) {
 std::string obstacle_of(const ir::BoundSymbol& symbol) {
   const ir::Operator& op = *symbol.op;
   if (passes::is_constant(symbol)) return {};
+  if (op.style == ir::CallStyle::kPrimitive) return op.name + " looks at data, or runs Python";
   if (!is_of_torch(op)) return op.name + " is not an operation of PyTorch";
   if (draws(symbol)) return op.name + " draws random numbers";
   if (operators::communicates(op)) return op.name + " communicates with other processes";

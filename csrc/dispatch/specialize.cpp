@@ -1,5 +1,6 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cctype>
@@ -58,6 +59,11 @@
 
 namespace thunder::dispatch {
 namespace {
+
+/// Sizes that Python holds are objects whose class extends PyTorch's `SymInt`. With other versions than these they have
+/// made the interpreter crash.
+constexpr bool kHasSymbolicSizes = PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000 &&
+                                   (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13);
 
 /// Whether a program is long enough for handing the GIL over to pay, or waits for threads that may need it: those of a
 /// process group give back tensors of Python.
@@ -465,7 +471,7 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
 }
 
 void Capture::add_shadows(const compile::Options& options) {
-  if (compile::has_extensions(options) || has_overrides(module_)) {
+  if (!kHasSymbolicSizes || compile::has_extensions(options) || has_overrides(module_)) {
     history_ = nullptr;
     return;
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fusion/batches.h"
+#include "fusion/batch_members.h"
 #include "fusion/buffer_regions.h"
 #include "fusion/region.h"
 #include "ir/layout.h"

@@ -42,6 +42,15 @@ class Counter {
   }
 
  private:
+  /// Whether PyTorch's kernel goes over a tensor in the order of memory: it takes others by vectors only, which have up to
+  /// sixteen elements and begin at multiples of their size.
+  [[nodiscard]] bool is_drawn_in_order(ir::ValueId id) const {
+    constexpr std::int64_t kLongestVector = 16;
+    const ir::TensorType& type = *trace_.tensor_type(id);
+    return is_contiguous(type) || (aliases_.is_own_memory(id) && type.storage_offset == ir::Dim(0) &&
+                                   element_count(type) % kLongestVector == 0);
+  }
+
   /// A dropout that drops something, of a tensor without gaps, whose results nothing writes to.
   [[nodiscard]] bool is_counted(const ir::BoundSymbol& symbol) const {
     if (symbol.op->name != "aten::native_dropout" || !symbol.op->overload.empty()) return false;
@@ -53,6 +62,7 @@ class Counter {
     const bool has_numbers = std::ranges::all_of(input->sizes, &ir::Dim::is_concrete) &&
                              std::ranges::all_of(input->strides, &ir::Dim::is_concrete);
     if (input->device.type != device_ || !has_numbers || !is_dense(*input) || element_count(*input) < 2) return false;
+    if (!is_drawn_in_order(value_argument(symbol, 0))) return false;
     // Others are computed in double, and what PyTorch compares with is a double then.
     if (!is_float(input) || input->dtype == ir::Dtype::kFloat64) return false;
     return std::ranges::all_of(symbol.results, [&](const ir::Argument& result) {

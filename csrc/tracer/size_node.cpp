@@ -4,8 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "tracer/size_shadows.h"
-
 namespace thunder::tracer {
 namespace {
 

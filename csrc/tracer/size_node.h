@@ -14,11 +14,29 @@
 
 namespace thunder::tracer {
 
-class SizeShadows;
+/// Is told what code does with sizes. `SizeShadows` is the only implementation.
+class SizeUses {
+ public:
+  SizeUses() = default;
+  SizeUses(const SizeUses&) = delete;
+  SizeUses& operator=(const SizeUses&) = delete;
+
+  /// The program is for sizes that meet the condition, as those that were traced do.
+  virtual void assume(const ir::Condition& condition) = 0;
+  /// A size is divided by another one, which is not zero.
+  virtual void require_divisor(const ir::Dim& divisor) = 0;
+  /// The program has computed a size.
+  virtual void note_expression(const ir::Dim& dim) = 0;
+  /// The number is needed.
+  virtual void pin_symbols_of(const ir::Dim& dim) = 0;
+
+ protected:
+  ~SizeUses() = default;
+};
 
 /// The recording that sizes belong to; null once it has ended.
 struct SizeScope {
-  SizeShadows* shadows = nullptr;
+  SizeUses* shadows = nullptr;
 };
 
 /// A size of the program as code in C++ and Python gets it: an expression over the symbols, with the number that it is

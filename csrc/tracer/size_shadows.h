@@ -37,7 +37,7 @@ struct SizeSymbol {
 /// on them becomes a condition, and recorders at sizes that do not meet it are dropped: the program is traced again, at
 /// sizes that do. Where a number is needed its symbols are *pinned*: numbers from the beginning when the program is
 /// traced again.
-class SizeShadows final : public SizeReads {
+class SizeShadows final : public SizeReads, public SizeUses {
  public:
   /// `conditions`: those that an earlier attempt found; samples meet them.
   SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions);
@@ -73,13 +73,13 @@ class SizeShadows final : public SizeReads {
   c10::SymInt sym_numel(const c10::TensorImpl& tensor) override;
 
   /// The program went on as it does only where the condition holds.
-  void assume(const ir::Condition& condition);
+  void assume(const ir::Condition& condition) override;
   /// The program divides by this number, which is not zero.
-  void require_divisor(const ir::Dim& divisor);
+  void require_divisor(const ir::Dim& divisor) override;
   /// The program computed this size.
-  void note_expression(const ir::Dim& dim);
+  void note_expression(const ir::Dim& dim) override;
   /// Somebody needs the number that an expression is.
-  void pin_symbols_of(const ir::Dim& dim);
+  void pin_symbols_of(const ir::Dim& dim) override;
   /// Arguments of an operation as it is called at the sizes that were traced: with numbers for sizes. Decisions that
   /// the operation takes on them are conditions.
   [[nodiscard]] std::vector<c10::IValue> at_traced_sizes(const c10::OperatorHandle& op,

@@ -1,4 +1,5 @@
 #include "check.h"
+#include "fusion/batch_members.h"
 #include "fusion/batches.h"
 #include "fusion/block_results.h"
 #include "fusion/region.h"

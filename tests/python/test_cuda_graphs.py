@@ -186,7 +186,7 @@ def test_modes_without_gradients(mode: Any):
     ("program", "reason"),
     [
         (lambda x: torch.rand_like(x) + x, "random"),
-        (lambda x: x.nonzero() * 2, "reads data"),
+        (lambda x: x.nonzero() * 2, "looks at data"),
         (lambda x: x.cpu() + 1, "not on a GPU"),
         (lambda x: x * x.sum().item(), "looks at data"),
     ],

@@ -182,7 +182,7 @@ std::string name_of_function(PyObject* function) {
 /// does no more than compute.
 bool is_unknown_callable(PyObject* callable) {
   constexpr std::string_view kKnown[] = {"functools.", "operator.", "_operator.",   "types.",
-                                         "typing.",    "numpy.",    "torch.",       "weakref",
+                                         "typing.",    "numpy.",    "torch.",       "thunder.", "weakref",
                                          "method",     "wrapper_",  "classmethod_", "builtin_"};
   if (PyCFunction_Check(callable) || PyType_Check(callable) || PyFunction_Check(callable)) return false;
   PyTypeObject* native = native_type(callable);

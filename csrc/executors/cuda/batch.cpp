@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "executors/api/operands.h"
+#include "fusion/batch_members.h"
 #include "fusion/batches.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"

@@ -12,6 +12,7 @@
 #include "executors/api/lowering.h"
 #include "executors/api/operands.h"
 #include "fusion/assembly.h"
+#include "fusion/batch_members.h"
 #include "fusion/batches.h"
 #include "fusion/block_results.h"
 #include "fusion/interpreter.h"
