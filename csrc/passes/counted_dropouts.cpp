@@ -42,8 +42,8 @@ class Counter {
   }
 
  private:
-  /// Whether PyTorch's kernel goes over a tensor in the order of memory: it takes others by vectors only, which have up to
-  /// sixteen elements and begin at multiples of their size.
+  /// Whether PyTorch's kernel goes over a tensor in the order of memory: it takes others by vectors only, which have up
+  /// to sixteen elements and begin at multiples of their size.
   [[nodiscard]] bool is_drawn_in_order(ir::ValueId id) const {
     constexpr std::int64_t kLongestVector = 16;
     const ir::TensorType& type = *trace_.tensor_type(id);

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import thunder
 
 pytestmark = pytest.mark.skipif(
-    sys.version_info[:2] != (3, 11) or torch.__version__ < "2.13", reason="sizes are symbols with Python 3.11, torch 2.13"
+    sys.version_info[:2] != (3, 11) or torch.__version__ < "2.13", reason="symbols need Python 3.11, torch 2.13"
 )
 
 ROWS = (24, 7, 100, 2, 33, 513)

@@ -181,9 +181,9 @@ std::string name_of_function(PyObject* function) {
 /// Whether an object is called by C code of its own without being a function or a class: only what is known of some
 /// does no more than compute.
 bool is_unknown_callable(PyObject* callable) {
-  constexpr std::string_view kKnown[] = {"functools.", "operator.", "_operator.",   "types.",
-                                         "typing.",    "numpy.",    "torch.",       "thunder.", "weakref",
-                                         "method",     "wrapper_",  "classmethod_", "builtin_"};
+  constexpr std::string_view kKnown[] = {"functools.", "operator.",    "_operator.", "types.",  "typing.",
+                                         "numpy.",     "torch.",       "thunder.",   "weakref", "method",
+                                         "wrapper_",   "classmethod_", "builtin_"};
   if (PyCFunction_Check(callable) || PyType_Check(callable) || PyFunction_Check(callable)) return false;
   PyTypeObject* native = native_type(callable);
   if (native->tp_call == nullptr || is_of_cpp(callable)) return false;

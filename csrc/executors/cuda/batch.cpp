@@ -4,7 +4,6 @@
 
 #include "executors/api/operands.h"
 #include "fusion/batch_members.h"
-#include "fusion/batches.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "ir/trace_sizes.h"

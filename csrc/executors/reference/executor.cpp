@@ -13,7 +13,6 @@
 #include "executors/api/operands.h"
 #include "fusion/assembly.h"
 #include "fusion/batch_members.h"
-#include "fusion/batches.h"
 #include "fusion/block_results.h"
 #include "fusion/interpreter.h"
 #include "fusion/lowering.h"
