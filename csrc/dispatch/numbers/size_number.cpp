@@ -301,6 +301,9 @@ PyTypeObject* make_size_type() {
       PyType_Slot{Py_tp_methods, methods_of_size},
       PyType_Slot{0, nullptr},
   };
+  // PyTorch looks for its class under a lock; imported there first, its modules would wait for themselves.
+  const py::Ref imported = py::Ref::steal(PyImport_ImportModule("torch"));
+  if (!imported) return nullptr;
   PyObject* base = torch::get_symint_class().ptr();
   node_offset = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;
   const auto size = static_cast<int>(node_offset + static_cast<Py_ssize_t>(sizeof(PyObject*)));
