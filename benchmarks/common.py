@@ -131,14 +131,14 @@ def processor() -> str:
     return f"{name.group(1) if name else platform.processor()} {vectors}".strip()
 
 
-def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    """Write the rows with date, versions, machine and command."""
+def write(arguments: argparse.Namespace, rows: list[dict[str, Any]], start: str = "python") -> None:
+    """Write the rows with date, versions, machine and command, which begins with `start`."""
     program = Path(sys.argv[0]).stem
     path = arguments.json or RESULTS / f"{program}-{arguments.device}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "program": program,
-        "command": " ".join(["python", f"benchmarks/{program}.py", *sys.argv[1:]]),
+        "command": " ".join([start, f"benchmarks/{program}.py", *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "versions": {
             "python": platform.python_version(),

@@ -2,19 +2,21 @@
 
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py                        (CPU: a tiny model, gloo)
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 1b --ways ddp  (GPUs: NCCL)
-torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 7b --ways fsdp
+torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 7b --ways fsdp --length 4096
 
-Each process takes steps on tokens of its own: forward, backward, AdamW. One way after the other runs in the same
-processes. `ms` is the median of the steps of the slowest process, `first_s` its first step with compilation, `peak_GiB`
-its largest memory after the first step (GPUs only), `loss` that of the last step, over all processes: it is the same
-for all ways but for rounding. `--json` keeps the table.
+Each process takes steps on tokens of its own: forward, backward, AdamW, with parameters of `--dtype` (default: bfloat16
+on GPUs), or of float32 and autocast to `--autocast`. One way after the other runs in the same processes. `ms` is the
+median of the steps of the slowest process, `first_s` its first step with compilation, `peak_GiB` its largest memory
+after the first step; `communication_ms` is the time in which kernels of NCCL run in a profiled step, `hidden` the share
+of it in which other kernels run too, of the process with the smallest one (GPUs only). `first_loss` and `loss` are
+those of the first and the last step, over all processes: they are the same for all ways but for rounding.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
-import json
 import os
 import statistics
 import time
@@ -22,40 +24,63 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import common
 import torch
 import torch.distributed as dist
+from overlap import hidden_share, kernel_intervals, length
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import thunder
 from thunder.distributed import FSDPBucketingStrategy, FSDPType
 
-MODELS: dict[str, dict[str, int]] = {
-    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 512},
-    "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "vocab_size": 32000},
-    "7b": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "vocab_size": 32000},
+MODELS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 512,
+        "tie_word_embeddings": True,
+    },
+    "1b": {
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "tie_word_embeddings": True,
+    },
+    "7b": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "vocab_size": 32000,
+    },
 }
-HEAD_SIZE = 128
 
 
-def make_model(name: str, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
+def make_model(arguments: argparse.Namespace, device: torch.device) -> torch.nn.Module:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = MODELS[name]
-    heads = max(4, sizes["hidden_size"] // HEAD_SIZE)
-    config = LlamaConfig(**sizes, num_attention_heads=heads, num_key_value_heads=heads, use_cache=False)
     torch.manual_seed(0)
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(arguments.dtype)
     try:
         with device:
-            return LlamaForCausalLM(config)
+            return LlamaForCausalLM(LlamaConfig(**MODELS[arguments.model], use_cache=False))
     finally:
         torch.set_default_dtype(before)
 
 
-def _fully_shard(model: Any) -> Any:
+def _fully_shard(model: Any, *, compiles_layers: bool = False) -> Any:
     for layer in model.model.layers:
+        if compiles_layers:
+            layer.compile()
         fully_shard(layer)
     return fully_shard(model)
 
@@ -73,99 +98,124 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "ddp thunder": thunder.distributed.ddp,
     "fsdp eager": _fully_shard,
     "fsdp torch.compile": lambda model: torch.compile(_fully_shard(model)),
+    "fsdp torch.compile layers": lambda model: _fully_shard(model, compiles_layers=True),
     "fsdp thunder zero2": _fsdp(FSDPType.ZERO2),
     "fsdp thunder zero3": _fsdp(FSDPType.ZERO3),
 }
 
 
-def over_processes(value: float, device: torch.device, op: Any) -> float:
-    tensor = torch.tensor(value, dtype=torch.float64, device=device)
-    dist.all_reduce(tensor, op=op)
-    return tensor.item()
+class Training:
+    """A model trained in one of the ways, on tokens of this process."""
+
+    def __init__(self, way: str, arguments: argparse.Namespace, device: torch.device) -> None:
+        self.model: Any = WAYS[way](make_model(arguments, device))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=device.type == "cuda")
+        self.vocabulary = MODELS[arguments.model]["vocab_size"]
+        self.shape = arguments.batch, arguments.length
+        self.autocast = arguments.autocast
+        self.device = device
+        self.generator = torch.Generator(device).manual_seed(dist.get_rank())
+        self.losses: list[torch.Tensor] = []
+
+    def step(self) -> None:
+        """Take a step."""
+        tokens = torch.randint(self.vocabulary, self.shape, generator=self.generator, device=self.device)
+        with torch.autocast(self.device.type, self.autocast) if self.autocast else contextlib.nullcontext():
+            loss = self.model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.losses.append(loss.detach())
+
+    def seconds(self) -> float:
+        """Take a step that all processes begin together; return its seconds."""
+        common.synchronize()
+        dist.barrier()
+        begin = time.perf_counter()
+        self.step()
+        common.synchronize()
+        return time.perf_counter() - begin
+
+    def over_processes(self, value: float | torch.Tensor, op: Any) -> float:
+        """Return the sum, or what `op` says, of the values of all processes."""
+        tensor = torch.as_tensor(value, dtype=torch.float64, device=self.device).clone()
+        dist.all_reduce(tensor, op=op)
+        return tensor.item()
 
 
 def measure(way: str, arguments: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """Return the row of one way."""
-    model: Any = WAYS[way](make_model(arguments.model, device, arguments.dtype))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device.type == "cuda")
-    generator = torch.Generator(device).manual_seed(dist.get_rank())
-    shape = arguments.batch, arguments.length
-    vocabulary = MODELS[arguments.model]["vocab_size"]
-    seconds, loss = [], torch.zeros(())
-    for step in range(arguments.steps + 1):
-        tokens = torch.randint(vocabulary, shape, generator=generator, device=device)
-        if step == 1 and device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        _synchronize(device)
-        dist.barrier()
-        begin = time.perf_counter()
-        loss = model(input_ids=tokens, labels=tokens).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        _synchronize(device)
-        seconds.append(time.perf_counter() - begin)
-    peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
-    most = dist.ReduceOp.MAX
-    return {
+    training, on_gpu = Training(way, arguments, device), device.type == "cuda"
+    over_processes = training.over_processes
+    first = training.seconds()
+    if on_gpu:
+        training.seconds()  # what compiles in the background is in place behind this one
+        torch.cuda.reset_peak_memory_stats()
+    seconds = [training.seconds() for _ in range(arguments.steps)]
+    most, count = dist.ReduceOp.MAX, dist.get_world_size()
+    row: dict[str, Any] = {
         "way": way,
-        "ms": over_processes(statistics.median(seconds[1:]) * 1e3, device, most),
-        "first_s": over_processes(seconds[0], device, most),
-        "peak_GiB": over_processes(peak, device, most),
-        "loss": over_processes(loss.item(), device, dist.ReduceOp.SUM) / dist.get_world_size(),
+        "ms": over_processes(statistics.median(seconds) * 1e3, most),
+        "first_s": over_processes(first, most),
     }
+    if on_gpu:
+        row["peak_GiB"] = over_processes(torch.cuda.max_memory_allocated() / 2**30, most)
+        communication, computation = kernel_intervals(lambda: training.seconds())
+        row["communication_ms"] = over_processes(length(communication) / 1e3, most)
+        row["hidden"] = over_processes(hidden_share(communication, computation), dist.ReduceOp.MIN)
+    row["first_loss"] = over_processes(training.losses[0], dist.ReduceOp.SUM) / count
+    row["loss"] = over_processes(training.losses[arguments.steps], dist.ReduceOp.SUM) / count
+    return {**row, "model": arguments.model, "tokens": training.shape, "processes": count}
 
 
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+def _arguments(on_gpu: bool) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="tiny")
+    parser.add_argument("--ways", default="", help="comma-separated beginnings of names; default: all")
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--length", type=int, default=2048 if on_gpu else 64, help="tokens of an example")
+    parser.add_argument("--steps", type=int, default=10, help="those that are timed")
+    parser.add_argument("--dtype", type=_dtype, help="of parameters; default: bfloat16 on GPUs, float32 on CPUs")
+    parser.add_argument("--autocast", type=_dtype, help="parameters of float32, operations of this dtype")
+    parser.add_argument("--json", type=Path, help="result file (default: benchmarks/results/distributed-<device>.json)")
+    arguments = parser.parse_args()
+    if arguments.dtype is None:
+        arguments.dtype = torch.bfloat16 if on_gpu and arguments.autocast is None else torch.float32
+    arguments.device = "cuda" if on_gpu else "cpu"
+    arguments.ways = [way for way in WAYS if way.startswith(tuple(arguments.ways.split(",")))]
+    if not arguments.ways:
+        parser.error(f"--ways: expected beginnings of {', '.join(WAYS)}")
+    return arguments
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise argparse.ArgumentTypeError(f"expected a dtype, got {name}")
+    return dtype
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, default="tiny")
-    parser.add_argument("--ways", default="", help="those whose names begin so, or have all these words; default: all")
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--length", type=int, default=0, help="tokens; default: 4,096 on GPUs, 64 on CPUs")
-    parser.add_argument("--steps", type=int, default=10, help="besides the first one")
-    parser.add_argument("--dtype", type=lambda name: getattr(torch, name), default=None)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
     on_gpu = torch.cuda.is_available()
+    arguments = _arguments(on_gpu)
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(1)
-    arguments.length = arguments.length or (4096 if on_gpu else 64)
-    arguments.dtype = arguments.dtype or (torch.bfloat16 if on_gpu else torch.float32)
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    arguments.threads = torch.get_num_threads()
+    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
     rows = []
-    for way in WAYS:
-        if not all(word in way.split() or way.startswith(word) for word in arguments.ways.split()):
-            continue
+    for way in arguments.ways:
         rows.append(measure(way, arguments, device))
-        if dist.get_rank() == 0:
-            print(" ".join(f"{name} {_text(value)}" for name, value in rows[-1].items()), flush=True)
         gc.collect()
+        torch._dynamo.reset()
         if on_gpu:
             torch.cuda.empty_cache()
-    if arguments.json and dist.get_rank() == 0:
-        described = {
-            "processes": dist.get_world_size(),
-            "model": arguments.model,
-            "batch": arguments.batch,
-            "length": arguments.length,
-            "dtype": str(arguments.dtype),
-            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
-            "torch": torch.__version__,
-        }
-        arguments.json.write_text(json.dumps({**described, "rows": rows}, indent=2) + "\n")
+        if dist.get_rank() == 0:  # after each, so that those before one that fails are kept
+            common.report(rows[-1])
+            common.write(arguments, rows, start=f"torchrun --standalone --nproc-per-node {dist.get_world_size()}")
     dist.destroy_process_group()
-
-
-def _text(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:24}"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,19 @@
 #include "compile/collectives.h"
 
+#include <string>
+#include <variant>
+
 #include "ir/location.h"
 #include "operators/facts.h"
 
 namespace thunder::compile {
 namespace {
+
+/// Each process has a GPU of its own, so that the index of the device says nothing.
+std::string describe(ir::Type type) {
+  if (auto* tensor = std::get_if<ir::TensorType>(&type)) tensor->device.index = -1;
+  return ir::to_string(type);
+}
 
 void add_argument(std::string& line, const ir::Argument& argument, const ir::Trace& trace) {
   if (const auto* list = argument.get<ir::ArgumentList>()) {
@@ -12,7 +21,7 @@ void add_argument(std::string& line, const ir::Argument& argument, const ir::Tra
     for (const ir::Argument& element : *list) add_argument(line, element, trace);
     line += " ]";
   } else if (const auto* id = argument.get<ir::ValueId>()) {
-    line += " " + ir::to_string(*trace.value(*id).type);
+    line += " " + describe(*trace.value(*id).type);
   } else if (const auto* text = argument.get<std::string>()) {
     line += " \"" + *text + "\"";
   } else if (const auto* number = argument.get<std::int64_t>()) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "check.h"
+#include "compile/collectives.h"
 #include "compile/compiler.h"
 #include "compile/pipeline.h"
 #include "executors/api/lowering.h"
@@ -275,6 +276,19 @@ TEST(a_forward_with_a_collective_saves_what_came_of_it) {
   for (const Trace& stage : compiled->forward_traces()) CHECK(communication_of(stage) == communication_of(e.trace));
   CHECK(!compiled->backward_traces().empty());
   for (const Trace& stage : compiled->backward_traces()) CHECK(communication_of(stage).empty());
+}
+
+TEST(collectives_are_described_alike_on_every_gpu) {
+  const auto describe_on = [](std::int8_t index) {
+    tracer::init_tracer();
+    Trace trace("computation", std::make_shared<ir::TraceContext>());
+    const ir::TypePtr type = ir::tensor_type(ir::Dtype::kFloat32, {64}, ir::Device{ir::DeviceType::kCuda, index});
+    const ValueId x = trace.add_input(type);
+    ir::add_call(trace, *tracer::find_operator("_c10d_functional::doubled", ""), {x, std::string("a")}, type);
+    return describe_collectives(trace);
+  };
+  CHECK(describe_on(0).starts_with("doubled cuda f32[64] \"a\""));
+  CHECK_EQ(describe_on(0), describe_on(1));
 }
 
 TEST(each_pass_by_itself_keeps_the_order) {

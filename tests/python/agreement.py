@@ -10,6 +10,7 @@ import distributed_wrappers as wrappers
 import torch
 import torch.distributed as dist
 from data_parallel import error_of
+from processes import device
 from torch import nn
 from torch.distributed.distributed_c10d import _get_process_group_store
 
@@ -44,25 +45,25 @@ WRAPS = {"ddp": thunder.distributed.ddp, "fsdp": thunder.distributed.fsdp}
 def disagree(rank: int) -> dict[str, Any]:
     """Return what each process raises, and after how many seconds."""
     x = wrappers.batch(rank, 0, 4, 6)
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"device": device().type}
 
     def note(case: str, error: str, begin: float) -> None:
         found[case] = error, time.monotonic() - begin
 
     for name, wrap in WRAPS.items():
-        model = wrap(Branches())
+        model = wrap(Branches().to(device()))
         begin = time.monotonic()
         note(f"{name}: other collectives", error_of(lambda: model(x, rank == 1)), begin)  # noqa: B023
         model(x, False).sum().backward()
         found[f"{name}: goes on"] = True
-        fails = wrap(Fails())
+        fails = wrap(Fails().to(device()))
         begin = time.monotonic()
         note(f"{name}: one fails", error_of(lambda: fails(x, rank == 1)), begin)  # noqa: B023
         fails(x, False).sum().backward()
         begin = time.monotonic()
         note(f"{name}: all fail", error_of(lambda: fails(x, True)), begin)  # noqa: B023
         fails(x[:2], False).sum().backward()
-    alone = thunder.distributed.ddp(Branches())
+    alone = thunder.distributed.ddp(Branches().to(device()))
     if rank == 0:
         with torch.no_grad():
             found["one process evaluates alone"] = alone(x, True).shape == (4, 3)
@@ -73,7 +74,7 @@ def disagree(rank: int) -> dict[str, Any]:
 
 
 def retraces_alone(rank: int, x: torch.Tensor) -> dict[str, Any]:
-    model = thunder.distributed.ddp(Branches())
+    model = thunder.distributed.ddp(Branches().to(device()))
     model(x, True).sum().backward()
     dist.barrier()
     store = _get_process_group_store(dist.group.WORLD)

@@ -11,6 +11,7 @@ from typing import Any
 import distributed_wrappers as wrappers
 import torch
 import torch.distributed as dist
+from processes import device
 from small_language_models import MODELS, language_loss
 from torch import nn
 
@@ -41,7 +42,7 @@ def train(
 ) -> list[list[torch.Tensor]]:
     """Return for each step the mean loss of `ranks` and the gradients, after clipping; AdamW."""
     torch.manual_seed(0)
-    model = wrap(make())
+    model = wrap(make().to(device()))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     seen = []
     for step in range(STEPS):
@@ -105,7 +106,7 @@ def compare_all(rank: int) -> dict[str, Any]:
 def facts(rank: int) -> dict[str, Any]:
     """Return facts about a module that `ddp` made, each under a name."""
     torch.manual_seed(rank)
-    original = wrappers.Layers()
+    original = wrappers.Layers().to(device())
     model = ddp(original, bucket_size_in_mb=0.0002)
     x = wrappers.batch(rank, 0, 4, 6)
     model(x).square().sum().backward()
@@ -133,10 +134,10 @@ def facts(rank: int) -> dict[str, Any]:
     results["in a context"] = context(rank)
     results["inside of another program"] = is_averaged(rank, lambda model: thunder.jit(lambda x: model(x)))
     results["by forward"] = is_averaged(rank, lambda model: model.forward)
-    results["outside of a program"] = error_of(lambda: torch.func.vmap(ddp(wrappers.Layers()))(x[None]))
-    results["twice"] = error_of(lambda: ddp(ddp(wrappers.Layers())))
-    results["written"] = error_of(lambda: ddp(Written(), broadcast_from=None)(x))
-    results["shapes"] = error_of(lambda: ddp(nn.Linear(2, 2 + rank)))
+    results["outside of a program"] = error_of(lambda: torch.func.vmap(ddp(wrappers.Layers().to(device())))(x[None]))
+    results["twice"] = error_of(lambda: ddp(ddp(wrappers.Layers().to(device()))))
+    results["written"] = error_of(lambda: ddp(Written().to(device()), broadcast_from=None)(x))
+    results["shapes"] = error_of(lambda: ddp(nn.Linear(2, 2 + rank, device=device())))
     return results
 
 
@@ -156,14 +157,14 @@ class Written(nn.Module):
 
 def unused(rank: int) -> bool:
     """Whether a branch that nobody takes has no gradient."""
-    model = ddp(wrappers.Branches())
+    model = ddp(wrappers.Branches().to(device()))
     model(wrappers.batch(rank, 0, 4, 6), True).sum().backward()
     return model.other.weight.grad is None and model.one.weight.grad is not None
 
 
 def context(rank: int) -> bool:
     """Whether `thunder.distributed.no_sync` leaves gradients that differ between processes."""
-    model = ddp(wrappers.Layers())
+    model = ddp(wrappers.Layers().to(device()))
     with thunder.distributed.no_sync(model):
         model(wrappers.batch(rank, 0, 4, 6)).sum().backward()
     sent = [torch.zeros_like(model.one.weight.grad) for _ in range(dist.get_world_size())]
@@ -173,7 +174,7 @@ def context(rank: int) -> bool:
 
 def is_averaged(rank: int, caller: Callable[[Any], Callable[..., Any]]) -> bool:
     """Whether gradients are the same in all processes where a module is called in another way."""
-    model = ddp(wrappers.Layers())
+    model = ddp(wrappers.Layers().to(device()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         caller(model)(wrappers.batch(rank, 0, 4, 6)).square().sum().backward()

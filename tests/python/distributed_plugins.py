@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from processes import device
 from torch import nn
 
 import thunder
@@ -10,11 +11,11 @@ import thunder
 
 def model() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).to(device())
 
 
 def batch() -> torch.Tensor:
-    return torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
+    return torch.randn(8, 8, generator=torch.Generator().manual_seed(1)).to(device())
 
 
 def losses(model: nn.Module, part: torch.Tensor) -> list[torch.Tensor]:

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from processes import device
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -57,7 +59,7 @@ class Layers(nn.Module):
 
 
 def batch(rank: int, step: int, *shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(2 * step + rank))
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(2 * step + rank)).to(device())
 
 
 def image_loss(model: Any, rank: int, step: int) -> torch.Tensor:
@@ -79,7 +81,7 @@ def whole(tensor: Any) -> Any:
 def train(make: type[nn.Module], wrap: Wrap, loss_of: Any, rank: int, accumulates: bool = False) -> list[Any]:
     """Return for each step the loss, the gradients and the buffers."""
     torch.manual_seed(0)
-    model = wrap(make())
+    model = wrap(make().to(device()))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     seen = []
     for step in range(STEPS):
@@ -116,8 +118,9 @@ def data_parallel(order: str, **options: Any) -> Wrap:
 
 
 def shard(model: Any, **options: Any) -> Any:
+    mesh = init_device_mesh(device().type, (dist.get_world_size(),))
     for layer in (model.one, model.other, model):
-        fully_shard(layer, **options)
+        fully_shard(layer, mesh=mesh, **options)
     return model
 
 
@@ -174,7 +177,7 @@ def compare_all(rank: int) -> dict[str, Any]:
 
 def inspect(rank: int) -> dict[str, Any]:
     """Return facts about a compiled `DistributedDataParallel`."""
-    wrapper = DistributedDataParallel(Layers())
+    wrapper = DistributedDataParallel(Layers().to(device()))
     compiled: Any = thunder.jit(wrapper)
     compiled(batch(rank, 0, 4, 6))
     try:

@@ -11,6 +11,7 @@ import distributed_wrappers as wrappers
 import torch
 import torch.distributed as dist
 from data_parallel import error_of, train
+from processes import device
 from small_language_models import MODELS
 from torch import nn
 
@@ -83,7 +84,7 @@ def facts(rank: int) -> dict[str, Any]:
     """Return facts about modules that `fsdp` made, each under a name."""
     x = wrappers.batch(rank, 0, 4, 6)
     torch.manual_seed(rank)
-    original = wrappers.Layers()
+    original = wrappers.Layers().to(device())
     plain = copy.deepcopy(original)
     model = wrap_in(STRATEGIES["zero3"])(original)
     model(x).square().sum().backward()
@@ -97,7 +98,7 @@ def facts(rank: int) -> dict[str, Any]:
         "scatters": count(thunder.last_backward_traces(model), SCATTER),
         "prefetches": prefetches(thunder.last_traces(model)[-1]),
     }
-    kept = wrap_in(STRATEGIES["zero2"])(wrappers.Layers())
+    kept = wrap_in(STRATEGIES["zero2"])(wrappers.Layers().to(device()))
     kept(x).sum().backward()
     results["zero2 gathers again"] = count(thunder.last_backward_traces(kept), GATHER)
     made = {
@@ -112,7 +113,7 @@ def facts(rank: int) -> dict[str, Any]:
     results.update(states(rank, model, plain, x))
     results.update(parts(model, x))
     results.update(meta(x))
-    results["twice"] = error_of(lambda: wrap_in({})(wrap_in({})(wrappers.Layers())))
+    results["twice"] = error_of(lambda: wrap_in({})(wrap_in({})(wrappers.Layers().to(device()))))
     results["plain module"] = error_of(lambda: thunder.distributed.full_state_dict(plain))
     results["clip of a plain module"] = error_of(lambda: thunder.distributed.clip_grad_norm_(plain, 1.0))
     results["shards as whole ones"] = error_of(
@@ -136,9 +137,9 @@ def states(rank: int, model: Any, plain: nn.Module, x: torch.Tensor) -> dict[str
     whole = thunder.distributed.full_state_dict(model)
     only_first = thunder.distributed.full_state_dict(model, rank=0, to_cpu=True)
     plain.load_state_dict(whole)
-    other = wrap_in({"broadcast_from": None})(wrappers.Layers())
+    other = wrap_in({"broadcast_from": None})(wrappers.Layers().to(device()))
     thunder.distributed.load_full_state_dict(other, whole)
-    again = wrap_in({"broadcast_from": None})(wrappers.Layers())
+    again = wrap_in({"broadcast_from": None})(wrappers.Layers().to(device()))
     again.load_state_dict(model.state_dict())
     expected = plain(x)
     with torch.no_grad():
@@ -186,10 +187,10 @@ def meta(x: torch.Tensor) -> dict[str, Any]:
     torch.manual_seed(5)
     model = wrap_in(STRATEGIES["zero3 block"])(OnMeta(device="meta"))
     torch.manual_seed(5)
-    plain = OnMeta()
+    plain = OnMeta(device=device())
     for module in (plain.one, plain.norm, plain.head):
         module.reset_parameters()
-    tied = MODELS["tied"]()
+    tied = MODELS["tied"]().to(device())
     torch.manual_seed(5)
     for module in (plain.one, plain.norm, plain.head):
         module.reset_parameters()

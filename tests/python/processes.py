@@ -1,4 +1,4 @@
-"""Functions run in several processes that talk through gloo, each on one thread."""
+"""Functions run in several processes that talk through gloo, each on one thread, or through NCCL, each on its GPU."""
 
 from __future__ import annotations
 
@@ -20,8 +20,20 @@ needs_gloo = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="needs torch.distributed with gloo"
 )
 
+needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+BACKENDS = [pytest.param("gloo", marks=needs_gloo), pytest.param("nccl", marks=[pytest.mark.gpu, needs_two_gpus])]
 
-def run_in_processes(function: Callable[[int], Any], processes: int = 2, seconds: float = 150) -> list[Any]:
+_here = torch.device("cpu")
+
+
+def device() -> torch.device:
+    """Return where the tensors of this process belong."""
+    return _here
+
+
+def run_in_processes(
+    function: Callable[[int], Any], processes: int = 2, seconds: float = 150, backend: str = "gloo"
+) -> list[Any]:
     """Return what `function(rank)`, of a module that can be imported, returns in each process.
 
     RuntimeError with the traceback where one raises, TimeoutError past the limit; no process is left behind.
@@ -31,7 +43,7 @@ def run_in_processes(function: Callable[[int], Any], processes: int = 2, seconds
         started = []
         for rank in range(processes):
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(function, rank, processes, f"{folder}/store", there))
+            process = context.Process(target=_work, args=(function, rank, processes, backend, f"{folder}/store", there))
             process.start()
             stack.callback(process.join)
             stack.callback(process.kill)
@@ -56,10 +68,14 @@ def _collect(started: list[multiprocessing.connection.Connection], end: float) -
     return results
 
 
-def _work(function: Callable[[int], Any], rank: int, processes: int, store: str, results: Any) -> None:
+def _work(function: Callable[[int], Any], rank: int, processes: int, backend: str, store: str, results: Any) -> None:
+    global _here
     torch.set_num_threads(1)
+    if backend == "nccl":
+        _here = torch.device("cuda", rank)
+        torch.cuda.set_device(_here)
     dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=processes, timeout=timedelta(seconds=60)
+        backend, init_method=f"file://{store}", rank=rank, world_size=processes, timeout=timedelta(seconds=60)
     )
     try:
         given = ("", function(rank))

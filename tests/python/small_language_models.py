@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from processes import device
 from torch import nn
 
 VOCABULARY, WIDTH = 31, 16
@@ -69,8 +70,8 @@ class Tied(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens) + self.positions(torch.arange(tokens.shape[1]))
-        mask = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+        x = self.embedding(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        mask = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool, device=tokens.device).triu(1)
         for layer in self.layers:
             x = layer(x, src_mask=mask)
         return self.head(self.norm(x))
@@ -105,5 +106,5 @@ MODELS: dict[str, type[nn.Module]] = {"llama": Llama, "tied": Tied, "experts": E
 def language_loss(model: Any, rank: int, step: int) -> torch.Tensor:
     """Return the loss on the tokens of a process at a step."""
     generator = torch.Generator().manual_seed(100 * step + rank)
-    tokens = torch.randint(VOCABULARY, (2, 9), generator=generator)
+    tokens = torch.randint(VOCABULARY, (2, 9), generator=generator).to(device())
     return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())

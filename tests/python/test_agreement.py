@@ -6,29 +6,27 @@ from typing import Any
 
 import agreement
 import pytest
-from processes import needs_gloo, run_in_processes
-
-pytestmark = needs_gloo
+from processes import BACKENDS, run_in_processes
 
 SECONDS = 20  # the time-out of the group is 60
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    return run_in_processes(agreement.disagree)
+@pytest.fixture(scope="module", params=BACKENDS)
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_in_processes(agreement.disagree, backend=request.param)
 
 
 @pytest.mark.parametrize(
     ("case", "place"),
     [
-        ("ddp", "number 1 of the backward:\n  process 0: all_reduce_ cpu f32[21]"),
-        ("fsdp", "number 5 of the forward:\n  process 0: none\n  process 1: all_gather_into_tensor cpu f32[2, 6]"),
+        ("ddp", "number 1 of the backward:\n  process 0: all_reduce_ {device} f32[21]"),
+        ("fsdp", "number 5 of the forward:\n  process 0: none\n  process 1: all_gather_into_tensor {device} f32[2, 6]"),
     ],
 )
 def test_different_collectives_raise_in_all_processes(found: list[dict[str, Any]], case: str, place: str) -> None:
     for each in found:
         error, seconds = each[f"{case}: other collectives"]
-        assert f"processes compiled different collectives, which part at {place}" in error
+        assert f"processes compiled different collectives, which part at {place.format(**each)}" in error
         assert "agreement.py, line" in error
         assert seconds < SECONDS
 

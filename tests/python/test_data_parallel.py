@@ -10,7 +10,7 @@ import data_parallel
 import distributed_wrappers
 import pytest
 import torch
-from processes import needs_gloo, run_in_processes
+from processes import BACKENDS, needs_gloo, run_in_processes
 from small_language_models import MODELS
 
 import thunder
@@ -18,9 +18,9 @@ import thunder
 pytestmark = needs_gloo
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    return run_in_processes(data_parallel.compare_all)
+@pytest.fixture(scope="module", params=BACKENDS)
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_in_processes(data_parallel.compare_all, backend=request.param)
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,14 @@ from typing import Any
 
 import distributed_wrappers
 import pytest
-from processes import needs_gloo, run_in_processes
-
-pytestmark = needs_gloo
+from processes import BACKENDS, run_in_processes
 
 ORDERS = ["around", "inside"]
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    return run_in_processes(distributed_wrappers.compare_all)
+@pytest.fixture(scope="module", params=BACKENDS)
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_in_processes(distributed_wrappers.compare_all, backend=request.param)
 
 
 @pytest.mark.parametrize("order", ORDERS)

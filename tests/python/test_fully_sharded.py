@@ -7,7 +7,7 @@ from typing import Any
 import fully_sharded
 import pytest
 import torch
-from processes import needs_gloo, run_in_processes
+from processes import BACKENDS, needs_gloo, run_in_processes
 from small_language_models import MODELS
 from test_data_parallel import OneProcess
 
@@ -17,9 +17,9 @@ from thunder.distributed import FSDPBucketingStrategy, FSDPType
 pytestmark = needs_gloo
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    return run_in_processes(fully_sharded.compare_all)
+@pytest.fixture(scope="module", params=BACKENDS)
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_in_processes(fully_sharded.compare_all, backend=request.param)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import distributed_plugins
 import pytest
 import torch
 from beside_eager import assert_as_eager
-from processes import needs_gloo, run_in_processes
+from processes import BACKENDS, run_in_processes
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import thunder
@@ -388,9 +388,9 @@ def test_data_parallel_uses_its_engine(plugin: Any, monkeypatch: pytest.MonkeyPa
     assert asked == [{"broadcast_from": 0}]
 
 
-@needs_gloo
-def test_data_parallel_plugins_train_as_one_process() -> None:
-    for results in run_in_processes(distributed_plugins.train_all):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_data_parallel_plugins_train_as_one_process(backend: str) -> None:
+    for results in run_in_processes(distributed_plugins.train_all, backend=backend):
         for name in ("ddp", "fsdp"):
             torch.testing.assert_close(results[name], results["eager"])
 
