@@ -60,10 +60,8 @@
 namespace thunder::dispatch {
 namespace {
 
-/// Sizes that Python holds are objects whose class extends PyTorch's `SymInt`. With other versions than these they have
-/// made the interpreter crash.
-constexpr bool kHasSymbolicSizes = PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000 &&
-                                   (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13);
+/// Sizes that Python holds are objects whose class extends PyTorch's `SymInt`: not tried with Python 3.10.
+constexpr bool kHasSymbolicSizes = PY_VERSION_HEX >= 0x030b0000;
 
 /// Whether a program is long enough for handing the GIL over to pay, or waits for threads that may need it: those of a
 /// process group give back tensors of Python.

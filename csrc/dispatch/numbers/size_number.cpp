@@ -23,6 +23,8 @@ using tracer::SizeNode;
 using tracer::SizeScope;
 
 PyTypeObject* size_type = nullptr;
+/// Under which PyTorch's bindings keep the size beside the tensor that they make of it.
+PyObject* wrapped_number_name = nullptr;
 /// Where an object has its node, behind all that `torch.SymInt` has.
 Py_ssize_t node_offset = 0;
 /// Numbers beyond are no sizes: they are computed as Python computes them.
@@ -324,10 +326,9 @@ PyObject* number_for(PyObject* object) {
 }
 
 std::optional<ir::Dim> size_beside(const at::Tensor& tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("_wrapped_number");
-  const GilHold gil;
+  const GilHold gil;  // bindings call operators without it
   const py::Ref object = py::Ref::steal(wrap_tensor(tensor));
-  const py::Ref number = py::Ref::steal(object ? PyObject_GenericGetAttr(object.get(), name) : nullptr);
+  const py::Ref number = py::Ref::steal(object ? PyObject_GenericGetAttr(object.get(), wrapped_number_name) : nullptr);
   if (!number) return PyErr_Clear(), std::nullopt;
   const auto size = size_of(number.get());
   return size ? std::optional(size->dim) : std::nullopt;
@@ -368,8 +369,9 @@ PyObject* look_at_size(PyObject* number) {
 int init_size_number() {
   if (size_type != nullptr) return 0;
   size_type = make_size_type();
+  wrapped_number_name = PyUnicode_InternFromString("_wrapped_number");
   tracer::wrapped_size_of = &size_beside;
-  return size_type == nullptr ? -1 : 0;
+  return size_type == nullptr || wrapped_number_name == nullptr ? -1 : 0;
 }
 
 }  // namespace thunder::dispatch
