@@ -38,7 +38,7 @@ $(VENV)/.ready: $(wildcard requirements/*.txt)
 	@python -m pip install --progress-bar off --no-deps -r requirements/litgpt.txt || \
 	  echo 'LitGPT could not be installed: the tests that need it will be skipped.'
 	@python -m pip install --progress-bar off --no-deps -r requirements/integrations.txt || \
-	  echo 'Accelerate and PEFT could not be installed: the tests that need them will be skipped.'
+	  echo 'The libraries of examples/integrations could not be installed: the tests that need them will be skipped.'
 	@python -m pip install --progress-bar off --no-deps -r requirements/cuda.txt || \
 	  echo 'NVRTC could not be installed: tests do not compile CUDA kernels for GPUs.'
 	@touch $@

@@ -21,6 +21,7 @@
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/shared_object.h"
 #include "interpreter/traces/guard_primitives.h"
+#include "ir/extraction.h"
 #include "ir/printer.h"
 #include "ir/splice.h"
 #include "ir/symbol_values.h"
@@ -255,9 +256,7 @@ python::tuple take_region(const std::shared_ptr<TraceView>& view, const std::vec
   const ir::Trace& trace = view->trace();
   std::vector<bool> inside(trace.symbols.size(), false);
   std::vector<bool> made(trace.value_count(), false), taken(trace.value_count(), false);
-  ir::Trace region = trace.empty_copy(name);
-  region.inputs.clear();
-  region.outputs.clear();
+  ir::Trace region = ir::empty_part(trace, name);
   std::vector<TracedValue> inputs, outputs;
   for (const std::size_t position : positions) {
     const ir::BoundSymbol& symbol = trace.symbols.at(position);

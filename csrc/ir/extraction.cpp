@@ -29,4 +29,13 @@ Trace extract(const BoundSymbol& symbol, const Trace& source, std::string name) 
   return trace;
 }
 
+Trace empty_part(const Trace& source, std::string step) {
+  Trace part = source.empty_copy(std::move(step));
+  part.inputs.clear();
+  part.memory_of_inputs.clear();
+  part.conditions.clear();
+  part.outputs.clear();
+  return part;
+}
+
 }  // namespace thunder::ir

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/extraction.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -22,9 +23,7 @@ class Folder {
         aliases_(trace),
         is_known_(trace.value_count(), false),
         is_read_(trace.value_count(), false),
-        part_(trace.empty_copy(kConstantFolding)) {
-    part_.inputs.clear();
-    part_.outputs.clear();
+        part_(ir::empty_part(trace, kConstantFolding)) {
     for (const ir::BoundSymbol& symbol : trace.symbols) {
       const bool known = is_constant(symbol) || is_computable(symbol);
       is_folded_.push_back(known && takes_values(symbol));

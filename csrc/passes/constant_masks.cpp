@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/extraction.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -75,8 +76,7 @@ class Simplifier {
   [[nodiscard]] MaskContent content_of(ir::ValueId mask) const {
     std::vector<const ir::BoundSymbol*> needed;
     if (!collect(mask, needed)) return MaskContent::kOther;
-    ir::Trace part = trace_.empty_copy(kConstantMasks);
-    part.inputs.clear();
+    ir::Trace part = ir::empty_part(trace_, kConstantMasks);
     part.outputs = {ir::Argument(mask)};
     for (const ir::BoundSymbol& symbol : trace_.symbols) {
       if (std::ranges::find(needed, &symbol) != needed.end()) part.add(symbol);

@@ -416,6 +416,7 @@ SHAPES: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "equal_shapes": (lambda x: x * (2 if x.shape == x.sin().shape else 3), 1),
     "attention": (_attention_by_shapes, 1),
     "append": (_append, 1),
+    "constants": (lambda x: x * (torch.arange(8) * 2 + 1) if x.shape[0] > 3 else x.sin(), 1),
     "branch": (_branch, 2),
     "parity": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, 2),
     "most": (lambda x: x * max(x.size(0), 26), 2),

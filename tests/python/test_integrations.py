@@ -14,11 +14,14 @@ import torch
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/integrations"
 NEEDS = {
     "accelerate_loop": "accelerate",
+    "diffusers_denoising": "diffusers",
     "fabric_loop": "lightning",
     "hugging_face_trainer": "accelerate",
     "lightning_trainer": "lightning",
     "litgpt_training": "litgpt",
     "peft_lora": "peft",
+    "pytorch_geometric": "torch_geometric",
+    "timm_training": "timm",
 }
 
 

@@ -52,6 +52,9 @@ void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
       builder.add_size(slot_of(trace.inputs[i]), d, size_operand(type->sizes[d]));
     }
   }
+  if (sources.empty() && !trace.conditions.empty()) {
+    throw InternalError("executors", to_string(trace.conditions[0]) + " is asked of sizes that no input has");
+  }
   for (const ir::Condition& condition : trace.conditions) {
     const auto compute = [](const void* state, ir::SymbolValues symbols) {
       return std::int64_t{ir::holds(*static_cast<const ir::Condition*>(state), symbols)};
