@@ -32,15 +32,25 @@ Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& 
     stored_.push_back(id);
     outputs_.emplace(index_of(id), array++);
   }
-  find_destinations();
-  for (const BoundSymbol& symbol : fused.nested) {
-    const bool is_destination = is_copy(symbol) || slices_.contains(index_of(passes::value_argument(symbol, 0)));
-    if (!is_destination) roles_.push_back(role_of(symbol, trace, target));
+  std::size_t computing = fused.nested.size();
+  while (computing > 0 && is_destination(fused.nested[computing - 1])) --computing;
+  find_destinations(std::span(fused.nested).subspan(computing));
+  for (const BoundSymbol& symbol : std::span(fused.nested).first(computing)) {
+    roles_.push_back(role_of(symbol, trace, target));
   }
 }
 
+/// Whether an operation at the end says where a result goes to: copies it, or is a slice of it, which is otherwise unread.
+bool Lowering::is_destination(const BoundSymbol& symbol) const {
+  if (is_copy(symbol)) return true;
+  const ir::ValueId sliced = passes::value_argument(symbol, 0);
+  const bool is_kept =
+      sliced == ir::kNoValue || inputs_.contains(index_of(sliced)) || outputs_.contains(index_of(sliced));
+  return !is_kept && outputs_.contains(index_of(passes::single_result(symbol))) && slice_start(symbol, trace_);
+}
+
 /// Where what is copied, or sliced, goes to.
-void Lowering::find_destinations() {
+void Lowering::find_destinations(std::span<const BoundSymbol> destinations) {
   auto array = static_cast<std::uint32_t>(inputs_.size() + outputs_.size());
   for (const CopyTarget& target : copy_targets(fused_)) {
     const ir::TensorType& type = *trace_.tensor_type(target.value);
@@ -49,17 +59,13 @@ void Lowering::find_destinations() {
     const Dims& strides = input_strides_[target.input];
     if (strides != type.strides) copy_strides_.emplace(index_of(target.value), strides);
   }
-  for (const BoundSymbol& symbol : fused_.nested) {
+  for (const BoundSymbol& symbol : destinations) {
+    if (is_copy(symbol)) continue;
     const ir::ValueId sliced = passes::value_argument(symbol, 0);
-    const auto result = outputs_.find(index_of(passes::single_result(symbol)));
-    const bool is_kept =
-        sliced == ir::kNoValue || inputs_.contains(index_of(sliced)) || outputs_.contains(index_of(sliced));
-    if (is_kept || result == outputs_.end()) continue;
-    if (auto start = slice_start(symbol, trace_)) {
-      slices_.emplace(index_of(sliced), Slice{*std::move(start), &result_type(symbol)});
-      outputs_.emplace(index_of(sliced), result->second);
-      std::ranges::replace(stored_, passes::single_result(symbol), sliced);
-    }
+    const ir::ValueId result = passes::single_result(symbol);
+    slices_.emplace(index_of(sliced), Slice{slice_start(symbol, trace_).value(), &result_type(symbol)});
+    outputs_.emplace(index_of(sliced), outputs_.at(index_of(result)));
+    std::ranges::replace(stored_, result, sliced);
   }
 }
 

@@ -96,7 +96,8 @@ class Lowering {
 
   Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides, const Target& target);
 
-  void find_destinations();
+  [[nodiscard]] bool is_destination(const BoundSymbol& symbol) const;
+  void find_destinations(std::span<const BoundSymbol> destinations);
   /// The operations that compute something: others, at the end, say where results go to.
   [[nodiscard]] std::span<const BoundSymbol> computing() const { return std::span(fused_.nested).first(roles_.size()); }
   [[nodiscard]] Value rounded(Value value, ir::Dtype dtype);

@@ -281,3 +281,19 @@ def test_copies_to_inputs(program: Callable[..., None], overlap: str) -> None:
         versions = [(a._version, b._version) for a, b in zip(got, expected, strict=True)]
         torch.testing.assert_close(got, expected)
         assert all(a > 0 for a, b in versions if b > 0)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (0, 0, -2, 0)])
+@pytest.mark.parametrize("first", [0, 1])
+def test_pieces_of_a_result_that_others_are_computed_from(first: int, pads: tuple[int, ...]) -> None:
+    def pieces(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        sums = [a + b, (a + b) * b]
+        one, other = (F.conv2d(F.pad(sums[i], pads), w) for i in (first, 1 - first))
+        return torch.cat([one, other])
+
+    a, b = (torch.randn(2, 16, 20, 33) for _ in range(2))
+    w = torch.ones(8, 16, 1, 1)
+    compiled = thunder.jit(pieces)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(a, b, w), pieces(a, b, w), rtol=1e-4, atol=1e-4)
+    assert len(thunder.fusions(compiled)[0].operations) == 4
