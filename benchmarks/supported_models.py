@@ -5,8 +5,8 @@ python benchmarks/supported_models.py [--models REGEX] [--table FILE]
 Each architecture has random weights, and a process of its own. `worst` is the largest difference of outputs and
 gradients from eager's in float64, relative to the largest value of the tensor. Up to 1e-4, or three times that of
 eager in float32, counts as equal; where it is more, the float64 model is compiled, too. `specializations` are the
-programs for all sizes; `first_s` are the seconds of the first step, beside `eager_first_s`. `--table` writes the results as a page of
-the documentation.
+programs for all sizes; `first_s` are the seconds of the first step, beside `eager_first_s`. `--table` writes the
+results as a page of the documentation.
 """
 
 from __future__ import annotations
