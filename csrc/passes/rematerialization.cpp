@@ -56,14 +56,19 @@ std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& bac
   });
 }
 
+/// Whether a library's kernel runs the symbol, so that no fusion goes across it.
+bool runs_in_library(const ir::BoundSymbol& symbol) {
+  return operators::find_matmul(*symbol.op) != nullptr ||
+         operators::has_fact(*symbol.op, operators::Fact::kReadsFromMemory);
+}
+
 /// The values of a forward on a GPU that a library's kernels read in the backward. Each would be recomputed by a kernel
 /// of its own there, which takes more time than saving it, where on the way into a fusion it takes none.
 std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Trace& backward,
                                           std::size_t output_count) {
   std::vector<bool> is_read(backward.value_count(), false);
   for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
-    bool reads = operators::find_matmul(*symbol.op) != nullptr ||
-                 operators::has_fact(*symbol.op, operators::Fact::kReadsFromMemory);
+    bool reads = runs_in_library(symbol);
     if (operators::is_view(*symbol.op)) {
       for_each_result(symbol, [&](ir::ValueId id) { reads = reads || is_read[ir::index_of(id)]; });
     }
@@ -75,6 +80,55 @@ std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Tr
     return type != nullptr && type->device.type == ir::DeviceType::kCuda &&
            is_read[ir::index_of(backward.inputs[input])];
   });
+}
+
+/// Whether a symbol that reads a value, or a view of it, reads what a library computes from that value, too.
+bool meets_itself_again(const ir::Trace& forward, const ir::Uses& uses, ir::ValueId value) {
+  enum : std::uint8_t { kNone, kDepends, kThroughLibrary };
+  std::vector<ir::ValueId> views{value};
+  std::vector<std::uint8_t> state(forward.value_count(), kNone);
+  state[ir::index_of(value)] = kDepends;
+  std::uint32_t last = 0;
+  for (const std::uint32_t reader : uses.readers(value)) last = std::max(last, reader);
+  for (std::uint32_t i = uses.maker(value) + 1; i <= last; ++i) {
+    const ir::BoundSymbol& symbol = forward.symbols[i];
+    std::uint8_t most = kNone;
+    bool reads_value = false;
+    for_each_argument(symbol, [&](ir::ValueId id) {
+      most = std::max(most, state[ir::index_of(id)]);
+      reads_value = reads_value || std::ranges::find(views, id) != views.end();
+    });
+    if (most == kNone) continue;
+    if (reads_value && most == kThroughLibrary) return true;
+    if (reads_value && operators::is_view(*symbol.op)) {
+      const ir::ValueId view = single_result(symbol);
+      views.push_back(view);
+      if (view != ir::kNoValue) {
+        for (const std::uint32_t reader : uses.readers(view)) last = std::max(last, reader);
+      }
+    }
+    if (runs_in_library(symbol)) most = kThroughLibrary;
+    for_each_result(symbol, [&](ir::ValueId id) { state[ir::index_of(id)] = most; });
+  }
+  return false;
+}
+
+/// The values of a forward on a GPU that it has in memory whether they are saved or not: those that meet again what a
+/// library computes from them, as a residual stream does. A chain of sums would be computed as a whole, and written as
+/// often as there are sums, where the backward begins.
+std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& uses, Recompute policy) {
+  std::vector<bool> found(forward.value_count(), false);
+  if (policy != Recompute::kMemory) return found;
+  for (const ir::BoundSymbol& symbol : forward.symbols) {
+    if (operators::is_view(*symbol.op)) continue;
+    for_each_result(symbol, [&](ir::ValueId id) {
+      const ir::TensorType* type = forward.tensor_type(id);
+      const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
+      if (!is_on_gpu || uses.readers(id).size() < 2) return;
+      found[ir::index_of(id)] = meets_itself_again(forward, uses, id);
+    });
+  }
+  return found;
 }
 
 /// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
@@ -90,6 +144,7 @@ class ForwardCut {
         available_(forward.value_count(), false),
         compared_(compared_values(forward, backward, options.output_count)),
         read_from_memory_(values_read_from_memory(forward, backward, options.output_count)),
+        in_memory_(values_in_memory(forward, uses_, options.policy)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
       for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
@@ -144,7 +199,8 @@ class ForwardCut {
     for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
     for_each_result(symbol, [&](ir::ValueId id) {
       const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
-      const bool stays = !again || (!is_view && (compared_[ir::index_of(id)] || read_from_memory_[ir::index_of(id)]));
+      const std::size_t i = ir::index_of(id);
+      const bool stays = !again || (!is_view && (compared_[i] || read_from_memory_[i] || in_memory_[i]));
       if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
@@ -182,6 +238,7 @@ class ForwardCut {
   std::vector<bool> available_;            ///< inputs that saving costs nothing
   std::vector<bool> compared_;             ///< values that are not recomputed
   std::vector<bool> read_from_memory_;     ///< others that are not
+  std::vector<bool> in_memory_;            ///< and others
   MaxFlow flow_;
   std::vector<bool> behind_cut_;
 };

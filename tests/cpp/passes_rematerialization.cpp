@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
@@ -21,10 +23,13 @@ const Operator& kRand = add_row("aten::rand_like(Tensor self) -> Tensor", /*rand
 /// A forward that gives one output, and a backward that multiplies the saved values with the cotangent.
 struct Pair {
   std::shared_ptr<TraceContext> context = std::make_shared<TraceContext>();
-  TypePtr type = tensor_type(Dtype::kFloat32, {8, 8});
+  TypePtr type;
   Trace forward{"forward", context};
   Trace backward{"backward", context};
-  ValueId x = forward.add_input(type, "x");
+  ValueId x;
+
+  explicit Pair(Device device = {})
+      : type(tensor_type(Dtype::kFloat32, {8, 8}, device)), x(forward.add_input(type, "x")) {}
 
   ValueId call(const Operator& op, ArgumentList arguments, TypePtr of = nullptr) {
     return add_call(forward, op, std::move(arguments), of == nullptr ? type : of);
@@ -116,6 +121,18 @@ TEST(nothing_is_recomputed_without_a_policy) {
   const ValueId sine = e.call(kSin, {e.x});
   const auto [forward, backward] = e.run(sine, {sine, e.call(kTranspose, {sine})}, Recompute::kNothing);
   CHECK_EQ(saved_count(forward), 2U);
+}
+
+TEST(what_meets_a_product_of_itself_is_saved_on_a_gpu) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    Pair e({device, 0});
+    const ValueId half = e.call(kMm, {e.x, e.x}, tensor_type(Dtype::kBfloat16, {8, 8}, {device, 0}));
+    const ValueId stream = e.call(kMul, {e.x, half});
+    const ValueId sum = e.call(kMul, {stream, e.call(kMm, {e.call(kTranspose, {e.call(kSin, {stream})}), e.x})});
+    const auto [forward, backward] = e.run(sum, {stream, e.x}, Recompute::kMemory);
+    const bool saves_stream = std::ranges::find(forward.outputs, Argument(stream)) != forward.outputs.end();
+    CHECK_EQ(saves_stream, device == DeviceType::kCuda);
+  }
 }
 
 TEST(another_backward_reads_what_was_saved_and_computes_the_rest_again) {
