@@ -27,7 +27,8 @@ struct Mapping {
   std::int64_t blocks = 1;     ///< blocks of rows with column sums of their own
   std::int64_t chunks = 1;     ///< parts of each block, one for each thread block
   std::int64_t chunk_rows = 1;
-  int unrolled = 1;  ///< rows that a thread works on at the same time
+  int unrolled = 1;        ///< rows that a thread works on at the same time
+  int blocks_at_once = 0;  ///< thread blocks of a multiprocessor that registers must do for; 0: any
 
   [[nodiscard]] int thread_count() const { return threads * rows; }
   [[nodiscard]] std::int64_t grid() const { return tiles * blocks * chunks; }
