@@ -228,6 +228,31 @@ TEST(gradients_of_norms_and_softmax) {
         [](const Tensors& x) { return Tensors{at::_softmax_backward_data(x[0] * 3, x[1], 1, at::kFloat) * 2}; });
 }
 
+TEST(rows_that_begin_between_vectors) {
+  for (const std::int64_t columns : {1025, 2047, 4098, 17'001}) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      check({real({5, columns}, dtype), real({columns}, dtype)}, [](const Tensors& x) {
+        const at::Tensor y = x[0] * 2;
+        return Tensors{y.sum(1), y.amax(1), at::softmax(y, 1), y * x[1], at::layer_norm(y, {x[1].size(0)}, x[1], x[1])};
+      });
+      check({real({5, columns}, dtype), index({5}, columns), real({}), real({}).abs() + 1}, [](const Tensors& x) {
+        const at::Tensor scores = at::_log_softmax(at::_to_copy(x[0], at::kFloat), 1, false);
+        const at::Tensor gradient = at::nll_loss_backward(x[2], scores, x[1], {}, at::Reduction::Mean, -100, x[3]);
+        return Tensors{
+            at::nll_loss(scores, x[1]),
+            at::_to_copy(at::_log_softmax_backward_data(gradient, scores, 1, at::kFloat), x[0].scalar_type())};
+      });
+    }
+    at::Tensor holes = real({6, columns});
+    holes.index_put_({at::scalar_tensor(2, at::kLong)}, at::scalar_tensor(-INFINITY));
+    holes.index_put_({at::scalar_tensor(3, at::kLong), at::scalar_tensor(columns - 1, at::kLong)},
+                     at::scalar_tensor(NAN));
+    check({holes}, [](const Tensors& x) { return Tensors{at::softmax(x[0] * 2, 1), (x[0] * 2).amax(1)}; });
+    check({real({5 * columns + 3}).slice(0, 3).view({5, columns})},  // not aligned
+          [](const Tensors& x) { return Tensors{at::softmax(x[0] * 2, 1)}; });
+  }
+}
+
 TEST(losses_of_classes) {
   check({real({12, 30}), index({12}, 30)}, [](const Tensors& x) {
     const at::Tensor logits = at::log_softmax(x[0] * 2, 1);

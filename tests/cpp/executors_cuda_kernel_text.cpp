@@ -129,6 +129,27 @@ TEST(long_rows_that_are_read_again_stay_in_the_cache) {
   CHECK(grid_of(1024) > 400);
 }
 
+TEST(long_rows_of_odd_lengths_are_read_by_vectors) {
+  const auto softmax = [](std::int64_t columns, std::int64_t stride, const LaunchFacts& facts) {
+    fusion::KernelDomain domain;
+    domain.outer = {64};
+    domain.columns = columns;
+    KernelGraph made(std::move(domain));
+    Access access = matrix(0);
+    access.outer_strides = {stride};
+    access.dtype = ir::Dtype::kBfloat16;
+    const Value x = made.load(std::move(access));
+    const Value operands[] = {x, made.expand(made.reduce(fusion::Reduction::kMax, x))};
+    made.store(made.element(ElementOp::kSubtract, operands), 1, ir::Dtype::kBfloat16);
+    return count(text_of(made, facts), "= is_whole ? read(reinterpret_cast<const Vector<Bfloat16, 8>*>");
+  };
+  CHECK(softmax(50'257, 50'257, {}) > 0);
+  CHECK(softmax(30'522, 30'522, {}) > 0);
+  CHECK_EQ(softmax(50'264, 50'264, {}), std::size_t{0});  // begin with vectors
+  CHECK_EQ(softmax(50'257, 50'265, {}), std::size_t{0});  // lie otherwise than the result's
+  CHECK_EQ(softmax(50'257, 50'257, {.alignment = 8}), std::size_t{0});
+}
+
 TEST(parts_are_read_by_vectors_where_these_end_with_them) {
   constexpr const char* kVector = "read(reinterpret_cast<const Vector<float, 4>*>";
   CHECK_EQ(count(joined(16), kVector), std::size_t{2});

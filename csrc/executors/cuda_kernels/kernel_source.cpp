@@ -276,6 +276,7 @@ class Emitter {
       if (loads || stores)
         to.add("const Index ", offset_of(node), " = ", addresses_.row_offset(over_elements(node)), ";");
     }
+    if (mapping_.is_shifted) to.add("const Index shift = (row * columns) % ", mapping_.vector, ";");
     for (std::size_t pass = 0; pass < passes_.count(); ++pass) {
       for (const KernelNode& node : kernel_.nodes) {
         if (passes_.of_value(node) == pass) emit_for_row(node, to);
@@ -314,6 +315,10 @@ class Emitter {
       emit_gathered_row(node, to);
     } else if (node.kind == Kind::kPick) {
       emit_pick(node, to);
+    } else if (node.kind == Kind::kScatterAdd) {
+      const std::string column = value(node.operands[1]);
+      to.add("if (", column, " < 0 || ", column, " >= columns) trap();");
+      to.add("const Index target", passes_.number(node), " = static_cast<Index>(", column, ");");
     } else if (node.extent != Extent::kElements && !is_reduction(node)) {
       to.add("const ", type_of(node), " ", value_of(node), " = ",
              node.kind == Kind::kLoad ? loaded(node, addresses_.row_offset(access(node))) : computed(node), ";");
@@ -431,9 +436,7 @@ class Emitter {
       if (is_of_vector) emit_vector(node, before);
       text = is_of_vector ? join("value_of(vector", number, ".at[e])") : loaded(node, offset_at(node, "column"));
     } else if (node.kind == Kind::kScatterAdd) {
-      const std::string column = value(node.operands[1]);
-      inside.add("if (", column, " < 0 || ", column, " >= columns) trap();");
-      text = join("column == ", column, " ? add(", value(node.operands[0]), ", static_cast<", type_of(node), ">(",
+      text = join("column == target", number, " ? add(", value(node.operands[0]), ", static_cast<", type_of(node), ">(",
                   value(node.operands[2]), ")) : ", value(node.operands[0]));
     } else {
       text = computed(node);
@@ -469,9 +472,13 @@ class Emitter {
   }
 
   [[nodiscard]] std::string loaded_vector(const KernelNode& node) {
-    const std::string place =
-        join(array_text(access(node).array, access(node).dtype), " + ", offset_at(node, "first_of_vector"));
-    return read(access(node).array, join("reinterpret_cast<const ", vector_of(access(node)), "*>(", place, ")"));
+    const std::string array = array_text(access(node).array, access(node).dtype);
+    const std::string place = join(array, " + ", offset_at(node, "first_of_vector"));
+    const std::string whole =
+        read(access(node).array, join("reinterpret_cast<const ", vector_of(access(node)), "*>(", place, ")"));
+    if (!mapping_.is_shifted) return whole;
+    return join("is_whole ? ", whole, " : read_part<", mapping_.vector, ">(", array, " + ", offset_of(node),
+                ", first_of_vector, columns)");
   }
 
   void emit_vector(const KernelNode& node, Lines& before) {
@@ -565,28 +572,45 @@ class Emitter {
   /// The loop over a thread's columns of a row.
   void emit_columns(const Lines& before, const Lines& inside, const Lines& after, Lines& to) const {
     const std::int64_t step = std::int64_t{mapping_.threads} * mapping_.vector;
+    const std::string begin = mapping_.is_shifted ? "first - shift" : "first";
     if (mapping_.repeats == 0) {
-      to.add("for (Index first_of_vector = first; first_of_vector < columns; first_of_vector += ", step, ") {");
+      to.add("for (Index first_of_vector = ", begin, "; first_of_vector < columns; first_of_vector += ", step, ") {");
     } else {
       to.add("#pragma unroll");
       to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
-      to.add("const Index first_of_vector = first + j * ", step, ";");
+      to.add("const Index first_of_vector = ", begin, " + j * ", step, ";");
       to.add("if (first_of_vector < columns) {");
+    }
+    if (mapping_.is_shifted) {
+      to.add("const bool is_whole = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
     }
     to.append(before);
     if (mapping_.vector == 1) {
       to.add("const Index column = first_of_vector;");
       to.append(inside);
-    } else {
-      to.add("#pragma unroll");
-      to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
-      to.add("const Index column = first_of_vector + e;");
-      to.append(inside);
+    } else if (mapping_.is_shifted) {
+      to.add("if (is_whole) {");
+      emit_elements(inside, "", to);
+      to.add("} else {");
+      emit_elements(inside, "if (column >= 0 && column < columns) {", to);
       to.add("}");
+    } else {
+      emit_elements(inside, "", to);
     }
     to.append(after);
     to.add("}");
     if (mapping_.repeats != 0) to.add("}");
+  }
+
+  /// The loop over the elements of a vector, all of them or those that a condition holds for.
+  void emit_elements(const Lines& inside, std::string_view condition, Lines& to) const {
+    to.add("#pragma unroll");
+    to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
+    to.add("const Index column = first_of_vector + e;");
+    if (!condition.empty()) to.add(condition);
+    to.append(inside);
+    if (!condition.empty()) to.add("}");
+    to.add("}");
   }
 
   [[nodiscard]] static std::string reduced(const KernelNode& node) {
@@ -622,7 +646,7 @@ class Emitter {
     const auto place = [&](std::string_view column) {
       return join(array_text(target.array, target.dtype), "[", offset_at(node, column), "]");
     };
-    if (!is_vectorized(target, kernel_, mapping_.vector, facts_)) {
+    if (!is_vectorized(target, kernel_, mapping_, facts_)) {
       inside.add("if (is_row) ", place("column"), " = ", stored(node), ";");
       return;
     }
@@ -630,7 +654,11 @@ class Emitter {
     const std::string made = join("stored", passes_.number(node));
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
-    after.add("if (is_row) *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
+    const std::string condition = mapping_.is_shifted ? "is_row && is_whole" : "is_row";
+    after.add("if (", condition, ") *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
+    if (!mapping_.is_shifted) return;
+    after.add("if (is_row && !is_whole) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),
+              ", ", made, ", first_of_vector, columns);");
   }
 
   void store_vector_in_part(const KernelNode& node, Lines& before, Lines& inside, Lines& after) {

@@ -24,6 +24,7 @@ constexpr int kMostThreadsOfRow = 512;
 constexpr int kMostThreadsOfOnlyRow = 1024;
 /// Vectors of a row that a thread holds in registers.
 constexpr std::int64_t kMostRepeats = 8;
+constexpr std::int64_t kMostShiftedRepeats = 4;
 /// Threads of a multiprocessor that work on a kernel.
 constexpr std::int64_t kThreadsAtOnce = 4096;
 /// Where each thread block has sums of its own, fewer thread blocks mean fewer sums to add up: no more than can work at
@@ -43,6 +44,8 @@ constexpr std::int64_t kMostRowsOfThread = 8;
 constexpr std::ptrdiff_t kLittleWork = 12;
 constexpr std::ptrdiff_t kSomeWork = 24;
 constexpr std::int64_t kWidestLoad = 16;
+/// Columns from which on rows that begin between vectors are read by vectors.
+constexpr std::int64_t kLeastShifted = 1024;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 int power_of_two(std::int64_t least, int most) {
@@ -88,6 +91,31 @@ int choose_vector(const SizedKernel& kernel, const LaunchFacts& facts) {
     if (is_divisible && std::ranges::any_of(kernel.nodes, helps)) return vector;
   }
   return 1;
+}
+
+/// Whether rows of an array follow one another without gaps, as the domain's do.
+bool has_rows_in_order(const fusion::BasicAccess<std::int64_t>& access, const SizedKernel& kernel) {
+  if (access.extent != Extent::kElements || !access.parts.empty() || access.run != 0) return false;
+  if (access.is_dense) return true;
+  std::int64_t stride = kernel.domain.columns;
+  for (std::size_t i = access.outer_strides.size(); i-- > 0; stride *= kernel.domain.outer[i]) {
+    if (access.outer_strides[i] != stride) return false;
+  }
+  return access.inner_stride == 1;
+}
+
+/// Whether vectors that end in the middle of rows are read and written all the same: long rows of arrays that all have
+/// them alike, without sums over rows: the columns of a thread differ from row to row.
+bool may_shift(const SizedKernel& kernel, int vector, const LaunchFacts& facts) {
+  const bool has_long_rows = reduces_rows(kernel) && kernel.domain.columns >= kLeastShifted;
+  if (!has_long_rows || has_column_sums(kernel) || kernel.domain.interleaved || kernel.domain.run != 0) return false;
+  if (!kernel.overwritten.empty() || facts.alignment < kWidestLoad || vector < 2) return false;
+  return std::ranges::all_of(kernel.nodes, [&](const KernelNode& node) {
+    if (node.kind == Kind::kRandom || node.kind == Kind::kAssemble) return false;
+    return !is_access_of_elements(node) || node.kind == Kind::kGather ||
+           has_rows_in_order(kernel.accesses[node.index], kernel) ||
+           std::ranges::all_of(kernel.accesses[node.index].outer_strides, [](auto stride) { return stride == 0; });
+  });
 }
 
 /// The threads of a row's tile, at most `most`: as many as leave the fewest idle, in columns and in rows.
@@ -179,6 +207,11 @@ bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const SizedK
          divides(access.table_stride) && std::ranges::all_of(access.outer_strides, divides);
 }
 
+bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const SizedKernel& kernel, const Mapping& mapping,
+                   const LaunchFacts& facts) {
+  return mapping.is_shifted ? has_rows_in_order(access, kernel) : is_vectorized(access, kernel, mapping.vector, facts);
+}
+
 bool has_vectorized_parts(const fusion::BasicAccess<std::int64_t>& access, const SizedKernel& kernel, int vector,
                           const LaunchFacts& facts) {
   const std::int64_t bytes = std::min<std::int64_t>(kWidestLoad, vector * ir::size_of(access.dtype));
@@ -198,7 +231,10 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
   const std::int64_t rows = row_count(kernel);
   Mapping mapping;
   mapping.vector = choose_vector(kernel, facts);
-  const std::int64_t vectors = divide_up(kernel.domain.columns, mapping.vector);
+  const int widest = widest_vector(kernel);
+  mapping.is_shifted = mapping.vector < widest && may_shift(kernel, widest, facts);
+  if (mapping.is_shifted) mapping.vector = widest;
+  const std::int64_t vectors = divide_up(kernel.domain.columns, mapping.vector) + (mapping.is_shifted ? 1 : 0);
   const bool has_sums = has_column_sums(kernel);
   std::optional<int> in_cache;
   if (kernel.domain.interleaved) {
@@ -213,7 +249,8 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     mapping.threads = power_of_two(wanted, kMostThreadsOfRow);
     mapping.rows = std::max(kThreads / 2 / mapping.threads, 1);
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
-    mapping.repeats = repeats <= kMostRepeats || has_sums ? static_cast<int>(repeats) : 0;
+    const std::int64_t most = mapping.is_shifted ? kMostShiftedRepeats : kMostRepeats;
+    mapping.repeats = repeats <= most || has_sums ? static_cast<int>(repeats) : 0;
     if (mapping.repeats == 0 && rows > facts.multiprocessors) in_cache = rows_in_cache(kernel, facts);
     if (in_cache == 1) mapping.threads = kMostThreadsOfOnlyRow;
   } else {

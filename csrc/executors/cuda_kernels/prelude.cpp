@@ -44,6 +44,21 @@ template <typename T> __device__ inline T read(const T* place) {
 }
 #endif
 
+// The elements of a vector that lie in a row, where its first one is column `first`: that may be below 0.
+template <int count, typename T> __device__ inline Vector<T, count> read_part(const T* row, Index first, Index columns) {
+  Vector<T, count> made;
+  #pragma unroll
+  for (int e = 0; e < count; ++e) made.at[e] = first + e >= 0 && first + e < columns ? read(row + first + e) : T{};
+  return made;
+}
+template <int count, typename T>
+__device__ inline void write_part(T* row, const Vector<T, count>& made, Index first, Index columns) {
+  #pragma unroll
+  for (int e = 0; e < count; ++e) {
+    if (first + e >= 0 && first + e < columns) row[first + e] = made.at[e];
+  }
+}
+
 template <typename T> __device__ inline T real_of(Integer bits) {
   T value;
   memcpy(&value, &bits, sizeof(T));

@@ -18,6 +18,7 @@ constexpr std::int64_t kMostKeptBytes = 256;
 constexpr std::int64_t kBytesOfRegister = 4;
 /// Registers for addresses, counters and what is being computed.
 constexpr std::int64_t kOtherRegisters = 16;
+constexpr std::int64_t kOtherRegistersOfShifted = 44;
 
 std::int64_t bytes_of(const KernelNode& node, const SizedKernel& kernel) {
   return node.kind == Kind::kRandom ? static_cast<std::int64_t>(sizeof(float))
@@ -40,7 +41,7 @@ std::int64_t registers_of_sum(const KernelNode& node, const SizedKernel& kernel)
 bool loads_vectors(const KernelNode& node, const SizedKernel& kernel, const Mapping& mapping,
                    const LaunchFacts& facts) {
   return node.extent == Extent::kElements && (node.kind == Kind::kLoad || node.kind == Kind::kGather) &&
-         is_vectorized(kernel.accesses[node.index], kernel, mapping.vector, facts);
+         is_vectorized(kernel.accesses[node.index], kernel, mapping, facts);
 }
 
 bool draws_together(const KernelNode& node, const SizedKernel& kernel, const Mapping& mapping) {
@@ -83,7 +84,7 @@ int registers_of_thread(const SizedKernel& kernel, const Mapping& mapping, const
   const std::int64_t repeats = std::max(mapping.repeats, 1);
   const auto kept = kept_in_registers(kernel, passes, mapping, facts);
   const auto ahead = loaded_ahead(kernel, mapping, facts);
-  std::int64_t registers = kOtherRegisters;
+  std::int64_t registers = mapping.is_shifted ? kOtherRegistersOfShifted : kOtherRegisters;
   std::int64_t passing = 0;  // vectors that are read and written in between
   for (std::size_t i = 0; i < kernel.nodes.size(); ++i) {
     const KernelNode& node = kernel.nodes[i];
