@@ -17,6 +17,9 @@ const Operator& kCos = add_row("aten::cos(Tensor self) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kMul = add_row("aten::mul.Tensor(Tensor self, Tensor other) -> Tensor");
 const Operator& kSum = add_row("aten::sum.dim(Tensor self, int[] dim) -> Tensor");
+const Operator& kRelu = add_row("aten::relu(Tensor self) -> Tensor");
+const Operator& kMasked =
+    add_row("aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor");
 const Operator& kTranspose = add_row("aten::t(Tensor(a) self) -> Tensor(a)");
 const Operator& kRand = add_row("aten::rand_like(Tensor self) -> Tensor", /*random=*/true);
 
@@ -132,6 +135,27 @@ TEST(what_meets_a_product_of_itself_is_saved_on_a_gpu) {
     const auto [forward, backward] = e.run(sum, {stream, e.x}, Recompute::kMemory);
     const bool saves_stream = std::ranges::find(forward.outputs, Argument(stream)) != forward.outputs.end();
     CHECK_EQ(saves_stream, device == DeviceType::kCuda);
+  }
+}
+
+TEST(a_mask_comes_from_what_a_norm_reads_besides) {
+  for (const bool has_two : {false, true}) {
+    Pair e({DeviceType::kCuda, 0});
+    const ValueId image = e.call(kMm, {e.x, e.x});
+    const ValueId norm = e.call(kRelu, {e.call(kMul, {image, has_two ? e.call(kMm, {e.x, image}) : image})});
+    e.backward.add_input(e.type, "image");
+    const ValueId saved = e.backward.add_input(e.type, "norm");
+    const ValueId cotangent = e.backward.add_input(e.type, "cotangent");
+    const ValueId masked = add_call(e.backward, kMasked, {cotangent, saved, 0}, e.type);
+    const ValueId centered = add_call(e.backward, kMul, {masked, e.backward.inputs[0]}, e.type);
+    e.backward.outputs = {centered, add_call(e.backward, kMm, {cotangent, saved}, e.type)};
+    e.forward.outputs = {e.call(kMm, {norm, e.x}), image, norm};
+    const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kMemory, 1}, &find_row);
+    verify(backward, "test");
+    CHECK_EQ(saved_count(forward), 2U);
+    const auto mask = std::ranges::find(backward.symbols, &kMasked, &BoundSymbol::op);
+    CHECK_EQ(mask->arguments[1] == Argument(saved), has_two);
+    CHECK(backward.symbols.back().arguments[1] == Argument(saved));
   }
 }
 
