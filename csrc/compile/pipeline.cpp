@@ -42,6 +42,7 @@ namespace thunder::passes {
 
 // Passes that nobody but the pipeline calls: each is a source of its name.
 extern const Pass kAlgebraicSimplification;
+extern const Pass kColumnSums;
 extern const Pass kEmbeddingGradients;
 extern const Pass kGradientBuckets;
 extern const Pass kGradientMarks;
@@ -375,6 +376,8 @@ constexpr std::array kExecutionSteps{
     // before fusion_partition: because that is what it is for.
     Step(TraceStep{Part::kForward, &passes::kSliceGradients}),
     Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),
+    // after transforms: because they look for gradients. Before fusion_partition: because sums fuse with what they sum.
+    Step(TraceStep{Part::kBackward, &passes::kColumnSums}),
     // after transforms: because strides of saved values change.
     Step(LineStep{Part::kForward, passes::kAlignedMatmuls, &align_matmuls, true}),
     Step(LineStep{Part::kBackward, passes::kAlignedMatmuls, &align_matmuls, true}),

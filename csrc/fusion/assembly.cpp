@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fusion/region.h"
+#include "fusion/repetition.h"
 #include "ir/substitution.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
@@ -28,19 +29,13 @@ class Assembler {
         replaced_(trace.value_count()),
         group_of_(trace.symbols.size(), passes::kNoPlace),
         is_doubled_(trace.symbols.size(), false),
-        is_repeated_(trace.symbols.size(), false),
-        communications_before_(trace.symbols.size(), 0),
         emitted_(trace.symbols.size(), false) {
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       for (const std::size_t i : groups_[g].symbols) group_of_[i] = g;
     }
-    for (std::size_t i = 1; i < trace.symbols.size(); ++i) {
-      const bool communicates = operators::communicates(*trace.symbols[i - 1].op);
-      communications_before_[i] = communications_before_[i - 1] + (communicates ? 1 : 0);
-    }
     find_what_others_read();
     find_doubled(model);
-    find_repeated(model);
+    is_repeated_ = find_repeated({trace, model, order_, aliases_, group_of_, is_doubled_, groups_, read_outside_});
   }
 
   ir::Trace run() {
@@ -80,67 +75,6 @@ class Assembler {
       is_doubled_[i] = true;
       passes::for_each_argument(symbol, [&](ir::ValueId id) { read_outside_[ir::index_of(id)] = true; });
     }
-  }
-
-  /// Finds symbols that are cheaper to recompute in each fusion that reads their result than to write and read: one
-  /// operation on a value that is in memory anyway. Not across communication, whose time it would no longer hide.
-  void find_repeated(const FusionModel& model) {
-    std::vector<bool> must_exist(trace_.value_count(), false);
-    std::vector<bool> read_inside(trace_.value_count(), false);
-    for (const ir::Argument& output : trace_.outputs) {
-      ir::for_each_value(output, [&](ir::ValueId id) { must_exist[ir::index_of(id)] = true; });
-    }
-    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      const std::uint32_t g = group_of_[i];
-      const FusionRole role = g != passes::kNoPlace ? model.role(trace_.symbols[i], trace_) : FusionRole();
-      for (std::uint32_t a = 0; a < trace_.symbols[i].arguments.size(); ++a) {
-        ir::for_each_value(trace_.symbols[i].arguments[a], [&](ir::ValueId id) {
-          const bool goes_over = g != passes::kNoPlace && goes_over_elements(role, a, id, groups_[g].space);
-          if (!goes_over || is_doubled_[i] || is_made_across_communication(id, i)) must_exist[ir::index_of(id)] = true;
-          if (goes_over && is_made_in(g, id)) read_inside[ir::index_of(id)] = true;
-        });
-      }
-    }
-    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      const ir::ValueId result =
-          group_of_[i] == passes::kNoPlace ? ir::kNoValue : passes::single_result(trace_.symbols[i]);
-      if (result == ir::kNoValue || !read_outside_[ir::index_of(result)] || must_exist[ir::index_of(result)]) continue;
-      if (is_doubled_[i] || !is_cheap(i, model)) continue;
-      is_repeated_[i] = true;
-      read_outside_[ir::index_of(result)] = false;
-      if (!read_inside[ir::index_of(result)]) std::erase(groups_[group_of_[i]].symbols, i);
-    }
-  }
-
-  /// Whether a reader takes an argument element by element, in the order in which the fusion goes over them.
-  [[nodiscard]] bool goes_over_elements(const FusionRole& role, std::uint32_t argument, ir::ValueId id,
-                                        const IterationSpace& space) const {
-    const ir::TensorType* type = trace_.tensor_type(id);
-    if (type == nullptr || passes::element_count(*type) != space.count()) return false;
-    if (((role.by_rows | role.by_channels | role.gathered) >> argument & 1U) != 0) return false;
-    return role.kind == FusionRole::Kind::kView || have_same_order(*type, *trace_.tensor_type(role.over));
-  }
-
-  [[nodiscard]] bool is_made_across_communication(ir::ValueId id, std::uint32_t reader) const {
-    const std::uint32_t maker = order_.maker(id);
-    return maker != passes::kNoPlace && communications_before_[maker] != communications_before_[reader];
-  }
-
-  [[nodiscard]] bool is_cheap(std::uint32_t i, const FusionModel& model) const {
-    const ir::BoundSymbol& symbol = trace_.symbols[i];
-    const FusionRole role = model.role(symbol, trace_);
-    if (role.kind != FusionRole::Kind::kWork || role.rows != 0 || role.work > 1) return false;
-    if (role.results.front() != FusionRole::Result::kElements) return false;
-    std::size_t large = 0;
-    bool are_outside = true;
-    passes::for_each_argument(symbol, [&](ir::ValueId id) {
-      are_outside = are_outside && !is_made_in(group_of_[i], id) && !aliases_.is_written(id);
-      large += passes::element_count(*passes::operand_type(trace_, id)) ==
-                       passes::element_count(*trace_.tensor_type(role.over))
-                   ? 1
-                   : 0;
-    });
-    return are_outside && large <= 1;
   }
 
   void emit(std::uint32_t i) {
@@ -259,7 +193,6 @@ class Assembler {
   std::vector<std::uint32_t> group_of_;
   std::vector<bool> is_doubled_;   ///< symbols of groups that are made again outside
   std::vector<bool> is_repeated_;  ///< symbols of groups that are made again in each group that reads them
-  std::vector<std::uint32_t> communications_before_;  ///< by symbol
   std::vector<bool> emitted_;
   std::vector<bool> read_outside_;  ///< values of groups that something outside of the group reads
 };

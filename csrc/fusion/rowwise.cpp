@@ -28,7 +28,10 @@ template <bool has_dims>
 FusionRole sum_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
   static const ir::Argument kAll;
   if (!is_float(argument_type(symbol, trace, 0)) || !is_float(result_type(symbol, trace))) return {};
-  return reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false, target);
+  FusionRole role = reduction_role(symbol, trace, has_dims ? symbol.arguments[1] : kAll, /*rows_only=*/false, target);
+  const bool sums_rows = role.rows != 0 && !role.results.empty() && role.results[0] == FusionRole::Result::kEnd;
+  if (sums_rows && target.sums_rows_alone) role.work = kRowWork;
+  return role;
 }
 /// The role of a reduction of rows; none where it reduces columns.
 FusionRole row_reduction_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {

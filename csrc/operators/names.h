@@ -17,6 +17,7 @@ inline constexpr const char* kPad = "aten::constant_pad_nd";
 inline constexpr const char* kReshape = "aten::reshape";
 inline constexpr const char* kView = "aten::view";
 inline constexpr const char* kSlice = "aten::slice";
+inline constexpr const char* kSum = "aten::sum";
 inline constexpr const char* kUnsqueeze = "aten::unsqueeze";
 
 // Collectives (`_c10d_functional`).

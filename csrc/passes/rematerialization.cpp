@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <ranges>
 #include <span>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "ir/substitution.h"
 #include "ir/trace_sizes.h"
+#include "operators/elements.h"
 #include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
@@ -56,14 +58,19 @@ std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& bac
   });
 }
 
+/// Whether a library's kernel runs the symbol, so that no fusion goes across it.
+bool runs_in_library(const ir::BoundSymbol& symbol) {
+  return operators::find_matmul(*symbol.op) != nullptr ||
+         operators::has_fact(*symbol.op, operators::Fact::kReadsFromMemory);
+}
+
 /// The values of a forward on a GPU that a library's kernels read in the backward. Each would be recomputed by a kernel
 /// of its own there, which takes more time than saving it, where on the way into a fusion it takes none.
 std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Trace& backward,
                                           std::size_t output_count) {
   std::vector<bool> is_read(backward.value_count(), false);
   for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
-    bool reads = operators::find_matmul(*symbol.op) != nullptr ||
-                 operators::has_fact(*symbol.op, operators::Fact::kReadsFromMemory);
+    bool reads = runs_in_library(symbol);
     if (operators::is_view(*symbol.op)) {
       for_each_result(symbol, [&](ir::ValueId id) { reads = reads || is_read[ir::index_of(id)]; });
     }
@@ -75,6 +82,55 @@ std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Tr
     return type != nullptr && type->device.type == ir::DeviceType::kCuda &&
            is_read[ir::index_of(backward.inputs[input])];
   });
+}
+
+/// Whether a symbol that reads a value, or a view of it, reads what a library computes from that value, too.
+bool meets_itself_again(const ir::Trace& forward, const ir::Uses& uses, ir::ValueId value) {
+  enum : std::uint8_t { kNone, kDepends, kThroughLibrary };
+  std::vector<ir::ValueId> views{value};
+  std::vector<std::uint8_t> state(forward.value_count(), kNone);
+  state[ir::index_of(value)] = kDepends;
+  std::uint32_t last = 0;
+  for (const std::uint32_t reader : uses.readers(value)) last = std::max(last, reader);
+  for (std::uint32_t i = uses.maker(value) + 1; i <= last; ++i) {
+    const ir::BoundSymbol& symbol = forward.symbols[i];
+    std::uint8_t most = kNone;
+    bool reads_value = false;
+    for_each_argument(symbol, [&](ir::ValueId id) {
+      most = std::max(most, state[ir::index_of(id)]);
+      reads_value = reads_value || std::ranges::find(views, id) != views.end();
+    });
+    if (most == kNone) continue;
+    if (reads_value && most == kThroughLibrary) return true;
+    if (reads_value && operators::is_view(*symbol.op)) {
+      const ir::ValueId view = single_result(symbol);
+      views.push_back(view);
+      if (view != ir::kNoValue) {
+        for (const std::uint32_t reader : uses.readers(view)) last = std::max(last, reader);
+      }
+    }
+    if (runs_in_library(symbol)) most = kThroughLibrary;
+    for_each_result(symbol, [&](ir::ValueId id) { state[ir::index_of(id)] = most; });
+  }
+  return false;
+}
+
+/// The values of a forward on a GPU that it has in memory whether they are saved or not: those that meet again what a
+/// library computes from them, as a residual stream does. A chain of sums would be computed as a whole, and written as
+/// often as there are sums, where the backward begins.
+std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& uses, Recompute policy) {
+  std::vector<bool> found(forward.value_count(), false);
+  if (policy != Recompute::kMemory) return found;
+  for (const ir::BoundSymbol& symbol : forward.symbols) {
+    if (operators::is_view(*symbol.op)) continue;
+    for_each_result(symbol, [&](ir::ValueId id) {
+      const ir::TensorType* type = forward.tensor_type(id);
+      const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
+      if (!is_on_gpu || uses.readers(id).size() < 2) return;
+      found[ir::index_of(id)] = meets_itself_again(forward, uses, id);
+    });
+  }
+  return found;
 }
 
 /// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
@@ -90,6 +146,7 @@ class ForwardCut {
         available_(forward.value_count(), false),
         compared_(compared_values(forward, backward, options.output_count)),
         read_from_memory_(values_read_from_memory(forward, backward, options.output_count)),
+        in_memory_(values_in_memory(forward, uses_, options.policy)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
       for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
@@ -144,7 +201,8 @@ class ForwardCut {
     for_each_argument(symbol, [&](ir::ValueId id) { read += size_in_bytes(forward_.tensor_type(id)); });
     for_each_result(symbol, [&](ir::ValueId id) {
       const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
-      const bool stays = !again || (!is_view && (compared_[ir::index_of(id)] || read_from_memory_[ir::index_of(id)]));
+      const std::size_t i = ir::index_of(id);
+      const bool stays = !again || (!is_view && (compared_[i] || read_from_memory_[i] || in_memory_[i]));
       if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
@@ -182,6 +240,7 @@ class ForwardCut {
   std::vector<bool> available_;            ///< inputs that saving costs nothing
   std::vector<bool> compared_;             ///< values that are not recomputed
   std::vector<bool> read_from_memory_;     ///< others that are not
+  std::vector<bool> in_memory_;            ///< and others
   MaxFlow flow_;
   std::vector<bool> behind_cut_;
 };
@@ -205,17 +264,79 @@ class FixedCut {
   std::vector<bool> saved_;
 };
 
+/// Values of a forward on a GPU that are saved for a library's kernels, and that elementwise operations of the backward
+/// read, too: where they come from one value of their size that is saved as well, element by element, those operations
+/// do better to compute them again. So the mask of a relu behind a norm comes from the norm's input, which the norm's
+/// gradient reads besides.
+class ReadTwice {
+ public:
+  ReadTwice(const ir::Trace& forward, std::size_t output_count)
+      : forward_(forward), uses_(forward), aliases_(forward), is_saved_(forward.value_count(), false) {
+    for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
+      ir::for_each_value(forward.outputs[i], [&](ir::ValueId id) { is_saved_[ir::index_of(id)] = true; });
+    }
+  }
+
+  /// Whether the value is one of these, for a symbol of the backward that reads it.
+  [[nodiscard]] bool holds(ir::ValueId id, const ir::BoundSymbol& reader) const {
+    const ir::TensorType* type = forward_.tensor_type(id);
+    if (type == nullptr || type->device.type != ir::DeviceType::kCuda || !is_elementwise(reader)) return false;
+    std::vector<ir::ValueId> pending{id};
+    std::vector<ir::ValueId> large;
+    for (std::size_t next = 0; next < pending.size(); ++next) {
+      const ir::ValueId value = pending[next];
+      if (aliases_.is_written(value)) return false;
+      if (value != id && is_read(value)) {
+        if (!is_small(value, id) && std::ranges::find(large, value) == large.end()) large.push_back(value);
+        continue;
+      }
+      const ir::BoundSymbol* maker = this->maker(value);
+      if (maker == nullptr || !is_elementwise(*maker) || pending.size() > kMostValues) return false;
+      for_each_argument(*maker, [&](ir::ValueId argument) { pending.push_back(argument); });
+    }
+    return large.size() == 1;
+  }
+  /// Whether a value on the way is read as it is: it is saved, or a parameter.
+  [[nodiscard]] bool is_read(ir::ValueId id) const {
+    const ir::TensorType* type = forward_.tensor_type(id);
+    const bool is_parameter = maker(id) == nullptr && type != nullptr && type->requires_grad;
+    return is_saved_[ir::index_of(id)] || is_parameter;
+  }
+  [[nodiscard]] const ir::BoundSymbol* maker(ir::ValueId id) const {
+    const std::uint32_t maker = uses_.maker(id);
+    return maker == kNoPlace ? nullptr : &forward_.symbols[maker];
+  }
+
+ private:
+  static constexpr std::size_t kMostValues = 24;
+  static constexpr std::int64_t kMuchSmaller = 64;
+
+  static bool is_elementwise(const ir::BoundSymbol& symbol) {
+    return is_pure(symbol) && operators::find_elements(*symbol.op) != nullptr && single_result(symbol) != ir::kNoValue;
+  }
+  [[nodiscard]] bool is_small(ir::ValueId value, ir::ValueId beside) const {
+    return size_in_bytes(forward_.tensor_type(value)) * kMuchSmaller <= size_in_bytes(forward_.tensor_type(beside));
+  }
+
+  const ir::Trace& forward_;
+  ir::Uses uses_;
+  AliasAnalysis aliases_;
+  std::vector<bool> is_saved_;
+};
+
 /// Writes the backward anew, with what it recomputes.
 template <typename Cut>
 class Rewriter {
  public:
   /// `saved`: what is saved in any case, first.
   Rewriter(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count, Cut cut,
-           FindOperator find_operator, const std::vector<ir::ValueId>& saved = {})
+           FindOperator find_operator, const std::vector<ir::ValueId>& saved = {},
+           const ReadTwice* read_twice = nullptr)
       : forward_(forward),
         cut_(std::move(cut)),
         output_count_(output_count),
         find_operator_(find_operator),
+        read_twice_(read_twice),
         result_(backward.empty_copy(kRematerialization)),
         in_backward_(forward.value_count(), ir::kNoValue),
         replaced_(backward.value_count()),
@@ -245,8 +366,9 @@ class Rewriter {
       if (value != id) replaced_.set(id, value);
     };
     for (const ir::BoundSymbol& symbol : backward.symbols) {
-      for_each_argument(symbol, bring);
-      replaced_.apply(result_.add(symbol));
+      const ir::BoundSymbol reading = reading_again(symbol, forward_of);
+      for_each_argument(reading, bring);
+      replaced_.apply(result_.add(reading));
     }
     for (ir::Argument& output : result_.outputs) ir::for_each_value(std::as_const(output), bring);
     replaced_.apply(result_.outputs);
@@ -270,6 +392,34 @@ class Rewriter {
   }
 
  private:
+  /// A symbol of the backward, which computes saved values again that it does better not to read.
+  ir::BoundSymbol reading_again(const ir::BoundSymbol& symbol, const std::vector<ir::ValueId>& forward_of) {
+    ir::BoundSymbol made = symbol;
+    for (ir::Argument& argument : made.arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId& id) {
+        const ir::ValueId origin = ir::index_of(id) < forward_of.size() ? forward_of[ir::index_of(id)] : ir::kNoValue;
+        if (read_twice_ == nullptr || origin == ir::kNoValue || cut_.recomputed_by(origin) != nullptr) return;
+        if (read_twice_->holds(origin, symbol)) id = computed_again(origin);
+      });
+    }
+    return made;
+  }
+
+  ir::ValueId computed_again(ir::ValueId id) {
+    if (const auto known = again_.find(id); known != again_.end()) return known->second;
+    ir::BoundSymbol symbol = recomputed(*read_twice_->maker(id), forward_, find_operator_);
+    for (ir::Argument& argument : symbol.arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId& argument_id) {
+        argument_id = read_twice_->is_read(argument_id) ? value_of(argument_id) : computed_again(argument_id);
+      });
+    }
+    const ir::ValueId made = add_value(id);
+    symbol.results = {ir::Argument(made)};
+    result_.add(std::move(symbol));
+    again_.emplace(id, made);
+    return made;
+  }
+
   /// The backward's value for one of the forward, saved or computed again here.
   ir::ValueId value_of(ir::ValueId id) {
     ir::ValueId& value = in_backward_[ir::index_of(id)];
@@ -306,8 +456,10 @@ class Rewriter {
   Cut cut_;
   std::size_t output_count_;
   FindOperator find_operator_;
+  const ReadTwice* read_twice_;
   ir::Trace result_;
-  std::vector<ir::ValueId> in_backward_;  ///< value of the forward -> of the backward
+  std::map<ir::ValueId, ir::ValueId> again_;  ///< value of the forward -> one of the backward that replaces reading it
+  std::vector<ir::ValueId> in_backward_;      ///< value of the forward -> of the backward
   ir::Substitution replaced_;
   std::size_t saved_before_;
   std::vector<ir::ValueId> saved_;
@@ -332,8 +484,9 @@ std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir
                                               const RematerializationOptions& options, FindOperator find_operator) {
   const std::vector<ir::ValueId> saved = values_with_symbols(forward, backward, options.output_count);
   const auto cut = [&](const ir::Trace& recomputing) {
+    const ReadTwice read_twice(recomputing, options.output_count);
     return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, backward, options),
-                    find_operator, saved)
+                    find_operator, saved, options.policy == Recompute::kMemory ? &read_twice : nullptr)
         .run(forward, backward);
   };
   return options.policy == Recompute::kMemory ? cut(with_generator_states(forward, find_operator)) : cut(forward);

@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,43 @@ TEST(functions_of_elements) {
                    at::pow(positive, 1.7), at::gelu(x, "tanh"),     at::relu(x) + at::clamp(x, -0.5, 0.5),
                    at::minimum(x, -x),     at::gelu_backward(x, x), at::silu_backward(x, x)};
   });
+}
+
+TEST(gelu_of_16_bits_is_as_near_as_its_rounding) {
+  const at::Tensor line = at::linspace(-9, 9, 1 << 13).to(at::kBFloat16);
+  const at::Tensor special = at::tensor({NAN, INFINITY, 0.0F, -0.0F, 50.0F, -50.0F, 1e30F, 1e-30F}).to(at::kBFloat16);
+  const Program program = [](const Tensors& in) {
+    return Tensors{at::gelu(in[0]), at::gelu_backward(at::ones_like(in[0]), in[0])};
+  };
+  check({line}, program);
+  register_executor(check::kKernelsOnHost);
+  Options options;
+  options.executors = with_fallback({find_executor("cuda_on_host")});
+  options.background = false;
+  for (const at::Tensor& given : {line, special}) {
+    const Tensors results = compile(recorded(program, {given}), options)->run({given});
+    const at::Tensor x = given.to(at::kDouble);
+    const at::Tensor cdf = at::special_erfc(-x / std::sqrt(2.0)) / 2;
+    const Tensors exact{x * cdf, cdf + x * at::exp(x.square() / -2) / std::sqrt(2 * M_PI)};
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      CHECK(at::allclose(results[i].to(at::kDouble), exact[i], /*rtol=*/1.0 / 256, /*atol=*/1e-30, /*equal_nan=*/true));
+    }
+  }
+}
+
+TEST(the_gradient_of_a_norm_reads_what_it_has_in_16_bits_again) {
+  const auto images = [] { return real({8, 32, 6, 6}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast); };
+  const auto launches = check({images(), images(), images(), images(), real({1, 32, 1, 1})}, [](const Tensors& x) {
+    const std::vector<std::int64_t> reduced{0, 2, 3};
+    const at::Tensor masked = at::threshold_backward(at::add(x[0], x[1]), x[2], 0);
+    const at::Tensor cotangent = at::_to_copy(masked, at::kFloat);
+    const at::Tensor centered = at::sub(at::_to_copy(x[3], at::kFloat), x[4]);
+    const at::Tensor sum = at::sum(cotangent, reduced, true);
+    const at::Tensor product = at::sum(at::mul(cotangent, centered), reduced, true);
+    const at::Tensor rest = at::sub(at::sub(cotangent, at::div(sum, 288.0)), at::mul(centered, product));
+    return Tensors{at::_to_copy(rest, at::kBFloat16), sum, product, masked};
+  });
+  CHECK(launches >= 3);
 }
 
 TEST(nan_and_infinity) {
@@ -188,6 +226,31 @@ TEST(gradients_of_norms_and_softmax) {
   });
   check({real({9, 50}), at::softmax(real({9, 50}), 1)},
         [](const Tensors& x) { return Tensors{at::_softmax_backward_data(x[0] * 3, x[1], 1, at::kFloat) * 2}; });
+}
+
+TEST(rows_that_begin_between_vectors) {
+  for (const std::int64_t columns : {1025, 2047, 4098, 17'001}) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      check({real({5, columns}, dtype), real({columns}, dtype)}, [](const Tensors& x) {
+        const at::Tensor y = x[0] * 2;
+        return Tensors{y.sum(1), y.amax(1), at::softmax(y, 1), y * x[1], at::layer_norm(y, {x[1].size(0)}, x[1], x[1])};
+      });
+      check({real({5, columns}, dtype), index({5}, columns), real({}), real({}).abs() + 1}, [](const Tensors& x) {
+        const at::Tensor scores = at::_log_softmax(at::_to_copy(x[0], at::kFloat), 1, false);
+        const at::Tensor gradient = at::nll_loss_backward(x[2], scores, x[1], {}, at::Reduction::Mean, -100, x[3]);
+        return Tensors{
+            at::nll_loss(scores, x[1]),
+            at::_to_copy(at::_log_softmax_backward_data(gradient, scores, 1, at::kFloat), x[0].scalar_type())};
+      });
+    }
+    at::Tensor holes = real({6, columns});
+    holes.index_put_({at::scalar_tensor(2, at::kLong)}, at::scalar_tensor(-INFINITY));
+    holes.index_put_({at::scalar_tensor(3, at::kLong), at::scalar_tensor(columns - 1, at::kLong)},
+                     at::scalar_tensor(NAN));
+    check({holes}, [](const Tensors& x) { return Tensors{at::softmax(x[0] * 2, 1), (x[0] * 2).amax(1)}; });
+    check({real({5 * columns + 3}).slice(0, 3).view({5, columns})},  // not aligned
+          [](const Tensors& x) { return Tensors{at::softmax(x[0] * 2, 1)}; });
+  }
 }
 
 TEST(losses_of_classes) {
@@ -334,6 +397,19 @@ TEST(casts_of_many_tensors_are_one_launch) {
   Tensors many;
   for (int i = 0; i < 150; ++i) many.push_back(real({8 * (1 + i % 5)}));
   CHECK_EQ(check(many, casts), 3);
+}
+
+TEST(sums_over_many_or_few_rows) {
+  for (const std::int64_t rows : {2, 3, 31, 1000, 4099}) {
+    for (const std::int64_t columns : {1, 7, 64, 520}) {
+      check({real({rows, columns}, at::kBFloat16), real({rows, columns}, at::kBFloat16), real({columns})},
+            [](const Tensors& x) {
+              const at::Tensor y = at::mul(x[0], x[1]);
+              const at::Tensor wide = at::_to_copy(y, at::kFloat);
+              return Tensors{at::sum(wide, {0}), at::sum(at::mul(wide, x[2]), {0}), at::add(y, 1)};
+            });
+    }
+  }
 }
 
 TEST(sums_of_many_gradients_are_two_launches) {

@@ -16,7 +16,7 @@
 #define __device__
 #define __global__
 #define __shared__ static
-#define __launch_bounds__(count)
+#define __launch_bounds__(...)
 #define __grid_constant__
 
 struct Index3 {

@@ -52,7 +52,103 @@ std::string joined(std::int64_t columns, const LaunchFacts& facts = {}) {
   return text_of(joining, facts);
 }
 
+/// Two sums over `rows` rows of `columns` columns of 16-bit floats, of arrays 0 and 1, besides a value for each
+/// element.
+KernelGraph column_sums(std::int64_t rows, std::int64_t columns) {
+  fusion::KernelDomain domain;
+  domain.outer = {rows};
+  domain.columns = columns;
+  KernelGraph made(std::move(domain));
+  const auto load = [&](std::uint32_t array) {
+    Access access = matrix(array);
+    access.outer_strides = {columns};
+    access.dtype = ir::Dtype::kBfloat16;
+    return made.load(std::move(access));
+  };
+  const Value operands[] = {load(0), load(1)};
+  made.column_sum(operands[0], 2, ir::Dtype::kFloat32, {});
+  made.column_sum(made.element(ElementOp::kMultiply, operands), 3, ir::Dtype::kFloat32, {});
+  return made;
+}
+
+/// `gelu`, or its slope, of array 0 in array 1.
+std::string gelu(ir::Dtype dtype) {
+  KernelGraph made = graph();
+  const Value x[] = {made.load(matrix(0))};
+  const Value cdf[] = {x[0], made.element(ElementOp::kNormalCdf, x)};
+  made.store(made.element(ElementOp::kGeluSlope, cdf), 1, dtype);
+  return text_of(made);
+}
+
 }  // namespace
+
+TEST(thread_blocks_with_sums_of_their_own_all_work_at_the_same_time) {
+  const KernelSource source = emit_source(column_sums(100'000, 256).at(), {.multiprocessors = 100}).value();
+  CHECK_EQ(source.launches[0].grid % 100, std::int64_t{0});
+  const std::int64_t blocks = source.launches[0].grid / 100;
+  const std::string bounds = "__launch_bounds__(" + std::to_string(source.launches[0].threads) + ", ";
+  CHECK_EQ(count(source.text, bounds + std::to_string(blocks) + ")"), std::size_t{1});
+}
+
+TEST(shares_of_each_sum_are_added_by_thread_blocks_of_their_own) {
+  constexpr std::int64_t kColumnsOfBlock = 8;
+  const KernelSource source = emit_source(column_sums(100'000, 256).at(), {}).value();
+  CHECK_EQ(source.launches[1].grid, 2 * 256 / kColumnsOfBlock);
+}
+
+TEST(rows_that_are_summed_are_loaded_before_the_first_is_computed) {
+  const std::string text = text_of(column_sums(100'000, 256));
+  const std::size_t load = text.rfind("ahead1[u] = read(");
+  CHECK(load != std::string::npos);
+  CHECK(load < text.find("value_of(vector0.at[e])"));
+}
+
+TEST(a_gelu_of_16_bits_takes_the_cheaper_functions) {
+  for (const ir::Dtype dtype : {ir::Dtype::kBfloat16, ir::Dtype::kFloat16, ir::Dtype::kFloat32}) {
+    const std::size_t narrow = dtype == ir::Dtype::kFloat32 ? 0 : 1;
+    CHECK_EQ(count(gelu(dtype), "= narrow_normal_cdf(v"), narrow);
+    CHECK_EQ(count(gelu(dtype), "= narrow_gelu_slope(v"), narrow);
+  }
+}
+
+TEST(long_rows_that_are_read_again_stay_in_the_cache) {
+  const auto grid_of = [](std::int64_t columns) {
+    fusion::KernelDomain domain;
+    domain.outer = {4096};
+    domain.columns = columns;
+    KernelGraph made(std::move(domain));
+    Access access = matrix(0);
+    access.outer_strides = {columns};
+    const Value x = made.load(std::move(access));
+    const Value operands[] = {x, made.expand(made.reduce(fusion::Reduction::kMax, x))};
+    made.store(made.element(ElementOp::kSubtract, operands), 1, ir::Dtype::kFloat32);
+    return emit_source(made.at(), {.multiprocessors = 100}).value().launches[0].grid;
+  };
+  CHECK_EQ(grid_of(100'000), std::int64_t{100});
+  CHECK_EQ(grid_of(40'000), std::int64_t{200});
+  CHECK(grid_of(1024) > 400);
+}
+
+TEST(long_rows_of_odd_lengths_are_read_by_vectors) {
+  const auto softmax = [](std::int64_t columns, std::int64_t stride, const LaunchFacts& facts) {
+    fusion::KernelDomain domain;
+    domain.outer = {64};
+    domain.columns = columns;
+    KernelGraph made(std::move(domain));
+    Access access = matrix(0);
+    access.outer_strides = {stride};
+    access.dtype = ir::Dtype::kBfloat16;
+    const Value x = made.load(std::move(access));
+    const Value operands[] = {x, made.expand(made.reduce(fusion::Reduction::kMax, x))};
+    made.store(made.element(ElementOp::kSubtract, operands), 1, ir::Dtype::kBfloat16);
+    return count(text_of(made, facts), "= is_whole ? read(reinterpret_cast<const Vector<Bfloat16, 8>*>");
+  };
+  CHECK(softmax(50'257, 50'257, {}) > 0);
+  CHECK(softmax(30'522, 30'522, {}) > 0);
+  CHECK_EQ(softmax(50'264, 50'264, {}), std::size_t{0});  // begin with vectors
+  CHECK_EQ(softmax(50'257, 50'265, {}), std::size_t{0});  // lie otherwise than the result's
+  CHECK_EQ(softmax(50'257, 50'257, {.alignment = 8}), std::size_t{0});
+}
 
 TEST(parts_are_read_by_vectors_where_these_end_with_them) {
   constexpr const char* kVector = "read(reinterpret_cast<const Vector<float, 4>*>";

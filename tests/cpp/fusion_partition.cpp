@@ -16,6 +16,7 @@ using namespace passes;  // NOLINT(google-build-using-namespace)
 
 const Operator& kAdd = add_row("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
 const Operator& kMul = add_row("aten::mul.Tensor(Tensor self, Tensor other) -> Tensor");
+const Operator& kEqual = add_row("aten::eq.Tensor(Tensor self, Tensor other) -> Tensor");
 const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
@@ -31,7 +32,7 @@ const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Ten
 FusionRole role(const BoundSymbol& symbol, const Trace& trace) {
   using Result = FusionRole::Result;
   const auto result = std::get<ValueId>(symbol.results[0].content);
-  if (symbol.op == &kAdd || symbol.op == &kMul || symbol.op == &kExp) {
+  if (symbol.op == &kAdd || symbol.op == &kMul || symbol.op == &kExp || symbol.op == &kEqual) {
     return {FusionRole::Kind::kWork, result, 0, {Result::kElements}, 0, 1};
   }
   if (symbol.op == &kView) return {FusionRole::Kind::kView, result, 0, {Result::kElements}, 0, 0};
@@ -235,6 +236,64 @@ TEST(what_is_cheap_is_made_again_where_it_is_read) {
   CHECK(fused.symbols[0].results[0] == Argument(ArgumentList{first}));
   CHECK(fused.symbols[2].arguments[1] == Argument(ArgumentList{between, e.x}));
   CHECK_EQ(fused.symbols[2].nested.size(), std::size_t{3});
+}
+
+namespace {
+
+Trace fused(const Example& e) {
+  Trace made =
+      fuse(e.trace, FusionModel{.role = &role}, "cpu", [](const BoundSymbol&, const Trace&) { return std::string(); });
+  verify(made, "test");
+  return made;
+}
+
+}  // namespace
+
+TEST(a_chain_that_begins_with_fewer_bytes_is_made_again_where_it_is_read) {
+  Example e;
+  const ValueId narrow = e.trace.add_input(tensor_type(Dtype::kBfloat16, {8, 8}), "narrow");
+  const ValueId mean = e.trace.add_input(e.row, "mean");
+  const ValueId centered = e.add(add_call(e.trace, kExp, {narrow}, e.matrix), mean);
+  const ValueId sum = add_call(e.trace, kSum, {centered, 0, true}, e.row);
+  e.trace.outputs = {e.mul(e.mul(centered, sum), e.x), sum};
+  const Trace made = fused(e);
+  CHECK_EQ(made.symbols.size(), std::size_t{2});
+  CHECK(made.symbols[0].results[0] == Argument(ArgumentList{sum}));
+  CHECK(made.symbols[1].arguments[1] == Argument(ArgumentList{narrow, mean, sum, e.x}));
+  CHECK_EQ(made.symbols[1].nested.size(), std::size_t{4});
+}
+
+TEST(a_chain_is_made_again_from_what_is_written_anyway) {
+  Example e;
+  const TypePtr half = tensor_type(Dtype::kBfloat16, {8, 8});
+  const ValueId narrow = add_call(e.trace, kMul, {e.x, e.y}, half);
+  const ValueId wide = add_call(e.trace, kExp, {narrow}, e.matrix);
+  const ValueId sum = add_call(e.trace, kSum, {wide, 0, true}, e.row);
+  e.trace.outputs = {e.exp(e.mul(wide, sum)), narrow};
+  const Trace made = fused(e);
+  CHECK(made.symbols[0].results[0] == Argument(ArgumentList{narrow, sum}));
+  CHECK(made.symbols[1].arguments[1] == Argument(ArgumentList{narrow, sum}));
+}
+
+TEST(a_chain_that_begins_with_more_bytes_is_written) {
+  Example e;
+  const ValueId z = e.trace.add_input(e.matrix, "z");
+  const ValueId all = e.mul(e.mul(e.x, e.y), z);
+  const ValueId sum = add_call(e.trace, kSum, {all, 0, true}, e.row);
+  e.trace.outputs = {e.exp(e.mul(all, sum))};
+  const Trace made = fused(e);
+  CHECK(made.symbols[0].results[0] == Argument(ArgumentList{all, sum}));
+  CHECK(made.symbols[1].arguments[1] == Argument(ArgumentList{all, sum}));
+}
+
+TEST(what_is_compared_is_not_made_again) {
+  Example e;
+  const ValueId cheap = e.exp(e.x);
+  const ValueId sum = add_call(e.trace, kSum, {cheap, 0, true}, e.row);
+  e.trace.outputs = {e.exp(add_call(e.trace, kEqual, {cheap, sum}, e.matrix))};
+  const Trace made = fused(e);
+  CHECK_EQ(made.symbols.size(), std::size_t{2});
+  CHECK(made.symbols[0].results[0] == Argument(ArgumentList{cheap, sum}));
 }
 
 TEST(nothing_fuses_across_the_start_of_a_collective_or_its_wait) {

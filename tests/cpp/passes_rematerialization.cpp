@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
@@ -15,16 +17,22 @@ const Operator& kCos = add_row("aten::cos(Tensor self) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kMul = add_row("aten::mul.Tensor(Tensor self, Tensor other) -> Tensor");
 const Operator& kSum = add_row("aten::sum.dim(Tensor self, int[] dim) -> Tensor");
+const Operator& kRelu = add_row("aten::relu(Tensor self) -> Tensor");
+const Operator& kMasked =
+    add_row("aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor");
 const Operator& kTranspose = add_row("aten::t(Tensor(a) self) -> Tensor(a)");
 const Operator& kRand = add_row("aten::rand_like(Tensor self) -> Tensor", /*random=*/true);
 
 /// A forward that gives one output, and a backward that multiplies the saved values with the cotangent.
 struct Pair {
   std::shared_ptr<TraceContext> context = std::make_shared<TraceContext>();
-  TypePtr type = tensor_type(Dtype::kFloat32, {8, 8});
+  TypePtr type;
   Trace forward{"forward", context};
   Trace backward{"backward", context};
-  ValueId x = forward.add_input(type, "x");
+  ValueId x;
+
+  explicit Pair(Device device = {})
+      : type(tensor_type(Dtype::kFloat32, {8, 8}, device)), x(forward.add_input(type, "x")) {}
 
   ValueId call(const Operator& op, ArgumentList arguments, TypePtr of = nullptr) {
     return add_call(forward, op, std::move(arguments), of == nullptr ? type : of);
@@ -116,6 +124,39 @@ TEST(nothing_is_recomputed_without_a_policy) {
   const ValueId sine = e.call(kSin, {e.x});
   const auto [forward, backward] = e.run(sine, {sine, e.call(kTranspose, {sine})}, Recompute::kNothing);
   CHECK_EQ(saved_count(forward), 2U);
+}
+
+TEST(what_meets_a_product_of_itself_is_saved_on_a_gpu) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    Pair e({device, 0});
+    const ValueId half = e.call(kMm, {e.x, e.x}, tensor_type(Dtype::kBfloat16, {8, 8}, {device, 0}));
+    const ValueId stream = e.call(kMul, {e.x, half});
+    const ValueId sum = e.call(kMul, {stream, e.call(kMm, {e.call(kTranspose, {e.call(kSin, {stream})}), e.x})});
+    const auto [forward, backward] = e.run(sum, {stream, e.x}, Recompute::kMemory);
+    const bool saves_stream = std::ranges::find(forward.outputs, Argument(stream)) != forward.outputs.end();
+    CHECK_EQ(saves_stream, device == DeviceType::kCuda);
+  }
+}
+
+TEST(a_mask_comes_from_what_a_norm_reads_besides) {
+  for (const bool has_two : {false, true}) {
+    Pair e({DeviceType::kCuda, 0});
+    const ValueId image = e.call(kMm, {e.x, e.x});
+    const ValueId norm = e.call(kRelu, {e.call(kMul, {image, has_two ? e.call(kMm, {e.x, image}) : image})});
+    e.backward.add_input(e.type, "image");
+    const ValueId saved = e.backward.add_input(e.type, "norm");
+    const ValueId cotangent = e.backward.add_input(e.type, "cotangent");
+    const ValueId masked = add_call(e.backward, kMasked, {cotangent, saved, 0}, e.type);
+    const ValueId centered = add_call(e.backward, kMul, {masked, e.backward.inputs[0]}, e.type);
+    e.backward.outputs = {centered, add_call(e.backward, kMm, {cotangent, saved}, e.type)};
+    e.forward.outputs = {e.call(kMm, {norm, e.x}), image, norm};
+    const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kMemory, 1}, &find_row);
+    verify(backward, "test");
+    CHECK_EQ(saved_count(forward), 2U);
+    const auto mask = std::ranges::find(backward.symbols, &kMasked, &BoundSymbol::op);
+    CHECK_EQ(mask->arguments[1] == Argument(saved), has_two);
+    CHECK(backward.symbols.back().arguments[1] == Argument(saved));
+  }
 }
 
 TEST(another_backward_reads_what_was_saved_and_computes_the_rest_again) {

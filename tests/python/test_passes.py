@@ -30,6 +30,7 @@ PASSES = {
     "rematerialization": lambda x: (x @ x).sin().cos().exp(),
     "embedding_gradients": lambda x: F.embedding(torch.tensor([0, 2, 0]), x) @ x,
     "slice_gradients": lambda x: x.repeat(1, 8)[1::2] * 2,
+    "column_sums": lambda x: x.sin().t().reshape(2, 8).sum(0),
     "late_writes": lambda x: x.sin() + 1,
     "memory_order": lambda x: (x.exp(), x.sin() @ x)[1] + x.exp(),
     "buffer_assignment": lambda x: (x @ x).sin() * 2 + 1,

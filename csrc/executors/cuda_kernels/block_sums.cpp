@@ -14,6 +14,7 @@ using Kind = KernelNode::Kind;
 
 constexpr int kFinishColumns = 8;
 constexpr int kFinishShares = BlockSums::kFinishThreads / kFinishColumns;
+constexpr int kSharesAtOnce = 8;
 constexpr std::int64_t kAlignment = 16;
 
 std::string shared_as(const std::string& type) { return join("reinterpret_cast<", type, "*>(shared)"); }
@@ -71,7 +72,12 @@ bool BlockSums::has_moments() const {
 }
 
 void BlockSums::begin_row(Lines& to) const {
-  if (has_moments()) to.add("taken += is_row;");
+  if (!has_moments()) return;
+  const auto is_double = [&](const Sum& sum) { return real_type(sum) == ComputeType::kDouble; };
+  const std::string real =
+      std::string(type_text(std::ranges::any_of(sums_, is_double) ? ComputeType::kDouble : ComputeType::kFloat));
+  to.add("taken += is_row;");
+  to.add("const ", real, " share = reciprocal(static_cast<", real, ">(taken));");
 }
 
 void BlockSums::add(const KernelNode& node, Lines& to) const {
@@ -84,7 +90,7 @@ void BlockSums::add(const KernelNode& node, Lines& to) const {
            node.operands[0], ")");
   if (node.kind == Kind::kColumnMoments) {
     const std::string real = join("decltype(", place, ".mean)");
-    to.add("if (", condition, ") ", place, ".take(", value, ", ", real, "(1) / static_cast<", real, ">(taken));");
+    to.add("if (", condition, ") ", place, ".take(", value, ", static_cast<", real, ">(share));");
   } else {
     to.add("if (", condition, ") ", place, " = add(", place, ", ", value, ");");
   }
@@ -126,8 +132,13 @@ std::int64_t BlockSums::finish(SharedMemory& shared, Lines& to) {
   for (const Sum& sum : sums_) {
     if (sum.is_total()) continue;
     const std::int64_t results = kernel_.sums[sum.node->index].blocks * kernel_.domain.columns;
-    grid = std::max(grid, (results + kFinishColumns - 1) / kFinishColumns);
+    const std::int64_t end = grid + (results + kFinishColumns - 1) / kFinishColumns;
+    const std::string begin = grid == 0 ? "0" : numbers_.any_index(grid, "begin");
+    to.add("if (thread_block >= ", begin, " && thread_block < ", numbers_.any_index(end, "end"), ") {");
+    to.add("const Index own_block = static_cast<Index>(thread_block) - ", begin, ";");
     finish_columns(sum, shared, to);
+    to.add("}");
+    grid = end;
   }
   if (std::ranges::none_of(sums_, &Sum::is_total)) return grid;
   to.add("if (thread_block == thread_blocks - 1) {");
@@ -136,23 +147,30 @@ std::int64_t BlockSums::finish(SharedMemory& shared, Lines& to) {
   return grid + 1;
 }
 
+/// A thread reads several shares before it adds the first of them.
 void BlockSums::finish_columns(const Sum& sum, SharedMemory& shared, Lines& to) {
   const auto& result = kernel_.sums[sum.node->index];
   shared.need(kFinishThreads * sum.bytes());
-  to.add("{");
-  to.add("const Index place = thread_block * ", kFinishColumns, " + threadIdx.x % ", kFinishColumns, ";");
+  to.add("const Index place = own_block * ", kFinishColumns, " + threadIdx.x % ", kFinishColumns, ";");
   to.add("const Index shares = ", numbers_.any_index(share_count() / result.blocks, "shares"), ";");
   to.add("const bool is_result = place < ", numbers_.index(result.blocks * kernel_.domain.columns, "results"), ";");
   to.add("const Index block = is_result ? place / columns : 0;");
   to.add(sum.type, " all = {};");
-  to.add("#pragma unroll 4");
-  to.add("for (Index i = threadIdx.x / ", kFinishColumns, "; is_result && i < shares; i += ", kFinishShares, ") {");
-  to.add("all = add(all, read(", sum.shares(), " + (block * shares + i) * columns + place % columns));");
+  to.add("for (Index begin = threadIdx.x / ", kFinishColumns,
+         "; begin < shares; begin += ", kFinishShares * kSharesAtOnce, ") {");
+  to.add(sum.type, " given[", kSharesAtOnce, "];");
+  to.add("#pragma unroll");
+  to.add("for (int k = 0; k < ", kSharesAtOnce, "; ++k) {");
+  to.add("const Index i = begin + k * ", kFinishShares, ";");
+  to.add("if (is_result && i < shares) given[k] = read(", sum.shares(),
+         " + (block * shares + i) * columns + place % columns); else given[k] = {};");
+  to.add("}");
+  to.add("#pragma unroll");
+  to.add("for (int k = 0; k < ", kSharesAtOnce, "; ++k) all = add(all, given[k]);");
   to.add("}");
   to.add("all = reduce_apart<Sum, ", kFinishShares, ", ", kFinishColumns, ">(all, ", shared_as(sum.type), ");");
   to.add("if (is_result && threadIdx.x < ", kFinishColumns, ") {");
   store_columns(sum, to);
-  to.add("}");
   to.add("}");
 }
 

@@ -178,7 +178,7 @@ std::string_view storage_text(ir::Dtype dtype) {
   }
 }
 
-std::string operation_text(ElementOp op, ComputeType type, const std::array<OperandText, 3>& operands) {
+std::string operation_text(ElementOp op, ComputeType type, const std::array<OperandText, 3>& operands, bool is_narrow) {
   const bool is_integer = type == ComputeType::kInteger || type == ComputeType::kBool;
   const bool goes_by_double = is_integer && !is_exact(op);
   const std::string as = goes_by_double ? "double" : is_integer ? "Integer" : std::string(type_text(type));
@@ -188,7 +188,8 @@ std::string operation_text(ElementOp op, ComputeType type, const std::array<Oper
     given[i] =
         type_text(operands[i].type) == as ? operands[i].text : "static_cast<" + as + ">(" + operands[i].text + ")";
   }
-  return text_of(op, given);
+  const bool has_narrow = op == ElementOp::kNormalCdf || op == ElementOp::kGeluSlope;
+  return (is_narrow && has_narrow && type == ComputeType::kFloat ? "narrow_" : "") + text_of(op, given);
 }
 
 std::string rounded_text(const std::string& value, ComputeType type, ir::Dtype dtype) {

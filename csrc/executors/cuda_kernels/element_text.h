@@ -19,7 +19,7 @@ struct OperandText {
 };
 /// An operation of elements, as C++; it is computed in `type`.
 [[nodiscard]] std::string operation_text(operators::ElementOp op, fusion::ComputeType type,
-                                         const std::array<OperandText, 3>& operands);
+                                         const std::array<OperandText, 3>& operands, bool is_narrow = false);
 /// A value as the narrower dtype holds it.
 [[nodiscard]] std::string rounded_text(const std::string& value, fusion::ComputeType type, ir::Dtype dtype);
 

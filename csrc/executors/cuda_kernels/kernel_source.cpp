@@ -14,6 +14,7 @@
 #include "executors/cuda_kernels/lines.h"
 #include "executors/cuda_kernels/numbers.h"
 #include "executors/cuda_kernels/prelude.h"
+#include "executors/cuda_kernels/registers.h"
 #include "executors/cuda_kernels/row_passes.h"
 
 namespace thunder::executors::cuda {
@@ -26,10 +27,6 @@ using fusion::SizedKernel;
 using Kind = KernelNode::Kind;
 using Access = Addresses::Access;
 
-/// Bytes of a row that a thread keeps in registers from one pass to the next.
-constexpr std::int64_t kMostKeptBytes = 256;
-/// Neighbours whose random numbers are computed together.
-constexpr int kRandomTogether = 4;
 /// Words of a launch's argument.
 constexpr std::size_t kMostWords = 4096 / 8;
 
@@ -53,6 +50,19 @@ std::string identity_text(const KernelNode& node) {
   return is_max ? "value_of(Bfloat16{0xff80})" : "value_of(Bfloat16{0x7f80})";
 }
 
+/// Whether there are elements that are stored, and all of them in 16-bit floats.
+bool stores_narrow_elements(const SizedKernel& kernel) {
+  bool stores = false;
+  bool are_narrow = true;
+  for (const KernelNode& node : kernel.nodes) {
+    if (node.kind != Kind::kStore || kernel.nodes[node.operands[0]].extent != Extent::kElements) continue;
+    const ir::Dtype dtype = kernel.accesses[node.index].dtype;
+    stores = true;
+    are_narrow = are_narrow && (dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16);
+  }
+  return stores && are_narrow;
+}
+
 class Emitter {
  public:
   Emitter(const SizedKernel& kernel, const LaunchFacts& facts)
@@ -61,10 +71,12 @@ class Emitter {
         mapping_(choose_mapping(kernel, facts)),
         passes_(kernel),
         addresses_(kernel, numbers_),
-        sums_(kernel, mapping_, passes_, numbers_) {}
+        sums_(kernel, mapping_, passes_, numbers_),
+        kept_(kept_in_registers(kernel, passes_, mapping_, facts)),
+        ahead_(loaded_ahead(kernel, mapping_, facts)),
+        is_narrow_(stores_narrow_elements(kernel)) {}
 
   KernelSource emit() {
-    find_kept();
     KernelSource source;
     std::string functions = fused_function();
     source.launches.push_back({facts_.name, mapping_.grid(), mapping_.thread_count()});
@@ -105,8 +117,7 @@ class Emitter {
     return join("Vector<", storage_text(access.dtype), ", ", mapping_.vector, ">");
   }
   [[nodiscard]] bool loads_vectors(const KernelNode& node) const {
-    return node.extent == Extent::kElements && (node.kind == Kind::kLoad || node.kind == Kind::kGather) &&
-           is_vectorized(access(node), kernel_, mapping_.vector, facts_);
+    return cuda::loads_vectors(node, kernel_, mapping_, facts_);
   }
 
   [[nodiscard]] std::size_t array_count() const {
@@ -123,35 +134,13 @@ class Emitter {
     return count;
   }
 
-  /// Whether a node's random numbers are computed for several neighbours at a time.
-  [[nodiscard]] bool draws_together(const KernelNode& node) const {
-    return node.kind == Kind::kRandom && mapping_.vector % kRandomTogether == 0 && kernel_.domain.run == 0;
-  }
-
-  /// Loads and random numbers that several passes need stay in registers, where a row fits there.
-  void find_kept() {
-    if (mapping_.repeats == 0) return;
-    std::map<std::size_t, int> passes_of;
-    for (std::size_t pass = 0; pass < passes_.count(); ++pass) {
-      for (const std::size_t node : passes_.elements_of(pass)) ++passes_of[node];
-    }
-    std::int64_t bytes = 0;
-    for (const auto& [number, passes] : passes_of) {
-      const KernelNode& node = kernel_.nodes[number];
-      const bool is_random = draws_together(node);
-      if (passes < 2 || (!loads_vectors(node) && !is_random)) continue;
-      const std::int64_t bytes_of_each = is_random ? sizeof(float) : ir::size_of(access(node).dtype);
-      bytes += std::int64_t{mapping_.repeats} * mapping_.vector * bytes_of_each;
-      if (bytes <= kMostKeptBytes) kept_.insert(number);
-    }
-  }
-
   // --- the function
 
-  [[nodiscard]] std::string function(std::string_view name, int threads, const SharedMemory& shared,
-                                     const Lines& body) {
+  [[nodiscard]] std::string function(std::string_view name, int threads, const SharedMemory& shared, const Lines& body,
+                                     int blocks_at_once = 0) {
     Lines lines;
-    lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name, "(const ",
+    const std::string bounds = blocks_at_once == 0 ? "" : join(", ", blocks_at_once);
+    lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, bounds, ") ", name, "(const ",
               facts_.is_batched ? "__grid_constant__ Batch batch" : "Parameters p", ") {");
     facts_.is_batched ? find_member(lines) : find_thread_block(lines);
     numbers_.declare(lines);
@@ -199,13 +188,44 @@ class Emitter {
     // The compiler moves reads out of the loop, which threads without columns must not do.
     const bool skips_columns = !reduces_rows(kernel_);
     if (skips_columns) body.add("if (first < columns) {");
-    if (mapping_.unrolled > 1) body.add("#pragma unroll ", mapping_.unrolled);
-    body.add("for (Index base = begin; base < end; base += ", mapping_.rows, ") {");
-    emit_row(body);
-    body.add("}");
+    ahead_.empty() ? emit_rows(body) : emit_rows_ahead(body);
     if (skips_columns) body.add("}");
     sums_.write(shared_, body);
-    return function(facts_.name, mapping_.thread_count(), shared_, body);
+    return function(facts_.name, mapping_.thread_count(), shared_, body, mapping_.blocks_at_once);
+  }
+
+  void emit_rows(Lines& to) {
+    if (mapping_.unrolled > 1) to.add("#pragma unroll ", mapping_.unrolled);
+    to.add("for (Index base = begin; base < end; base += ", mapping_.rows, ") {");
+    emit_row(to);
+    to.add("}");
+  }
+
+  /// A thread loads what it needs of several rows before it computes the first of them.
+  void emit_rows_ahead(Lines& to) {
+    to.add("for (Index base_of_all = begin; base_of_all < end; base_of_all += ", mapping_.rows * mapping_.unrolled,
+           ") {");
+    for (const std::size_t number : ahead_) {
+      to.add(vector_of(access(kernel_.nodes[number])), " ahead", number, "[", mapping_.unrolled, "];");
+    }
+    const auto begin_row = [&] {
+      to.add("#pragma unroll");
+      to.add("for (int u = 0; u < ", mapping_.unrolled, "; ++u) {");
+      to.add("const Index base = base_of_all + u * ", mapping_.rows, ";");
+    };
+    begin_row();
+    emit_place(to);
+    to.add("const Index first_of_vector = first;");
+    for (const std::size_t number : ahead_) {
+      const KernelNode& node = kernel_.nodes[number];
+      to.add("const Index ", offset_of(node), " = ", addresses_.row_offset(over_elements(node)), ";");
+      to.add("ahead", number, "[u] = ", loaded_vector(node), ";");
+    }
+    to.add("}");
+    begin_row();
+    emit_row(to);
+    to.add("}");
+    to.add("}");
   }
 
   /// The rows and columns of a thread.
@@ -241,17 +261,22 @@ class Emitter {
   }
 
   /// Threads behind the last row compute that row again, and store nothing.
-  void emit_row(Lines& to) {
+  void emit_place(Lines& to) {
     to.add("const bool is_row = base + y < end;");
     to.add("const Index row = is_row ? base + y : end - 1;");
-    sums_.begin_row(to);
     emit_indices(to);
+  }
+
+  void emit_row(Lines& to) {
+    emit_place(to);
+    sums_.begin_row(to);
     for (const KernelNode& node : kernel_.nodes) {
       const bool loads = node.kind == Kind::kLoad && node.extent == Extent::kElements;
       const bool stores = node.kind == Kind::kStore && passes_.works_on_elements(node) && access(node).parts.empty();
       if (loads || stores)
         to.add("const Index ", offset_of(node), " = ", addresses_.row_offset(over_elements(node)), ";");
     }
+    if (mapping_.is_shifted) to.add("const Index shift = (row * columns) % ", mapping_.vector, ";");
     for (std::size_t pass = 0; pass < passes_.count(); ++pass) {
       for (const KernelNode& node : kernel_.nodes) {
         if (passes_.of_value(node) == pass) emit_for_row(node, to);
@@ -290,6 +315,10 @@ class Emitter {
       emit_gathered_row(node, to);
     } else if (node.kind == Kind::kPick) {
       emit_pick(node, to);
+    } else if (node.kind == Kind::kScatterAdd) {
+      const std::string column = value(node.operands[1]);
+      to.add("if (", column, " < 0 || ", column, " >= columns) trap();");
+      to.add("const Index target", passes_.number(node), " = static_cast<Index>(", column, ");");
     } else if (node.extent != Extent::kElements && !is_reduction(node)) {
       to.add("const ", type_of(node), " ", value_of(node), " = ",
              node.kind == Kind::kLoad ? loaded(node, addresses_.row_offset(access(node))) : computed(node), ";");
@@ -380,7 +409,7 @@ class Emitter {
       const bool is_condition = node.op == operators::ElementOp::kWhere && i == 0;
       if (!is_condition && !is_integer(operand(node, i))) type = operand(node, i).type;
     }
-    return operation_text(node.op, type, operands);
+    return operation_text(node.op, type, operands, is_narrow_);
   }
 
   // --- values of elements
@@ -407,9 +436,7 @@ class Emitter {
       if (is_of_vector) emit_vector(node, before);
       text = is_of_vector ? join("value_of(vector", number, ".at[e])") : loaded(node, offset_at(node, "column"));
     } else if (node.kind == Kind::kScatterAdd) {
-      const std::string column = value(node.operands[1]);
-      inside.add("if (", column, " < 0 || ", column, " >= columns) trap();");
-      text = join("column == ", column, " ? add(", value(node.operands[0]), ", static_cast<", type_of(node), ">(",
+      text = join("column == target", number, " ? add(", value(node.operands[0]), ", static_cast<", type_of(node), ">(",
                   value(node.operands[2]), ")) : ", value(node.operands[0]));
     } else {
       text = computed(node);
@@ -429,7 +456,7 @@ class Emitter {
     const auto index = [&](std::string_view column) {
       return sum_of({addresses_.row_offset(dense), addresses_.column_offset(dense, column)});
     };
-    if (is_single || !draws_together(node)) {
+    if (is_single || !draws_together(node, kernel_, mapping_)) {
       return join("random_at(", state, ", static_cast<Index>(", index("column"), "))");
     }
     const std::size_t number = passes_.number(node);
@@ -444,18 +471,29 @@ class Emitter {
     return join(name, "[e / ", kRandomTogether, "].at[e % ", kRandomTogether, "]");
   }
 
+  [[nodiscard]] std::string loaded_vector(const KernelNode& node) {
+    const std::string array = array_text(access(node).array, access(node).dtype);
+    const std::string place = join(array, " + ", offset_at(node, "first_of_vector"));
+    const std::string whole =
+        read(access(node).array, join("reinterpret_cast<const ", vector_of(access(node)), "*>(", place, ")"));
+    if (!mapping_.is_shifted) return whole;
+    return join("is_whole ? ", whole, " : read_part<", mapping_.vector, ">(", array, " + ", offset_of(node),
+                ", first_of_vector, columns)");
+  }
+
   void emit_vector(const KernelNode& node, Lines& before) {
     const std::size_t number = passes_.number(node);
     const std::string vector = vector_of(access(node));
-    const std::string place =
-        join(array_text(access(node).array, access(node).dtype), " + ", offset_at(node, "first_of_vector"));
+    if (ahead_.contains(number)) {
+      before.add("const ", vector, " vector", number, " = ahead", number, "[u];");
+      return;
+    }
     const bool is_kept = kept_.contains(number);
     if (is_kept && loaded_.contains(number)) {
       before.add("const ", vector, " vector", number, " = kept", number, "[j];");
       return;
     }
-    before.add("const ", vector, " vector", number, " = ",
-               read(access(node).array, join("reinterpret_cast<const ", vector, "*>(", place, ")")), ";");
+    before.add("const ", vector, " vector", number, " = ", loaded_vector(node), ";");
     if (!is_kept) return;
     before.add("kept", number, "[j] = vector", number, ";");
     loaded_here_.insert(number);
@@ -534,28 +572,45 @@ class Emitter {
   /// The loop over a thread's columns of a row.
   void emit_columns(const Lines& before, const Lines& inside, const Lines& after, Lines& to) const {
     const std::int64_t step = std::int64_t{mapping_.threads} * mapping_.vector;
+    const std::string begin = mapping_.is_shifted ? "first - shift" : "first";
     if (mapping_.repeats == 0) {
-      to.add("for (Index first_of_vector = first; first_of_vector < columns; first_of_vector += ", step, ") {");
+      to.add("for (Index first_of_vector = ", begin, "; first_of_vector < columns; first_of_vector += ", step, ") {");
     } else {
       to.add("#pragma unroll");
       to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
-      to.add("const Index first_of_vector = first + j * ", step, ";");
+      to.add("const Index first_of_vector = ", begin, " + j * ", step, ";");
       to.add("if (first_of_vector < columns) {");
+    }
+    if (mapping_.is_shifted) {
+      to.add("const bool is_whole = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
     }
     to.append(before);
     if (mapping_.vector == 1) {
       to.add("const Index column = first_of_vector;");
       to.append(inside);
-    } else {
-      to.add("#pragma unroll");
-      to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
-      to.add("const Index column = first_of_vector + e;");
-      to.append(inside);
+    } else if (mapping_.is_shifted) {
+      to.add("if (is_whole) {");
+      emit_elements(inside, "", to);
+      to.add("} else {");
+      emit_elements(inside, "if (column >= 0 && column < columns) {", to);
       to.add("}");
+    } else {
+      emit_elements(inside, "", to);
     }
     to.append(after);
     to.add("}");
     if (mapping_.repeats != 0) to.add("}");
+  }
+
+  /// The loop over the elements of a vector, all of them or those that a condition holds for.
+  void emit_elements(const Lines& inside, std::string_view condition, Lines& to) const {
+    to.add("#pragma unroll");
+    to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
+    to.add("const Index column = first_of_vector + e;");
+    if (!condition.empty()) to.add(condition);
+    to.append(inside);
+    if (!condition.empty()) to.add("}");
+    to.add("}");
   }
 
   [[nodiscard]] static std::string reduced(const KernelNode& node) {
@@ -591,7 +646,7 @@ class Emitter {
     const auto place = [&](std::string_view column) {
       return join(array_text(target.array, target.dtype), "[", offset_at(node, column), "]");
     };
-    if (!is_vectorized(target, kernel_, mapping_.vector, facts_)) {
+    if (!is_vectorized(target, kernel_, mapping_, facts_)) {
       inside.add("if (is_row) ", place("column"), " = ", stored(node), ";");
       return;
     }
@@ -599,7 +654,11 @@ class Emitter {
     const std::string made = join("stored", passes_.number(node));
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
-    after.add("if (is_row) *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
+    const std::string condition = mapping_.is_shifted ? "is_row && is_whole" : "is_row";
+    after.add("if (", condition, ") *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
+    if (!mapping_.is_shifted) return;
+    after.add("if (is_row && !is_whole) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),
+              ", ", made, ", first_of_vector, columns);");
   }
 
   void store_vector_in_part(const KernelNode& node, Lines& before, Lines& inside, Lines& after) {
@@ -622,6 +681,8 @@ class Emitter {
   BlockSums sums_;
   SharedMemory shared_;
   std::set<std::size_t> kept_;    ///< loads that stay in registers
+  std::set<std::size_t> ahead_;   ///< loads that begin before rows are computed
+  bool is_narrow_;                ///< elements are rounded to 16 bits in the end
   std::set<std::size_t> loaded_;  ///< those of them that an earlier pass has loaded
   std::set<std::size_t> loaded_here_;
 };

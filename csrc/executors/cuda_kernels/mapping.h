@@ -21,13 +21,16 @@ struct Mapping {
   int threads = 256;
   int rows = 1;
   int vector = 1;
+  /// Rows begin between vectors: a row's first vector, and its last one, lie partly in its neighbours.
+  bool is_shifted = false;
   int repeats = 1;             ///< 0: until the row ends, where it is too long for registers
   bool are_neighbours = true;  ///< the threads of a row; else those of a column, as rows are interleaved in memory
   std::int64_t tiles = 1;      ///< parts of a row that thread blocks take by themselves, where nothing reduces rows
   std::int64_t blocks = 1;     ///< blocks of rows with column sums of their own
   std::int64_t chunks = 1;     ///< parts of each block, one for each thread block
   std::int64_t chunk_rows = 1;
-  int unrolled = 1;  ///< rows that a thread works on at the same time
+  int unrolled = 1;        ///< rows that a thread works on at the same time
+  int blocks_at_once = 0;  ///< thread blocks of a multiprocessor that registers must do for; 0: any
 
   [[nodiscard]] int thread_count() const { return threads * rows; }
   [[nodiscard]] std::int64_t grid() const { return tiles * blocks * chunks; }
@@ -43,6 +46,8 @@ struct Mapping {
 /// first is aligned.
 [[nodiscard]] bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const fusion::SizedKernel& kernel,
                                  int vector, const LaunchFacts& facts);
+[[nodiscard]] bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const fusion::SizedKernel& kernel,
+                                 const Mapping& mapping, const LaunchFacts& facts);
 /// Whether an access that consists of parts does: each vector lies in a part, or outside of it.
 [[nodiscard]] bool has_vectorized_parts(const fusion::BasicAccess<std::int64_t>& access,
                                         const fusion::SizedKernel& kernel, int vector, const LaunchFacts& facts);

@@ -44,6 +44,21 @@ template <typename T> __device__ inline T read(const T* place) {
 }
 #endif
 
+// The elements of a vector that lie in a row, where its first one is column `first`: that may be below 0.
+template <int count, typename T> __device__ inline Vector<T, count> read_part(const T* row, Index first, Index columns) {
+  Vector<T, count> made;
+  #pragma unroll
+  for (int e = 0; e < count; ++e) made.at[e] = first + e >= 0 && first + e < columns ? read(row + first + e) : T{};
+  return made;
+}
+template <int count, typename T>
+__device__ inline void write_part(T* row, const Vector<T, count>& made, Index first, Index columns) {
+  #pragma unroll
+  for (int e = 0; e < count; ++e) {
+    if (first + e >= 0 && first + e < columns) row[first + e] = made.at[e];
+  }
+}
+
 template <typename T> __device__ inline T real_of(Integer bits) {
   T value;
   memcpy(&value, &bits, sizeof(T));
@@ -85,6 +100,24 @@ __device__ inline double subtract(double x, double y) { return x - y; }
 __device__ inline float multiply(float x, float y) { return x * y; }
 __device__ inline double multiply(double x, double y) { return x * y; }
 
+// 1 / x and 2^x, to the last bit or two.
+#ifdef THUNDER_ON_HOST
+inline float power_of_two(float x) { return exp2f(x); }
+template <typename T> T reciprocal(T x) { return T(1) / x; }
+#else
+__device__ inline float power_of_two(float x) {
+  float made;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(made) : "f"(x));
+  return made;
+}
+template <typename T> __device__ inline T reciprocal(T x) { return T(1) / x; }
+template <> __device__ inline float reciprocal(float x) {
+  float made;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(made) : "f"(x));
+  return made;
+}
+#endif
+
 template <typename T> __device__ inline T maximum(T x, T y) { return x >= y || x != x ? x : y; }
 template <typename T> __device__ inline T minimum(T x, T y) { return x <= y || x != x ? x : y; }
 template <typename T> __device__ inline T negate(T x) { return -x; }
@@ -97,6 +130,21 @@ template <typename T> __device__ inline T sigmoid(T x) { return T(1) / (T(1) + e
 template <typename T> __device__ inline T normal_cdf(T x) { return T(0.5) * erfc(-x * T(0.70710678118654752440)); }
 // As precise as PyTorch's; erfc, which is more so where the result is next to 0, takes most of the time of a gelu.
 template <> __device__ inline float normal_cdf(float x) { return 0.5f + 0.5f * erf(x * 0.70710678f); }
+// For results of 16 bits: within 1e-6 of the value, also next to 0, and twice as fast. The weight of the tail beyond |x|
+// is a polynomial of 1 / (1 + 0.36 |x|), fitted for the least relative error, times the bell.
+__device__ inline float bell(float x) { return power_of_two(x * x * -0.72134752f); }
+__device__ inline float narrow_normal_cdf(float x) {
+  const float t = reciprocal(1.0f + 0.36f * fabsf(x));
+  float weight = 0.04705588033f * t - 0.1797633670f;
+  weight = weight * t + 0.1809522993f;
+  weight = weight * t + 0.02655044707f;
+  weight = weight * t + 0.1397188645f;
+  weight = weight * t + 0.1417725215f;
+  weight = weight * t + 0.1437130408f;
+  const float tail = weight * t * bell(x);
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+__device__ inline float narrow_gelu_slope(float x, float cdf) { return cdf + x * bell(x) * 0.39894228f; }
 template <typename T> __device__ inline T tanh_tail(T x) {
   return sigmoid(T(-1.5957691216057307117) * fabs(x + T(0.044715) * x * x * x));
 }
