@@ -15,6 +15,7 @@ struct Target {
   bool (*has)(ElementOp op, ComputeType type);
 
   bool draws_by_counter = false;  ///< whether an element's random number is computed by itself
+  bool multiplies_rows = false;   ///< whether a matrix times one row is worth a kernel
 
   // Elements of contiguous runs below which a kernel is not worth it:
   std::int64_t least_run = 1;          ///< where rows, or results, are made of several runs
