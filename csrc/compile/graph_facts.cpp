@@ -29,7 +29,8 @@ ir::Trace without_blocks(const ir::Trace& trace) {
 }
 
 bool is_of_torch(const ir::Operator& op) {
-  return op.style == ir::CallStyle::kTorchOperator && op.name.starts_with("aten::");
+  return op.style == ir::CallStyle::kTorchOperator &&
+         (op.name.starts_with("aten::") || operators::has_fact(op, Fact::kCallsPyTorch));
 }
 
 /// Whether an operation draws from a generator: attention does where it drops something.
@@ -96,6 +97,8 @@ bool have_own_memory(const ir::Trace& plain, const passes::AliasAnalysis& aliase
 }  // namespace
 
 GraphFacts graph_facts(const ir::Trace& final) {
+  const ir::TensorType* first = final.inputs.empty() ? nullptr : final.tensor_type(final.inputs.front());
+  if (first != nullptr && first->device.type != ir::DeviceType::kCuda) return {.obstacle = "a tensor is not on a GPU"};
   const ir::Trace plain = without_blocks(final);
   GraphFacts facts;
   facts.obstacle = find_obstacle(plain);

@@ -29,6 +29,7 @@
 #include "passes/constant_masks.h"
 #include "passes/counted_dropouts.h"
 #include "passes/dead_code_elimination.h"
+#include "passes/grouped_attention.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
 #include "passes/pass.h"
@@ -213,6 +214,13 @@ bool is_on_gpu(const ir::Trace& trace) {
   });
 }
 
+void group_attention(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (compilation.gradient || !fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(passes::kGroupedAttention, passes::group_attention(trace, ir::DeviceType::kCuda, &find_operator),
+              line.history);
+}
+
 void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   const ir::Trace& trace = line.history.last();
   if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
@@ -353,7 +361,9 @@ constexpr std::array kExecutionSteps{
     Step(TraceStep{Part::kBackward, &passes::kLayoutCleanup}),
     Step(TraceStep{Part::kBackward, &passes::kCommonSubexpressionElimination}),
     Step(TraceStep{Part::kBackward, &passes::kDeadCodeElimination}),
-    // after rematerialization: because what only saved values needed is dead now.
+    Step(LineStep{Part::kForward, passes::kGroupedAttention, &group_attention, true}),
+    // after rematerialization: because what only saved values needed is dead now. After grouped_attention: because it
+    // leaves what repeated keys.
     Step(TraceStep{Part::kForward, &passes::kDeadCodeElimination}),
     // after the last dead_code_elimination: because executors are not asked for what nobody reads. After
     // forward_and_backward: because derivatives hold operations that executors serve too.

@@ -85,7 +85,7 @@ class BufferAssignment {
       const BoundSymbol& symbol = trace_.symbols[i];
       if (symbol.op->style != ir::CallStyle::kTorchOperator) continue;
       if (is_copy(symbol)) {
-        write_to_caller(i);
+        if (!write_in_place(i)) write_to_caller(i);
       } else if (const auto regions = buffer_regions_of(symbol, trace_)) {
         if (!slice(i)) put_together(i, *regions);
       } else {
@@ -167,14 +167,18 @@ class BufferAssignment {
     if (result == ir::kNoValue || !passes::is_pure(symbol) || aliases_.is_written(result)) return;
     const ir::TensorType* type = trace_.tensor_type(result);
     if (passes::size_in_bytes(type) < kLeastInPlace || !passes::is_dense(*type)) return;
-    const auto [entry, is_new] = forms_.try_emplace(symbol.op);
-    if (is_new) entry->second = operators::in_place_form(*symbol.op, find_operator_);
-    const operators::InPlaceForm& form = entry->second;
+    const operators::InPlaceForm& form = in_place_form(symbol);
     for (std::size_t k = 0; form.op != nullptr && k < form.candidates; ++k) {
       if (!gives_memory(symbol, k, *type, i) || (k != 0 && !form.is_out && !may_swap(symbol))) continue;
       write_into(i, k, form);
       return;
     }
+  }
+
+  const operators::InPlaceForm& in_place_form(const BoundSymbol& symbol) {
+    const auto [entry, is_new] = forms_.try_emplace(symbol.op);
+    if (is_new) entry->second = operators::in_place_form(*symbol.op, find_operator_);
+    return entry->second;
   }
 
   /// Whether argument `k` of symbol `i` dies there, alone in memory that is just right for the result.
@@ -186,8 +190,13 @@ class BufferAssignment {
     const std::uint32_t set = aliases_.set_of(target);
     if (!aliases_.is_own_memory(target) || last_use_[set] != i || bytes_[set] != passes::size_in_bytes(&type))
       return false;
+    return is_read_once(symbol, target);
+  }
+
+  /// Whether one argument only has memory of the target's.
+  [[nodiscard]] bool is_read_once(const BoundSymbol& symbol, ir::ValueId target) const {
     std::size_t uses = 0;
-    passes::for_each_argument(symbol, [&](ir::ValueId id) { uses += aliases_.set_of(id) == set ? 1 : 0; });
+    passes::for_each_argument(symbol, [&](ir::ValueId id) { uses += aliases_.may_alias(id, target) ? 1 : 0; });
     return uses == 1;
   }
 
@@ -210,6 +219,27 @@ class BufferAssignment {
 
   // --- copies to memory of the caller
 
+  /// The operation that made what is copied writes to the copy's target, which is its first argument.
+  bool write_in_place(std::size_t i) {
+    const ir::ValueId target = passes::value_argument(trace_.symbols[i], kTarget);
+    const ir::ValueId value = passes::value_argument(trace_.symbols[i], kSource);
+    const std::uint32_t place = value == ir::kNoValue ? passes::kNoPlace : uses_.maker(value);
+    if (place == passes::kNoPlace || target == ir::kNoValue) return false;
+    const BoundSymbol& maker = trace_.symbols[place];
+    const ir::TensorType& type = *trace_.tensor_type(target);
+    const bool is_call = maker.op->style == ir::CallStyle::kTorchOperator && passes::is_pure(maker) &&
+                         symbols_[place].op == maker.op && passes::single_result(maker) == value;
+    if (!is_call || passes::value_argument(maker, 0) != target || !is_read_once(maker, target)) return false;
+    if (!passes::is_dense(type) || !passes::same_layout(type, *trace_.tensor_type(value))) return false;
+    if (aliases_.is_written(value) || aliases_.touches_output(value) || !is_free(target, place, i)) return false;
+    const operators::InPlaceForm& form = in_place_form(maker);
+    if (form.op == nullptr || form.is_out) return false;
+    symbols_[place].op = form.op;
+    aliases_.join(target, value);
+    remove(i, target);
+    return true;
+  }
+
   void write_to_caller(std::size_t i) {
     const BoundSymbol& copy = trace_.symbols[i];
     const ir::ValueId target = passes::value_argument(copy, kTarget);
@@ -225,12 +255,12 @@ class BufferAssignment {
     remove(i, target);
   }
 
-  /// Whether nobody looks at the target's memory between a fusion and the copy.
+  /// Whether nobody looks at the target's memory between a fusion, or an operation, and the copy.
   [[nodiscard]] bool is_free(ir::ValueId target, std::size_t fused, std::size_t copy) const {
     bool is_free = !passes::may_raise(trace_, trace_.symbols[fused]);
     for (const BoundSymbol& symbol : std::span(trace_.symbols).subspan(fused + 1, copy - fused - 1)) {
       // A number that is not as it was has the program run again, from its start.
-      is_free = is_free && symbol.op->style != ir::CallStyle::kPrimitive;
+      is_free = is_free && (symbol.op->style != ir::CallStyle::kPrimitive || passes::is_constant(symbol));
       // A program that raises an error runs again in eager, from what the inputs held.
       is_free = is_free && !passes::may_raise(trace_, symbol);
       // An asynchronous operation that began before the fusion may read the target until it is waited for.

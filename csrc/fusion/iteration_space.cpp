@@ -163,6 +163,8 @@ std::optional<IterationSpace> join(const IterationSpace& left, const IterationSp
     joined.sizes = *std::move(sizes);
   } else {
     if (is_cut(right) || (is_cut(left) && left.rows != right_count)) return std::nullopt;
+    // One element would make one row of all others, which nothing reduces.
+    if (right_count == ir::Dim(1) && !is_cut(left)) return std::nullopt;
     joined.sizes = left.sizes;
     joined.rows = right_count;
     const auto places = row_places(joined);

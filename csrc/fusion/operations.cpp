@@ -12,6 +12,7 @@ const Operation* find_elementwise(const ir::Operator& op);
 // One for each area; each adds its rows.
 using Table = std::unordered_map<std::string_view, Operation>;
 void add_rowwise(Table& table);
+void add_row_products(Table& table);
 void add_placements(Table& table);
 void add_random_operations(Table& table);
 
@@ -20,6 +21,7 @@ namespace {
 Table make_table() {
   Table table;
   add_rowwise(table);
+  add_row_products(table);
   add_placements(table);
   add_random_operations(table);
   return table;

@@ -55,7 +55,7 @@ bool can_lie_interleaved(const ir::Dim& elements, const ir::Dim& rows, const Tar
 
 FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work, const Target& target) {
   const ir::TensorType* type = result_type(symbol, trace);
-  if (type == nullptr || passes::element_count(*type) < 2) return {};
+  if (type == nullptr) return {};
   // An expanded tensor has no order in memory of its own: its dimensions must follow one another as they are written.
   const bool is_ordered = std::ranges::is_sorted(memory_order(*type));
   bool fits = passes::is_dense(*type) || (work == 0 && is_ordered);

@@ -5,9 +5,35 @@
 
 namespace thunder::passes {
 
+namespace {
+
+/// Whether all that a symbol reads and gives is on a GPU, where kernels raise nothing.
+bool is_on_gpu(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  bool is_on_gpu = true;
+  const auto look = [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    is_on_gpu = is_on_gpu && type != nullptr && type->device.type == ir::DeviceType::kCuda;
+  };
+  for_each_argument(symbol, look);
+  for_each_result(symbol, look);
+  return is_on_gpu;
+}
+
+/// Whether data may make an operation raise an error that the call sees.
+bool raises_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (!operators::may_raise_for_data(trace, symbol)) return false;
+  using enum operators::Fact;
+  const operators::FactSet facts = operators::facts_of(*symbol.op);
+  return !facts.has_any(kChoosesByIndex | kRaisesForZero) || !is_on_gpu(trace, symbol);
+}
+
+}  // namespace
+
 bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  const bool is_call = symbol.op->style == ir::CallStyle::kTorchOperator;
-  return (is_call && !symbol.op->name.starts_with("aten::")) || operators::may_raise_for_data(trace, symbol) ||
+  const bool is_of_others = symbol.op->style == ir::CallStyle::kTorchOperator &&
+                            !symbol.op->name.starts_with("aten::") &&
+                            !operators::has_fact(*symbol.op, operators::Fact::kCallsPyTorch);
+  return is_of_others || raises_for_data(trace, symbol) ||
          std::ranges::any_of(symbol.nested, [&](const ir::BoundSymbol& part) { return may_raise(trace, part); });
 }
 

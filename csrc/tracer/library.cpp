@@ -21,6 +21,7 @@
 #include "bridge/bernoulli.h"
 #include "bridge/counted_dropout.h"
 #include "bridge/dropout.h"
+#include "bridge/grouped_attention.h"
 #include "bridge/random.h"
 
 namespace thunder::tracer {
@@ -161,6 +162,10 @@ void register_library() {
            dispatch(kAnyBackend, &bridge::dropout_state));
     define("dropout_mask(Tensor state, int[] size, int[] stride, float p) -> Tensor",
            dispatch(kAnyBackend, &bridge::dropout_mask));
+    define(
+        "grouped_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, "
+        "int[] strides) -> Tensor",
+        dispatch(kAnyBackend, &bridge::grouped_attention));
     return library;
   }();
   static_cast<void>(kLibrary);

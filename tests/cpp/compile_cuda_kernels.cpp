@@ -162,6 +162,44 @@ TEST(reductions_of_rows) {
   });
 }
 
+TEST(a_norm_of_one_row_is_one_kernel) {
+  const int launches = check({real({1, 1, 96}, at::kBFloat16), real({96}, at::kBFloat16)}, [](const Tensors& x) {
+    const at::Tensor y = x[0].to(at::kFloat);
+    return Tensors{x[1] * (y * at::rsqrt(y.pow(2).mean(-1, true) + 1e-5)).to(at::kBFloat16)};
+  });
+  CHECK_EQ(launches, 1);
+}
+
+TEST(chains_of_one_element_are_one_kernel) {
+  CHECK_EQ(check({real({1}), real({1, 1})}, [](const Tensors& x) { return Tensors{at::exp(x[0] + x[1]) * 2}; }), 1);
+  CHECK_EQ(check({real({})}, [](const Tensors& x) { return Tensors{at::exp(x[0] + 1) * 2}; }), 1);
+}
+
+TEST(a_matrix_times_one_row) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t columns : {2, 37, 96, 2048}) {
+      const Tensors inputs{real({1, 1, columns}, dtype), real({24, columns}, dtype), real({24, columns}, dtype),
+                           real({24}, dtype), real({1, 1, 24}, dtype)};
+      const auto gated = [](const Tensors& x) {
+        return Tensors{at::silu(at::linear(x[0], x[1], x[3])) * at::linear(x[0], x[2]) + x[4]};
+      };
+      CHECK_EQ(check(inputs, gated), 1);
+    }
+  }
+  check({real({64}), real({5, 64}), real({5})},
+        [](const Tensors& x) { return Tensors{at::linear(x[0], x[1], x[2]) * 2}; });
+  check({real({1, 8, 64}).slice(1, 7, 8), real({64, 64})},
+        [](const Tensors& x) { return Tensors{at::linear(x[0], x[1]), at::linear(at::relu(x[0]) * 2, x[1])}; });
+}
+
+TEST(matrices_times_one_row_are_one_launch) {
+  const Tensors inputs{real({1, 1, 256}), real({128, 256}), real({64, 256}), real({64, 256})};
+  const auto projections = [](const Tensors& x) {
+    return Tensors{at::linear(x[0], x[1]), at::linear(x[0], x[2]), at::linear(x[0], x[3])};
+  };
+  CHECK_EQ(check(inputs, projections), 1);
+}
+
 TEST(reductions_of_rows_that_are_interleaved_in_memory) {
   check({real({3, 10, 40})}, [](const Tensors& x) {
     const at::Tensor y = x[0].exp();

@@ -27,6 +27,10 @@ const Operator& kAddInPlace =
     add_row("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kView = add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
+const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)");
+const Operator& kIndexCopy = add_row("aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor");
+const Operator& kIndexCopyInPlace =
+    add_row("aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)");
 const Operator& kGelu = add_row("aten::gelu_backward(Tensor grad_output, Tensor self) -> Tensor");
 const Operator& kGeluInto =
     add_row("aten::gelu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)");
@@ -108,6 +112,60 @@ TEST(inputs_outputs_and_values_that_live_on_keep_their_memory) {
   const ValueId view = add_call(viewed.trace, kView, {base, ArgumentList{64, 64}}, viewed.type);
   viewed.trace.outputs = {viewed.add(base, viewed.y), view};
   CHECK_EQ(viewed.writes(), 0U);
+}
+
+/// An operation on memory of the caller whose result is copied there.
+struct CallersMemory {
+  explicit CallersMemory(Device device = {}) : device(device) {}
+
+  Device device;
+  Trace trace{"computation", std::make_shared<TraceContext>()};
+  TypePtr type = tensor_type(Dtype::kFloat32, {8, 4}, device);
+  ValueId cache = trace.add_input(type, "cache");
+  ValueId index = trace.add_input(tensor_type(Dtype::kInt64, {1}, device), "index");
+  ValueId row = trace.add_input(tensor_type(Dtype::kFloat32, {1, 4}, device), "row");
+
+  ValueId copied_by_index() { return add_call(trace, kIndexCopy, {cache, 0, index, row}, type); }
+  ValueId sum() { return add_call(trace, kAdd, {cache, row, 1}, type); }
+  void copy(ValueId value) { add_call(trace, kCopy, {cache, value, false}, type); }
+  [[nodiscard]] std::vector<std::string> operations() const {
+    Trace result = assign_buffers(trace, &no_target, &find_row);
+    verify(result, "test");
+    std::vector<std::string> names;
+    for (const BoundSymbol& symbol : result.symbols) names.push_back(symbol.op->name);
+    return names;
+  }
+};
+using Names = std::vector<std::string>;
+
+TEST(an_operation_on_memory_of_the_caller_writes_there) {
+  CallersMemory e;
+  const ValueId sum = e.sum();
+  e.trace.outputs = {add_call(e.trace, kMm, {sum, e.row}, e.type)};
+  e.copy(sum);
+  CHECK(e.operations() == (Names{"aten::add_", "aten::mm"}));
+}
+
+TEST(an_index_may_be_out_of_bounds_on_the_cpu_only) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    CallersMemory e(Device{device, 0});
+    e.copy(e.copied_by_index());
+    const bool is_cpu = device == DeviceType::kCpu;
+    CHECK(e.operations() == (is_cpu ? Names{"aten::index_copy", "aten::copy_"} : Names{"aten::index_copy_"}));
+  }
+}
+
+TEST(memory_of_the_caller_that_is_read_later_or_returned_is_not_written_before) {
+  CallersMemory read;
+  const ValueId sum = read.sum();
+  read.trace.outputs = {add_call(read.trace, kMm, {read.cache, sum}, read.type)};
+  read.copy(sum);
+  CHECK_EQ(read.operations().front(), "aten::add");
+  CallersMemory returned;
+  const ValueId given = returned.sum();
+  returned.copy(given);
+  returned.trace.outputs = {given};
+  CHECK_EQ(returned.operations().front(), "aten::add");
 }
 
 TEST(a_value_read_twice_by_the_operation_is_not_written) {

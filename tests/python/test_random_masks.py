@@ -322,10 +322,13 @@ def test_dropout_on_cuda_is_drawn_again(name: str, dtype: torch.dtype) -> None:
             assert ((ours == 0) != (theirs == 0)).double().mean() < 1e-3
         for ours, theirs in zip(got, expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
-    by_pytorch, by_element = ("native_dropout_mask_from_state", '"cpu ui8[16]"'), ("dropout_mask", "i64[4]")
-    again, state = by_pytorch if dtype == torch.float64 else by_element
-    assert str(thunder.last_backward_traces(compiled)[-1]).count(again) == 3
-    assert inputs_of_backward(compiled).count(state) == 3
+    # PyTorch's kernel goes over a transposed input of the caller in an order that is not known.
+    by_pytorch = 3 if dtype == torch.float64 else int(not x.is_contiguous())
+    backward = str(thunder.last_backward_traces(compiled)[-1])
+    assert backward.count("native_dropout_mask_from_state") == by_pytorch
+    assert backward.count("thunder.dropout_mask") == 3 - by_pytorch
+    assert inputs_of_backward(compiled).count('"cpu ui8[16]"') == by_pytorch
+    assert inputs_of_backward(compiled).count("i64[4]") == 3 - by_pytorch
     assert " b8[" not in inputs_of_backward(compiled)
 
 

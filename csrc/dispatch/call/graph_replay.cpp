@@ -91,20 +91,26 @@ GraphReplay::Settings GraphReplay::settings() {
       return -1;
     }
   };
-  return {context.userEnabledCuDNN(),
-          context.benchmarkCuDNN(),
-          context.deterministicCuDNN(),
-          context.deterministicAlgorithms(),
-          context.userEnabledFlashSDP(),
-          context.userEnabledMemEfficientSDP(),
-          context.userEnabledMathSDP(),
-          context.userEnabledCuDNNSDP(),
-          static_cast<std::int64_t>(context.linalgPreferredBackend()),
-          static_cast<std::int64_t>(context.blasPreferredBackend()),
-          static_cast<std::int64_t>(context.allowFP16ReductionCuBLAS()),
-          static_cast<std::int64_t>(context.allowBF16ReductionCuBLAS()),
-          is_set([&] { return context.allowTF32CuBLAS(); }),
-          is_set([&] { return context.allowTF32CuDNN(); })};
+  Settings settings{context.userEnabledCuDNN(),
+                    context.benchmarkCuDNN(),
+                    context.deterministicCuDNN(),
+                    context.deterministicAlgorithms(),
+                    context.userEnabledFlashSDP(),
+                    context.userEnabledMemEfficientSDP(),
+                    context.userEnabledMathSDP(),
+                    context.userEnabledCuDNNSDP(),
+                    static_cast<std::int64_t>(context.linalgPreferredBackend()),
+                    static_cast<std::int64_t>(context.blasPreferredBackend()),
+                    static_cast<std::int64_t>(context.allowFP16ReductionCuBLAS()),
+                    static_cast<std::int64_t>(context.allowBF16ReductionCuBLAS()),
+                    is_set([&] { return context.allowTF32CuBLAS(); }),
+                    is_set([&] { return context.allowTF32CuDNN(); }),
+                    context.userEnabledFA3SDP(),
+                    context.allowFP16AccumulationCuBLAS(),
+                    context._SMCarveout_EXPERIMENTAL().value_or(-1)};
+  std::ranges::transform(context.sDPPriorityOrder(), settings.end() - at::num_sdp_backends,
+                         [](at::SDPBackend backend) { return static_cast<std::int64_t>(backend); });
+  return settings;
 }
 
 bool GraphReplay::observe(const std::vector<at::Tensor>& inputs, const compile::GraphFacts& facts) {

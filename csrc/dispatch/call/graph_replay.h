@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
@@ -37,8 +38,9 @@ class GraphReplay {
   [[nodiscard]] std::string state() const;
 
  private:
-  /// Settings by which PyTorch's kernels are chosen when they are launched.
-  using Settings = std::array<std::int64_t, 14>;
+  /// Settings by which PyTorch's kernels are chosen when they are launched; the last ones are the order in which back
+  /// ends of attention are asked.
+  using Settings = std::array<std::int64_t, 17 + at::num_sdp_backends>;
   struct Recorded {
     c10::Stream stream;
     Settings settings;

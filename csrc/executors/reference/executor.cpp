@@ -31,6 +31,7 @@ constexpr fusion::Target kTarget{
     .accepts = [](const ir::TensorType& type) { return type.device.type == ir::DeviceType::kCpu; },
     .has = [](operators::ElementOp, fusion::ComputeType) { return true; },
     .draws_by_counter = true,
+    .multiplies_rows = true,
     .largest_in_batch = INT64_C(1) << 20U,
     .most_held = INT64_C(1) << 20U,
 };
