@@ -5,6 +5,7 @@
 #include <ATen/core/stack.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "ir/condition.h"
 #include "ir/generalization.h"
 #include "ir/trace.h"
+#include "tracer/evaluate.h"
 #include "tracer/recorder.h"
 #include "tracer/size_node.h"
 #include "tracer/size_reads.h"
@@ -22,7 +24,7 @@
 
 namespace thunder::tracer {
 
-/// A size of the program's arguments that may be another one at the next call.
+/// A size of the program's arguments, or one that follows from data, that may be another one at the next call.
 struct SizeSymbol {
   std::int64_t traced = 0;
   std::int64_t least = 2;
@@ -46,6 +48,10 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Adds an input of the program; `symbols` says which symbol each of its sizes is, nullopt a number. The others of
   /// its sizes, and the order in memory, are as of `traced`.
   void add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols);
+
+  /// Says which symbols the sizes are that follow from data (`DataSized::sizes`), for each operation that gives some, by
+  /// its place among `DataAccess::data_sized`; empty: all are numbers.
+  std::function<std::vector<std::optional<std::uint32_t>>(std::size_t place)> symbols_of_data;
 
   [[nodiscard]] bool is_outside() const override;
   [[nodiscard]] bool is_of_program(const Recorder& recorder) const { return &recorder == &program_; }
@@ -115,6 +121,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
   };
   class Host;
 
+  /// What results of an operation are at a sample whose sizes follow from data.
+  [[nodiscard]] ResultTypes data_types_at(std::span<const std::int64_t> sample, std::size_t place,
+                                          const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) const;
   void add_shadow(std::vector<std::int64_t> values, std::optional<std::uint32_t> only);
   void add_shadows(const std::vector<ir::Condition>& conditions);
   [[nodiscard]] bool is_any_lost() const;
