@@ -102,7 +102,9 @@ at::Tensor DataAccess::contents_of(const at::Tensor& tensor) {
   }
   require_data();
   const ir::ValueId value = recording_.value_of(tensor);
-  at::Tensor contents = realizer().contents(recording_.trace(), tensors_.real_inputs(), value);
+  at::Tensor contents =
+      look_elsewhere ? look_elsewhere() : realizer().contents(recording_.trace(), tensors_.real_inputs(), value);
+  contents_read_.push_back(contents);
   add_check(check_contents_operator(), value, bridge::add_tensor(*recording_.trace().context(), contents));
   return contents;
 }
@@ -166,7 +168,9 @@ Number DataAccess::item(const at::Tensor& tensor) {
                     "a Tensor with " + std::to_string(tensor.numel()) + " elements cannot be converted to Scalar");
   }
   const ir::ValueId value = recording_.value_of(recording_.trace_tensor_of(tensor));
-  const c10::Scalar number = realizer().read(recording_.trace(), tensors_.real_inputs(), value);
+  const c10::Scalar number =
+      read_elsewhere ? read_elsewhere() : realizer().read(recording_.trace(), tensors_.real_inputs(), value);
+  numbers_read_.push_back(number);
   if (is_number(recording_.trace(), value)) return {value, number};
   const Number result = add_number(item_operator(), {ir::Argument(value)}, number);
   numbers_[index_of(result.id)].among = tensor.scalar_type();

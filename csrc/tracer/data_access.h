@@ -79,6 +79,11 @@ class DataAccess {
   [[nodiscard]] const std::vector<DataSized>& data_sized() const { return data_sized_; }
   /// Tells in the place of a run, for the recorder of a program at other sizes, which has no data.
   std::function<ResultTypes(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments)> infer_elsewhere;
+  /// What `item` read, and `contents_of`, in order, and what tells them in the place of a run.
+  [[nodiscard]] const std::vector<c10::Scalar>& numbers_read() const { return numbers_read_; }
+  [[nodiscard]] const std::vector<at::Tensor>& contents_read() const { return contents_read_; }
+  std::function<c10::Scalar()> read_elsewhere;
+  std::function<at::Tensor()> look_elsewhere;
 
  private:
   struct KnownNumber {
@@ -98,6 +103,8 @@ class DataAccess {
   TensorTable& tensors_;
   std::unique_ptr<Realizer> realizer_;
   std::vector<DataSized> data_sized_;
+  std::vector<c10::Scalar> numbers_read_;
+  std::vector<at::Tensor> contents_read_;
   std::size_t edits_ = 0;  ///< the trace's edits when the realizer began: it counts symbols
   std::unordered_map<std::uint32_t, KnownNumber> numbers_;                ///< by value
   std::unordered_map<std::uint32_t, std::vector<at::Tensor>> positions_;  ///< by mask

@@ -142,6 +142,12 @@ void SizeShadows::add_shadow(std::vector<std::int64_t> values, std::optional<std
                                               std::span<const IValue> arguments) mutable {
     return data_types_at(sample, place++, op, arguments);
   };
+  shadow.recorder->data.read_elsewhere = [this, place = std::size_t{0}]() mutable {
+    return program_.data.numbers_read().at(place++);
+  };
+  shadow.recorder->data.look_elsewhere = [this, place = std::size_t{0}]() mutable {
+    return program_.data.contents_read().at(place++);
+  };
 }
 
 ResultTypes SizeShadows::data_types_at(std::span<const std::int64_t> sample, std::size_t place,
@@ -611,6 +617,20 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
   for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
 }
 
+void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
+                              const at::Tensor& result) {
+  const Inside inside(*this);
+  for (Shadow& shadow : shadows_) {
+    if (shadow.is_lost) continue;
+    try {
+      const at::Tensor other = step(*shadow.recorder, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); });
+      if (result.defined()) pair(shadow, result, other);
+    } catch (const std::exception&) {
+      lose(shadow);
+    }
+  }
+}
+
 // Operations do other things with what is empty or broadcasts: a size that is zero or one stays so, or never becomes
 // it.
 void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
@@ -631,7 +651,8 @@ void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
 
 bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
   for (const ir::BoundSymbol& symbol : trace.symbols) {
-    if (symbol.op == check_shape_operator()) continue;
+    const bool looks_at_data = is_check(*symbol.op) || symbol.op == item_operator() || symbol.op == number_operator();
+    if (looks_at_data) continue;
     const bool is_operation =
         symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tensor_constant_operator();
     if (!is_operation || symbol.op->effect) return false;

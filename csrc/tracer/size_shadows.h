@@ -70,6 +70,12 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// The program called an operation.
   void follow(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);
+  /// Gives the tensor that stands for a tensor of the program at other sizes.
+  using FindTensor = std::function<at::Tensor(const at::Tensor& tensor)>;
+  /// The program did something with data, outside of operations, which `step` does in another recorder. It gives the
+  /// tensor that stands for `result` there, where the program got one.
+  void follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
+                   const at::Tensor& result = {});
   /// An operation on these raised an error: at other sizes it may not.
   void note_failure(std::span<const c10::IValue> arguments);
   void note_read(const c10::TensorImpl& tensor) override;
