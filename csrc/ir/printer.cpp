@@ -43,7 +43,8 @@ class ProgramPrinter {
   void write_deletions(std::size_t place, const Uses& uses);
   /// Writes the symbols that the check at this place finds, and the conditions on them.
   void write_found(std::size_t check);
-  /// Writes the conditions that depend on what this check finds, and no later one; without one, on sizes of inputs alone.
+  /// Writes the conditions that depend on what this check finds, and no later one; without one, on sizes of inputs
+  /// alone.
   void write_conditions(std::optional<std::size_t> check);
 
   const Trace& trace_;

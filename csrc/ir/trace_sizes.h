@@ -19,8 +19,8 @@ struct SymbolSource {
 /// For each symbol the first place where it is the size of an input, by itself or times a number, by symbol.
 [[nodiscard]] std::vector<SymbolSource> symbol_sources(const Trace& trace);
 
-/// The operator with which a program makes sure of the sizes of a tensor, `(tensor, sizes)`: symbols among them that are
-/// the size of no input stand for what it finds.
+/// The operator with which a program makes sure of the sizes of a tensor, `(tensor, sizes)`: symbols among them that
+/// are the size of no input stand for what it finds.
 inline constexpr std::string_view kShapeCheck = "prims::check_shape";
 /// A symbol of a trace, as a size that follows from data.
 struct FoundSymbol {

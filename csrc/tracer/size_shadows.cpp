@@ -623,7 +623,8 @@ void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, co
   for (Shadow& shadow : shadows_) {
     if (shadow.is_lost) continue;
     try {
-      const at::Tensor other = step(*shadow.recorder, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); });
+      const at::Tensor other =
+          step(*shadow.recorder, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); });
       if (result.defined()) pair(shadow, result, other);
     } catch (const std::exception&) {
       lose(shadow);

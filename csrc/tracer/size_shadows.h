@@ -49,8 +49,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// its sizes, and the order in memory, are as of `traced`.
   void add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols);
 
-  /// Says which symbols the sizes are that follow from data (`DataSized::sizes`), for each operation that gives some, by
-  /// its place among `DataAccess::data_sized`; empty: all are numbers.
+  /// Says which symbols the sizes are that follow from data (`DataSized::sizes`), for each operation that gives some,
+  /// by its place among `DataAccess::data_sized`; empty: all are numbers.
   std::function<std::vector<std::optional<std::uint32_t>>(std::size_t place)> symbols_of_data;
 
   [[nodiscard]] bool is_outside() const override;

@@ -20,8 +20,8 @@ namespace thunder::dispatch {
 /// Whether a tensor is a `torch.nn.Parameter`, whose sizes do not change.
 [[nodiscard]] bool is_parameter(PyObject* tensor);
 
-/// The names under which a history of sizes has those that follow from data, in the order of the program; empty where an
-/// operation gives none: `nonzero in model.py, line 12`, with a count where a line gives several.
+/// The names under which a history of sizes has those that follow from data, in the order of the program; empty where
+/// an operation gives none: `nonzero in model.py, line 12`, with a count where a line gives several.
 [[nodiscard]] std::vector<std::string> data_size_paths(std::span<const tracer::DataSized> data_sized);
 
 /// Which sizes of the tensors among a call's arguments are symbols. Sizes that are equal are one: programs compute with

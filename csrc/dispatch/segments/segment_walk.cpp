@@ -120,7 +120,8 @@ class Walker {
   /// Follows the first path that goes on, the one that is followed before others. False: there is none.
   bool choose() {
     if (is_followed_alive() && symbols_) {
-      const bool goes_on = symbols_->bind(path().steps[observed_.size() - 1].expected, observed_.back()) || note_unmet();
+      const bool goes_on =
+          symbols_->bind(path().steps[observed_.size() - 1].expected, observed_.back()) || note_unmet();
       if (goes_on && can_go_on()) return true;
       std::erase(alive_, followed_);
     }
