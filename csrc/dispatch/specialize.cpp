@@ -218,15 +218,17 @@ class Capture final : tracer::RecordingHost {
   [[nodiscard]] Known known(const Known& before, bool failed) const {
     std::map<std::int64_t, std::string> pinned = before.pinned;
     std::vector<ir::Condition> conditions = before.conditions;
+    // With more symbols, what is pinned and decided is found again.
+    tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
     // A trace that fails with symbols may not fail without.
-    if (shadows_ != nullptr && failed && !shadows_->wants_samples() && shadows_->pinned().empty()) shadows_->pin_all();
-    if (shadows_ != nullptr) shadows_->settle();
-    for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->reasons().size(); ++i) {
-      const auto& [symbol, line] = shadows_->reasons()[i];
+    if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_all();
+    if (shadows != nullptr) shadows->settle();
+    for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
+      const auto& [symbol, line] = shadows->reasons()[i];
       pinned.emplace(dynamic_.symbols()[symbol].traced, ir::describe_line(line));
     }
-    for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->assumed().size(); ++i) {
-      const ir::Condition& condition = shadows_->assumed()[i].condition;
+    for (std::size_t i = 0; shadows != nullptr && i < shadows->assumed().size(); ++i) {
+      const ir::Condition& condition = shadows->assumed()[i].condition;
       if (std::ranges::find(conditions, condition) == conditions.end()) conditions.push_back(condition);
     }
     // Conditions name symbols, which are others when some of them are pinned.
@@ -234,7 +236,7 @@ class Capture final : tracer::RecordingHost {
     const bool has_same_symbols = pinned == before.pinned && inputs == before.changing;
     if (!has_same_symbols) {
       conditions.clear();
-    } else if (shadows_ == nullptr || !shadows_->wants_samples()) {
+    } else if (shadows == nullptr || !shadows->wants_samples()) {
       conditions = before.conditions;
     }
     return {recorder_.memory.shared_storages,

@@ -283,7 +283,7 @@ def test_a_size_that_python_needs_as_a_number_is_pinned() -> None:
         x = values(count)
         torch.testing.assert_close(compiled(x), powers(x))
     assert specializations(compiled) == 3
-    assert "line" in thunder.compile_stats(compiled)["pinned_sizes"][0]
+    assert "pinned: 4 by" in str(thunder.explain_shapes(compiled))
 
 
 def test_explain_shapes_names_the_operation_and_a_miss_the_condition() -> None:
@@ -304,3 +304,67 @@ def test_the_printed_trace_runs_at_other_sizes() -> None:
     exec(str(thunder.last_traces(compiled)[0]), scope)
     x = values(9)
     torch.testing.assert_close(scope["computation"](x)[0], _same_mask(x))
+
+
+def _loop_on_data(x: Tensor) -> Tensor:
+    y = x / x.abs().max() * 3
+    while y.abs().max() > 1:
+        y = y / 2
+    return y
+
+
+def _mask_if_any(x: Tensor) -> Tensor:
+    if (x[:, 0] < 0).any():
+        x = x[x[:, 0] > 0]
+    return x.sin().sum(0) / x.shape[0]
+
+
+def _written_number(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[0] = x.mean().item()
+    return y.clamp(max=x.max().item() / 2)
+
+
+def _number_and_size(x: Tensor) -> Tensor:
+    total = x.sum().item()
+    return x * (total / x.shape[0]) + total
+
+
+READS: dict[str, Callable[[Tensor], Tensor]] = {
+    "branch": lambda x: x.sin() if x.abs().sum() > 0 else x.cos(),
+    "item": lambda x: x * x.abs().max().item(),
+    "arithmetic": lambda x: x * (2 * float(x.sum()) + 1),
+    "loop": _loop_on_data,
+    "mask if any": _mask_if_any,
+    "written number": _written_number,
+    "number and size": _number_and_size,
+    "equal": lambda x: x * 2 if torch.equal(x, x.clone()) else x,
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_programs_that_read_data_have_one_program_for_all_sizes(name: str) -> None:
+    torch.manual_seed(0)
+    plain = READS[name]
+    compiled = thunder.jit(plain)
+    for rows in (24, 7, 100, 33, 12):
+        require_equal(compiled, plain, values(rows // 2, rows))
+    assert specializations(compiled) == 2
+
+
+def test_a_number_that_is_returned_beside_tensors_of_all_sizes() -> None:
+    compiled = thunder.jit(lambda x: (x * 2, x.sum().item()))
+    for rows in (24, 7, 100):
+        x = torch.randn(rows)
+        doubled, total = compiled(x)
+        torch.testing.assert_close(doubled, x * 2)
+        assert total == x.sum().item()
+    assert specializations(compiled) == 2
+
+
+def test_contents_that_are_read_pin_their_size() -> None:
+    compiled = thunder.jit(lambda x, y: x * float(y.numpy().sum()))
+    for rows in (24, 7, 24, 7):
+        x, y = torch.randn(rows), torch.ones(rows)
+        torch.testing.assert_close(compiled(x, y), x * rows)
+    assert specializations(compiled) == 2
