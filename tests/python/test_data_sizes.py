@@ -327,7 +327,7 @@ def _written_number(x: Tensor) -> Tensor:
 
 def _number_and_size(x: Tensor) -> Tensor:
     total = x.sum().item()
-    return x * (total / x.shape[0]) + total
+    return x * total + x.shape[0]
 
 
 READS: dict[str, Callable[[Tensor], Tensor]] = {
