@@ -198,6 +198,7 @@ class Capture final : tracer::RecordingHost {
         pinned_(known.pinned),
         conditions_(known.conditions),
         changing_(known.changing),
+        how_(how.dynamic),
         history_(how.sizes),
         dynamic_(arguments, how.dynamic, pinned_, changing_),
         hooks_(recorder_, overrides_),
@@ -217,15 +218,17 @@ class Capture final : tracer::RecordingHost {
   [[nodiscard]] Known known(const Known& before, bool failed) const {
     std::map<std::int64_t, std::string> pinned = before.pinned;
     std::vector<ir::Condition> conditions = before.conditions;
+    // With more symbols, what is pinned and decided is found again.
+    tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
     // A trace that fails with symbols may not fail without.
-    if (shadows_ != nullptr && failed && !shadows_->wants_samples() && shadows_->pinned().empty()) shadows_->pin_all();
-    if (shadows_ != nullptr) shadows_->settle();
-    for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->reasons().size(); ++i) {
-      const auto& [symbol, line] = shadows_->reasons()[i];
+    if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_all();
+    if (shadows != nullptr) shadows->settle();
+    for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
+      const auto& [symbol, line] = shadows->reasons()[i];
       pinned.emplace(dynamic_.symbols()[symbol].traced, ir::describe_line(line));
     }
-    for (std::size_t i = 0; shadows_ != nullptr && i < shadows_->assumed().size(); ++i) {
-      const ir::Condition& condition = shadows_->assumed()[i].condition;
+    for (std::size_t i = 0; shadows != nullptr && i < shadows->assumed().size(); ++i) {
+      const ir::Condition& condition = shadows->assumed()[i].condition;
       if (std::ranges::find(conditions, condition) == conditions.end()) conditions.push_back(condition);
     }
     // Conditions name symbols, which are others when some of them are pinned.
@@ -233,7 +236,7 @@ class Capture final : tracer::RecordingHost {
     const bool has_same_symbols = pinned == before.pinned && inputs == before.changing;
     if (!has_same_symbols) {
       conditions.clear();
-    } else if (shadows_ == nullptr || !shadows_->wants_samples()) {
+    } else if (shadows == nullptr || !shadows->wants_samples()) {
       conditions = before.conditions;
     }
     return {recorder_.memory.shared_storages,
@@ -252,8 +255,36 @@ class Capture final : tracer::RecordingHost {
       SizeHistory::Changing input = history_->compare(path, sizes);
       if (!input.sizes.empty()) inputs.emplace(path, std::move(input));
     }
+    if (how_ == DynamicSizes::kAll) add_data_sizes(inputs);
     return inputs;
   }
+  /// Where all sizes are symbols, those that follow from data are from the first time on.
+  void add_data_sizes(SizeHistory::Inputs& inputs) const {
+    const auto& met = recorder_.data.data_sized();
+    const std::vector<std::string> paths = data_size_paths(met);
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      SizeHistory::Changing sizes{met[i].sizes, met[i].sizes};
+      const auto is_small = [](std::int64_t size) { return size < 2; };
+      std::ranges::replace_if(sizes.before, is_small, -1);
+      const bool has_symbols = std::ranges::any_of(sizes.before, [](std::int64_t size) { return size != -1; });
+      if (has_symbols) inputs.emplace(paths[i], std::move(sizes));
+    }
+  }
+  /// Sizes that follow from data have a history, as those of inputs.
+  void note_data_sizes() {
+    if (history_ == nullptr) return;
+    const auto& met = recorder_.data.data_sized();
+    const std::vector<std::string> paths = data_size_paths(met);
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (!paths[i].empty()) sizes_[paths[i]] = met[i].sizes;
+    }
+  }
+  /// The symbols of the sizes that an operation of the program gives, by its place among those that follow from data.
+  [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of_data(std::size_t place) const {
+    const auto& met = recorder_.data.data_sized();
+    return dynamic_.symbols_of(data_size_paths(met).at(place), met[place].sizes);
+  }
+
   /// The trace is kept: later ones compare sizes with its inputs'.
   void remember_sizes() const {
     if (history_ == nullptr) return;
@@ -297,6 +328,10 @@ class Capture final : tracer::RecordingHost {
   /// Sets the exception after which the program is traced again, with more sizes that are numbers.
   static void ask_for_another_attempt();
   void fill(Specialization& specialization);
+  /// Where the sizes are, by symbol, that it stands for: `x.shape[0]`.
+  [[nodiscard]] std::vector<std::vector<std::string>> places_of_symbols() const;
+  /// The first of these places, by symbol.
+  [[nodiscard]] std::vector<std::string> names_of_symbols() const;
   /// Says in words of people what there is of symbols and conditions.
   void describe_sizes(Specialization& specialization) const;
 
@@ -320,6 +355,7 @@ class Capture final : tracer::RecordingHost {
   std::map<std::int64_t, std::string> pinned_;
   std::vector<ir::Condition> conditions_;
   SizeHistory::Inputs changing_;
+  DynamicSizes how_;
   SizeHistory* history_;
   std::map<PyObject*, std::string> paths_;           ///< where inputs were found
   std::map<std::string, SizeHistory::Sizes> sizes_;  ///< by where inputs were found
@@ -481,6 +517,7 @@ void Capture::add_shadows(const compile::Options& options) {
   };
   if (dynamic_.symbols().empty()) return;
   shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), conditions_);
+  shadows_->symbols_of_data = [this](std::size_t place) { return symbols_of_data(place); };
   hooks_.note_input = [this, note = hooks_.note_input](PyObject* real, const at::Tensor& traced,
                                                        const std::string& path) {
     note(real, traced, path);
@@ -503,11 +540,11 @@ bool Capture::generalize(ir::Trace& trace) {
     return false;
   }
   trace = *std::move(general);
-  has_symbols_ = !ir::symbol_sources(trace).empty();
+  has_symbols_ = !ir::symbols_of(trace).empty();
   return true;
 }
 
-void Capture::describe_sizes(Specialization& specialization) const {
+std::vector<std::vector<std::string>> Capture::places_of_symbols() const {
   std::vector<std::vector<std::string>> places(dynamic_.symbols().size());
   for (const py::Ref& input : hooks_.inputs()) {
     const auto symbols = dynamic_.symbols_of(input.get());
@@ -515,8 +552,24 @@ void Capture::describe_sizes(Specialization& specialization) const {
       if (symbols[i]) places[*symbols[i]].push_back(paths_.at(input.get()) + ".shape[" + std::to_string(i) + "]");
     }
   }
+  const std::vector<std::string> data_paths = data_size_paths(recorder_.data.data_sized());
+  for (std::size_t place = 0; place < data_paths.size(); ++place) {
+    for (const std::optional<std::uint32_t>& symbol : symbols_of_data(place)) {
+      if (symbol) places[*symbol].push_back("size of " + data_paths[place]);
+    }
+  }
+  return places;
+}
+
+std::vector<std::string> Capture::names_of_symbols() const {
   std::vector<std::string> names;
-  for (const auto& found : places) names.push_back(found.empty() ? "?" : found.front());
+  for (const auto& found : places_of_symbols()) names.push_back(found.empty() ? "?" : found.front());
+  return names;
+}
+
+void Capture::describe_sizes(Specialization& specialization) const {
+  const std::vector<std::vector<std::string>> places = places_of_symbols();
+  const std::vector<std::string> names = names_of_symbols();
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].empty()) continue;
     specialization.size_symbols.push_back("s" + std::to_string(i) + ": " + names[i]);
@@ -609,6 +662,9 @@ void compile_computation(const ir::Trace& trace, Specializations known, const co
       return;
     }
   }
+  if (!ir::found_symbols(trace).empty()) {
+    throw UserError(ErrorKind::kNotImplemented, "thunder.jit: a size that follows from data is needed as a number");
+  }
   if (alone != trace.symbols.end()) {
     throw UserError(ErrorKind::kNotImplemented,
                     "thunder.jit: not supported inside a jitted function: a backward that runs as Python in a program "
@@ -667,6 +723,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   }
   is_compiling_ = true;
   tracker_.journal().rollback();
+  note_data_sizes();
   if (changing() != changing_) {
     wants_symbols_ = true;
     ask_for_another_attempt();
@@ -688,6 +745,9 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     shadows_->pin_all();
     ask_for_another_attempt();
     return nullptr;
+  }
+  for (PathSizes::SizeCondition& each : specialization->path.sizes.conditions) {
+    each.text = with_names(each.text, names_of_symbols());
   }
   count_by_guards(specialization->taken, specialization->statistics);
   if (!has_symbols_ && specialization->path.empty()) {

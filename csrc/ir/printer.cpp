@@ -1,6 +1,7 @@
 #include "ir/printer.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -40,11 +41,17 @@ class ProgramPrinter {
   void write_block(const BoundSymbol& symbol, std::size_t depth);
   void write_nested(const BoundSymbol& symbol, std::size_t depth);
   void write_deletions(std::size_t place, const Uses& uses);
+  /// Writes the symbols that the check at this place finds, and the conditions on them.
+  void write_found(std::size_t check);
+  /// Writes the conditions that depend on what this check finds, and no later one; without one, on sizes of inputs
+  /// alone.
+  void write_conditions(std::optional<std::size_t> check);
 
   const Trace& trace_;
   const PrintOptions& options_;
   StatementWriter writer_;
   SourceLocation printed_location_;
+  std::vector<FoundSymbol> found_ = found_symbols(trace_);  ///< in the order of the checks
 };
 
 // Torch operators run without autograd: a trace holds its backward explicitly. A prologue checks the mode it finds.
@@ -85,7 +92,32 @@ void ProgramPrinter::write_header() {
     const std::string divided = source.factor == 1 ? "" : " // " + std::to_string(source.factor);
     writer_.write_text(".shape[" + std::to_string(source.dim) + "]" + divided + "\n");
   }
-  for (const Condition& condition : trace_.conditions) writer_.write_text("  assert " + to_string(condition) + "\n");
+  write_conditions(std::nullopt);
+}
+
+void ProgramPrinter::write_conditions(std::optional<std::size_t> check) {
+  for (const Condition& condition : trace_.conditions) {
+    std::vector<std::uint32_t> symbols;
+    add_symbols(condition.left, symbols);
+    add_symbols(condition.right, symbols);
+    std::optional<std::size_t> last;
+    for (const FoundSymbol& found : found_) {
+      if (std::ranges::find(symbols, found.symbol) != symbols.end()) last = found.check;
+    }
+    if (last == check) writer_.write_text("  assert " + to_string(condition) + "\n");
+  }
+}
+
+void ProgramPrinter::write_found(std::size_t check) {
+  bool is_any = false;
+  for (const FoundSymbol& found : found_) {
+    if (found.check != check) continue;
+    is_any = true;
+    writer_.write_text("  s" + std::to_string(found.symbol) + " = ");
+    writer_.write_value(found.value);
+    writer_.write_text(".shape[" + std::to_string(found.dim) + "]\n");
+  }
+  if (is_any) write_conditions(check);
 }
 
 void ProgramPrinter::write_location(const SourceLocation& location) {
@@ -139,6 +171,7 @@ void ProgramPrinter::write_body() {
   for (std::size_t i = 0; i < trace_.symbols.size(); ++i) {
     const BoundSymbol& symbol = trace_.symbols[i];
     write_location(symbol.location);
+    write_found(i);
     writer_.write_text("  ");
     writer_.write_statement(symbol);
     writer_.write_remarks(symbol);

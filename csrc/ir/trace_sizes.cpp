@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace thunder::ir {
@@ -79,6 +80,25 @@ std::vector<SymbolSource> symbol_sources(const Trace& trace) {
   return sources;
 }
 
+std::vector<FoundSymbol> found_symbols(const Trace& trace) {
+  std::vector<std::uint32_t> known;
+  for (const SymbolSource& source : symbol_sources(trace)) known.push_back(source.symbol);
+  std::vector<FoundSymbol> found;
+  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+    if (trace.symbols[i].op->name != kShapeCheck) continue;
+    const auto* value = trace.symbols[i].arguments.at(0).get<ValueId>();
+    const auto* sizes = trace.symbols[i].arguments.at(1).get<ArgumentList>();
+    for (std::uint32_t d = 0; value != nullptr && sizes != nullptr && d < sizes->size(); ++d) {
+      const auto* dim = (*sizes)[d].get<Dim>();
+      const auto symbol = dim == nullptr ? std::nullopt : symbol_of(*dim);
+      if (!symbol || std::ranges::find(known, *symbol) != known.end()) continue;
+      known.push_back(*symbol);
+      found.push_back({*symbol, i, *value, d});
+    }
+  }
+  return found;
+}
+
 std::vector<bool> gives_symbols(const Trace& trace) {
   std::vector<bool> gives(trace.inputs.size(), false);
   for (const SymbolSource& source : symbol_sources(trace)) gives[source.input] = true;
@@ -105,6 +125,10 @@ std::vector<std::int64_t> traced_symbols(const Trace& trace) {
   for (const SymbolSource& source : symbol_sources(trace)) {
     values.resize(source.symbol + std::size_t{1}, 0);
     values[source.symbol] = trace.tensor_type(trace.inputs[source.input])->sizes[source.dim].hint / source.factor;
+  }
+  for (const FoundSymbol& found : found_symbols(trace)) {
+    values.resize(std::max<std::size_t>(values.size(), found.symbol + std::size_t{1}), 0);
+    values[found.symbol] = trace.tensor_type(found.value)->sizes[found.dim].hint;
   }
   return values;
 }

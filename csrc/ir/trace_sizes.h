@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "ir/trace.h"
@@ -16,6 +18,19 @@ struct SymbolSource {
 };
 /// For each symbol the first place where it is the size of an input, by itself or times a number, by symbol.
 [[nodiscard]] std::vector<SymbolSource> symbol_sources(const Trace& trace);
+
+/// The operator with which a program makes sure of the sizes of a tensor, `(tensor, sizes)`: symbols among them that
+/// are the size of no input stand for what it finds.
+inline constexpr std::string_view kShapeCheck = "prims::check_shape";
+/// A symbol of a trace, as a size that follows from data.
+struct FoundSymbol {
+  std::uint32_t symbol = 0;
+  std::size_t check = 0;  ///< place of the check that finds it among the operations
+  ValueId value = kNoValue;
+  std::uint32_t dim = 0;
+};
+/// The symbols that are the size of no input, each where it is found first.
+[[nodiscard]] std::vector<FoundSymbol> found_symbols(const Trace& trace);
 
 /// By input, whether a symbol is read from its sizes.
 [[nodiscard]] std::vector<bool> gives_symbols(const Trace& trace);

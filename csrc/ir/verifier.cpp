@@ -61,11 +61,13 @@ class Verifier {
     defined_[index_of(id)] = true;
   }
 
-  /// Every symbol is the size of an input.
+  /// Every symbol is the size of an input, or found by a check.
   void check_sizes() const {
     const std::vector<SymbolSource> sources = symbol_sources(trace_);
+    const std::vector<FoundSymbol> found = found_symbols(trace_);
     for (const std::uint32_t symbol : symbols_of(trace_)) {
-      const bool has_source = std::ranges::find(sources, symbol, &SymbolSource::symbol) != sources.end();
+      const bool has_source = std::ranges::find(sources, symbol, &SymbolSource::symbol) != sources.end() ||
+                              std::ranges::find(found, symbol, &FoundSymbol::symbol) != found.end();
       if (!has_source) fail("s" + std::to_string(symbol) + " is the size of no input", nullptr);
     }
     const std::vector<std::int64_t> traced = traced_symbols(trace_);

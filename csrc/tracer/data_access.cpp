@@ -1,7 +1,9 @@
 #include "tracer/data_access.h"
 
+#include <c10/core/InferenceMode.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -100,16 +102,39 @@ at::Tensor DataAccess::contents_of(const at::Tensor& tensor) {
   }
   require_data();
   const ir::ValueId value = recording_.value_of(tensor);
-  at::Tensor contents = realizer().contents(recording_.trace(), tensors_.real_inputs(), value);
+  at::Tensor contents =
+      look_elsewhere ? look_elsewhere() : realizer().contents(recording_.trace(), tensors_.real_inputs(), value);
+  contents_read_.push_back(contents);
   add_check(check_contents_operator(), value, bridge::add_tensor(*recording_.trace().context(), contents));
   return contents;
 }
 
 ResultTypes DataAccess::infer_by_running(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (infer_elsewhere) return infer_elsewhere(op, arguments);
   require_data();
   std::vector<ir::ValueId> values;
   for (const at::Tensor& tensor : tensors_of(arguments)) values.push_back(recording_.value_of(tensor));
-  return realizer().infer(recording_.trace(), tensors_.real_inputs(), op, arguments, values);
+  ResultTypes types = realizer().infer(recording_.trace(), tensors_.real_inputs(), op, arguments, values);
+  data_sized_.push_back(describe_data_sized(op, arguments, types));
+  data_sized_.back().location = recording_.builder.location();
+  return types;
+}
+
+std::vector<at::Tensor> DataAccess::positions_of(const at::Tensor& mask) {
+  std::vector<at::Tensor>& known = positions_[index_of(recording_.value_of(mask))];
+  // What a part of the program made is not known outside of it.
+  const auto is_known = [&](const at::Tensor& positions) {
+    const ir::ValueId value = recording_.value_of(positions);
+    return positions.is_inference() == c10::InferenceMode::is_enabled() &&
+           recording_.builder.maker_of(value) < recording_.trace().symbols.size();
+  };
+  if (!known.empty() && std::ranges::all_of(known, is_known)) return known;
+  known.clear();
+  const IValue places = recording_.call_by_name("aten::nonzero", "", {mask})[0];
+  for (std::int64_t i = 0; i < mask.dim(); ++i) {
+    known.push_back(recording_.call_by_name("aten::select", "int", {places, std::int64_t{1}, i})[0].toTensor());
+  }
+  return known;
 }
 
 void DataAccess::check_shapes(std::span<const IValue> results) {
@@ -143,7 +168,9 @@ Number DataAccess::item(const at::Tensor& tensor) {
                     "a Tensor with " + std::to_string(tensor.numel()) + " elements cannot be converted to Scalar");
   }
   const ir::ValueId value = recording_.value_of(recording_.trace_tensor_of(tensor));
-  const c10::Scalar number = realizer().read(recording_.trace(), tensors_.real_inputs(), value);
+  const c10::Scalar number =
+      read_elsewhere ? read_elsewhere() : realizer().read(recording_.trace(), tensors_.real_inputs(), value);
+  numbers_read_.push_back(number);
   if (is_number(recording_.trace(), value)) return {value, number};
   const Number result = add_number(item_operator(), {ir::Argument(value)}, number);
   numbers_[index_of(result.id)].among = tensor.scalar_type();

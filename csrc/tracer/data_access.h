@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "ir/trace.h"
+#include "tracer/data_sizes.h"
 #include "tracer/evaluate.h"
 #include "tracer/numbers.h"
 #include "tracer/realizer.h"
@@ -61,6 +62,8 @@ class DataAccess {
   [[nodiscard]] at::Tensor held_number(const at::Tensor& tensor, at::ScalarType dtype);
   /// As `held_number`, for a number that is not negative.
   [[nodiscard]] at::Tensor natural_number(const at::Tensor& tensor);
+  /// The positions of what a mask shows, one tensor for each of its dimensions. The same mask gives the same ones.
+  [[nodiscard]] std::vector<at::Tensor> positions_of(const at::Tensor& mask);
   /// For parts of the program, where it is a constant: a number that the program looks at.
   [[nodiscard]] at::Tensor constant_of(ir::ValueId number);
 
@@ -72,6 +75,15 @@ class DataAccess {
   /// Records checks that results have the shapes that they have here.
   void check_shapes(std::span<const c10::IValue> results);
   [[nodiscard]] ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+  /// What `infer_by_running` was asked for, in order.
+  [[nodiscard]] const std::vector<DataSized>& data_sized() const { return data_sized_; }
+  /// Tells in the place of a run, for the recorder of a program at other sizes, which has no data.
+  std::function<ResultTypes(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments)> infer_elsewhere;
+  /// What `item` read, and `contents_of`, in order, and what tells them in the place of a run.
+  [[nodiscard]] const std::vector<c10::Scalar>& numbers_read() const { return numbers_read_; }
+  [[nodiscard]] const std::vector<at::Tensor>& contents_read() const { return contents_read_; }
+  std::function<c10::Scalar()> read_elsewhere;
+  std::function<at::Tensor()> look_elsewhere;
 
  private:
   struct KnownNumber {
@@ -90,8 +102,12 @@ class DataAccess {
   Recording& recording_;
   TensorTable& tensors_;
   std::unique_ptr<Realizer> realizer_;
+  std::vector<DataSized> data_sized_;
+  std::vector<c10::Scalar> numbers_read_;
+  std::vector<at::Tensor> contents_read_;
   std::size_t edits_ = 0;  ///< the trace's edits when the realizer began: it counts symbols
-  std::unordered_map<std::uint32_t, KnownNumber> numbers_;  ///< by value
+  std::unordered_map<std::uint32_t, KnownNumber> numbers_;                ///< by value
+  std::unordered_map<std::uint32_t, std::vector<at::Tensor>> positions_;  ///< by mask
 };
 
 }  // namespace thunder::tracer

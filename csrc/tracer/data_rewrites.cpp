@@ -34,6 +34,19 @@ std::ptrdiff_t only_mask(const IValue& indices) {
   return is_only ? found - list.begin() : -1;
 }
 
+/// Indices with positions in the place of masks.
+IValue with_positions(Recorder& recorder, const IValue& indices) {
+  c10::List<std::optional<at::Tensor>> result;
+  for (const IValue& index : indices.toListRef()) {
+    if (!is_mask(index)) {
+      result.push_back(is_index(index) ? std::make_optional(index.toTensor()) : std::nullopt);
+      continue;
+    }
+    for (at::Tensor& positions : recorder.data.positions_of(index.toTensor())) result.push_back(std::move(positions));
+  }
+  return result;
+}
+
 /// Its own code makes a tensor out of the lengths.
 void call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
   const auto call_by_name = [&](const char* name, const char* overload, std::vector<IValue> given) {
@@ -109,20 +122,38 @@ void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, tor
       return;
     }
   }
-  c10::List<std::optional<at::Tensor>> indices;
-  for (const IValue& index : arguments[1].toListRef()) {
-    if (!is_mask(index)) {
-      indices.push_back(is_index(index) ? std::make_optional(index.toTensor()) : std::nullopt);
-      continue;
-    }
-    const IValue places = recorder.call_by_name("aten::nonzero", "", {index})[0];
-    for (std::int64_t i = 0; i < index.toTensor().dim(); ++i) {
-      indices.push_back(recorder.call_by_name("aten::select", "int", {places, std::int64_t{1}, i})[0].toTensor());
-    }
-  }
-  arguments[1] = std::move(indices);
+  arguments[1] = with_positions(recorder, arguments[1]);
   recorder.call_functional(op, arguments, Level::kTop);
   stack.push_back(std::move(arguments[0]));
+}
+
+bool reads_by_mask(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (op.schema().argumentIndexWithName("indices") != 1 || !shape_follows_data(op, arguments)) return false;
+  // Eager has words of its own for masks that do not fit, and about bytes as masks.
+  std::size_t dim = 0;
+  const auto sizes = arguments[0].toTensor().sizes();
+  for (const IValue& index : arguments[1].toListRef()) {
+    const bool is_of_mask = is_mask(index);
+    const auto shape = is_of_mask ? index.toTensor().sizes() : at::IntArrayRef();
+    const std::size_t count = is_of_mask ? shape.size() : 1;
+    const bool fits = dim + count <= sizes.size() && (!is_of_mask || shape.equals(sizes.slice(dim, count)));
+    if (!fits || (is_of_mask && (shape.empty() || index.toTensor().scalar_type() != at::kBool))) return false;
+    dim += count;
+  }
+  return true;
+}
+
+void call_reading_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  std::vector<IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  arguments[1] = with_positions(recorder, arguments[1]);
+  recorder.call_functional(op, arguments, Level::kTop);
+  stack.push_back(std::move(arguments[0]));
+}
+
+bool is_made_of_positions(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  static constexpr std::string_view kNames[] = {"aten::nonzero_numpy", "aten::repeat_interleave", "aten::where"};
+  const bool is_one = std::ranges::find(kNames, op.operator_name().name) != std::end(kNames);
+  return is_one && is_composite(op) && shape_follows_data(op, arguments);
 }
 
 bool call_reading_lengths(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {

@@ -26,6 +26,12 @@ void call_giving_numbers(Recorder& recorder, const c10::OperatorHandle& op, torc
 /// become positions, whose number follows from data.
 void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
+/// Reads the places that masks show (`index`): masks become positions, whose number follows from data.
+[[nodiscard]] bool reads_by_mask(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+void call_reading_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
+/// A composite of which only one part gives sizes that follow from data: the others are recorded as any operation.
+[[nodiscard]] bool is_made_of_positions(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
+
 /// `_pack_padded_sequence` and `_pad_packed_sequence`, by operations on the sequences' steps: the trace holds for these
 /// lengths.
 void pack_sequences(Recorder& recorder, std::vector<c10::IValue> arguments, torch::jit::Stack& stack);

@@ -364,6 +364,11 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     return;
   }
   const std::size_t count = op.schema().arguments().size();
+  if (level == Level::kTop && !may_have_tangents()) {
+    const auto given = std::span(stack).last(count);
+    if (reads_by_mask(op, given)) return call_reading_by_mask(*this, op, stack);
+    if (is_made_of_positions(op, given)) return call_parts(op, stack);
+  }
   std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   // In a part the results of a composite are not cut off from what follows them; its derivative wants their size.
   const bool wants_total = level == Level::kTop && may_have_tangents() && c10::GradMode::is_enabled() &&

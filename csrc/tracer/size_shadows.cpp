@@ -20,6 +20,7 @@
 #include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/trace_sizes.h"
+#include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/kept_errors.h"
 #include "tracer/map_tensors.h"
@@ -78,9 +79,8 @@ void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
   }
 }
 
-/// The type that `tensor` has with these sizes, in the same order in memory.
-ir::TypePtr with_sizes(const at::Tensor& tensor, const ir::Dims& sizes) {
-  ir::TensorType type = bridge::type_of(tensor);
+/// The type with these sizes, in the same order in memory.
+ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes) {
   if (type.sizes == sizes) return ir::make_type(std::move(type));
   std::vector<std::size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -137,6 +137,42 @@ void SizeShadows::add_shadow(std::vector<std::int64_t> values, std::optional<std
   shadow.symbols = std::move(values);
   shadow.only = only;
   shadow.recorder = std::make_unique<Recorder>(program_.trace().blank(), *host_);
+  shadow.recorder->data.infer_elsewhere = [this, sample = shadow.symbols, place = std::size_t{0}](
+                                              const c10::OperatorHandle& op,
+                                              std::span<const IValue> arguments) mutable {
+    return data_types_at(sample, place++, op, arguments);
+  };
+  shadow.recorder->data.read_elsewhere = [this, place = std::size_t{0}]() mutable {
+    return program_.data.numbers_read().at(place++);
+  };
+  shadow.recorder->data.look_elsewhere = [this, place = std::size_t{0}]() mutable {
+    return program_.data.contents_read().at(place++);
+  };
+}
+
+ResultTypes SizeShadows::data_types_at(std::span<const std::int64_t> sample, std::size_t place,
+                                       const c10::OperatorHandle& op, std::span<const IValue> arguments) const {
+  const std::vector<DataSized>& all = program_.data.data_sized();
+  THUNDER_CHECK(place < all.size() && all[place].op == op.operator_name().name, "tracer",
+                "other sizes follow from data at other sizes");
+  const DataSized& met = all[place];
+  ResultTypes types = met.types;
+  const std::optional<DataShapes> shapes = met.sizes.empty() ? std::nullopt : data_shapes(op, arguments);
+  if (!shapes) return types;
+  const auto symbols = symbols_of_data ? symbols_of_data(place) : std::vector<std::optional<std::uint32_t>>();
+  std::size_t tensor = 0, next = 0;
+  for (ResultTypes::Result& result : types.results) {
+    for (ResultType& each : result.tensors) {
+      ir::Dims sizes;
+      for (const std::optional<std::int64_t>& told : shapes->at(tensor++)) {
+        const auto symbol = told || next >= symbols.size() ? std::nullopt : symbols[next];
+        sizes.emplace_back(told ? *told : symbol ? sample[*symbol] : met.sizes.at(next));
+        if (!told) ++next;
+      }
+      each.type = with_sizes(std::get<ir::TensorType>(*each.type), sizes);
+    }
+  }
+  return types;
 }
 
 void SizeShadows::add_shadows(const std::vector<ir::Condition>& conditions) {
@@ -196,7 +232,7 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
       sizes.emplace_back(symbol ? shadow.symbols[*symbol] : traced.size(i));
     }
     const std::string& name = program_.trace().value(impl->state()->value).name;
-    shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(traced, sizes), name));
+    shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(bridge::type_of(traced), sizes), name));
   }
   const auto is_symbol = [](const std::optional<std::uint32_t>& symbol) { return symbol.has_value(); };
   if (std::ranges::any_of(symbols, is_symbol)) trace_impl(traced)->watch_sizes();
@@ -581,6 +617,21 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
   for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
 }
 
+void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
+                              const at::Tensor& result) {
+  const Inside inside(*this);
+  for (Shadow& shadow : shadows_) {
+    if (shadow.is_lost) continue;
+    try {
+      const at::Tensor other =
+          step(*shadow.recorder, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); });
+      if (result.defined()) pair(shadow, result, other);
+    } catch (const std::exception&) {
+      lose(shadow);
+    }
+  }
+}
+
 // Operations do other things with what is empty or broadcasts: a size that is zero or one stays so, or never becomes
 // it.
 void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
@@ -601,6 +652,8 @@ void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
 
 bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
   for (const ir::BoundSymbol& symbol : trace.symbols) {
+    const bool looks_at_data = is_check(*symbol.op) || symbol.op == item_operator() || symbol.op == number_operator();
+    if (looks_at_data) continue;
     const bool is_operation =
         symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tensor_constant_operator();
     if (!is_operation || symbol.op->effect) return false;

@@ -5,6 +5,7 @@
 #include <ATen/core/stack.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "ir/condition.h"
 #include "ir/generalization.h"
 #include "ir/trace.h"
+#include "tracer/evaluate.h"
 #include "tracer/recorder.h"
 #include "tracer/size_node.h"
 #include "tracer/size_reads.h"
@@ -22,7 +24,7 @@
 
 namespace thunder::tracer {
 
-/// A size of the program's arguments that may be another one at the next call.
+/// A size of the program's arguments, or one that follows from data, that may be another one at the next call.
 struct SizeSymbol {
   std::int64_t traced = 0;
   std::int64_t least = 2;
@@ -47,6 +49,10 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// its sizes, and the order in memory, are as of `traced`.
   void add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols);
 
+  /// Says which symbols the sizes are that follow from data (`DataSized::sizes`), for each operation that gives some,
+  /// by its place among `DataAccess::data_sized`; empty: all are numbers.
+  std::function<std::vector<std::optional<std::uint32_t>>(std::size_t place)> symbols_of_data;
+
   [[nodiscard]] bool is_outside() const override;
   [[nodiscard]] bool is_of_program(const Recorder& recorder) const { return &recorder == &program_; }
   /// While alive, sizes are read by an operation, or by thunder.
@@ -64,6 +70,12 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// The program called an operation.
   void follow(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);
+  /// Gives the tensor that stands for a tensor of the program at other sizes.
+  using FindTensor = std::function<at::Tensor(const at::Tensor& tensor)>;
+  /// The program did something with data, outside of operations, which `step` does in another recorder. It gives the
+  /// tensor that stands for `result` there, where the program got one.
+  void follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
+                   const at::Tensor& result = {});
   /// An operation on these raised an error: at other sizes it may not.
   void note_failure(std::span<const c10::IValue> arguments);
   void note_read(const c10::TensorImpl& tensor) override;
@@ -115,6 +127,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
   };
   class Host;
 
+  /// What results of an operation are at a sample whose sizes follow from data.
+  [[nodiscard]] ResultTypes data_types_at(std::span<const std::int64_t> sample, std::size_t place,
+                                          const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) const;
   void add_shadow(std::vector<std::int64_t> values, std::optional<std::uint32_t> only);
   void add_shadows(const std::vector<ir::Condition>& conditions);
   [[nodiscard]] bool is_any_lost() const;

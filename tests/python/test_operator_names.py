@@ -31,6 +31,7 @@ TABLES = {
     "tracer/result_rules_elements.cpp": "sizes of results",
     "tracer/result_rules_layers.cpp": "sizes of results",
     "tracer/data_rewrites.cpp": "operators whose own code reads data",
+    "tracer/data_sizes.cpp": "sizes of results that follow from data",
     "transforms/rules_indexing.cpp": "a rule of a derivative each",
     "transforms/rules_loss.cpp": "a rule of a derivative each",
     "transforms/rules_network.cpp": "a rule of a derivative each",

@@ -18,6 +18,7 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
+#include "tracer/followed_data.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
@@ -84,7 +85,7 @@ PyObject* DataReads::item(PyObject* tensor) {
     {
       tracer::Recorder& recorder = *trace_->recorder;
       const std::shared_ptr<void> outside = recorder.host.leave_program();
-      number = recorder.data.item(unpack_tensor(tensor));
+      number = tracer::FollowedData(recorder).item(unpack_tensor(tensor));
     }
     return make_traced_number(trace_, number);
   } catch (...) {
@@ -127,7 +128,7 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   try {
     tracer::Recorder& recorder = *trace_->recorder;
     const std::shared_ptr<void> outside = recorder.host.leave_program();
-    contents = recorder.data.contents_of(unpack_tensor(call.self));
+    contents = tracer::FollowedData(recorder).contents_of(unpack_tensor(call.self));
   } catch (...) {
     set_python_error();
     return nullptr;

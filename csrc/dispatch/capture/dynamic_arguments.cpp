@@ -8,6 +8,7 @@
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/python_ref.h"
+#include "ir/location.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -134,6 +135,25 @@ void DynamicArguments::find(PyObject* object, const std::string& path) {
 std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(PyObject* tensor) const {
   const auto found = by_tensor_.find(tensor);
   return found == by_tensor_.end() ? std::vector<std::optional<std::uint32_t>>() : found->second;
+}
+
+std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(const std::string& path,
+                                                                       const SizeHistory::Sizes& sizes) const {
+  const auto found = by_path_.find(path);
+  const bool is_there = found != by_path_.end() && changing_.at(path).sizes == sizes;
+  return is_there ? found->second : std::vector<std::optional<std::uint32_t>>();
+}
+
+std::vector<std::string> data_size_paths(std::span<const tracer::DataSized> data_sized) {
+  std::vector<std::string> paths;
+  std::map<std::string, int> counts;
+  for (const tracer::DataSized& each : data_sized) {
+    std::string& path = paths.emplace_back();
+    if (each.sizes.empty()) continue;
+    path = each.op.substr(each.op.rfind(':') + 1) + ir::describe_line(each.location, " in ");
+    if (const int before = counts[path]++; before > 0) path += ", number " + std::to_string(before + 1);
+  }
+  return paths;
 }
 
 }  // namespace thunder::dispatch

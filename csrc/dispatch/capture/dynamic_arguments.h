@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,10 @@ namespace thunder::dispatch {
 
 /// Whether a tensor is a `torch.nn.Parameter`, whose sizes do not change.
 [[nodiscard]] bool is_parameter(PyObject* tensor);
+
+/// The names under which a history of sizes has those that follow from data, in the order of the program; empty where
+/// an operation gives none: `nonzero in model.py, line 12`, with a count where a line gives several.
+[[nodiscard]] std::vector<std::string> data_size_paths(std::span<const tracer::DataSized> data_sized);
 
 /// Which sizes of the tensors among a call's arguments are symbols. Sizes that are equal are one: programs compute with
 /// tensors whose sizes fit, and a call where they are no longer equal is another specialization's. Sizes of zero and
@@ -35,6 +40,9 @@ class DynamicArguments {
   [[nodiscard]] const std::vector<tracer::SizeSymbol>& symbols() const { return symbols_; }
   /// By dimension; empty: all are numbers.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(PyObject* tensor) const;
+  /// Of sizes that follow from data and were found at `path`.
+  [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(const std::string& path,
+                                                                     const SizeHistory::Sizes& sizes) const;
 
  private:
   struct Bounds {

@@ -1,6 +1,8 @@
 // The slots of a traced number's type, which Python's operators and builtins call.
 #include "dispatch/numbers/number_object.h"
+#include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
+#include "tracer/followed_data.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -102,9 +104,9 @@ int compare(PyObject* left, PyObject* right, const char* symbol, int operation) 
   if (outcome < 0 || traced.looked_at) return outcome;
   bool is_recorded = false;
   const bool succeeded = with_recorder(traced, [&](tracer::Recorder& recorder) {
-    const auto number = recorder.data.compute(symbol, *operand_of(left), *operand_of(right));
+    const auto number = tracer::FollowedData(recorder).compute(symbol, *operand_of(left), *operand_of(right));
     is_recorded = number && number->value.toBool() == (outcome == 1);
-    if (is_recorded) recorder.data.observe(*number);
+    if (is_recorded) tracer::FollowedData(recorder).observe(*number);
   });
   return succeeded && (is_recorded || look_at_both(left, right)) ? outcome : -1;
 }

@@ -6,6 +6,7 @@
 #include "bridge/number.h"
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/python/python_tensor.h"
+#include "tracer/followed_data.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -60,8 +61,9 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
       symbol, is_traced_number(left) ? as_traced(left).number.value : std::get<c10::Scalar>(*first),
       is_traced_number(right) ? as_traced(right).number.value : std::get<c10::Scalar>(*second));
   if (!expected || !known || !bridge::same_number(*known, std::get<c10::Scalar>(*expected))) return nullptr;
-  if (!with_recorder(traced,
-                     [&](tracer::Recorder& recorder) { number = recorder.data.compute(symbol, *first, *second); })) {
+  if (!with_recorder(traced, [&](tracer::Recorder& recorder) {
+        number = tracer::FollowedData(recorder).compute(symbol, *first, *second);
+      })) {
     return nullptr;
   }
   return number ? make(*traced.trace, *number, py::Ref::share(real)) : nullptr;
@@ -70,7 +72,7 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {
   if (number.value.isBoolean() || number.value.isComplex()) {
     try {
-      trace->recorder->data.observe(number);
+      tracer::FollowedData(*trace->recorder).observe(number);
     } catch (...) {
       set_python_error();
       return nullptr;
@@ -96,8 +98,9 @@ PyObject* tensor_of_number(PyObject* traced) {
   const TracedNumber& number = as_traced(traced);
   if (number.looked_at || (*number.trace)->recorder == nullptr) return Py_NewRef(number.real);
   at::Tensor tensor;
-  if (!with_recorder(number,
-                     [&](tracer::Recorder& recorder) { tensor = recorder.data.number_tensor(number.number.id); })) {
+  if (!with_recorder(number, [&](tracer::Recorder& recorder) {
+        tensor = tracer::FollowedData(recorder).number_tensor(number.number.id);
+      })) {
     return nullptr;
   }
   return wrap_tensor(std::move(tensor));
@@ -108,7 +111,7 @@ PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype) {
   if (!tensor || !is_tensor(tensor.get())) return Py_XNewRef(tensor.get());
   at::Tensor held;
   if (!with_recorder(as_traced(traced), [&](tracer::Recorder& recorder) {
-        held = recorder.data.held_number(unpack_tensor(tensor.get()), dtype);
+        held = tracer::FollowedData(recorder).held_number(unpack_tensor(tensor.get()), dtype);
       })) {
     return nullptr;
   }
@@ -120,7 +123,8 @@ PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype) {
 PyObject* look_at(PyObject* object) {
   TracedNumber& traced = as_traced(object);
   if (!traced.looked_at) {
-    if (!with_recorder(traced, [&](tracer::Recorder& recorder) { recorder.data.observe(traced.number); }))
+    if (!with_recorder(traced,
+                       [&](tracer::Recorder& recorder) { tracer::FollowedData(recorder).observe(traced.number); }))
       return nullptr;
     traced.looked_at = true;
   }

@@ -1,5 +1,6 @@
 #include "dispatch/segments/observed_values.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <iterator>
@@ -35,18 +36,23 @@ void append_contents(Observed& observed, const at::Tensor& tensor) {
   std::memcpy(observed.data() + begin, plain.const_data_ptr(), bytes);
 }
 
-void append_expected(Observed& observed, const ir::BoundSymbol& check, const ir::Trace& trace) {
+void append_expected(Expected& expected, const ir::BoundSymbol& check, const ir::Trace& trace) {
+  if (check.op == tracer::check_shape_operator()) {
+    const auto& sizes = std::get<ir::ArgumentList>(check.arguments[1].content);
+    expected.emplace_back(std::ssize(sizes));
+    for (const ir::Argument& size : sizes) {
+      const auto* dim = size.get<ir::Dim>();
+      expected.push_back(dim != nullptr ? *dim : ir::Dim(std::get<std::int64_t>(size.content)));
+    }
+    return;
+  }
+  Observed observed;
   if (check.op == tracer::check_number_operator()) {
     append_number(observed, tracer::scalar_of(check.arguments[1]));
-  } else if (check.op == tracer::check_shape_operator()) {
-    std::vector<std::int64_t> sizes;
-    for (const ir::Argument& size : std::get<ir::ArgumentList>(check.arguments[1].content)) {
-      sizes.push_back(std::get<std::int64_t>(size.content));
-    }
-    append_sizes(observed, sizes);
   } else {
     append_contents(observed, tracer::expected_contents(check, trace));
   }
+  expected.insert(expected.end(), observed.begin(), observed.end());
 }
 
 }  // namespace
@@ -66,14 +72,21 @@ Observed observe(const Observation& observation, const std::vector<at::Tensor>& 
   return observed;
 }
 
-std::vector<Observed> expected_after(std::span<const Segment> segments, const ir::Trace& recorded) {
-  std::vector<Observed> all;
+bool may_be(const Expected& expected, const Observed& observed) {
+  const auto may_be_equal = [](const ir::Dim& dim, std::int64_t number) {
+    return !dim.is_concrete() || dim.hint == number;
+  };
+  return std::ranges::equal(expected, observed, may_be_equal);
+}
+
+std::vector<Expected> expected_after(std::span<const Segment> segments, const ir::Trace& recorded) {
+  std::vector<Expected> all;
   std::size_t next = 0;
   for (const Segment& segment : segments) {
-    Observed& observed = all.emplace_back();
+    Expected& expected = all.emplace_back();
     for (std::size_t i = 0; i < segment.observation.values.size(); ++i) {
       while (!tracer::is_check(*recorded.symbols[next].op)) ++next;
-      append_expected(observed, recorded.symbols[next++], recorded);
+      append_expected(expected, recorded.symbols[next++], recorded);
     }
   }
   return all;

@@ -81,6 +81,7 @@ bool requires_grad(const ir::Trace& trace, ir::ValueId id) {
 bool same_segment(const Segment& left, const Segment& right) {
   if (left.recorded != right.recorded || left.inputs != right.inputs || left.is_bare != right.is_bare) return false;
   if (left.reads_overwritten != right.reads_overwritten) return false;
+  if (left.trace.conditions != right.trace.conditions) return false;
   if (left.observation.values != right.observation.values || left.observation.check != right.observation.check)
     return false;
   for (std::size_t i = 0; i < left.recorded.size(); ++i) {

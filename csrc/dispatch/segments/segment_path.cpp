@@ -1,5 +1,7 @@
 #include "dispatch/segments/segment_path.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -17,16 +19,31 @@ std::shared_ptr<const CompiledSegment> compile_segment(Segment segment, compile:
   if (segment.reads_overwritten) options.rematerialize = passes::Recompute::kNothing;
   std::shared_ptr<compile::Compiled> program;
   if (!segment.is_bare && !segment.trace.symbols.empty()) program = compile::compile(segment.trace, options);
-  return std::make_shared<const CompiledSegment>(CompiledSegment{std::move(segment), std::move(program)});
+  const bool has_symbols = program != nullptr && !ir::symbol_sources(segment.trace).empty();
+  return std::make_shared<const CompiledSegment>(CompiledSegment{std::move(segment), std::move(program), has_symbols});
 }
 
-std::size_t common_steps(const std::vector<Segment>& segments, const std::vector<Observed>& observed,
+/// Whether a program that was compiled for the same segment of another trace is for the sizes of this one, too.
+bool is_for_traced_sizes(const CompiledSegment& known, const Segment& segment) {
+  if (!known.has_symbols) return true;
+  std::vector<at::Tensor> inputs;
+  for (const ir::ValueId id : segment.trace.inputs) {
+    std::vector<std::int64_t> sizes;
+    const ir::TensorType* type = segment.trace.tensor_type(id);
+    for (std::size_t i = 0; type != nullptr && i < type->sizes.size(); ++i) sizes.push_back(type->sizes[i].hint);
+    inputs.push_back(at::empty(sizes, at::TensorOptions(at::kMeta)));
+  }
+  return known.program->is_for(inputs);
+}
+
+std::size_t common_steps(const std::vector<Segment>& segments, const std::vector<Expected>& expected,
                          const SegmentPath& other) {
   std::size_t count = 0;
   while (count < segments.size() && count < other.steps.size()) {
-    if (!same_segment(segments[count], other.steps[count].shared->get()->segment)) break;
+    const auto known = other.steps[count].shared->get();
+    if (!same_segment(segments[count], known->segment) || !is_for_traced_sizes(*known, segments[count])) break;
     ++count;
-    if (observed[count - 1] != other.steps[count - 1].observed) break;
+    if (expected[count - 1] != other.steps[count - 1].expected) break;
   }
   return count;
 }
@@ -68,19 +85,20 @@ SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* co
   const ir::Trace trace = defer_effects(recorded);
   std::optional<std::vector<Segment>> segments = cut_at_checks(trace);
   if (!segments) return path;
-  const std::vector<Observed> observed = expected_after(*segments, trace);
+  const std::vector<Expected> expected = expected_after(*segments, trace);
   const SegmentPath* nearest = nullptr;
   std::size_t common = 0;
   for (const SegmentPath* other : others) {
-    const std::size_t count = common_steps(*segments, observed, *other);
+    const std::size_t count = common_steps(*segments, expected, *other);
     if (count > common) common = count, nearest = other;
   }
   path.inputs = trace.inputs;
   path.outputs = trace.outputs;
   path.value_count = trace.value_count();
+  path.sizes = PathSizes(trace);
   for (std::size_t k = 0; k < segments->size(); ++k) {
     SegmentPath::Step& step = path.steps.emplace_back();
-    step.observed = observed[k];
+    step.expected = expected[k];
     if (k < common) {
       step.shared = share(nearest->steps[k].shared, (*segments)[k], options);
     } else {

@@ -9,6 +9,7 @@
 
 #include "compile/compiler.h"
 #include "dispatch/segments/observed_values.h"
+#include "dispatch/segments/path_sizes.h"
 #include "dispatch/segments/segments.h"
 
 namespace thunder::dispatch {
@@ -17,6 +18,7 @@ namespace thunder::dispatch {
 struct CompiledSegment {
   Segment segment;
   std::shared_ptr<compile::Compiled> program;  ///< null: runs nothing, or is bare
+  bool has_symbols = false;                    ///< the program says itself which sizes it is for
 };
 /// A segment that all paths with the same beginning share. A path that needs more of its values puts in its place the
 /// segment with more outputs.
@@ -36,7 +38,7 @@ class SharedSegment {
 struct SegmentPath {
   struct Step {
     std::shared_ptr<SharedSegment> shared;
-    Observed observed;               ///< empty: nothing is looked at
+    Expected expected;               ///< empty: nothing is looked at
     std::vector<ir::ValueId> dying;  ///< values that nothing after it needs
   };
 
@@ -44,6 +46,7 @@ struct SegmentPath {
   std::vector<ir::ValueId> inputs;  ///< ids in the recorded trace, as all values here
   ir::ArgumentList outputs;
   std::size_t value_count = 0;
+  PathSizes sizes;
   bool draws_random = false;                                ///< a run that stops or fails draws its numbers again
   std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< counts of the program's writes to outputs
   std::unordered_map<ir::ValueId, std::uint32_t> writes;    ///< to inputs, by the count of eager code
@@ -55,7 +58,7 @@ struct SegmentPath {
 };
 
 /// Compiles the path of a recorded trace with checks; what it has in common with `others` is theirs. Empty when the
-/// trace cannot be cut.
+/// trace cannot be cut. Throws UserError where a size that follows from data is needed in a way that is not known.
 [[nodiscard]] SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* const> others,
                                     const compile::Options& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "dispatch/python/gil.h"
@@ -22,13 +23,13 @@ class Walker {
   }
 
   Walk run() {
-    if (!follow(alive_.front())) return {};
+    if (!choose()) return {-1, {}, {{}, unmet_}};
     for (std::size_t k = 0;; ++k) {
       const auto compiled = path().steps[k].shared->get();
       run_segment(*compiled);
       if (k + 1 == path().steps.size()) break;
       const Observation& observation = compiled->segment.observation;
-      if (!keep_those_that_observed(k, observe(observation, values_))) return {-1, {}, {observation.location}};
+      if (!keep_those_that_observed(observe(observation, values_))) return {-1, {}, {observation.location, unmet_}};
       release(k);
     }
     moved_->set();
@@ -45,14 +46,26 @@ class Walker {
   [[nodiscard]] const SegmentPath& path() const { return *paths_[followed_]; }
   [[nodiscard]] bool is_followed_alive() const { return std::ranges::find(alive_, followed_) != alive_.end(); }
 
+  /// Goes over to a path, which has all that was run in common with the others that are alive. False: it goes on
+  /// otherwise, or is not for this call.
   bool follow(std::size_t index) {
     followed_ = index;
     if (values_.size() < path().value_count) values_.resize(path().value_count);
     std::vector<at::Tensor> inputs;
     if (!load_(index, inputs)) return false;
     note_versions(inputs);
+    symbols_.emplace(path().sizes);
+    if (!symbols_->bind_inputs(inputs)) return note_unmet();
     for (std::size_t i = 0; i < inputs.size(); ++i) values_[index_of(path().inputs[i])] = std::move(inputs[i]);
+    for (std::size_t k = 0; k < observed_.size(); ++k) {
+      if (!symbols_->bind(path().steps[k].expected, observed_[k])) return note_unmet();
+    }
     return true;
+  }
+
+  bool note_unmet() {
+    if (!symbols_->unmet().empty()) unmet_ = symbols_->unmet();
+    return false;
   }
 
   /// The segment that writes an input need not have it among its own: it may know all of the memory behind it.
@@ -75,12 +88,17 @@ class Walker {
     return versions;
   }
 
-  void run_segment(const CompiledSegment& compiled) {
-    const Segment& segment = compiled.segment;
-    if (segment.outputs.empty() && compiled.program == nullptr) return;
+  [[nodiscard]] std::vector<at::Tensor> inputs_of(const Segment& segment) const {
     std::vector<at::Tensor> inputs;
     inputs.reserve(segment.inputs.size());
     for (const ir::ValueId id : segment.inputs) inputs.push_back(values_[index_of(id)]);
+    return inputs;
+  }
+
+  void run_segment(const CompiledSegment& compiled) {
+    const Segment& segment = compiled.segment;
+    if (segment.outputs.empty() && compiled.program == nullptr) return;
+    std::vector<at::Tensor> inputs = inputs_of(segment);
     const GilRelease release(releases_gil_);
     std::vector<at::Tensor> outputs;
     if (compiled.program != nullptr) {
@@ -93,17 +111,36 @@ class Walker {
     for (std::size_t i = 0; i < outputs.size(); ++i) values_[index_of(segment.outputs[i])] = std::move(outputs[i]);
   }
 
-  /// Keeps the paths that observed this after step k and go on with the same segment; false when there is none.
-  bool keep_those_that_observed(std::size_t k, const Observed& observed) {
-    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k].observed != observed; });
-    if (alive_.empty()) return false;
-    const auto next = paths_[is_followed_alive() ? followed_ : alive_.front()]->steps[k + 1].shared;
-    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k + 1].shared != next; });
-    while (!is_followed_alive()) {
-      if (follow(alive_.front())) return true;
-      alive_.erase(alive_.begin());
-      if (alive_.empty()) return false;
+  /// Whether the program of the followed path's next segment is for these sizes.
+  [[nodiscard]] bool can_go_on() const {
+    const auto next = path().steps[observed_.size()].shared->get();
+    return !next->has_symbols || next->program->is_for(inputs_of(next->segment));
+  }
+
+  /// Follows the first path that goes on, the one that is followed before others. False: there is none.
+  bool choose() {
+    if (is_followed_alive() && symbols_) {
+      const bool goes_on =
+          symbols_->bind(path().steps[observed_.size() - 1].expected, observed_.back()) || note_unmet();
+      if (goes_on && can_go_on()) return true;
+      std::erase(alive_, followed_);
     }
+    while (!alive_.empty()) {
+      if (follow(alive_.front()) && can_go_on()) return true;
+      alive_.erase(alive_.begin());
+    }
+    return false;
+  }
+
+  /// Keeps the paths that expect this after the step that was run and go on with the same segment; false when there is
+  /// none.
+  bool keep_those_that_observed(Observed observed) {
+    const std::size_t k = observed_.size();
+    std::erase_if(alive_, [&](std::size_t i) { return !may_be(paths_[i]->steps[k].expected, observed); });
+    observed_.push_back(std::move(observed));
+    if (!choose()) return false;
+    const auto next = path().steps[k + 1].shared;
+    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k + 1].shared != next; });
     return true;
   }
 
@@ -123,6 +160,9 @@ class Walker {
   std::size_t released_ = 0;
   std::optional<runtime::InputVersions> moved_;  ///< versions of the inputs that the path writes
   std::vector<at::Tensor> values_;               ///< by value of the recorded trace
+  std::vector<Observed> observed_;               ///< after each step that was run
+  std::optional<SymbolBinding> symbols_;         ///< of the followed path
+  std::string unmet_;                            ///< the last condition that did not hold
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dispatch/segments/segment_path.h"
@@ -14,6 +15,7 @@ namespace thunder::dispatch {
 /// Where a walk stopped: no path goes on with what it observed.
 struct Stop {
   ir::SourceLocation location;
+  std::string unmet{};  ///< the condition on sizes that did not hold; empty: there is none
 };
 
 struct Walk {

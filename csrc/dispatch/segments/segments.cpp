@@ -1,12 +1,14 @@
 #include "dispatch/segments/segments.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "ir/substitution.h"
+#include "ir/trace_sizes.h"
 #include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "tracer/custom_gradient.h"
@@ -87,6 +89,7 @@ class Cutter {
   }
 
   std::optional<std::vector<Segment>> run() {
+    if (!find_inputs_for_sizes()) return std::nullopt;
     std::vector<Segment> segments;
     for (std::size_t k = 0; k < ranges_.size(); ++k) {
       std::optional<Segment> segment = cut(k);
@@ -97,7 +100,50 @@ class Cutter {
   }
 
  private:
-  void use(ir::ValueId id, std::size_t range) { last_use_[index_of(id)] = static_cast<std::int64_t>(range); }
+  /// A segment reads its symbols from the sizes of its inputs: it takes some for that.
+  bool find_inputs_for_sizes() {
+    inputs_for_sizes_.resize(ranges_.size());
+    if (ir::symbols_of(recorded_).empty()) return true;
+    std::map<std::uint32_t, ir::ValueId> givers;
+    for (const ir::SymbolSource& source : ir::symbol_sources(recorded_)) {
+      givers.emplace(source.symbol, recorded_.inputs[source.input]);
+    }
+    for (const ir::FoundSymbol& found : ir::found_symbols(recorded_)) givers.emplace(found.symbol, found.value);
+    for (std::size_t k = 0; k < ranges_.size(); ++k) {
+      if (ranges_[k].is_bare) {
+        require_numbers(recorded_.symbols[ranges_[k].begin]);
+        continue;
+      }
+      const std::optional<Segment> segment = cut(k);
+      if (!segment) return false;
+      const std::vector<ir::SymbolSource> known = ir::symbol_sources(segment->trace);
+      for (const std::uint32_t symbol : ir::symbols_of(segment->trace)) {
+        if (std::ranges::find(known, symbol, &ir::SymbolSource::symbol) != known.end()) continue;
+        inputs_for_sizes_[k].push_back(givers.at(symbol));
+        use(givers.at(symbol), k);
+      }
+    }
+    return true;
+  }
+
+  /// An operation that stands alone runs as the program called it, with the sizes that it was given.
+  static void require_numbers(const ir::BoundSymbol& symbol) {
+    const auto has_size = [](const ir::Argument& argument, const auto& self) -> bool {
+      const auto* list = argument.get<ir::ArgumentList>();
+      return argument.get<ir::Dim>() != nullptr ||
+             (list != nullptr && std::ranges::any_of(*list, [&](const auto& each) { return self(each, self); }));
+    };
+    for (const ir::Argument& argument : symbol.arguments) {
+      if (!has_size(argument, has_size)) continue;
+      throw UserError(ErrorKind::kNotImplemented,
+                      symbol.op->name + ": expected sizes that are numbers, as its result's sizes follow from data");
+    }
+  }
+
+  void use(ir::ValueId id, std::size_t range) {
+    std::int64_t& last = last_use_[index_of(id)];
+    last = std::max(last, static_cast<std::int64_t>(range));
+  }
 
   [[nodiscard]] bool can_be_handed_on(ir::ValueId id) const {
     return !std::holds_alternative<ir::ObjectType>(*recorded_.value(id).type);
@@ -136,11 +182,32 @@ class Cutter {
       });
     }
     if (!possible) return std::nullopt;
+    for (const ir::ValueId id : inputs_for_sizes_[k]) {
+      if (here_.contains(index_of(id))) continue;
+      segment.inputs.push_back(id);
+      add(segment, id, /*is_input=*/true);
+    }
     for (const ir::ValueId id : segment.inputs) segment.trace.memory_of_inputs.push_back(aliases_.set_of(id));
     for (std::size_t i = range.begin; i < range.end; ++i) copy(recorded_.symbols[i], segment);
     add_outputs(k, segment);
+    add_conditions(segment);
     describe_observation(range, segment);
     return segment;
+  }
+
+  /// Those on sizes that the segment knows.
+  void add_conditions(Segment& segment) const {
+    if (recorded_.conditions.empty()) return;
+    const std::vector<ir::SymbolSource> known = ir::symbol_sources(segment.trace);
+    for (const ir::Condition& condition : recorded_.conditions) {
+      std::vector<std::uint32_t> symbols;
+      ir::add_symbols(condition.left, symbols);
+      ir::add_symbols(condition.right, symbols);
+      const bool is_known = std::ranges::all_of(symbols, [&](std::uint32_t symbol) {
+        return std::ranges::find(known, symbol, &ir::SymbolSource::symbol) != known.end();
+      });
+      if (is_known) segment.trace.conditions.push_back(condition);
+    }
   }
 
   /// Running statistics, and counts, are not what a backward reads.
@@ -223,6 +290,7 @@ class Cutter {
   std::vector<Range> ranges_;
   std::vector<std::int64_t> last_use_;   ///< the last range that uses a value; -1: none
   std::vector<std::size_t> last_write_;  ///< by alias set: the position of the last symbol that writes to it
+  std::vector<std::vector<ir::ValueId>> inputs_for_sizes_;  ///< by range
   Numbering here_;
 };
 

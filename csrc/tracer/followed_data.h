@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "tracer/numbers.h"
+
+namespace thunder::tracer {
+
+class Recorder;
+class SizeShadows;
+
+/// `Recorder::data` for code outside of operations: what it does with data is done in the recorders of the program at
+/// other sizes, too (size_shadows.h).
+class FollowedData {
+ public:
+  explicit FollowedData(Recorder& recorder);
+
+  [[nodiscard]] Number item(const at::Tensor& tensor) const;
+  [[nodiscard]] at::Tensor contents_of(const at::Tensor& tensor) const;
+  [[nodiscard]] std::optional<Number> compute(std::string_view operation, const NumberOperand& left,
+                                              const NumberOperand& right) const;
+  void observe(const Number& number) const;
+  [[nodiscard]] at::Tensor number_tensor(ir::ValueId number) const;
+  [[nodiscard]] at::Tensor held_number(const at::Tensor& tensor, at::ScalarType dtype) const;
+
+ private:
+  Recorder& recorder_;
+  SizeShadows* shadows_;  ///< null: there are no others
+};
+
+}  // namespace thunder::tracer

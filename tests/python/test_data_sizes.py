@@ -1,0 +1,370 @@
+"""Sizes that follow from data are symbols from the second value on: one program for all of them, equal to eager."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import thunder
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
+
+
+def specializations(compiled: Any) -> int:
+    count: int = thunder.compile_stats(compiled)["specializations"]
+    return count
+
+
+def values(count: int, rows: int = 12, columns: int = 4) -> Tensor:
+    """Rows of which the first `count` begin with a positive number, in a random order."""
+    x = torch.rand(rows, columns) + 0.1
+    x[count:, 0] *= -1
+    return x[torch.randperm(rows)]
+
+
+def _two_masks(x: Tensor) -> Tensor:
+    large, small = x[x[:, 0] > 0], x[x[:, 0] < 0]
+    return large.exp().sum(0) + small.cos().mean(0)
+
+
+def _same_mask(x: Tensor) -> Tensor:
+    mask = x[:, 0] > 0
+    return (x[mask] * x.sin()[mask]).sum(0) + x[mask, 1].sum()
+
+
+def _positions(x: Tensor) -> Tensor:
+    rows, columns = torch.where(x > 0.5)
+    return x[rows, columns] * columns + rows
+
+
+def _nested(x: Tensor) -> Tensor:
+    kept = x[x[:, 0] > 0]
+    return kept[kept[:, 1] > 0.2].sum(0) + kept.mean(0)
+
+
+def _written(x: Tensor) -> Tensor:
+    y = x * 2
+    mask = x[:, 0] > 0
+    y[mask] = x[mask].sin()
+    return y
+
+
+def _cat(x: Tensor) -> Tensor:
+    kept = x[x[:, 0] > 0]
+    return F.softmax(torch.cat([kept, x]) @ kept.t(), dim=-1)
+
+
+def _sizes_in_python(x: Tensor) -> Tensor:
+    kept = x[x[:, 0] > 0]
+    count = kept.shape[0]
+    return kept.sum(0) / count + torch.arange(count).sum() + kept.new_zeros(count, 3).numel()
+
+
+def _branch_on_size(x: Tensor) -> Tensor:
+    kept = x[x[:, 0] > 0]
+    return kept.sum(0) if kept.shape[0] > 6 else kept.prod(0)
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mask": lambda x: x[x[:, 0] > 0].sin(),
+    "mask of elements": lambda x: x[x > 0.5].exp() * 2,
+    "masked_select": lambda x: torch.masked_select(x, x > 0.5).cos(),
+    "nonzero": lambda x: (x > 0.5).nonzero().float().sum(0) + x.sum(),
+    "positions": _positions,
+    "two masks": _two_masks,
+    "same mask": _same_mask,
+    "nested": _nested,
+    "written": _written,
+    "cat": _cat,
+    "mask of columns": lambda x: x.t()[:, x[:, 0] > 0].sum(1),
+    "unique": lambda x: torch.unique((x * 4).long()).float() * x.sum(),
+    "unique with inverse": lambda x: torch.unique((x * 4).long(), return_inverse=True)[1] * x,
+    "unique rows": lambda x: torch.unique((x * 2).long(), dim=0, return_counts=True)[1] * x.sum(),
+    "unique_consecutive": lambda x: torch.unique_consecutive((x * 2).long()).float() * x.sum(),
+    "repeat_interleave": lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, dim=0).sin(),
+    "sizes in Python": _sizes_in_python,
+    "branch on size": _branch_on_size,
+}
+COUNTS = (5, 8, 10, 3, 9, 4, 7)
+
+
+def require_equal(compiled: Any, plain: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    result, expected = compiled(ours), plain(theirs)
+    torch.testing.assert_close(result, expected, equal_nan=True)
+    assert result.stride() == expected.stride()
+    assert result.requires_grad == expected.requires_grad
+    if not expected.requires_grad:
+        return
+    cotangent = torch.randn_like(expected)
+    (got,) = torch.autograd.grad(result, ours, cotangent)
+    (wanted,) = torch.autograd.grad(expected, theirs, cotangent)
+    torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_sizes_from_data_have_one_program_after_the_second_value(name: str) -> None:
+    torch.manual_seed(0)
+    plain = PROGRAMS[name]
+    compiled = thunder.jit(plain)
+    for count in COUNTS:
+        require_equal(compiled, plain, values(count))
+    assert specializations(compiled) == (3 if name == "branch on size" else 2)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_sizes_of_arguments_and_from_data_change_together(name: str) -> None:
+    torch.manual_seed(0)
+    plain = PROGRAMS[name]
+    compiled = thunder.jit(plain)
+    for count, rows in ((5, 12), (8, 15), (11, 40), (3, 17), (9, 30), (20, 33)):
+        require_equal(compiled, plain, values(count, rows))
+    assert specializations(compiled) <= 3
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_empty_results_and_single_rows_equal_eager(name: str) -> None:
+    torch.manual_seed(0)
+    plain = PROGRAMS[name]
+    compiled = thunder.jit(plain)
+    for count in (4, 7, 0, 1, 9, 0, 1, 12, 6):
+        require_equal(compiled, plain, values(count))
+    assert specializations(compiled) <= 8
+
+
+class Convolution(nn.Module):
+    """A layer on the edges of a graph without its loops, which are put in anew, as graph networks have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 6)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        kept = edges[:, edges[0] != edges[1]]
+        loops = torch.arange(x.shape[0]).expand(2, -1)
+        source, target = torch.cat([kept, loops], dim=1)
+        degree = torch.zeros(x.shape[0]).scatter_add(0, target, torch.ones(target.shape[0]))
+        weight = degree[source].rsqrt() * degree[target].rsqrt()
+        messages = self.linear(x)[source] * weight[:, None]
+        return torch.zeros(x.shape[0], 6).index_add(0, target, messages)
+
+
+def graph(nodes: int, count: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(nodes, 4), torch.randint(0, nodes, (2, count))
+
+
+def require_equal_training(
+    compiled: Any, module: nn.Module, inputs: tuple[Tensor, ...], parameters: list[nn.Parameter]
+) -> None:
+    result, expected = compiled(*inputs), module(*inputs)
+    torch.testing.assert_close(result, expected)
+    for got, wanted in zip(
+        torch.autograd.grad(result.sin().sum(), parameters),
+        torch.autograd.grad(expected.sin().sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_a_graph_network_trains_on_all_graphs_with_one_program() -> None:
+    torch.manual_seed(0)
+    module = Convolution()
+    compiled = thunder.jit(module)
+    for nodes, count in ((10, 40), (14, 47), (9, 33), (30, 90), (14, 47), (12, 41)):
+        require_equal_training(compiled, module, graph(nodes, count), list(module.parameters()))
+    assert specializations(compiled) == 2
+
+
+def test_graphs_of_equal_sizes_with_other_loops_have_one_program() -> None:
+    torch.manual_seed(0)
+    module = Convolution()
+    compiled = thunder.jit(module)
+    for _ in range(8):
+        require_equal_training(compiled, module, graph(12, 60), list(module.parameters()))
+    assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("layer", ["GCNConv", "GATConv", "SAGEConv", "GINConv"])
+def test_layers_of_pytorch_geometric_have_one_program_for_all_graphs(layer: str) -> None:
+    networks = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    made = {"GINConv": lambda kind: kind(nn.Linear(4, 6)), "GATConv": lambda kind: kind(4, 3, heads=2)}
+    module = made.get(layer, lambda kind: kind(4, 6))(getattr(networks, layer))
+    compiled = thunder.jit(module)
+    for nodes, count in ((10, 40), (14, 47), (9, 33), (30, 90)):
+        require_equal_training(compiled, module, graph(nodes, count), list(module.parameters()))
+    assert specializations(compiled) == 2
+
+
+def test_all_sizes_are_symbols_from_the_first_call_with_dynamic() -> None:
+    torch.manual_seed(0)
+    compiled = thunder.jit(PROGRAMS["cat"], dynamic=True)
+    for count, rows in ((5, 12), (8, 15), (10, 40), (3, 17)):
+        require_equal(compiled, PROGRAMS["cat"], values(count, rows))
+    assert specializations(compiled) == 1
+
+
+@pytest.mark.parametrize("name", ["cat", "same mask", "written"])
+def test_programs_without_gradients_and_with_autocast_equal_eager(name: str) -> None:
+    torch.manual_seed(0)
+    plain = PROGRAMS[name]
+    compiled = thunder.jit(plain)
+    for count in COUNTS:
+        x = values(count)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), plain(x))
+        with torch.autocast("cpu"):
+            torch.testing.assert_close(compiled(x), plain(x), rtol=2e-2, atol=2e-2)
+    assert specializations(compiled) == 4
+
+
+def test_masks_of_dropout_and_data_draw_the_numbers_of_eager() -> None:
+    torch.manual_seed(0)
+
+    def dropped(x: Tensor) -> Tensor:
+        kept = F.dropout(x, 0.4)[x[:, 0] > 0]
+        return kept + torch.rand(kept.shape[0], 1)
+
+    compiled = thunder.jit(dropped)
+    for count in COUNTS:
+        x = values(count)
+        torch.manual_seed(count)
+        result = compiled(x)
+        torch.manual_seed(count)
+        torch.testing.assert_close(result, dropped(x))
+    assert specializations(compiled) == 2
+
+
+def test_a_write_by_a_mask_reaches_the_argument() -> None:
+    torch.manual_seed(0)
+
+    def write(x: Tensor, y: Tensor) -> None:
+        mask = x[:, 0] > 0
+        x[mask] = y[mask] * 2
+
+    compiled = thunder.jit(write)
+    for count in COUNTS:
+        x, y = values(count), torch.randn(12, 4)
+        expected = x.clone()
+        write(expected, y)
+        compiled(x, y)
+        torch.testing.assert_close(x, expected)
+    assert specializations(compiled) == 2
+
+
+def test_sizes_that_were_equal_by_chance_differ_later() -> None:
+    torch.manual_seed(0)
+
+    def product(x: Tensor, y: Tensor) -> Tensor:
+        return x[x[:, 0] > 0].sum(0) * y[y[:, 0] > 0].sum(0)
+
+    compiled = thunder.jit(product)
+    for left, right in ((5, 5), (8, 8), (4, 9), (7, 3), (6, 6)):
+        x, y = values(left), values(right)
+        torch.testing.assert_close(compiled(x, y), product(x, y))
+    assert specializations(compiled) == 3
+
+
+def test_a_size_that_python_needs_as_a_number_is_pinned() -> None:
+    torch.manual_seed(0)
+
+    def powers(x: Tensor) -> Tensor:
+        kept = x[x[:, 0] > 0]
+        return sum((kept.sum(0) ** i for i in range(kept.shape[0])), torch.zeros(4))
+
+    compiled = thunder.jit(powers)
+    for count in (3, 4, 5, 3, 4, 5):
+        x = values(count)
+        torch.testing.assert_close(compiled(x), powers(x))
+    assert specializations(compiled) == 3
+    assert "pinned: 4 by" in str(thunder.explain_shapes(compiled))
+
+
+def test_explain_shapes_names_the_operation_and_a_miss_the_condition() -> None:
+    torch.manual_seed(0)
+    compiled = thunder.jit(_branch_on_size)
+    for count in (5, 8, 9, 3):
+        compiled(values(count))
+    assert "size of nonzero in" in str(thunder.explain_shapes(compiled))
+    assert "7 <= size of nonzero in" in thunder.explain_misses(compiled)[-1].reason
+
+
+def test_the_printed_trace_runs_at_other_sizes() -> None:
+    torch.manual_seed(0)
+    compiled = thunder.jit(_same_mask)
+    for count in (5, 8):
+        compiled(values(count))
+    scope: dict[str, Any] = {}
+    exec(str(thunder.last_traces(compiled)[0]), scope)
+    x = values(9)
+    torch.testing.assert_close(scope["computation"](x)[0], _same_mask(x))
+
+
+def _loop_on_data(x: Tensor) -> Tensor:
+    y = x / x.abs().max() * 3
+    while y.abs().max() > 1:
+        y = y / 2
+    return y
+
+
+def _mask_if_any(x: Tensor) -> Tensor:
+    if (x[:, 0] < 0).any():
+        x = x[x[:, 0] > 0]
+    return x.sin().sum(0) / x.shape[0]
+
+
+def _written_number(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[0] = x.mean().item()
+    return y.clamp(max=x.max().item() / 2)
+
+
+def _number_and_size(x: Tensor) -> Tensor:
+    total = x.sum().item()
+    return x * total + x.shape[0]
+
+
+READS: dict[str, Callable[[Tensor], Tensor]] = {
+    "branch": lambda x: x.sin() if x.abs().sum() > 0 else x.cos(),
+    "item": lambda x: x * x.abs().max().item(),
+    "arithmetic": lambda x: x * (2 * float(x.sum()) + 1),
+    "loop": _loop_on_data,
+    "mask if any": _mask_if_any,
+    "written number": _written_number,
+    "number and size": _number_and_size,
+    "equal": lambda x: x * 2 if torch.equal(x, x.clone()) else x,
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_programs_that_read_data_have_one_program_for_all_sizes(name: str) -> None:
+    torch.manual_seed(0)
+    plain = READS[name]
+    compiled = thunder.jit(plain)
+    for rows in (24, 7, 100, 33, 12):
+        require_equal(compiled, plain, values(rows // 2, rows))
+    assert specializations(compiled) == 2
+
+
+def test_a_number_that_is_returned_beside_tensors_of_all_sizes() -> None:
+    compiled = thunder.jit(lambda x: (x * 2, x.sum().item()))
+    for rows in (24, 7, 100):
+        x = torch.randn(rows)
+        doubled, total = compiled(x)
+        torch.testing.assert_close(doubled, x * 2)
+        assert total == x.sum().item()
+    assert specializations(compiled) == 2
+
+
+def test_contents_that_are_read_pin_their_size() -> None:
+    compiled = thunder.jit(lambda x, y: x * float(y.numpy().sum()))
+    for rows in (24, 7, 24, 7):
+        x, y = torch.randn(rows), torch.ones(rows)
+        torch.testing.assert_close(compiled(x, y), x * rows)
+    assert specializations(compiled) == 2
