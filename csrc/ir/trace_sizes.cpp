@@ -85,9 +85,10 @@ std::vector<FoundSymbol> found_symbols(const Trace& trace) {
   for (const SymbolSource& source : symbol_sources(trace)) known.push_back(source.symbol);
   std::vector<FoundSymbol> found;
   for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
-    if (trace.symbols[i].op->name != kShapeCheck) continue;
-    const auto* value = trace.symbols[i].arguments.at(0).get<ValueId>();
-    const auto* sizes = trace.symbols[i].arguments.at(1).get<ArgumentList>();
+    const BoundSymbol& check = trace.symbols[i];
+    if (check.op == nullptr || check.op->name != kShapeCheck || check.arguments.size() != 2) continue;
+    const auto* value = check.arguments[0].get<ValueId>();
+    const auto* sizes = check.arguments[1].get<ArgumentList>();
     for (std::uint32_t d = 0; value != nullptr && sizes != nullptr && d < sizes->size(); ++d) {
       const auto* dim = (*sizes)[d].get<Dim>();
       const auto symbol = dim == nullptr ? std::nullopt : symbol_of(*dim);

@@ -122,7 +122,7 @@ ResultTypes DataAccess::infer_by_running(const c10::OperatorHandle& op, std::spa
 
 std::vector<at::Tensor> DataAccess::positions_of(const at::Tensor& mask) {
   std::vector<at::Tensor>& known = positions_[index_of(recording_.value_of(mask))];
-  // What a part of the program made is not known outside of it.
+  // Positions that a part of the program made are not known outside of it.
   const auto is_known = [&](const at::Tensor& positions) {
     const ir::ValueId value = recording_.value_of(positions);
     return positions.is_inference() == c10::InferenceMode::is_enabled() &&

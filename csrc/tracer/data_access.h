@@ -75,11 +75,11 @@ class DataAccess {
   /// Records checks that results have the shapes that they have here.
   void check_shapes(std::span<const c10::IValue> results);
   [[nodiscard]] ResultTypes infer_by_running(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
-  /// What `infer_by_running` was asked for, in order.
+  /// Operations that `infer_by_running` was asked about, in order.
   [[nodiscard]] const std::vector<DataSized>& data_sized() const { return data_sized_; }
   /// Tells in the place of a run, for the recorder of a program at other sizes, which has no data.
   std::function<ResultTypes(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments)> infer_elsewhere;
-  /// What `item` read, and `contents_of`, in order, and what tells them in the place of a run.
+  /// Data that `item` and `contents_of` read, in order, and functions that tell them in the place of a run.
   [[nodiscard]] const std::vector<c10::Scalar>& numbers_read() const { return numbers_read_; }
   [[nodiscard]] const std::vector<at::Tensor>& contents_read() const { return contents_read_; }
   std::function<c10::Scalar()> read_elsewhere;

@@ -656,7 +656,9 @@ bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
     if (looks_at_data) continue;
     const bool is_operation =
         symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tensor_constant_operator();
-    if (!is_operation || symbol.op->effect) return false;
+    // An operation without results that does not communicate may only raise an error.
+    const bool only_raises = symbol.op->results.empty() && !operators::communicates(*symbol.op);
+    if (!is_operation || (symbol.op->effect && !only_raises)) return false;
     // A write to an input of another size would be laid out otherwise.
     if (!symbol.op->mutates) continue;
     bool writes_symbols = false;

@@ -127,7 +127,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   };
   class Host;
 
-  /// What results of an operation are at a sample whose sizes follow from data.
+  /// Types of the results of an operation, whose sizes follow from data, at a sample.
   [[nodiscard]] ResultTypes data_types_at(std::span<const std::int64_t> sample, std::size_t place,
                                           const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) const;
   void add_shadow(std::vector<std::int64_t> values, std::optional<std::uint32_t> only);

@@ -202,6 +202,17 @@ def test_layers_of_pytorch_geometric_have_one_program_for_all_graphs(layer: str)
     assert specializations(compiled) == 2
 
 
+def test_a_pooling_layer_of_pytorch_geometric_has_one_program_for_all_graphs() -> None:
+    networks = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    module = networks.TopKPooling(4, ratio=0.5)
+    compiled = thunder.jit(lambda x, edges: module(x, edges)[0])
+    for nodes, count in ((10, 40), (14, 47), (9, 33), (30, 90)):
+        x, edges = graph(nodes, count)
+        torch.testing.assert_close(compiled(x, edges), module(x, edges)[0])
+    assert specializations(compiled) == 2
+
+
 def test_all_sizes_are_symbols_from_the_first_call_with_dynamic() -> None:
     torch.manual_seed(0)
     compiled = thunder.jit(PROGRAMS["cat"], dynamic=True)

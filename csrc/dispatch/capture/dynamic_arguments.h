@@ -40,7 +40,7 @@ class DynamicArguments {
   [[nodiscard]] const std::vector<tracer::SizeSymbol>& symbols() const { return symbols_; }
   /// By dimension; empty: all are numbers.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(PyObject* tensor) const;
-  /// Of sizes that follow from data and were found at `path`.
+  /// By dimension, for sizes that follow from data and were found at `path`.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(const std::string& path,
                                                                      const SizeHistory::Sizes& sizes) const;
 

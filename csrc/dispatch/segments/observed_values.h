@@ -13,7 +13,7 @@ namespace thunder::dispatch {
 
 /// The values that a run observed at one place: a number's kind and bits, sizes, or a tensor's bytes.
 using Observed = std::vector<std::int64_t>;
-/// What a path goes on with: numbers, and for sizes expressions over symbols. Empty: nothing is looked at.
+/// The values that a path goes on with: numbers, and for sizes expressions over symbols. Empty: nothing is looked at.
 using Expected = std::vector<ir::Dim>;
 
 /// Looks at the values of a run as the program does; `values` holds a tensor for each value of the recorded trace.

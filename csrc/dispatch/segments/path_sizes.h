@@ -14,7 +14,7 @@
 
 namespace thunder::dispatch {
 
-/// What a recorded trace with checks says of sizes: which of its inputs give symbols, and what must hold.
+/// The sizes of a recorded trace with checks: which of its inputs give symbols, and what must hold.
 struct PathSizes {
   struct InputSize {
     std::size_t input = 0;

@@ -161,7 +161,7 @@ class Walker {
   std::optional<runtime::InputVersions> moved_;  ///< versions of the inputs that the path writes
   std::vector<at::Tensor> values_;               ///< by value of the recorded trace
   std::vector<Observed> observed_;               ///< after each step that was run
-  std::optional<SymbolBinding> symbols_;         ///< of the followed path
+  std::optional<SymbolBinding> symbols_;         ///< values that the followed path has
   std::string unmet_;                            ///< the last condition that did not hold
 };
 
