@@ -53,7 +53,7 @@ class Compiled {
   [[nodiscard]] virtual bool is_settled() const = 0;
   /// Whether runs without gradients may be recorded as a CUDA graph.
   [[nodiscard]] virtual const GraphFacts& graph_facts() const = 0;
-  /// The same for the forward with gradients; null: there is none.
+  /// Whether the forward with gradients may be; null: there is none.
   [[nodiscard]] virtual const GraphFacts* training_facts() const = 0;
 };
 

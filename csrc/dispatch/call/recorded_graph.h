@@ -14,7 +14,7 @@
 
 namespace thunder::dispatch {
 
-/// What a program launches for certain inputs, recorded as a CUDA graph: one launch for all of its kernels, which read
+/// The kernels of a program for certain inputs, recorded as a CUDA graph: one launch for all of them, which read
 /// and write the same memory each time. It is for one stream, and for the settings under which PyTorch chose kernels.
 /// Needs the GIL.
 class RecordedGraph {

@@ -138,7 +138,7 @@ bool TrainingGraph::run_forward(const runtime::DifferentiableProgram& program, s
   return true;
 }
 
-/// What the forward's graph writes, and what it reads where it lies, is where it was; the rest is copied.
+/// Copied is all but memory that the forward's graph writes, or reads where it lies.
 std::vector<bool> TrainingGraph::moves_of_backward(const Tensors& inputs) const {
   std::vector<bool> moves;
   for (const at::Tensor& input : inputs) moves.push_back(!forward_->has_memory_of(input));
