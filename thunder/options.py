@@ -46,8 +46,8 @@ class Options:
             `thunder.SharpEdgeWarning`; "error": a `thunder.SharpEdgeError`.
         compile: "background" runs fusions through ATen, operation by operation, until their kernels for a GPU are
             compiled; "eager" waits for them in the first call. The CPU's kernels need no compiler.
-        cuda_graphs: which programs without gradients run as CUDA graphs, one launch for all of their kernels
-            (docs/maintainers/cuda.md). None: small ones; True: all that can; False: none.
+        cuda_graphs: which programs run as CUDA graphs, one launch for all of their kernels
+            (docs/maintainers/cuda.md). None: small ones without gradients; True: all that can; False: none.
             `compile_stats(f)["cuda_graph"]` says whether the last one does, or why not.
         fullgraph: True makes Python that depends on tensor data an error instead of several traces.
         dynamic: which sizes of the tensors among the arguments may change without a new specialization. None: those

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compile/graph_facts.h"
 #include "compile/saved_values.h"
 #include "transforms/inner_gradient.h"
 
@@ -61,6 +62,8 @@ std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runt
   made->reads = std::move(line.reads);
   made->cotangent_layouts = cotangent_layouts(line.history.last(), read_count);
   made->program = std::move(line.program);
+  // Gradients are copied from the graph's memory: they may share it.
+  made->graph = graph_facts(line.history.last(), /*own_outputs=*/0);
   known = std::move(made);
 
   const std::lock_guard<std::mutex> reports(reporting_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "compile/backward_compiler.h"
@@ -29,17 +30,22 @@ struct Programs {
 class CompiledTrace final : public Compiled {
  public:
   CompiledTrace(std::shared_ptr<const Compilation> compilation, Programs programs,
-                std::shared_ptr<BackwardCompiler> backwards, GraphFacts facts)
-      : compilation_(std::move(compilation)), backwards_(std::move(backwards)), graph_facts_(std::move(facts)) {
+                std::shared_ptr<BackwardCompiler> backwards, GraphFacts facts,
+                std::optional<GraphFacts> training_facts = std::nullopt)
+      : compilation_(std::move(compilation)),
+        backwards_(std::move(backwards)),
+        graph_facts_(std::move(facts)),
+        training_facts_(std::move(training_facts)) {
     programs_.store(std::make_shared<const Programs>(std::move(programs)));
   }
 
   using Compiled::run;
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const runtime::Versions& versions) const override {
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const runtime::Versions& versions,
+                              const std::shared_ptr<runtime::GraphRunner>& graphs) const override {
     const std::shared_ptr<const Programs> programs = programs_.load(std::memory_order_acquire);
     if (programs->differentiable != nullptr) {
       if (needs_gradient(*programs->differentiable, inputs)) {
-        return runtime::run_with_autograd(programs->differentiable, std::move(inputs), versions);
+        return runtime::run_with_autograd(programs->differentiable, std::move(inputs), versions, graphs);
       }
       return run_plain(*plain_of_differentiable(), inputs, versions);
     }
@@ -87,6 +93,9 @@ class CompiledTrace final : public Compiled {
     return (programs->differentiable != nullptr ? programs->differentiable->forward : *programs->plain).is_settled();
   }
   [[nodiscard]] const GraphFacts& graph_facts() const override { return graph_facts_; }
+  [[nodiscard]] const GraphFacts* training_facts() const override {
+    return training_facts_ ? &*training_facts_ : nullptr;
+  }
 
  private:
   [[nodiscard]] std::vector<passes::PassStatistics> backward_statistics() const {
@@ -129,6 +138,7 @@ class CompiledTrace final : public Compiled {
   const std::shared_ptr<const Compilation> compilation_;
   const std::shared_ptr<BackwardCompiler> backwards_;  ///< null: nothing is differentiated
   const GraphFacts graph_facts_;
+  const std::optional<GraphFacts> training_facts_;
   std::atomic<std::shared_ptr<const Programs>> programs_;
   mutable std::atomic<std::shared_ptr<const runtime::Program>> plain_;
 };
@@ -147,11 +157,15 @@ bool runs_python(const Compilation& compilation) {
          std::ranges::any_of(compilation.executors, [](const auto* executor) { return executor->replaces != nullptr; });
 }
 
-std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const PassRunner& runner) {
+constexpr const char* kExtensions = "executors or transforms of the user take part";
+
+std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const PassRunner& runner, bool has_extensions) {
   auto program = std::make_shared<runtime::DifferentiableProgram>();
   program->forward = std::move(compilation.forward.program);
   TraceHistory& forward = compilation.forward.history;
   describe_boundary(forward.at(compilation.computation_index), forward.last(), *compilation.gradient, *program);
+  GraphFacts facts = compile::graph_facts(forward.last(), compilation.gradient->output_count);
+  if (has_extensions) facts.obstacle = kExtensions;
   forward.put_away();
   runtime::CotangentSet usual;
   for (const auto& output : program->outputs) {
@@ -175,7 +189,7 @@ std::shared_ptr<Compiled> make_differentiable(Compilation compilation, const Pas
         return backwards->find_differentiable(cotangents, differentiable);
       });
   return std::make_shared<CompiledTrace>(shared, Programs{nullptr, std::move(program)}, std::move(backwards),
-                                         GraphFacts{.obstacle = "it was traced with gradients"});
+                                         GraphFacts{.obstacle = "it was traced with gradients"}, std::move(facts));
 }
 
 }  // namespace
@@ -198,10 +212,10 @@ std::shared_ptr<Compiled> compile(const ir::Trace& recorded, const Options& opti
   compilation.waits = !options.background;
   runner.keep("recorded", recorded, compilation.forward.history);
   run_pipeline(compilation, runner);
-  if (compilation.gradient) return make_differentiable(std::move(compilation), runner);
+  if (compilation.gradient) return make_differentiable(std::move(compilation), runner, has_extensions(options));
   auto program = std::make_shared<const runtime::Program>(std::move(compilation.forward.program));
   GraphFacts facts = compile::graph_facts(compilation.forward.history.last());
-  if (has_extensions(options)) facts.obstacle = "executors or transforms of the user take part";
+  if (has_extensions(options)) facts.obstacle = kExtensions;
   compilation.forward.history.put_away();
   const auto shared = std::make_shared<const Compilation>(std::move(compilation));
   return std::make_shared<CompiledTrace>(shared, Programs{std::move(program), nullptr}, nullptr, std::move(facts));

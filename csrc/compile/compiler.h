@@ -25,9 +25,12 @@ class Compiled {
   /// Runs the computation on real tensors (one for each input of the recorded trace) and returns one tensor for each
   /// tensor output. When the trace needs a gradient, the outputs hang in PyTorch's autograd graph by one node.
   /// Needs no GIL. Throws what ATen throws.
-  virtual std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const runtime::Versions& versions) const = 0;
-  [[nodiscard]] std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const {
-    return run(std::move(inputs), runtime::Versions());
+  /// `graphs`: runs programs with gradients where it can; null: nothing does.
+  virtual std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const runtime::Versions& versions,
+                                      const std::shared_ptr<runtime::GraphRunner>& graphs) const = 0;
+  [[nodiscard]] std::vector<at::Tensor> run(std::vector<at::Tensor> inputs,
+                                            const runtime::Versions& versions = {}) const {
+    return run(std::move(inputs), versions, nullptr);
   }
 
   /// Whether it is for inputs of these sizes: only where sizes are symbols it may not be.
@@ -50,6 +53,8 @@ class Compiled {
   [[nodiscard]] virtual bool is_settled() const = 0;
   /// Whether runs without gradients may be recorded as a CUDA graph.
   [[nodiscard]] virtual const GraphFacts& graph_facts() const = 0;
+  /// Whether the forward with gradients may be; null: there is none.
+  [[nodiscard]] virtual const GraphFacts* training_facts() const = 0;
 };
 
 /// Compiles a recorded computation whose outputs are tensors (ValueIds). Whether a backward is built follows from the

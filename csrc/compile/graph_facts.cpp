@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "fusion/region.h"
 #include "operators/facts.h"
@@ -80,10 +81,10 @@ std::string find_obstacle(const ir::Trace& plain) {
   return obstacle.empty() && !device ? "there is no tensor" : obstacle;
 }
 
-/// A result is an input as it is, or has memory that neither an input nor another result shares.
-bool have_own_memory(const ir::Trace& plain, const passes::AliasAnalysis& aliases) {
+/// Each of the first results is an input as it is, or has memory that neither an input nor another result shares.
+bool have_own_memory(const ir::Trace& plain, std::size_t count, const passes::AliasAnalysis& aliases) {
   std::vector<std::uint32_t> seen;
-  for (const ir::Argument& output : plain.outputs) {
+  for (const ir::Argument& output : std::span(plain.outputs).first(std::min(count, plain.outputs.size()))) {
     const auto* id = output.get<ir::ValueId>();
     if (id == nullptr) return false;
     if (std::ranges::find(plain.inputs, *id) != plain.inputs.end()) continue;
@@ -96,7 +97,7 @@ bool have_own_memory(const ir::Trace& plain, const passes::AliasAnalysis& aliase
 
 }  // namespace
 
-GraphFacts graph_facts(const ir::Trace& final) {
+GraphFacts graph_facts(const ir::Trace& final, std::size_t own_outputs) {
   const ir::TensorType* first = final.inputs.empty() ? nullptr : final.tensor_type(final.inputs.front());
   if (first != nullptr && first->device.type != ir::DeviceType::kCuda) return {.obstacle = "a tensor is not on a GPU"};
   const ir::Trace plain = without_blocks(final);
@@ -104,7 +105,8 @@ GraphFacts graph_facts(const ir::Trace& final) {
   facts.obstacle = find_obstacle(plain);
   if (!facts.obstacle.empty()) return facts;
   const passes::AliasAnalysis aliases(plain);
-  if (!have_own_memory(plain, aliases)) facts.obstacle = "a result is a view, or no tensor that the program computes";
+  if (!have_own_memory(plain, own_outputs, aliases))
+    facts.obstacle = "a result is a view, or no tensor that the program computes";
   for (const ir::ValueId input : plain.inputs) facts.written.push_back(aliases.is_written(input));
   for (const ir::BoundSymbol& symbol : plain.symbols) {
     if (operators::is_view(*symbol.op)) continue;

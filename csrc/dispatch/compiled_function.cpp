@@ -185,8 +185,10 @@ PyObject* clear_cache(PyObject* self, PyObject*) {
 std::string graph_state(const Specialization& specialization) {
   if (specialization.runs_eager) return "it runs in eager";
   if (specialization.graph != nullptr) return specialization.graph->state();
+  if (specialization.training_graph != nullptr) return specialization.training_graph->state();
   if (specialization.has_symbols) return "sizes are symbols";
-  const std::string& obstacle = specialization.computation->graph_facts().obstacle;
+  const compile::GraphFacts* training = specialization.computation->training_facts();
+  const std::string& obstacle = (training != nullptr ? *training : specialization.computation->graph_facts()).obstacle;
   return obstacle.empty() ? "cuda_graphs=False" : obstacle;
 }
 

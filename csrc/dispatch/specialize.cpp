@@ -752,6 +752,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   count_by_guards(specialization->taken, specialization->statistics);
   if (!has_symbols_ && specialization->path.empty()) {
     specialization->graph = GraphReplay::make(*specialization->computation, options.cuda_graphs);
+    specialization->training_graph = TrainingGraph::make(*specialization->computation, options.cuda_graphs);
   }
   return specialization;
 }

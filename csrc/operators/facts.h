@@ -14,8 +14,8 @@ enum class Fact : std::uint8_t {
   // Random numbers, errors, cost
   kDrawsRandomNumbers,  ///< from a generator that is no parameter
   kRaisesForData,       ///< for what tensors hold, not only for their sizes and dtypes
-  kChoosesByIndex,      ///< what it raises for are indices: on a GPU, a kernel stops there, and raises nothing
-  kCallsPyTorch,        ///< of ours, and calls operations of PyTorch that raise nothing for data
+  kChoosesByIndex,      ///< raises for indices that tensors hold: on a GPU a kernel stops there, and raises nothing
+  kCallsPyTorch,        ///< is ours, and calls operations of PyTorch that raise nothing for data
   kRaisesForZero,       ///< for a divisor of zero, of integers
   kRaisesForNegative,   ///< for a negative number as its second operand, of integers
   kWrapsNumbers,        ///< takes Python's numbers as tensors, so that no dtype must hold them

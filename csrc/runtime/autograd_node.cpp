@@ -99,6 +99,12 @@ class CompiledBackward final : public Node {
 
   [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
 
+  /// The saved values lie in memory of a graph, which goes on holding them.
+  void hold(std::shared_ptr<GraphRunner> graphs, GraphRunner::Hold hold) {
+    graphs_ = std::move(graphs);
+    hold_ = std::move(hold);
+  }
+
   void save(std::vector<SavedVariable> variables, std::vector<c10::IValue> plain) {
     variables_ = std::move(variables);
     plain_ = std::move(plain);
@@ -120,10 +126,13 @@ class CompiledBackward final : public Node {
     const std::vector<bool> differentiable =
         at::GradMode::is_enabled() ? program_->backwards->find_differentiable(cotangents) : std::vector<bool>();
     const PoolScope pool;
-    std::vector<c10::IValue> inputs = saved_values(*backward, cotangents, keep);
+    GraphRunner::Hold hold;  // until the backward has run
+    std::vector<c10::IValue> inputs = saved_values(*backward, cotangents, keep, hold);
     append_cotangents(*backward, cotangents, inputs);
     std::vector<c10::IValue> results(backward->program.output_count());
-    backward->program.run(inputs, results);
+    if (hold == nullptr || !graphs_->run_backward(*backward, inputs, results, hold)) {
+      backward->program.run(inputs, results);
+    }
 
     variable_list gradients;
     gradients.reserve(program_->differentiable_inputs.size());
@@ -149,13 +158,16 @@ class CompiledBackward final : public Node {
     released_.assign(program_->saved.size(), true);
     variables_.clear();
     plain_.clear();
+    hold_.reset();
   }
 
  private:
   /// The saved values that the backward reads. Unless the graph is kept, they leave the node, so that the program frees
   /// each plain value after its last use.
-  std::vector<c10::IValue> saved_values(const BackwardProgram& backward, const variable_list& cotangents, bool keep) {
+  std::vector<c10::IValue> saved_values(const BackwardProgram& backward, const variable_list& cotangents, bool keep,
+                                        GraphRunner::Hold& hold) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    hold = hold_;
     std::vector<c10::IValue> inputs;
     inputs.reserve(backward.program.input_count());
     if (released_.empty()) released_.resize(program_->saved.size());
@@ -171,6 +183,7 @@ class CompiledBackward final : public Node {
       inputs.push_back(is_plain ? plain_[position] : variables_[position].unpack(getptr()));
     }
     if (!keep) release(backward.reads);
+    if (std::ranges::find(released_, false) == released_.end()) hold_.reset();
     return inputs;
   }
 
@@ -228,6 +241,8 @@ class CompiledBackward final : public Node {
   std::shared_ptr<const DifferentiableProgram> program_;
   std::vector<SavedVariable> variables_;
   std::vector<c10::IValue> plain_;
+  std::shared_ptr<GraphRunner> graphs_;  ///< null: kernels are launched one by one
+  GraphRunner::Hold hold_;
   std::vector<bool> released_;  ///< by saved value; empty: none
   std::vector<bool> spent_;     ///< by cotangent: a backward without retain_graph has had it; empty: none
   std::atomic<int> releases_to_come_ = 0;
@@ -315,7 +330,7 @@ class PartialViewCheck final : public Node {
 class ForwardRun {
  public:
   ForwardRun(const std::shared_ptr<const DifferentiableProgram>& program, std::vector<at::Tensor>&& inputs,
-             const Versions& versions)
+             const Versions& versions, const std::shared_ptr<GraphRunner>& graphs)
       : program_(*program) {
     const InputVersions input_versions(versions, inputs);
     torch::autograd::edge_list edges;
@@ -336,7 +351,7 @@ class ForwardRun {
     c10::SmallVector<c10::IValue, 16> arguments;
     for (at::Tensor& input : inputs) arguments.emplace_back(std::move(input));
     results_.resize(program_.forward.output_count());
-    program_.forward.run(std::span(arguments.begin(), arguments.size()), std::span(results_.begin(), results_.size()));
+    run(std::span(arguments.begin(), arguments.size()), graphs);
     input_versions.set();
   }
 
@@ -394,6 +409,16 @@ class ForwardRun {
   }
 
  private:
+  void run(std::span<c10::IValue> arguments, const std::shared_ptr<GraphRunner>& graphs) {
+    const std::span results(results_.begin(), results_.size());
+    GraphRunner::Hold hold;
+    if (graphs != nullptr && graphs->run_forward(program_, arguments, results, hold)) {
+      node_->hold(graphs, std::move(hold));
+    } else {
+      program_.forward.run(arguments, results);
+    }
+  }
+
   static c10::VariableVersion version_of(const std::vector<at::Tensor>& inputs, std::uint32_t index) {
     if (index == SavedValue::kNone) return c10::VariableVersion(c10::VariableVersion::DISABLED);
     return inputs[index].unsafeGetTensorImpl()->version_counter();
@@ -435,8 +460,9 @@ std::vector<bool> BackwardPrograms::find_differentiable(std::span<const at::Tens
 }
 
 std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
-                                          std::vector<at::Tensor> inputs, const Versions& versions) {
-  ForwardRun run(program, std::move(inputs), versions);
+                                          std::vector<at::Tensor> inputs, const Versions& versions,
+                                          const std::shared_ptr<GraphRunner>& graphs) {
+  ForwardRun run(program, std::move(inputs), versions, graphs);
   std::vector<at::Tensor> outputs = run.outputs();
   set_output_versions(versions, outputs);  // before they are saved
   run.save(outputs);

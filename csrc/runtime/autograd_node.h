@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/graph_runner.h"
 #include "runtime/program.h"
 #include "runtime/versions.h"
 
@@ -56,6 +57,7 @@ struct BackwardProgram {
   /// For each cotangent that comes: others are copied.
   std::vector<CotangentLayout> cotangent_layouts;
   Program program;
+  GraphFacts graph{};  ///< whether it may be recorded
 };
 
 /// The backwards of a forward, each made when its set of cotangents first comes. Any thread may ask.
@@ -108,9 +110,10 @@ void set_hook_index(HookIndex index);
 /// Runs the forward program and hangs its outputs in PyTorch's autograd graph by one node that runs the backward
 /// programs. Inputs written to after the forward are detected as in eager. The gradients cannot be differentiated
 /// again: doing so raises an error. Without retain_graph a backward leaves behind what it did not read, for one that
-/// comes from other outputs.
+/// comes from other outputs. `graphs`: runs the programs where it can; null: nothing does.
 [[nodiscard]] std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
-                                                        std::vector<at::Tensor> inputs, const Versions& versions = {});
+                                                        std::vector<at::Tensor> inputs, const Versions& versions = {},
+                                                        const std::shared_ptr<GraphRunner>& graphs = nullptr);
 
 /// `output`, of a differentiable program, is computed from what `view` shows, which is a view that was made of another
 /// result or of an input since: a backward that comes by `output` is an error where somebody looks at the gradient of

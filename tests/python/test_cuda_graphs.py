@@ -1,4 +1,4 @@
-"""Programs without gradients that run as CUDA graphs, beside eager."""
+"""Programs that run as CUDA graphs, beside eager."""
 
 from __future__ import annotations
 
@@ -264,3 +264,212 @@ def test_caches_of_keys_and_values_stay_in_place():
     for _ in range(2):
         torch.testing.assert_close(generated(compiled), generated(model))
     assert graph_of(compiled) == "recorded"
+
+
+# --- with gradients
+
+
+def run_step(call: Any, module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    """Return result and gradients of one step."""
+    module.zero_grad()
+    result = call(x)
+    result.square().sum().backward()
+    return [result.detach(), *(parameter.grad for parameter in module.parameters())]
+
+
+def recorded_training() -> tuple[nn.Module, Any]:
+    module = mlp()
+    compiled = jitted(module, cuda_graphs=True)
+    for _ in range(CALLS):
+        run_step(compiled, module, numbers(8, 32))
+    assert graph_of(compiled) == "recorded"
+    return module, compiled
+
+
+def assert_alike(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_steps_are_those_of_eager():
+    module, reference = mlp(), mlp()
+    reference.load_state_dict(module.state_dict())
+    compiled = jitted(module, cuda_graphs=True)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (module, reference)]
+    for _ in range(3 * CALLS):
+        x = numbers(8, 32)
+        assert_alike(run_step(compiled, module, x), run_step(reference, reference, x))
+        for optimizer in optimizers:
+            optimizer.step()
+    assert graph_of(compiled) == "recorded"
+
+
+def test_gradients_and_results_of_earlier_steps_stay():
+    module, compiled = recorded_training()
+    inputs = [numbers(8, 32) for _ in range(3)]
+    kept = [run_step(compiled, module, x) for x in inputs]
+    for got, x in zip(kept, inputs, strict=True):
+        assert_alike(got, run_step(module, module, x))
+
+
+def test_gradients_accumulate():
+    module, compiled = recorded_training()
+    inputs = [numbers(8, 32) for _ in range(3)]
+
+    def accumulated(call: Any) -> list[torch.Tensor]:
+        module.zero_grad()
+        for x in inputs:
+            call(x).square().sum().backward()
+        return [parameter.grad for parameter in module.parameters()]
+
+    assert_alike(accumulated(compiled), accumulated(module))
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_two_forwards_before_their_backwards(is_reversed: bool):
+    module, compiled = recorded_training()
+    inputs = [numbers(8, 32) for _ in range(2)]
+
+    def gradients(call: Any) -> list[torch.Tensor]:
+        module.zero_grad()
+        losses = [call(x).square().sum() for x in inputs]
+        for loss in reversed(losses) if is_reversed else losses:
+            loss.backward()
+        return [parameter.grad for parameter in module.parameters()]
+
+    assert_alike(gradients(compiled), gradients(module))
+    x = numbers(8, 32)
+    assert_alike(run_step(compiled, module, x), run_step(module, module, x))
+
+
+def test_a_backward_twice():
+    module, compiled = recorded_training()
+    x = numbers(8, 32)
+
+    def gradients(call: Any) -> list[torch.Tensor]:
+        module.zero_grad()
+        loss = call(x).square().sum()
+        loss.backward(retain_graph=True)
+        call(numbers(8, 32))
+        loss.backward()
+        return [parameter.grad for parameter in module.parameters()]
+
+    assert_alike(gradients(compiled), gradients(module))
+    loss = compiled(x).sum()
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_a_step_after_a_hook_that_raised():
+    module, compiled = recorded_training()
+
+    def stop(gradient: torch.Tensor) -> None:
+        raise ValueError("stop")
+
+    result = compiled(numbers(8, 32))
+    result.register_hook(stop)
+    with pytest.raises(ValueError, match="stop"):
+        result.sum().backward()
+    del result
+    for _ in range(2):
+        x = numbers(8, 32)
+        assert_alike(run_step(compiled, module, x), run_step(module, module, x))
+
+
+def test_hooks_see_what_eager_shows():
+    module, compiled = recorded_training()
+    x = numbers(8, 32)
+
+    def seen(call: Any) -> list[torch.Tensor]:
+        gradients: list[torch.Tensor] = []
+        handles = [each.register_hook(gradients.append) for each in module.parameters()]
+        run_step(call, module, x)
+        for handle in handles:
+            handle.remove()
+        return sorted(gradients, key=lambda gradient: gradient.numel())
+
+    assert_alike(seen(compiled), seen(module))
+
+
+def test_training_on_another_stream():
+    module, compiled = recorded_training()
+    x = numbers(8, 32)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        got = run_step(compiled, module, x)
+    torch.cuda.current_stream().wait_stream(stream)
+    assert_alike(got, run_step(module, module, x))
+
+
+def test_an_expanded_cotangent_and_one_that_is_not():
+    module, compiled = recorded_training()
+    x = numbers(8, 32)
+    for cotangent in (torch.ones(1, device="cuda").expand(8, 32), numbers(8, 32)):
+        got = torch.autograd.grad(compiled(x), list(module.parameters()), cotangent)
+        assert_alike(list(got), list(torch.autograd.grad(module(x), list(module.parameters()), cotangent)))
+
+
+def test_gradients_of_an_input():
+    module = mlp()
+    compiled = jitted(module, cuda_graphs=True)
+    for _ in range(CALLS):
+        x = numbers(8, 32).requires_grad_()
+        got = torch.autograd.grad(compiled(x).sin().sum(), x)
+        assert_alike(list(got), list(torch.autograd.grad(module(x).sin().sum(), x)))
+    assert graph_of(compiled) == "recorded"
+
+
+def test_a_result_that_was_written_to_raises_as_in_eager():
+    module = nn.Sequential(nn.Linear(32, 32), nn.Sigmoid()).cuda()
+    compiled = jitted(module, cuda_graphs=True)
+    for _ in range(CALLS):
+        run_step(compiled, module, numbers(8, 32))
+    result = compiled(numbers(8, 32))
+    result.detach().add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_saved_tensors_with_hooks_are_not_those_of_a_graph():
+    module, compiled = recorded_training()
+    packed: list[torch.Tensor] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        compiled(numbers(8, 32)).sum().backward()
+    before = [tensor.clone() for tensor in packed]
+    run_step(compiled, module, numbers(8, 32))
+    assert all(torch.equal(tensor, copy) for tensor, copy in zip(packed, before, strict=True))
+
+
+def test_training_that_drops_names_the_reason():
+    module = nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5)).cuda()
+    compiled = jitted(module, cuda_graphs=True)
+    for _ in range(CALLS):
+        run_step(compiled, module, numbers(8, 32))
+    assert "thunder::dropout_state" in graph_of(compiled) or "random" in graph_of(compiled)
+
+
+def test_parameters_in_new_memory():
+    module, compiled = recorded_training()
+    for parameter in module.parameters():
+        parameter.data = parameter.data.clone() * 2
+    for _ in range(CALLS):
+        x = numbers(8, 32)
+        assert_alike(run_step(compiled, module, x), run_step(module, module, x))
+    assert graph_of(compiled) == "recorded"
+
+
+def test_training_is_recorded_where_that_is_asked_for():
+    module = mlp()
+    compiled, never = jitted(module), jitted(module, cuda_graphs=False)
+    for _ in range(CALLS):
+        run_step(compiled, module, numbers(8, 32))
+        run_step(never, module, numbers(8, 32))
+    assert "cuda_graphs=True" in graph_of(compiled)
+    assert graph_of(never) == "cuda_graphs=False"

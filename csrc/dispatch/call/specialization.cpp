@@ -148,7 +148,7 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
       const c10::AutoGradMode history(makes_history());
       auto replayed = graph != nullptr ? graph->run(*computation, values, plan.versions) : std::nullopt;
       const GilRelease release(releases_gil && !replayed);
-      computed = replayed ? *std::move(replayed) : computation->run(std::move(values), plan.versions);
+      computed = replayed ? *std::move(replayed) : computation->run(std::move(values), plan.versions, training_graph);
     }
     warnings.tell();
   } catch (const runtime::ValueChanged&) {

@@ -16,6 +16,7 @@
 #include "dispatch/call/tensor_guard.h"
 #include "dispatch/call/thread_state.h"
 #include "dispatch/call/trace_options.h"
+#include "dispatch/call/training_graph.h"
 #include "dispatch/segments/segment_path.h"
 #include "interpreter/guards/guard_tree.h"
 #include "interpreter/structures/structure.h"
@@ -30,6 +31,7 @@ struct Specialization {
   std::vector<TensorGuard> tensors;
   std::shared_ptr<compile::Compiled> computation;  ///< may be another one's, too (equal_program.h)
   std::unique_ptr<GraphReplay> graph;              ///< null: its kernels are launched one by one
+  std::shared_ptr<TrainingGraph> training_graph;   ///< likewise, with gradients
   std::optional<std::size_t> fingerprint;          ///< hash of the trace of `computation`, where that may be shared
   interpreter::Structure structure;
   /// An input of the computation: a tensor that the guards find, by number, or one that a transform added.

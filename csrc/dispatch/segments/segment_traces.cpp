@@ -17,8 +17,8 @@ class Segments final : public compile::Compiled {
     for (const SegmentPath::Step& step : path.steps) segments_.push_back(step.shared);
   }
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor> /*inputs*/,
-                              const runtime::Versions& /*versions*/) const override {
+  std::vector<at::Tensor> run(std::vector<at::Tensor> /*inputs*/, const runtime::Versions& /*versions*/,
+                              const std::shared_ptr<runtime::GraphRunner>& /*graphs*/) const override {
     throw InternalError("dispatch", "the segments of a program that looks at data are not run as one");
   }
   [[nodiscard]] bool is_for(std::span<const at::Tensor> /*inputs*/) const override { return true; }
@@ -71,6 +71,7 @@ class Segments final : public compile::Compiled {
     return settled;
   }
   [[nodiscard]] const compile::GraphFacts& graph_facts() const override { return graph_facts_; }
+  [[nodiscard]] const compile::GraphFacts* training_facts() const override { return nullptr; }
 
  private:
   template <typename Visit>

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compile/compiler.h"
+#include "dispatch/call/recorded_graph.h"
+#include "runtime/autograd_node.h"
+
+namespace thunder::dispatch {
+
+/// Runs the forward and the backward of a computation with gradients as a CUDA graph each.
+///
+/// Outputs and gradients are copied from the graphs' memory, so that nothing that a later step does changes them.
+/// Values saved for the backward stay there: so a forward that comes while those of the one before it are still needed
+/// (two forwards before a backward, `retain_graph`) runs kernel by kernel, as does its backward.
+class TrainingGraph final : public runtime::GraphRunner {
+ public:
+  /// Only where all graphs are wanted. Null: the options want none, or the facts name an obstacle.
+  [[nodiscard]] static std::shared_ptr<TrainingGraph> make(const compile::Compiled& computation,
+                                                           compile::CudaGraphs wanted);
+  ~TrainingGraph() override;
+
+  bool run_forward(const runtime::DifferentiableProgram& program, std::span<const c10::IValue> inputs,
+                   std::span<c10::IValue> results, Hold& hold) override;
+  bool run_backward(const runtime::BackwardProgram& program, std::span<const c10::IValue> inputs,
+                    std::span<c10::IValue> results, const Hold& hold) override;
+  /// "recorded", or why the forward or the backward is not.
+  [[nodiscard]] std::string state() const;
+
+ private:
+  using Tensors = std::vector<at::Tensor>;
+  TrainingGraph() = default;
+
+  [[nodiscard]] bool is_in_use() const { return !in_use_.expired(); }
+  void drop();
+  void record_forward(const runtime::DifferentiableProgram& program, const Tensors& inputs);
+  void record_backward(const runtime::BackwardProgram& program, const Tensors& inputs);
+  [[nodiscard]] std::vector<bool> moves_of_backward(const Tensors& inputs) const;
+
+  mutable std::mutex mutex_;
+  std::string forward_obstacle_;
+  std::string backward_obstacle_;
+  InputAddresses addresses_;
+  int in_vain_ = 0;
+  std::optional<RecordedGraph> forward_;
+  std::optional<RecordedGraph> backward_;
+  const runtime::BackwardProgram* backward_program_ = nullptr;  ///< which was recorded
+  std::weak_ptr<const void> in_use_;  ///< the last forward that was replayed, while its saved values are needed
+};
+
+}  // namespace thunder::dispatch
