@@ -14,6 +14,7 @@ using Table = std::unordered_map<std::string_view, Operation>;
 void add_rowwise(Table& table);
 void add_placements(Table& table);
 void add_random_operations(Table& table);
+void add_permutations(Table& table);
 
 namespace {
 
@@ -22,6 +23,7 @@ Table make_table() {
   add_rowwise(table);
   add_placements(table);
   add_random_operations(table);
+  add_permutations(table);
   return table;
 }
 
