@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "bridge/constant.h"
+#include "compile/attention_kernels.h"
 #include "compile/collectives.h"
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
@@ -27,14 +28,19 @@
 #include "passes/common_subexpression_elimination.h"
 #include "passes/constant_folding.h"
 #include "passes/constant_masks.h"
+#include "passes/contiguous_copies.h"
+#include "passes/convolution_biases.h"
 #include "passes/counted_dropouts.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/grouped_attention.h"
+#include "passes/grouped_keys.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
 #include "passes/pass.h"
 #include "passes/rematerialization.h"
+#include "passes/rotations.h"
 #include "passes/size_assumptions.h"
+#include "passes/wide_products.h"
 #include "tracer/custom_gradient.h"
 #include "transforms/channels_last.h"
 #include "transforms/symbolic_grad.h"
@@ -102,6 +108,13 @@ void simplify_masks(Compilation& compilation, const PassRunner& runner) {
     return content_of(run_constants(mask, compilation).at(0));
   };
   runner.keep(passes::kConstantMasks, passes::simplify_masks(trace, read, &find_operator), compilation.forward.history);
+}
+
+void group_keys(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& trace = compilation.forward.history.last();
+  const auto takes = [&](const passes::GroupedAttention& attention) { return takes_groups(trace, attention); };
+  runner.keep(passes::kGroupedKeys, passes::group_keys(trace, ir::DeviceType::kCuda, takes),
+              compilation.forward.history);
 }
 
 bool outputs_share_memory(const ir::Trace& trace) {
@@ -221,12 +234,45 @@ void group_attention(const Compilation& compilation, TraceLine& line, const Pass
               line.history);
 }
 
+/// How many outputs the caller gets; all of those of a backward.
+std::size_t given_out(const Compilation& compilation, const TraceLine& line) {
+  return &line == &compilation.forward ? saved_range(compilation).begin : line.history.last().outputs.size();
+}
+
+void avoid_copies(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(
+      passes::kContiguousCopies,
+      passes::avoid_contiguous_copies(trace, ir::DeviceType::kCuda, given_out(compilation, line), &find_operator),
+      line.history);
+}
+
+void fuse_rotations(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(passes::kRotations, passes::fuse_rotations(trace, ir::DeviceType::kCuda, &find_operator), line.history);
+}
+
+void split_biases(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(passes::kConvolutionBiases,
+              passes::split_convolution_biases(trace, ir::DeviceType::kCuda, &find_operator), line.history);
+}
+
 void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   const ir::Trace& trace = line.history.last();
   if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
-  const bool is_forward = &line == &compilation.forward;
-  const std::size_t given_out = is_forward ? saved_range(compilation).begin : trace.outputs.size();
-  runner.keep(passes::kAlignedMatmuls, passes::align_matmuls(trace, ir::DeviceType::kCuda, given_out, &find_operator),
+  runner.keep(passes::kAlignedMatmuls,
+              passes::align_matmuls(trace, ir::DeviceType::kCuda, given_out(compilation, line), &find_operator),
+              line.history);
+}
+
+void widen_products(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(passes::kWideProducts, passes::widen_products(trace, ir::DeviceType::kCuda, &find_operator),
               line.history);
 }
 
@@ -325,7 +371,9 @@ constexpr std::array kDerivationSteps{
     Step(JointStep{passes::kConstantFolding, &fold_constants, true}),
     // after constant_folding: because masks that are constants by then need not be computed.
     Step(JointStep{passes::kConstantMasks, &simplify_masks, true}),
-    // after constant_folding and constant_masks: because what only these needed is dead.
+    // after constant_masks: because attention with a mask is left alone.
+    Step(JointStep{passes::kGroupedKeys, &group_keys, true}),
+    // after constant_folding, constant_masks and grouped_keys: because what only these needed is dead.
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
@@ -346,6 +394,10 @@ constexpr std::array kDerivationSteps{
     // that are one would add their cotangents in the lower precision.
     Step(LineStep{Part::kForward, passes::kCommonSubexpressionElimination.name, &eliminate_in_forward, true}),
     Step(TraceStep{Part::kBackward, &passes::kCommonSubexpressionElimination}),
+    // after layout_cleanup: because that joins permutations. Before drop_unused_saved_values and rematerialization:
+    // because a view is not saved.
+    Step(LineStep{Part::kForward, passes::kContiguousCopies, &avoid_copies, true}),
+    Step(LineStep{Part::kBackward, passes::kContiguousCopies, &avoid_copies, true}),
     Step(TraceStep{Part::kBackward, &passes::kDeadCodeElimination}),
 };
 
@@ -388,9 +440,19 @@ constexpr std::array kExecutionSteps{
     Step(TraceStep{Part::kBackward, &passes::kSliceGradients}),
     // after transforms: because they look for gradients. Before fusion_partition: because sums fuse with what they sum.
     Step(TraceStep{Part::kBackward, &passes::kColumnSums}),
+    // before fusion_partition: because that is what they are for.
+    Step(LineStep{Part::kForward, passes::kRotations, &fuse_rotations, true}),
+    Step(LineStep{Part::kBackward, passes::kRotations, &fuse_rotations, true}),
+    Step(LineStep{Part::kForward, passes::kConvolutionBiases, &split_biases, true}),
     // after transforms: because strides of saved values change.
     Step(LineStep{Part::kForward, passes::kAlignedMatmuls, &align_matmuls, true}),
     Step(LineStep{Part::kBackward, passes::kAlignedMatmuls, &align_matmuls, true}),
+    // after aligned_matmuls: because views of what has got zeros behind it would count as readers of the shorter one.
+    Step(TraceStep{Part::kForward, &passes::kDeadCodeElimination}),
+    Step(TraceStep{Part::kBackward, &passes::kDeadCodeElimination}),
+    // after aligned_matmuls: because what that rewrites is no plain product any more. Before fusion_partition: because
+    // that takes the casts.
+    Step(LineStep{Part::kBackward, passes::kWideProducts, &widen_products, true}),
     // after forward_and_backward: because rules bring writes. Before fusion_partition: because it moves nothing across
     // one.
     Step(TraceStep{Part::kForward, &passes::kLateWrites}),

@@ -15,6 +15,7 @@ void add_rowwise(Table& table);
 void add_row_products(Table& table);
 void add_placements(Table& table);
 void add_random_operations(Table& table);
+void add_permutations(Table& table);
 
 namespace {
 
@@ -24,6 +25,7 @@ Table make_table() {
   add_row_products(table);
   add_placements(table);
   add_random_operations(table);
+  add_permutations(table);
   return table;
 }
 

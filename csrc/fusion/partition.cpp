@@ -62,7 +62,7 @@ class Partitioner {
       segments_[i] = segment;
       if (!may_fuse(symbol)) continue;
       FusionRole role = model_.role(symbol, trace_);
-      if (role.kind == FusionRole::Kind::kNone) continue;
+      if (role.kind == FusionRole::Kind::kNone || (permutes(symbol, role) && !is_of_work(symbol))) continue;
       const ir::TensorType& over = *trace_.tensor_type(role.over);
       IterationSpace space = space_of(over, role.rows, role.before, role.blocks, role.interleaved);
       if (space.count().hint == 0 || space.columns().hint > model_.largest_row) continue;
@@ -71,6 +71,22 @@ class Partitioner {
       groups_[i] = {{i}, std::move(space)};
       roles_[i] = std::move(role);
     }
+  }
+
+  /// A view whose elements have another order than those of its argument.
+  [[nodiscard]] bool permutes(const ir::BoundSymbol& symbol, const FusionRole& role) const {
+    if (role.kind != FusionRole::Kind::kView) return false;
+    return !ir::is_contiguous(*trace_.tensor_type(role.over)) ||
+           !ir::is_contiguous(*trace_.tensor_type(passes::value_argument(symbol, 0)));
+  }
+
+  /// Whether a view shows, perhaps through others, what a symbol that works gives. Any other one only leads into
+  /// groups, which would be held apart by what else reads it.
+  [[nodiscard]] bool is_of_work(const ir::BoundSymbol& view) const {
+    std::uint32_t maker = order_.maker(passes::value_argument(view, 0));
+    while (maker != passes::kNoPlace && roles_[maker].kind == FusionRole::Kind::kView)
+      maker = order_.maker(passes::value_argument(trace_.symbols[maker], 0));
+    return maker != passes::kNoPlace && roles_[maker].kind == FusionRole::Kind::kWork;
   }
 
   [[nodiscard]] bool may_fuse(const ir::BoundSymbol& symbol) const {

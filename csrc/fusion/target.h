@@ -14,6 +14,7 @@ struct Target {
   /// Whether its kernels have the operation for elements of the type.
   bool (*has)(ElementOp op, ComputeType type);
 
+  bool permutes = false;          ///< whether permutations, and copies into another order, are part of fusions
   bool draws_by_counter = false;  ///< whether an element's random number is computed by itself
   bool sums_rows_alone = false;   ///< whether a sum over rows is worth a kernel by itself
   bool multiplies_rows = false;   ///< whether a matrix times one row is worth a kernel

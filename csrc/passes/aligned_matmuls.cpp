@@ -31,7 +31,8 @@ class Aligner {
         uses_(trace),
         aliases_(trace),
         result_(trace.empty_copy(kAlignedMatmuls)) {
-    for (std::size_t i = 0; i < std::min(caller_outputs, trace.outputs.size()); ++i) {
+    caller_outputs_ = std::min(caller_outputs, trace.outputs.size());
+    for (std::size_t i = 0; i < caller_outputs_; ++i) {
       ir::for_each_value(trace.outputs[i], [&](ir::ValueId id) { given_out_.push_back(id); });
     }
   }
@@ -44,6 +45,13 @@ class Aligner {
       } else {
         add_aligned(symbol, first);
       }
+      for_each_result(symbol, [&](ir::ValueId id) { copy_for_caller(id, symbol); });
+    }
+    for (std::size_t i = 0; i < caller_outputs_; ++i) {
+      ir::for_each_value(result_.outputs[i], [&](ir::ValueId& id) {
+        const auto copy = copies_.find(id);
+        if (copy != copies_.end()) id = copy->second;
+      });
     }
     return std::move(result_);
   }
@@ -87,7 +95,18 @@ class Aligner {
   /// A view that splits the rows of a matrix (`may_have_longer_rows`) has the strides of longer rows, too.
   void follow_strides(const ir::BoundSymbol& symbol) {
     const auto longer = row_strides_.find(value_argument(symbol, 0));
-    if (symbol.op->view && longer != row_strides_.end()) set_row_stride(single_result(symbol), longer->second);
+    if (operators::is_view(*symbol.op) && longer != row_strides_.end())
+      set_row_stride(single_result(symbol), longer->second);
+  }
+
+  /// The caller gets a value with longer rows as a copy: what reads it here, reads it where it is.
+  void copy_for_caller(ir::ValueId id, const ir::BoundSymbol& for_symbol) {
+    if (!row_strides_.contains(id) || std::ranges::find(given_out_, id) == given_out_.end()) return;
+    ir::TensorType dense = type(id);
+    dense.strides = ir::contiguous_strides(dense.sizes);
+    dense.storage_offset = 0;
+    copies_[id] = call(operators::kClone, "", {ir::Argument(id), ir::Argument(ir::MemoryFormat::kContiguous)},
+                       std::move(dense), for_symbol);
   }
 
   void set_row_stride(ir::ValueId id, std::int64_t stride) {
@@ -173,7 +192,7 @@ class Aligner {
                 std::move(shorter), for_symbol);
   }
 
-  /// `result` is the front of a dimension: as it lies there, or a copy where somebody may see how it lies.
+  /// `result` is the front of a dimension: as it lies there, or a copy where some operation may see how it lies.
   void give_front(ir::ValueId value, std::int64_t dim, ir::ValueId result, const ir::BoundSymbol& for_symbol) {
     const bool lies_apart = dim == 1 && !may_have_longer_rows(result);
     const ir::ValueId cut = front(value, dim, size(result, static_cast<std::size_t>(dim)), for_symbol);
@@ -192,18 +211,21 @@ class Aligner {
     result_.add(std::move(copy));
   }
 
-  /// Whether nobody sees or relies on the strides of a result: it is read by operations that take any, and by
-  /// reshapes that split its rows.
+  /// Whether no operation sees or relies on the strides of a result: it is read by those that take any, and by
+  /// reshapes that split its rows. The caller may get one of these values, as a copy: two would share memory.
   [[nodiscard]] bool may_have_longer_rows(ir::ValueId id) const {
-    if (aliases_.is_written(id) ||
-        std::ranges::any_of(given_out_, [&](ir::ValueId output) { return aliases_.may_alias(output, id); })) {
-      return false;
+    ir::ValueId given = ir::kNoValue;
+    for (const ir::ValueId output : given_out_) {
+      if (!aliases_.may_alias(output, id)) continue;
+      if (given != ir::kNoValue && given != output) return false;
+      given = output;
     }
+    if (aliases_.is_written(id)) return false;
     return std::ranges::all_of(uses_.readers(id), [&](std::uint32_t reader) {
       const ir::BoundSymbol& symbol = trace_.symbols[reader];
       if (symbol.op->style != ir::CallStyle::kTorchOperator || symbol.op->random) return false;
       if (operators::has_fact(*symbol.op, operators::Fact::kReadsStrides)) return false;
-      if (!symbol.op->view) return true;
+      if (!operators::is_view(*symbol.op)) return true;
       const ir::TensorType* changed = trace_.tensor_type(single_result(symbol));
       const bool splits_rows = changed != nullptr && is_contiguous(*changed) && changed->sizes.size() >= 2 &&
                                changed->sizes.back() == trace_.tensor_type(id)->sizes.back() &&
@@ -224,10 +246,47 @@ class Aligner {
     return is_turned && type(source).storage_offset == type(id).storage_offset ? source : ir::kNoValue;
   }
 
+  static bool pads_rows_only(const std::vector<std::int64_t>& counts) {
+    return counts.size() == 4 && counts[0] == 0 && counts[1] != 0 && counts[2] == 0 && counts[3] == 0;
+  }
+
+  /// The contiguous tensor of more dimensions whose rows are those of a matrix: what computes it can put zeros behind
+  /// its rows by itself.
+  [[nodiscard]] ir::ValueId source_with_rows_of(ir::ValueId matrix) const {
+    const std::uint32_t maker = ir::index_of(matrix) < trace_.value_count() ? uses_.maker(matrix) : ir::kNoPlace;
+    if (maker == ir::kNoPlace) return ir::kNoValue;
+    const std::string& name = trace_.symbols[maker].op->name;
+    const bool is_reshape = name == operators::kReshape || name == operators::kView || name == "aten::_unsafe_view";
+    const ir::ValueId source = is_reshape ? value_argument(trace_.symbols[maker], 0) : ir::kNoValue;
+    if (source == ir::kNoValue) return ir::kNoValue;
+    const bool has_rows = type(source).sizes.size() > 2 && type(source).sizes.back() == type(matrix).sizes.back() &&
+                          is_contiguous(type(source)) && has_plain_sizes(type(source));
+    return has_rows ? source : ir::kNoValue;
+  }
+
+  /// A contiguous tensor as a matrix with its rows.
+  ir::ValueId joined_rows(ir::ValueId tensor, const ir::BoundSymbol& for_symbol) {
+    ir::TensorType matrix = type(tensor);
+    const ir::Dim columns = matrix.sizes.back();
+    matrix.sizes = {ir::Dim(element_count(matrix) / columns.hint), columns};
+    matrix.strides = {columns, ir::Dim(1)};
+    ir::ArgumentList sizes;
+    for (const ir::Dim& size : matrix.sizes) sizes.emplace_back(size.hint);
+    return call(operators::kReshape, "", {ir::Argument(tensor), ir::Argument(std::move(sizes))}, std::move(matrix),
+                for_symbol);
+  }
+
   /// Zeros behind the elements of each dimension, counted as `constant_pad_nd` does: from the last dimension on.
   ir::ValueId pad(ir::ValueId tensor, const std::vector<std::int64_t>& counts, const ir::BoundSymbol& for_symbol) {
-    ir::ValueId& known = padded_.try_emplace(std::pair(tensor, counts), ir::kNoValue).first->second;
-    if (known != ir::kNoValue) return known;
+    const auto found = padded_.find(std::pair(tensor, counts));
+    if (found != padded_.end()) return found->second;
+    if (const ir::ValueId whole = source_with_rows_of(tensor); whole != ir::kNoValue && pads_rows_only(counts)) {
+      std::vector<std::int64_t> of_whole(2 * type(whole).sizes.size(), 0);
+      of_whole[1] = counts[1];
+      const ir::ValueId longer = pad(whole, of_whole, for_symbol);
+      return padded_[std::pair(tensor, counts)] = joined_rows(longer, for_symbol);
+    }
+    ir::ValueId& known = padded_[std::pair(tensor, counts)];
     ir::TensorType longer = type(tensor);
     ir::Dim stride = 1;
     for (std::size_t dim = longer.sizes.size(), i = 1; dim-- > 0; i += 2) {
@@ -268,8 +327,10 @@ class Aligner {
   ir::Uses uses_;
   AliasAnalysis aliases_;
   ir::Trace result_;
+  std::size_t caller_outputs_ = 0;
   std::vector<ir::ValueId> given_out_;
-  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;                        ///< values with longer rows
+  std::unordered_map<ir::ValueId, ir::ValueId> copies_;        ///< value that the caller gets -> its copy
+  std::unordered_map<ir::ValueId, std::int64_t> row_strides_;  ///< values with longer rows
   std::map<std::pair<ir::ValueId, std::vector<std::int64_t>>, ir::ValueId> padded_;  ///< by tensor and counts
 };
 

@@ -60,13 +60,47 @@ TEST(a_result_with_odd_rows_is_the_front_of_longer_ones) {
   CHECK(count_of(aligned, "thunder::restride") == 0);
 }
 
-TEST(a_result_that_the_caller_gets_keeps_its_strides) {
+TEST(a_result_that_the_caller_gets_is_a_copy) {
   const Tensors inputs{real({1024, 1024}), real({1027, 1024}), real({1027})};
   const auto function = [](const Tensors& x) { return Tensors{at::addmm(x[2], x[0], x[1].t())}; };
   const ir::Trace aligned = check_aligned(inputs, function, 1);
   CHECK(count_of(aligned, "aten::constant_pad_nd") == 2);
-  CHECK(count_of(aligned, "thunder::restride") == 1);
-  CHECK(count_of(check_aligned(inputs, function, 0), "thunder::restride") == 0);
+  CHECK(count_of(aligned, "aten::clone") == 1);
+  CHECK(count_of(check_aligned(inputs, function, 0), "aten::clone") == 0);
+}
+
+TEST(operations_read_what_the_caller_gets_a_copy_of) {
+  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const auto function = [](const Tensors& x) {
+    const at::Tensor scores = at::_unsafe_view(at::mm(x[0], x[1].t()), {4, 256, 1027});
+    return Tensors{scores, at::exp(scores)};
+  };
+  const ir::Trace aligned = check_aligned(inputs, function, 2);
+  CHECK(count_of(aligned, "aten::clone") == 1);
+  const auto exp =
+      std::ranges::find(aligned.symbols, "aten::exp",
+                        [](const ir::BoundSymbol& symbol) -> const std::string& { return symbol.op->name; });
+  const auto read = std::get<ir::ValueId>(exp->arguments[0].content);
+  CHECK(aligned.tensor_type(read)->strides == ir::Dims({256 * 1032, 1032, 1}));
+}
+
+TEST(results_that_share_memory_lie_as_they_did) {
+  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const auto function = [](const Tensors& x) {
+    const at::Tensor scores = at::mm(x[0], x[1].t());
+    return Tensors{scores, at::_unsafe_view(scores, {4, 256, 1027})};
+  };
+  CHECK(count_of(check_aligned(inputs, function, 2), "thunder::restride") == 1);
+}
+
+TEST(zeros_are_put_behind_rows_of_more_dimensions) {
+  const Tensors inputs{real({4, 256, 1027}), real({1027, 1024})};
+  const auto function = [](const Tensors& x) { return Tensors{at::mm(at::exp(x[0]).view({1024, 1027}), x[1])}; };
+  const ir::Trace aligned = check_aligned(inputs, function, 1);
+  const auto pad =
+      std::ranges::find(aligned.symbols, "aten::constant_pad_nd",
+                        [](const ir::BoundSymbol& symbol) -> const std::string& { return symbol.op->name; });
+  CHECK(aligned.tensor_type(std::get<ir::ValueId>(pad->results[0].content))->sizes == ir::Dims({4, 256, 1032}));
 }
 
 TEST(sums_over_an_odd_number_of_products) {

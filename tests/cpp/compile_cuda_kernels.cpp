@@ -149,6 +149,17 @@ TEST(layouts_of_inputs) {
         [](const Tensors& x) { return Tensors{(at::tanh(x[0]) + x[1]).sum(-1)}; });
 }
 
+TEST(permutations_that_leave_memory_as_it_is) {
+  const Tensors inputs{real({2, 12, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast), real({12}), real({12, 1, 1})};
+  const auto program = [](const Tensors& x) {
+    const at::Tensor y = x[0] * 2;
+    const at::Tensor norm = at::layer_norm(y.permute({0, 2, 3, 1}), {12}, x[1], x[1]);
+    return Tensors{norm.permute({0, 3, 1, 2}) * x[2] + y, norm.sum({0, 1, 2})};
+  };
+  // One for all rows, and one that adds up the sums of its thread blocks.
+  CHECK_EQ(check(inputs, program), 2);
+}
+
 TEST(reductions_of_rows) {
   for (const std::int64_t columns : {2, 3, 64, 1000, 5001}) {
     check({real({5, columns})}, [](const Tensors& x) {

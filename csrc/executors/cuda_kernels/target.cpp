@@ -14,6 +14,7 @@ bool has(operators::ElementOp /*op*/, fusion::ComputeType /*type*/) { return tru
 constinit const fusion::Target kTarget{
     .accepts = &accepts,
     .has = &has,
+    .permutes = true,
     .draws_by_counter = true,
     .sums_rows_alone = true,  // PyTorch takes two to four times as long
     .multiplies_rows = true,

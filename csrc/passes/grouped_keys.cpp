@@ -1,0 +1,142 @@
+#include "passes/grouped_keys.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "ir/builder.h"
+#include "ir/uses.h"
+#include "operators/names.h"
+#include "passes/alias_analysis.h"
+#include "passes/pass.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+namespace {
+
+/// Arguments of `aten::scaled_dot_product_attention`.
+enum Place : std::size_t { kQuery, kKey, kValue, kMask, kDropout, kIsCausal, kScale, kEnableGroups, kArguments };
+/// Dimensions of its operands.
+enum Dimension : std::size_t { kBatch, kHeads, kTokens, kElements, kDimensions };
+
+/// Heads that were repeated, and perhaps cast afterwards.
+struct Repeated {
+  ir::ValueId source = ir::kNoValue;
+  const ir::BoundSymbol* cast = nullptr;
+  std::int64_t times = 1;
+};
+
+class Grouper {
+ public:
+  Grouper(const ir::Trace& trace, ir::DeviceType device, const TakesGroups& takes_groups)
+      : trace_(trace),
+        device_(device),
+        takes_groups_(takes_groups),
+        uses_(trace),
+        aliases_(trace),
+        result_(trace.empty_copy(kGroupedKeys)) {}
+
+  ir::Trace run() {
+    for (const ir::BoundSymbol& symbol : trace_.symbols) {
+      if (!may_group(symbol) || !add_grouped(symbol)) result_.add(symbol);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool may_group(const ir::BoundSymbol& symbol) const {
+    if (symbol.op->name != "aten::scaled_dot_product_attention" || symbol.arguments.size() != kArguments) return false;
+    const bool is_plain = symbol.arguments[kMask].is<ir::None>() && symbol.arguments[kDropout] == ir::Argument(0.0) &&
+                          symbol.arguments[kEnableGroups] == ir::Argument(false);
+    const ir::TensorType* query = argument_type(symbol, trace_, kQuery);
+    return is_plain && query != nullptr && query->device.type == device_ && query->sizes.size() == kDimensions &&
+           !ir::has_symbols(*query);
+  }
+
+  [[nodiscard]] const ir::BoundSymbol* maker(ir::ValueId id) const {
+    const std::uint32_t place = id == ir::kNoValue ? kNoPlace : uses_.maker(id);
+    return place == kNoPlace ? nullptr : &trace_.symbols[place];
+  }
+
+  /// The symbol of that name which made a value; null: another one did.
+  [[nodiscard]] const ir::BoundSymbol* made_by(const char* name, ir::ValueId id) const {
+    const ir::BoundSymbol* symbol = maker(id);
+    return symbol != nullptr && symbol->op->name == name && symbol->op->overload.empty() ? symbol : nullptr;
+  }
+
+  [[nodiscard]] std::optional<Repeated> repeated(ir::ValueId id) const {
+    Repeated found;
+    const ir::BoundSymbol* last = maker(id);
+    const bool is_cast = last != nullptr && (last->op->name == operators::kCast ||
+                                             (last->op->name == "aten::to" && last->op->overload == "dtype"));
+    if (is_cast) found.cast = last;
+    const ir::BoundSymbol* reshape =
+        made_by(operators::kReshape, found.cast == nullptr ? id : value_argument(*found.cast, 0));
+    const ir::BoundSymbol* expand = reshape == nullptr ? nullptr : made_by("aten::expand", value_argument(*reshape, 0));
+    const ir::BoundSymbol* unsqueeze =
+        expand == nullptr ? nullptr : made_by(operators::kUnsqueeze, value_argument(*expand, 0));
+    if (unsqueeze == nullptr) return std::nullopt;
+    found.source = value_argument(*unsqueeze, 0);
+    const ir::TensorType* source = trace_.tensor_type(found.source);
+    const ir::Dims& groups = trace_.tensor_type(value_argument(*reshape, 0))->sizes;
+    const ir::Dims& heads = trace_.tensor_type(id)->sizes;
+    if (source == nullptr || source->sizes.size() != kDimensions || ir::has_symbols(*source)) return std::nullopt;
+    const ir::Dims& own = source->sizes;
+    if (groups.size() != kDimensions + 1 || heads.size() != kDimensions || aliases_.is_written(id)) return std::nullopt;
+    const bool repeats = groups[0] == own[kBatch] && groups[1] == own[kHeads] && groups[3] == own[kTokens] &&
+                         groups[4] == own[kElements] && heads[kBatch] == own[kBatch] &&
+                         heads[kHeads].hint == own[kHeads].hint * groups[2].hint && heads[kTokens] == own[kTokens] &&
+                         heads[kElements] == own[kElements];
+    found.times = groups[2].hint;
+    if (found.cast != nullptr && !is_dense(*source)) return std::nullopt;  // a cast would lay it out otherwise
+    return repeats && found.times > 1 && !aliases_.is_written(found.source) ? std::make_optional(found) : std::nullopt;
+  }
+
+  /// The type of the heads that were repeated, as attention would take them.
+  [[nodiscard]] ir::TensorType type_of(const Repeated& heads) const {
+    ir::TensorType type = *trace_.tensor_type(heads.source);
+    if (heads.cast != nullptr) type.dtype = result_type(*heads.cast, trace_)->dtype;
+    return type;
+  }
+
+  bool add_grouped(const ir::BoundSymbol& symbol) {
+    const auto key = repeated(value_argument(symbol, kKey));
+    const auto value = repeated(value_argument(symbol, kValue));
+    if (!key || !value || key->times != value->times) return false;
+    if (!takes_groups_({&symbol, type_of(*key), type_of(*value)})) return false;
+    ir::BoundSymbol grouped = symbol;
+    grouped.arguments[kKey] = ir::Argument(heads_of(*key, symbol));
+    grouped.arguments[kValue] = ir::Argument(heads_of(*value, symbol));
+    grouped.arguments[kEnableGroups] = ir::Argument(true);
+    result_.add(std::move(grouped));
+    return true;
+  }
+
+  ir::ValueId heads_of(const Repeated& heads, const ir::BoundSymbol& for_symbol) {
+    if (heads.cast == nullptr) return heads.source;
+    ir::BoundSymbol cast = *heads.cast;
+    cast.location = for_symbol.location;
+    cast.arguments[0] = ir::Argument(heads.source);
+    const ir::ValueId result = result_.add_value(ir::make_type(type_of(heads)));
+    cast.results = {ir::Argument(result)};
+    cast.nested.clear();
+    result_.add(std::move(cast));
+    return result;
+  }
+
+  const ir::Trace& trace_;
+  ir::DeviceType device_;
+  const TakesGroups& takes_groups_;
+  ir::Uses uses_;
+  AliasAnalysis aliases_;
+  ir::Trace result_;
+};
+
+}  // namespace
+
+ir::Trace group_keys(const ir::Trace& trace, ir::DeviceType device, const TakesGroups& takes_groups) {
+  return Grouper(trace, device, takes_groups).run();
+}
+
+}  // namespace thunder::passes

@@ -1,0 +1,79 @@
+#include "passes/wide_products.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ir/uses.h"
+#include "operators/names.h"
+#include "passes/alias_analysis.h"
+#include "passes/pass.h"
+#include "passes/symbol_facts.h"
+
+namespace thunder::passes {
+namespace {
+
+class Widener {
+ public:
+  Widener(const ir::Trace& trace, ir::DeviceType device, FindOperator find_operator)
+      : trace_(trace),
+        device_(device),
+        wide_(find_operator("aten::mm", "dtype")),
+        uses_(trace),
+        aliases_(trace),
+        result_(trace.empty_copy(kWideProducts)) {}
+
+  ir::Trace run() {
+    std::vector<std::uint32_t> cast_of(trace_.symbols.size(), kNoPlace);  // product -> the cast that it becomes
+    std::vector<bool> is_dropped(trace_.symbols.size(), false);
+    for (std::uint32_t i = 0; wide_ != nullptr && i < trace_.symbols.size(); ++i) {
+      cast_of[i] = only_cast(trace_.symbols[i]);
+      if (cast_of[i] != kNoPlace) is_dropped[cast_of[i]] = true;
+    }
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      if (is_dropped[i]) continue;
+      ir::BoundSymbol symbol = trace_.symbols[i];
+      if (cast_of[i] != kNoPlace) {
+        symbol.op = wide_;
+        symbol.arguments.emplace_back(ir::Dtype::kFloat32);
+        symbol.results = trace_.symbols[cast_of[i]].results;
+      }
+      result_.add(std::move(symbol));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// The cast to float32, for the caller, that alone reads a product; kNoPlace: there is none. A cast that others read
+  /// is part of their fusion, which reads fewer bytes of it.
+  [[nodiscard]] std::uint32_t only_cast(const ir::BoundSymbol& product) const {
+    if (product.op->name != "aten::mm" || !product.op->overload.empty()) return kNoPlace;
+    const ir::ValueId value = single_result(product);
+    const ir::TensorType* type = value == ir::kNoValue ? nullptr : trace_.tensor_type(value);
+    const bool is_narrow = is_float(type) && ir::size_of(type->dtype) == 2 && type->device.type == device_;
+    if (!is_narrow || uses_.count(value) != 1 || uses_.is_output(value) || aliases_.is_written(value)) return kNoPlace;
+    const std::uint32_t reader = uses_.readers(value).front();
+    const ir::BoundSymbol& cast = trace_.symbols[reader];
+    const ir::TensorType* wide = result_type(cast, trace_);
+    const bool casts = cast.op->name == operators::kCast && wide != nullptr && wide->dtype == ir::Dtype::kFloat32 &&
+                       wide->device == type->device && wide->sizes == type->sizes && wide->strides == type->strides;
+    const ir::ValueId result = single_result(cast);
+    const bool is_given_out = result != ir::kNoValue && uses_.is_output(result) && uses_.readers(result).empty();
+    return casts && is_given_out && is_contiguous(*wide) ? reader : kNoPlace;
+  }
+
+  const ir::Trace& trace_;
+  ir::DeviceType device_;
+  const ir::Operator* wide_;
+  ir::Uses uses_;
+  AliasAnalysis aliases_;
+  ir::Trace result_;
+};
+
+}  // namespace
+
+ir::Trace widen_products(const ir::Trace& trace, ir::DeviceType device, FindOperator find_operator) {
+  return Widener(trace, device, find_operator).run();
+}
+
+}  // namespace thunder::passes
