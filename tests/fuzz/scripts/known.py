@@ -21,7 +21,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "stride",
         r"^step[^\n]* (second\[\d+\]|r\d+(\[\d+\])?|[^\n]*\.grad) stride: [^\n]*\n"
-        r".*(\.t\(\)|\.mT|::2\]|\.(swapaxes|transpose|permute)\().*(autograd\.grad|vjp)\(",
+        r".*(\.t_?\(\)|\.mT|::2\]|\.(swapaxes|transpose|permute)\().*(autograd\.grad|vjp)\(",
         "gradients by inputs that are not contiguous",
     ),
     (
