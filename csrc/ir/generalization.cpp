@@ -366,6 +366,51 @@ Trace generalize(std::span<const Trace> traces, SizeFit& fit, const AreAlike& ar
   return Generalization(traces, fit, are_alike).run();
 }
 
+namespace {
+
+/// A number of one trace in another one, whose numbers may be integers where those are floating-point.
+bool is_same_argument(const Argument& left, const Argument& right, const AreAlike& are_alike) {
+  const auto* list = left.get<ArgumentList>();
+  const auto* other_list = right.get<ArgumentList>();
+  if (list != nullptr && other_list != nullptr) {
+    const auto is_same = [&](const Argument& a, const Argument& b) { return is_same_argument(a, b, are_alike); };
+    return std::ranges::equal(*list, *other_list, is_same);
+  }
+  const auto* object = left.get<ObjectConstant>();
+  const auto* other_object = right.get<ObjectConstant>();
+  if (object != nullptr && other_object != nullptr)
+    return *object == *other_object || are_alike(*object, *other_object);
+  const auto* integer = left.get<std::int64_t>();
+  const auto* number = right.get<double>();
+  if (integer != nullptr && number != nullptr) return static_cast<double>(*integer) == *number;
+  return identical(left, right);
+}
+
+bool is_same_symbol(const BoundSymbol& left, const BoundSymbol& right, const AreAlike& are_alike) {
+  const auto is_same = [&](const Argument& a, const Argument& b) { return is_same_argument(a, b, are_alike); };
+  const auto is_same_part = [&](const BoundSymbol& a, const BoundSymbol& b) { return is_same_symbol(a, b, are_alike); };
+  return left.op == right.op && identical(left.results, right.results) &&
+         std::ranges::equal(left.arguments, right.arguments, is_same) &&
+         std::ranges::equal(left.nested, right.nested, is_same_part);
+}
+
+}  // namespace
+
+bool is_at_sizes(const Trace& general, SymbolValues symbols, const Trace& trace, const AreAlike& are_alike) {
+  const Trace bound = at_sizes(general, symbols);
+  const auto is_same = [&](const BoundSymbol& a, const BoundSymbol& b) { return is_same_symbol(a, b, are_alike); };
+  const auto is_same_output = [&](const Argument& a, const Argument& b) { return is_same_argument(a, b, are_alike); };
+  if (bound.inputs != trace.inputs || bound.value_count() != trace.value_count()) return false;
+  if (!std::ranges::equal(bound.symbols, trace.symbols, is_same)) return false;
+  if (!std::ranges::equal(bound.outputs, trace.outputs, is_same_output)) return false;
+  for (std::uint32_t i = 0; i < bound.value_count(); ++i) {
+    const TypePtr& left = bound.value(ValueId{i}).type;
+    const TypePtr& right = trace.value(ValueId{i}).type;
+    if ((left == nullptr) != (right == nullptr) || (left != nullptr && *left != *right)) return false;
+  }
+  return true;
+}
+
 void require_sizes_of_two(Trace& trace, const Trace& sizes_of) {
   for (std::uint32_t i = 0; i < sizes_of.value_count(); ++i) {
     const TensorType* type = sizes_of.tensor_type(ValueId{i});

@@ -49,6 +49,10 @@ using AreAlike = std::function<bool(ObjectConstant left, ObjectConstant right)>;
 /// where the traces differ in more than numbers that `fit` finds expressions for.
 [[nodiscard]] Trace generalize(std::span<const Trace> traces, SizeFit& fit, const AreAlike& are_alike);
 
+/// Whether a trace for all sizes is `trace` where the symbols have these values.
+[[nodiscard]] bool is_at_sizes(const Trace& general, SymbolValues symbols, const Trace& trace,
+                               const AreAlike& are_alike);
+
 /// Adds the conditions under which no size of `sizes_of` that depends on symbols is zero or one: operations do other
 /// things then. Throws UserError where one is, at the sizes that were traced.
 void require_sizes_of_two(Trace& trace, const Trace& sizes_of);

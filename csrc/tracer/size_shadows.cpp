@@ -1,6 +1,5 @@
 #include "tracer/size_shadows.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/equal.h>
 
@@ -101,6 +100,18 @@ bool is_laid_out_alike(const at::Tensor& left, const at::Tensor& right) {
          left.storage_offset() == right.storage_offset();
 }
 
+/// Constants that operations make anew at each size.
+ir::AreAlike constants_alike(const ir::TraceContext& context) {
+  return [&context](ir::ObjectConstant left, ir::ObjectConstant right) {
+    if (context.objects[left.index].kind != ir::ObjectKind::kTensor) return false;
+    if (context.objects[right.index].kind != ir::ObjectKind::kTensor) return false;
+    const at::Tensor& one = bridge::tensor_of(context, ir::Argument(left));
+    const at::Tensor& other = bridge::tensor_of(context, ir::Argument(right));
+    return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type() && one.device() == other.device() &&
+           (one.is_alias_of(other) || (one.is_cpu() && at::equal(one, other)));
+  };
+}
+
 bool is_equal_value(const IValue& left, const IValue& right) {
   if (left.isInt() && right.isInt()) return left.toInt() == right.toInt();
   if (left.isBool() && right.isBool()) return left.toBool() == right.toBool();
@@ -124,7 +135,10 @@ class SizeShadows::Host final : public RecordingHost {
 std::optional<ir::Dim> (*wrapped_size_of)(const at::Tensor& tensor) = nullptr;
 
 SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions)
-    : program_(program), symbols_(std::move(symbols)), host_(std::make_unique<Host>(program.host)) {
+    : program_(program),
+      symbols_(std::move(symbols)),
+      host_(std::make_unique<Host>(program.host)),
+      probes_(program.trace().blank(), *host_) {
   scope_->shadows = this;
   add_shadows(conditions);
   make_fit();
@@ -366,32 +380,6 @@ void SizeShadows::note_copy(const c10::TensorImpl& tensor, const at::Tensor& cop
 
 // --- arguments of operations
 
-IValue SizeShadows::with_numbers(const IValue& value, const Shadow* shadow) {
-  const auto number = [&](const ir::Dim& dim) {
-    return shadow == nullptr || dim.is_concrete() ? dim.hint : ir::evaluate(dim, shadow->symbols);
-  };
-  const auto as_number = [&](const c10::SymInt& size) {
-    const SizeNode* node = size_node_of(size);
-    return node == nullptr ? size.guard_int(__FILE__, __LINE__) : number(node->dim());
-  };
-  if (value.isSymInt()) return as_number(value.toSymInt());
-  if (value.isSymIntList()) {
-    c10::List<std::int64_t> list;
-    for (const c10::SymInt& size : value.toSymIntVector()) list.push_back(as_number(size));
-    return list;
-  }
-  if (value.isTensor() && wrapped_size_of != nullptr && value.toTensor().defined() &&
-      value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
-    if (const std::optional<ir::Dim> dim = wrapped_size_of(value.toTensor())) {
-      const c10::impl::ExcludeDispatchKeyGuard no_recording(c10::DispatchKey::TESTING_ONLY_GenericMode);
-      const at::Tensor tensor = c10::scalar_to_tensor(c10::Scalar(number(*dim)));
-      tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-      return tensor;
-    }
-  }
-  return value;
-}
-
 std::optional<ir::Dim> SizeShadows::size_at(const IValue& value, std::int64_t dim) {
   const TraceTensorImpl* impl = trace_impl(value.toTensor());
   if (impl == nullptr || !impl->is_watched()) {
@@ -468,7 +456,7 @@ std::vector<IValue> SizeShadows::at_traced_sizes(const c10::OperatorHandle& op, 
   if (has_parameters(op, {"self", "dim", "start", "end", "step"})) note_slice(arguments);
   if (has_parameters(op, {"self", "dim", "index"})) note_select(arguments);
   std::vector<IValue> result;
-  for (const IValue& argument : arguments) result.push_back(with_numbers(argument, nullptr));
+  for (const IValue& argument : arguments) result.push_back(with_numbers(argument, std::nullopt));
   return result;
 }
 
@@ -591,7 +579,7 @@ void SizeShadows::repeat(Shadow& shadow, const c10::OperatorHandle& op, std::spa
   torch::jit::Stack stack;
   for (const IValue& argument : arguments) {
     stack.push_back(with_numbers(
-        map_tensors(argument, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); }), &shadow));
+        map_tensors(argument, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); }), shadow.symbols));
   }
   const RecordTop recording(*shadow.recorder);
   op.callBoxed(stack);
@@ -615,6 +603,46 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
     if (!refusal.empty()) note_refusal(std::move(refusal));
   }
   for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
+  probe(op, arguments, results);
+}
+
+// --- sizes that are next to others
+
+std::optional<ir::TensorType> SizeShadows::general_type(const at::Tensor& tensor) {
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  std::optional<at::Tensor> input;
+  if (impl == nullptr) input = program_.tensors.find_input(tensor);
+  if (input) impl = trace_impl(*input);
+  if (impl == nullptr) return std::nullopt;
+  ir::TensorType type = bridge::type_of(input ? *input : tensor);
+  if (!impl->is_watched()) return type;
+  std::optional<ir::Dims> sizes = dims_of(*impl);
+  std::optional<ir::Dims> strides = sizes ? strides_of(*impl) : std::nullopt;
+  if (!strides) return std::nullopt;
+  type.sizes = *std::move(sizes);
+  type.strides = *std::move(strides);
+  return type;
+}
+
+void SizeShadows::probe(const c10::OperatorHandle& op, std::span<const IValue> arguments,
+                        std::span<const IValue> results) {
+  const auto can_probe = [&] { return pinned_.empty() && !wants_samples_ && tells_sizes(); };
+  if (!can_probe()) return;
+  SizedCall call{op, arguments, {}, {}};
+  for (const at::Tensor& tensor : tensors_of(arguments)) call.types.push_back(general_type(tensor));
+  for (const at::Tensor& tensor : tensors_of(results)) {
+    const std::optional<ir::TensorType> type = general_type(tensor);
+    if (type) std::ranges::copy(type->sizes, std::back_inserter(call.results));
+  }
+  if (!can_probe()) return;
+  const auto admits = [&](ir::SymbolValues values) {
+    for (std::size_t i = 0; i < symbols_.size(); ++i) {
+      if (values[i] < symbols_[i].least || (symbols_[i].most != 0 && values[i] > symbols_[i].most)) return false;
+    }
+    return std::ranges::all_of(assumed_, [&](const Assumed& assumed) { return ir::holds(assumed.condition, values); });
+  };
+  const auto are_alike = constants_alike(*program_.trace().context());
+  for (const ir::Condition& condition : probes_.look_at(call, *fit_, admits, are_alike)) assume(condition);
 }
 
 void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
@@ -677,15 +705,7 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   const Inside inside(*this);
   settle();
   if (!pinned_.empty() || wants_samples_) return std::nullopt;
-  const ir::TraceContext& context = *trace.context();
-  const auto are_alike = [&context](ir::ObjectConstant left, ir::ObjectConstant right) {
-    if (context.objects[left.index].kind != ir::ObjectKind::kTensor) return false;
-    if (context.objects[right.index].kind != ir::ObjectKind::kTensor) return false;
-    const at::Tensor& one = bridge::tensor_of(context, ir::Argument(left));
-    const at::Tensor& other = bridge::tensor_of(context, ir::Argument(right));
-    return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type() && one.device() == other.device() &&
-           (one.is_alias_of(other) || (one.is_cpu() && at::equal(one, other)));
-  };
+  const ir::AreAlike are_alike = constants_alike(*trace.context());
   try {
     std::vector<ir::Trace> traces{trace};
     for (Shadow& shadow : shadows_) {

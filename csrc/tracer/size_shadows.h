@@ -19,6 +19,7 @@
 #include "tracer/evaluate.h"
 #include "tracer/recorder.h"
 #include "tracer/size_node.h"
+#include "tracer/size_probes.h"
 #include "tracer/size_reads.h"
 #include "tracer/trace_tensor.h"
 
@@ -147,8 +148,11 @@ class SizeShadows final : public SizeReads, public SizeUses {
   void pin(std::uint32_t symbol);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);
-  /// `value` with numbers in the place of sizes: at a sample, or (null) at the sizes that were traced.
-  [[nodiscard]] static c10::IValue with_numbers(const c10::IValue& value, const Shadow* shadow);
+  /// The type that a tensor of the program has at all sizes; nullopt: it is none, or nobody knows.
+  [[nodiscard]] std::optional<ir::TensorType> general_type(const at::Tensor& tensor);
+  /// Makes it a condition that the operation does nothing else where a size is next to another one.
+  void probe(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+             std::span<const c10::IValue> results);
   void note_slice(std::span<const c10::IValue> arguments);
   void note_select(std::span<const c10::IValue> arguments);
   [[nodiscard]] std::optional<ir::Dim> size_at(const c10::IValue& tensor, std::int64_t dim);
@@ -160,6 +164,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::shared_ptr<SizeScope> scope_ = std::make_shared<SizeScope>();
   std::vector<SizeSymbol> symbols_;
   std::unique_ptr<Host> host_;
+  SizeProbes probes_;
   std::vector<Shadow> shadows_;
   std::vector<at::Tensor> kept_;  ///< tensors of the program: their addresses are keys
   std::set<std::uint32_t> pinned_;

@@ -6,6 +6,7 @@
 #include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "ir/trace_sizes.h"
 #include "tracer/evaluate.h"
 #include "tracer/operators.h"
 #include "tracer/recording_scopes.h"
@@ -78,6 +79,10 @@ void mark_differentiable(const ir::Trace& trace, std::span<const ir::BoundSymbol
 
 std::vector<bool> differentiable_outputs(const ir::Trace& trace, const std::vector<bool>& inputs,
                                          std::span<const std::optional<bool>> known) {
+  // Operators are called with numbers; what requires grad is the same at all sizes.
+  if (!ir::symbols_of(trace).empty()) {
+    return differentiable_outputs(ir::at_sizes(trace, ir::traced_symbols(trace)), inputs, known);
+  }
   std::unordered_map<std::uint32_t, bool> requires_grad;
   for (std::size_t i = 0; i < inputs.size(); ++i) requires_grad[index_of(trace.inputs[i])] = inputs[i];
   const auto is_differentiable = [&](ir::ValueId id) { return requires_grad[index_of(id)]; };

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from torch import nn
@@ -31,10 +32,12 @@ with seen():
 """
 
 
-def test_seed_gives_the_same_script() -> None:
-    first = generate(5)
+@pytest.mark.parametrize("sizes", [False, True])
+def test_seed_gives_the_same_script(sizes: bool) -> None:
+    first = generate(5, sizes)
     assert first is not None
-    assert first == generate(5)
+    assert first == generate(5, sizes)
+    assert sizes == ("rows(x, " in first)
 
 
 def test_script_that_is_compiled_as_in_eager_passes() -> None:
@@ -144,15 +147,28 @@ def test_numbers_within_rounding_are_equal() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(_PARTS))
-def test_random_scripts(part: int, tmp_path: pathlib.Path) -> None:
-    first, end = (_SCRIPTS * number // _PARTS for number in (part, part + 1))
-    command = [sys.executable, "-m", "tests.fuzz.scripts", "--count", str(end - first), "--seed", str(_SEED + first)]
-    command += ["--jobs", "1", "--seconds", str(_SECONDS / _PARTS), "--json", str(tmp_path / "report.json")]
+def test_random_scripts_whose_sizes_change(tmp_path: pathlib.Path) -> None:
+    report = run_scripts(["--sizes", "--count", str(_SCRIPTS // 10), "--seed", str(_SEED)], _SECONDS / 10, tmp_path)
+    assert report["misses"] > 2 * report["scripts"]
+
+
+def run_scripts(options: list[str], seconds: float, folder: pathlib.Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.fuzz.scripts", *options]
+    command += ["--jobs", "1", "--seconds", str(seconds), "--json", str(folder / "report.json")]
     # Forked processes must come from one that runs no threads, as a worker of pytest may.
     run = subprocess.run(command, cwd=pathlib.Path(__file__).parents[2], capture_output=True, text=True, check=False)
     print(run.stdout)
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["scripts"] == end - first or report["seconds"] >= _SECONDS / _PARTS
-    assert report["compiled"] > 0.5 * report["scripts"]
     assert run.returncode == 0, run.stdout
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_random_scripts(part: int, tmp_path: pathlib.Path) -> None:
+    first, end = (_SCRIPTS * number // _PARTS for number in (part, part + 1))
+    options = ["--count", str(end - first), "--seed", str(_SEED + first)]
+    report = run_scripts(options, _SECONDS / _PARTS, tmp_path)
+    assert report["scripts"] == end - first or report["seconds"] >= _SECONDS / _PARTS
+    # The first call that computes in a memoized function runs in eager.
+    assert report["compiled"] - report["memoized_compiled"] > 0.55 * (report["scripts"] - report["memoized"])

@@ -545,3 +545,67 @@ def test_symbolic_values_is_a_mode_of_the_cache() -> None:
         x = torch.randn(rows, 8)
         torch.testing.assert_close(compiled(x), x.sin() * rows)
     assert specializations(compiled) == 1
+
+
+def _double_where_it_is_a_view(x: Tensor) -> Tensor:
+    y = x * 1
+    y.t().reshape(y.shape).mul_(2)
+    return y
+
+
+def _wrong_row(x: Tensor) -> Tensor:
+    return (x * 1).index_copy(0, torch.tensor([0, 1]), x[:2] * 2)
+
+
+# Operations that do something else where a size is what another one is, or less.
+NEIGHBORS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...]]] = {
+    "reshape_gives_a_view": (_double_where_it_is_a_view, (4,)),
+    "flatten_of_a_slice_gives_a_view": (lambda x: (x * 1)[:, :3].reshape(-1).mul_(2), (4,)),
+    "cross_finds_a_dimension": (lambda x: torch.cross(x, x.flip(0)), (3,)),
+    "solve_takes_vectors": (lambda x: torch.linalg.solve(_regular(x), torch.ones(3, 3)), (3, 3)),
+    "diagonal_is_shorter": (lambda x: x * x.diagonal().shape[0], (4,)),
+    "zeros_of_a_diagonal": (lambda x: x.new_ones(x.diagonal().shape), (4,)),
+    "trapezoid": (lambda x: torch.trapezoid(x, torch.arange(4.0), dim=-1), (4,)),
+    "constants_are_folded": (_wrong_row, (4,)),
+}
+
+
+def _regular(x: Tensor) -> Tensor:
+    return x + 9 * torch.eye(3)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", NEIGHBORS)
+def test_sizes_next_to_others_equal_eager(name: str, requires_grad: bool) -> None:
+    function, sizes = NEIGHBORS[name]
+    compiled = thunder.jit(function)
+    for rows in (5, 7, 4, 3, 2, 6, 4, 3, 8):
+        x = torch.randn(rows, *sizes, requires_grad=requires_grad)
+        result, expected = compiled(x), function(x)
+        torch.testing.assert_close(result, expected)
+        assert result.stride() == expected.stride()
+        if result.requires_grad:
+            (got,) = torch.autograd.grad(result.sum(), x)
+            torch.testing.assert_close(got, torch.autograd.grad(expected.sum(), x)[0])
+
+
+def test_writes_through_what_reshape_gives_arrive_where_it_is_a_view() -> None:
+    compiled = thunder.jit(_double_into)
+    for rows in (5, 7, 4, 6, 4):
+        x, expected = torch.ones(rows, 4), torch.ones(rows, 4)
+        compiled(x)
+        _double_into(expected)
+        assert torch.equal(x, expected)
+
+
+def _double_into(x: Tensor) -> None:
+    x.t().reshape(x.shape).mul_(2)
+
+
+def test_gradients_of_symbolic_sizes_are_made_with_create_graph() -> None:
+    compiled = thunder.jit(lambda x: torch.einsum("ij,kj->ik", x, x))
+    for rows in (4, 3, 6):
+        x = torch.randn(rows, 3, requires_grad=True)
+        (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        torch.testing.assert_close(gradient.detach(), 2 * x.detach().sum(0).expand(rows, 3))
+        assert gradient.requires_grad

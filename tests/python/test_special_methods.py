@@ -273,3 +273,87 @@ def test_conversion_that_torch_tensor_gets_later_is_followed(monkeypatch):
     assert compiled(x) == (41.0, 51)
     monkeypatch.undo()
     assert compiled(x) == (3.0, 3)
+
+
+class Held:
+    """Anything that is called, and gives what it holds."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, *_):
+        return self.value
+
+
+class Descriptor(Held):
+    def __get__(self, owner, kind=None):
+        return self.value
+
+
+class DataDescriptor(Descriptor):
+    def __set__(self, owner, value):
+        self.value = value
+
+
+def read_attribute(thing):
+    return thing.held
+
+
+# What a descriptor, or an object in the place of a special method, holds. It is read from the class.
+HELD = {
+    "descriptor": (Descriptor, "held", read_attribute),
+    "data descriptor": (DataDescriptor, "held", read_attribute),
+    "descriptor by getattr": (Descriptor, "held", lambda thing: getattr(thing, "held")),  # noqa: B009
+    "descriptor of a class": (Descriptor, "held", lambda thing: type(thing).held),
+    "descriptor by object": (Descriptor, "held", lambda thing: object.__getattribute__(thing, "held")),
+    "descriptor by super": (Descriptor, "held", lambda thing: super(type(thing), thing).held),
+    "descriptor of a metaclass": (Descriptor, "held", lambda thing: thing),
+    "call": (Held, "__call__", lambda thing: thing(1)),
+    "len": (Held, "__len__", len),
+    "item": (Held, "__getitem__", lambda thing: thing[0]),
+    "add": (Held, "__add__", lambda thing: thing + 1),
+    "reflected": (Held, "__rmul__", lambda thing: 2 * thing),
+    "negative": (Held, "__neg__", lambda thing: -thing),
+    "index": (Held, "__index__", lambda thing: [0, 1, 2, 3, 4, 5][thing]),
+    "equal": (Held, "__eq__", lambda thing: thing == 1),
+    "abs": (Held, "__abs__", abs),
+    "int": (Held, "__int__", int),
+    "round": (Held, "__round__", round),
+    "getattr": (Held, "__getattr__", lambda thing: thing.absent),
+    "power": (Held, "__pow__", lambda thing: thing**2),
+    "enter": (Held, "__enter__", lambda thing: entered(thing)),
+}
+
+
+def entered(thing):
+    with thing as value:
+        return value
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_objects_in_a_class_hold_is_followed(name):
+    make, attribute, use = HELD[name]
+    held = make(2)
+    base = type("Base", (), {attribute: held, "__exit__": lambda *_: None})
+    thing = type("Kind", (base,), {})()
+    if name == "descriptor of a metaclass":
+        of_metaclass = type("Meta", (type,), {attribute: held})("Kind", (), {})
+        thing, use = of_metaclass, read_attribute
+    compiled = thunder.jit(lambda x: x * use(thing))
+    for value in (2, 3, 5, 2):
+        held.value = value
+        assert torch.equal(compiled(X), X * use(thing))
+
+
+def test_descriptor_that_is_written_to_inside_is_read_at_the_next_call():
+    held = DataDescriptor(1)
+    thing = type("Kind", (), {"held": held})()
+
+    def function(x):
+        y = x * thing.held
+        thing.held = 5
+        return y
+
+    compiled = thunder.jit(function)
+    assert [compiled(torch.ones(1)).item() for _ in range(3)] == [1.0, 5.0, 5.0]
+    assert held.value == 5

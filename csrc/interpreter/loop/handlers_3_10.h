@@ -321,7 +321,7 @@ THUNDER_HANDLER(end_async_for_block) {
 }
 
 THUNDER_HANDLER(setup_with) {
-  const Step step = enter_context(m, false);
+  const Step step = enter_context<kObserved>(m, false);
   if (step != Step::kNext) return step;
   PyObject* entered = m.pop();
   push_block(m, SETUP_FINALLY, handler_offset(m, argument));

@@ -6,6 +6,7 @@
 #include "interpreter/loop/iteration.h"
 #include "interpreter/loop/machine.h"
 #include "interpreter/loop/native_operation.h"
+#include "interpreter/loop/observe.h"
 
 namespace thunder::interpreter {
 
@@ -116,8 +117,10 @@ THUNDER_HANDLER(cleanup_throw) {
 #endif
 
 /// `manager` becomes `exit, entered`.
+template <bool kObserved>
 THUNDER_INLINE Step enter_context(Machine& m, bool is_async) {
   PyObject* manager = m.top();
+  if constexpr (kObserved) observed_look_up(*m.observer, manager, "__enter__ __exit__ __aenter__ __aexit__");
   PyObject* enter = lookup_context_method(manager, is_async, false);
   if (enter == nullptr) return Step::kError;
   PyObject* exit = lookup_context_method(manager, is_async, true);
@@ -131,8 +134,8 @@ THUNDER_INLINE Step enter_context(Machine& m, bool is_async) {
   Py_DECREF(enter);
   return m.push_result(entered);
 }
-THUNDER_HANDLER(before_with) { return enter_context(m, false); }
-THUNDER_HANDLER(before_async_with) { return enter_context(m, true); }
+THUNDER_HANDLER(before_with) { return enter_context<kObserved>(m, false); }
+THUNDER_HANDLER(before_async_with) { return enter_context<kObserved>(m, true); }
 
 THUNDER_HANDLER(end_async_for) {
   PyObject* exception = m.pop();

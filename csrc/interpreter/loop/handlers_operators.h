@@ -13,8 +13,10 @@ inline PyObject* inplace_power(PyObject* left, PyObject* right) { return PyNumbe
 /// The unary operators, on the topmost value.
 template <bool kObserved, unaryfunc kOperation>
 THUNDER_INLINE Step unary(Machine& m) {
-  if constexpr (kObserved)
+  if constexpr (kObserved) {
+    observed_look_up(*m.observer, m.top(), "__neg__ __pos__ __invert__");
     if (!observed_examine(*m.observer, m.top(), Aspect::kContents)) return Step::kError;
+  }
   return m.replace_top(kOperation(m.top()));
 }
 THUNDER_HANDLER(unary_positive) { return unary<kObserved, PyNumber_Positive>(m); }

@@ -40,6 +40,8 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 bool observed_advance(Observer& observer, PyObject* iterator);
 /// `iterable` is about to be iterated over.
 bool observed_get_iterator(Observer& observer, PyObject* iterable);
+/// Tells the observer that special methods, by their names, are looked up in the class of `object`.
+void observed_look_up(Observer& observer, PyObject* object, const char* names);
 /// Filtered `Observer::examine`, `before_write` and `receive`.
 bool observed_examine(Observer& observer, PyObject* object, Aspect aspect);
 bool observed_write(Observer& observer, PyObject* owner, WriteKind kind, PyObject* key);

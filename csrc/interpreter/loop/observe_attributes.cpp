@@ -2,6 +2,7 @@
 
 #include "interpreter/loop/observe.h"
 #include "interpreter/python/python_ref.h"
+#include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
 
@@ -39,11 +40,19 @@ AttributeSource source_of_type_attribute(PyObject* attribute, AttributeSource pl
   return is_data_descriptor(attribute) ? AttributeSource::kDescriptor : plain;
 }
 
+/// Reports that a descriptor with a `__get__` in Python is read from a class: the method may read what it holds.
+bool report_descriptor(Observer& observer, PyTypeObject* type, PyObject* name, PyObject* descriptor) {
+  if (Py_TYPE(descriptor) == &PyProperty_Type) return true;
+  const py::Ref read = py::Ref::steal(observer.read_attribute(reinterpret_cast<PyObject*>(type), name,
+                                                              AttributeSource::kTypeObject, Py_NewRef(descriptor)));
+  return static_cast<bool>(read);
+}
+
 /// A value, or null with an exception, and where the value lies.
 using Found = std::pair<PyObject*, AttributeSource>;
 
 /// Looks an attribute up as `object.__getattribute__` does.
-Found find_generic(PyObject* owner, PyObject* name) {
+Found find_generic(Observer& observer, PyObject* owner, PyObject* name) {
   PyTypeObject* type = Py_TYPE(owner);
   const py::Ref attribute = py::Ref::share(_PyType_Lookup(type, name));
   if (!is_data_descriptor(attribute.get()) && has_instance_dict(type)) {
@@ -56,11 +65,13 @@ Found find_generic(PyObject* owner, PyObject* name) {
   }
   const AttributeSource source =
       attribute ? source_of_type_attribute(attribute.get(), AttributeSource::kType) : AttributeSource::kComputed;
+  if (attribute && source == AttributeSource::kComputed && !report_descriptor(observer, type, name, attribute.get()))
+    return {nullptr, source};
   return {PyObject_GenericGetAttr(owner, name), source};
 }
 
 /// Looks an attribute of a class `owner` up as `type.__getattribute__` does.
-Found find_in_class(PyObject* owner, PyObject* name) {
+Found find_in_class(Observer& observer, PyObject* owner, PyObject* name) {
   PyObject* meta_attribute = _PyType_Lookup(Py_TYPE(owner), name);
   AttributeSource source = AttributeSource::kComputed;
   if (is_data_descriptor(meta_attribute)) {
@@ -69,10 +80,40 @@ Found find_in_class(PyObject* owner, PyObject* name) {
     const bool computed = Py_TYPE(attribute)->tp_descr_get != nullptr && Py_TYPE(attribute) != &PyProperty_Type &&
                           reads_by_python(attribute);
     source = computed ? AttributeSource::kComputed : AttributeSource::kTypeObject;
+    auto* type = reinterpret_cast<PyTypeObject*>(owner);
+    if (computed && !report_descriptor(observer, type, name, attribute)) return {nullptr, source};
   } else if (meta_attribute != nullptr) {
     source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
   }
+  const bool is_of_metaclass = source == AttributeSource::kComputed && meta_attribute != nullptr;
+  if (is_of_metaclass && !report_descriptor(observer, Py_TYPE(owner), name, meta_attribute)) return {nullptr, source};
   return {PyObject_GetAttr(owner, name), source};
+}
+
+/// The class behind `super` that has the attribute, null if there is none.
+PyTypeObject* class_behind_super(PyObject* super, PyObject* name) {
+  const py::Ref first = py::Ref::steal(PyObject_GetAttrString(super, "__thisclass__"));
+  const py::Ref last = py::Ref::steal(PyObject_GetAttrString(super, "__self_class__"));
+  PyErr_Clear();
+  if (!first || !last || !PyType_Check(last.get())) return nullptr;
+  PyObject* order = reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(last.get()))->tp_mro;
+  bool is_behind = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (is_behind && PyDict_Contains(dict_of_type(base), name) == 1) return base;
+    if (reinterpret_cast<PyObject*>(base) == first.get()) is_behind = true;
+  }
+  return nullptr;
+}
+
+/// Looks an attribute up as `super` does.
+Found find_behind_super(Observer& observer, PyObject* super, PyObject* name) {
+  PyTypeObject* type = class_behind_super(super, name);
+  PyObject* attribute = type != nullptr ? _PyType_Lookup(type, name) : nullptr;
+  const bool is_computed =
+      attribute != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr && reads_by_python(attribute);
+  if (is_computed && !report_descriptor(observer, type, name, attribute)) return {nullptr, AttributeSource::kComputed};
+  return {PyObject_GetAttr(super, name), AttributeSource::kComputed};
 }
 
 /// Reports an absent attribute, whose AttributeError is pending; false when something else is.
@@ -107,7 +148,8 @@ PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyOb
   if (!is_observed) {
     // A value that `__getattr__` has stored in the object (`torch.ops`) counts as one that was there.
     if (!value) return report_missing(observer, owner, name), nullptr;
-    if (const Found kept = find_generic(owner, name); kept.first != nullptr) return report(observer, owner, name, kept);
+    if (const Found kept = find_generic(observer, owner, name); kept.first != nullptr)
+      return report(observer, owner, name, kept);
     if (!report_missing(observer, owner, name)) return nullptr;
     PyErr_Clear();
   }
@@ -126,7 +168,7 @@ bool has_generic_lookup(PyTypeObject* type) {
 }  // namespace
 
 PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* name) {
-  const Found found = find_generic(owner, name);
+  const Found found = find_generic(observer, owner, name);
   if (found.first == nullptr) report_missing(observer, owner, name);
   return report(observer, owner, name, found);
 }
@@ -139,9 +181,9 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
   Found found{nullptr, AttributeSource::kComputed};
   PyObject* method = nullptr;
   if (type->tp_getattro == PyType_Type.tp_getattro) {
-    found = find_in_class(owner, name);
+    found = find_in_class(observer, owner, name);
   } else if (type->tp_getattro == PyModule_Type.tp_getattro) {
-    found = find_generic(owner, name);
+    found = find_generic(observer, owner, name);
     if (found.first == nullptr) {
       if (!report_missing(observer, owner, name)) return nullptr;
       PyErr_Clear();
@@ -149,7 +191,9 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
     }
   } else if (has_generic_lookup(type)) {
     method = _PyType_Lookup(type, getattr_name);
-    found = find_generic(owner, name);
+    found = find_generic(observer, owner, name);
+  } else if (PyObject_TypeCheck(owner, &PySuper_Type)) {
+    found = find_behind_super(observer, owner, name);
   } else {
     found.first = PyObject_GetAttr(owner, name);
   }

@@ -101,6 +101,7 @@ PyObject* call_observed(Context& context, const Call& call) {
     const py::Ref owned = py::Ref::share(method);
     return call_with_self(context, call, method, callable);
   }
+  observed_look_up(*context.observer, callable, "__call__");
   return call_native(context, call);
 }
 

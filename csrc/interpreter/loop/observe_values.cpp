@@ -170,8 +170,11 @@ PyObject* observed_given(Observer& observer, PyObject* value) {
   return has_no_contents(value) ? Py_NewRef(value) : observer.given(value);
 }
 
+void observed_look_up(Observer& observer, PyObject* object, const char* names) { look_up(observer, object, names); }
+
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
   look_up(observer, owner, "__getitem__");
+  look_up(observer, key, "__index__");
   if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
   const py::Ref index = py::Ref::steal(observer.operand(key, owner, true));
   if (!index) return nullptr;

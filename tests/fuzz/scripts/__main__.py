@@ -18,12 +18,13 @@ def main() -> int:
     parser.add_argument("--json", default=None, help="file to write the report to")
     parser.add_argument("--whole", action="store_true", help="leave failing scripts as they are")
     parser.add_argument("--print", action="store_true", help="print the scripts and check nothing")
+    parser.add_argument("--sizes", action="store_true", help="scripts whose tensors have other sizes at each call")
     arguments = parser.parse_args()
     if arguments.print:
         from tests.fuzz.scripts.generator import generate
 
         for seed in range(arguments.seed, arguments.seed + arguments.count):
-            print(generate(seed))
+            print(generate(seed, arguments.sizes))
         return 0
 
     def on_found(found: runner.Found) -> None:
@@ -32,7 +33,7 @@ def main() -> int:
 
     report = runner.run(
         arguments.count, arguments.seed, arguments.jobs,
-        seconds=arguments.seconds, shrinks=not arguments.whole, on_found=on_found,
+        seconds=arguments.seconds, shrinks=not arguments.whole, sizes=arguments.sizes, on_found=on_found,
     )  # fmt: skip
     print(report)
     if arguments.json:

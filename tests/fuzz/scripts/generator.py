@@ -8,7 +8,7 @@ import re
 import textwrap
 
 from tests.fuzz.scripts.objects import LIBRARY, OBJECTS
-from tests.fuzz.scripts.statements import BLOCKS, LINES, RISKY
+from tests.fuzz.scripts.statements import BLOCKS, LINES, RISKY, SIZES
 
 _NUMBERS = ("0", "1", "2.5", "-1", "0.5", "3", "True", "-0.0", "float('nan')", "1e-3", "float('inf')")
 _NUMBER_WEIGHTS = (2, 4, 4, 3, 4, 2, 1, 1, 0.4, 1, 0.4)
@@ -43,8 +43,9 @@ class _Names:
 class Generator:
     """Makes the text of one script."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, sizes: bool = False) -> None:
         self.random = random.Random(seed)
+        self.sizes = sizes
         self.names = _Names()
         self.count = 0
         self.objects = self.random.sample(list(OBJECTS), self.random.choice((1, 1, 2, 2, 3)))
@@ -52,6 +53,9 @@ class Generator:
         self.lines = [_table(LINES[topic]) for topic in topics]
         self.lines += [_table(OBJECTS[name].lines) for name in self.objects] * 2
         self.lines.append(_table(LINES["arithmetic"]))
+        if sizes:
+            self.objects = self.objects[:1]
+            self.lines += [_table(SIZES)] * 4
         kinds = self.random.sample(list(BLOCKS), self.random.choice((1, 2, 3)))
         self.blocks = [line for kind in kinds for line in BLOCKS[kind].strip().splitlines()]
         self.has_odd_values = self.random.random() < 0.12
@@ -96,6 +100,7 @@ class Generator:
     def make_inputs(self) -> list[str]:
         choose = self.random.choice
         rows = choose((2, 2, 2, 2, 3, 1, 0) if self.random.random() < 0.4 else (2,))
+        rows = choose((3, 4, 5, 6, 7)) if self.sizes else rows
         full = (rows, 3)
         lines = []
         dtype = choose(("torch.float32",) * 8 + ("torch.float64", "torch.bfloat16", "torch.float16"))
@@ -313,9 +318,9 @@ class Generator:
     def steps(self, arguments: str) -> list[str]:
         """Return what is done with the jitted function: calls, changes, writes, backward passes."""
         lines: list[str] = []
-        for number in range(self.random.randrange(2, 6)):
+        for number in range(self.random.randrange(4, 9) if self.sizes else self.random.randrange(2, 6)):
             if number:
-                lines += self.change()
+                lines += self.change_of_sizes() if self.sizes else self.change()
             lines += self.around(f"r{number} = f({arguments})")
             if self.random.random() < 0.5:
                 lines += self.after(f"r{number}")
@@ -330,6 +335,14 @@ class Generator:
         if "CALL" in around:
             return ["with seen():", f"    {name} = {around.replace('CALL', value)}"]
         return ["with seen():", *(f"    {line}" for line in (around, f"    {call}"))]
+
+    def change_of_sizes(self) -> list[str]:
+        """Return a step that gives tensors other numbers of rows, and sometimes another change."""
+        rows = self.random.choice((2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 1, 0))
+        each = self.random.choice(("x", "x", "x, y", "x, y, z", "y"))
+        lines = [f"{name} = rows({name}, {rows})" for name in each.split(", ")]
+        lines += self.change()[1:] if self.random.random() < 0.15 else []
+        return [line for text in lines for line in ("with contextlib.suppress(Exception):", f"    {text.strip()}")]
 
     def change(self) -> list[str]:
         kind = self.random.random()
@@ -475,9 +488,9 @@ def without_line(text: str, line: int) -> str | None:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def generate(seed: int) -> str | None:
+def generate(seed: int, sizes: bool = False) -> str | None:
     """Return the script of a seed; most of what raises in eager has been taken out of it."""
-    generator = Generator(seed)
+    generator = Generator(seed, sizes)
     text = ast.unparse(ast.parse(generator.make())) + "\n"
     keeps = generator.random.random() < 0.1
     for _ in range(25):

@@ -21,7 +21,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "stride",
         r"^step[^\n]* (second\[\d+\]|r\d+(\[\d+\])?|[^\n]*\.grad) stride: [^\n]*\n"
-        r".*(\.t\(\)|\.mT|::2\]|\.(swapaxes|transpose|permute)\().*(autograd\.grad|vjp)\(",
+        r".*(\.t_?\(\)|\.mT|::2\]|\.(swapaxes|transpose|permute)\().*(autograd\.grad|vjp)\(",
         "gradients by inputs that are not contiguous",
     ),
     (
@@ -47,6 +47,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "eager saves a constant, which is none of a compiled function's saved values",
     ),
     ("number", r"\.grad: .*\.data\.", _DATA),
+    (
+        "raises nothing",
+        r"in eager RuntimeError: When use_reentrant=True, torch\.utils\.checkpoint is incompatible",
+        "eager refuses autograd.grad through a reentrant checkpoint",
+    ),
     (
         "raises",
         r"backward through the graph a second time.*\.backward\(",

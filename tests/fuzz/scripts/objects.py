@@ -49,6 +49,13 @@ def helper(t, n=2.0, cache=[], *, sign=1):
     cache.append(n)
     return t * n * sign
 """,
+    "rows": """
+def rows(t, count):
+    if not t.dim():
+        return t
+    index = torch.arange(count) % max(t.shape[0], 1)
+    return (t if t.shape[0] else t.new_ones(1, *t.shape[1:])).detach()[index].requires_grad_(t.requires_grad)
+""",
     "half": "half = functools.partial(helper, n=0.5)",
     "compose": """
 def compose(*functions):

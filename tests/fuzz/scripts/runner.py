@@ -33,11 +33,12 @@ class Found:
     message: str
     text: str
     known: str = ""
+    sizes: bool = False
 
     def __str__(self) -> str:
         from tests.fuzz.scripts.execute import alone
 
-        command = f"python -m tests.fuzz.scripts --count 1 --seed {self.seed}"
+        command = f"python -m tests.fuzz.scripts --count 1 --seed {self.seed}{' --sizes' * self.sizes}"
         head = f"seed {self.seed}: {self.kind}: {self.message[:1500]}\n  {command}\n"
         return f"{head}--- a file that shows it\n{alone(self.text)}---\n"
 
@@ -53,6 +54,8 @@ class Report:
     fallbacks: int = 0
     misses: int = 0
     compiled: int = 0  # scripts of which something was compiled, and nothing refused
+    memoized: int = 0  # scripts with a function under lru_cache, whose first calls run in eager
+    memoized_compiled: int = 0
     outcomes: dict[str, int] = dataclasses.field(default_factory=dict)
     failures: list[Found] = dataclasses.field(default_factory=list)
     refusals: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -79,7 +82,7 @@ def _quiet(log: str) -> None:
     faulthandler.enable()
 
 
-def _serve(connection: Connection, log: str) -> None:
+def _serve(connection: Connection, log: str, sizes: bool) -> None:
     from tests.fuzz.scripts.compare import check
     from tests.fuzz.scripts.generator import generate
 
@@ -87,7 +90,7 @@ def _serve(connection: Connection, log: str) -> None:
     while (seed := connection.recv()) is not None:
         text = None
         try:
-            text = generate(seed)
+            text = generate(seed, sizes)
             connection.send(("made", text))
             outcome = check(text) if text else None
             connection.send(("done", outcome))
@@ -148,11 +151,12 @@ def _eager_survives(text: str) -> bool:
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, sizes: bool) -> None:
+        self.sizes = sizes
         self.connection, theirs = _FORK.Pipe()
         handle, self.log = tempfile.mkstemp(prefix="thunder_scripts_")
         os.close(handle)
-        self.process = _FORK.Process(target=_serve, args=(theirs, self.log), daemon=True)
+        self.process = _FORK.Process(target=_serve, args=(theirs, self.log, sizes), daemon=True)
         self.process.start()
         theirs.close()
         self.count = 0
@@ -196,9 +200,13 @@ def run(
     *,
     seconds: float | None = None,
     shrinks: bool = True,
+    sizes: bool = False,
     on_found: Callable[[Found], None] | None = None,
 ) -> Report:
-    """Check the scripts of `count` seeds from `seed` on; begin no more, and shrink no failure, after `seconds`."""
+    """Check the scripts of `count` seeds from `seed` on; begin no more, and shrink no failure, after `seconds`.
+
+    `sizes`: those of tensors change from call to call.
+    """
     _import_for_all()
     report = Report(seed)
     begin = time.monotonic()
@@ -213,12 +221,12 @@ def run(
             return
         if worker.count >= _SCRIPTS_PER_PROCESS:
             worker.end()
-            worker = _Worker()
+            worker = _Worker(sizes)
         worker.give(following)
         busy.append(worker)
 
     for _ in range(jobs):
-        give(_Worker())
+        give(_Worker(sizes))
     while busy:
         ready = wait([worker.connection for worker in busy], timeout=1.0)
         for worker in list(busy):
@@ -232,7 +240,7 @@ def run(
                 on_found(found)
             if outcome is not None and outcome.kind in ("crash", "hang", "broken", "skipped"):
                 worker.end()
-                worker = _Worker()
+                worker = _Worker(sizes)
             give(worker)
     report.seconds = round(time.monotonic() - begin, 1)
     return report
@@ -268,7 +276,11 @@ def _counted(report: Report, worker: _Worker, outcome: Any, shrinks: bool) -> Fo
         report.calls += outcome.calls
         report.fallbacks += outcome.fallbacks
         report.misses += outcome.misses
-        report.compiled += outcome.misses > 0 and not outcome.fallbacks and kind != "refused"
+        is_compiled = outcome.misses > 0 and not outcome.fallbacks and kind != "refused"
+        is_memoized = "lru_cache" in (worker.text or "")
+        report.compiled += is_compiled
+        report.memoized += is_memoized
+        report.memoized_compiled += is_compiled and is_memoized
         for reason in outcome.refusals:
             report.refusals[reason] = report.refusals.get(reason, 0) + 1
         if outcome.is_failure:
@@ -336,7 +348,7 @@ def _found(worker: _Worker, outcome: Any, shrinks: bool) -> Found:
     rest = known.without_cause(why, text)
     if rest and isolated(rest).is_failure:
         why = ""
-    return Found(worker.seed, outcome.kind, outcome.message, text, why)
+    return Found(worker.seed, outcome.kind, outcome.message, text, why, worker.sizes)
 
 
 def signature(kind: str, message: str) -> str:

@@ -8,6 +8,99 @@ A line is `kind | text`: the kind of the variable that it defines, or `-`. In th
 
 from __future__ import annotations
 
+# What reads sizes, and what does other things at other sizes, for scripts in which they change.
+SIZES = """
+n | {new} = {f}.shape[0]
+n | {new} = len({f})
+n | {new} = {f}.numel()
+n | {new} = {f}.shape[-1] * 2 + {f}.size(0)
+n | {new} = {f}.shape[0] // 2
+n | {new} = {f}.shape[0] % 3
+n | {new} = -({f}.shape[0] // -4)
+n | {new} = max({f}.shape[0], 4)
+n | {new} = min({f}.shape)
+n | {new} = sum({f}.shape)
+n | {new} = math.prod({f}.shape)
+n | {new} = {f}.shape[0] / 3
+n | {new} = {f}.shape[0] ** 0.5
+n | {new} = {f}.stride(0)
+n | {new} = {f}.shape[0] > 4
+n | {new} = {f}.shape == {f}.shape
+n | {new} = {f}.shape[0] == 3
+n | {new} = len(f"{{{f}.shape[0]}}")
+n | {new} = {{3: 1, 5: 2}}.get({f}.shape[0], 4)
+n | {new} = {f}.diagonal().shape[0]
+n | {new} = len({f}.split(3))
+n | {new} = {f}.chunk(2)[0].shape[0]
+n | {new} = int({f}.shape[0] * 0.7)
+n | {new} = sum(i for i in range({f}.shape[0]))
+n | {new} = divmod({f}.shape[0], 2)[1]
+n | {new} = [0.5, 1.5, 2.5, 3.5][min({f}.shape[0], 3)]
+f | {new} = {f}[: {f}.shape[0] // 2] * 2
+f | {new} = {f}[{f}.shape[0] // 2 :]
+f | {new} = {f}[-3:]
+f | {new} = {f}[:4]
+f | {new} = {f}[1:] - {f}[:-1]
+f | {new} = {f}[::2]
+f | {new} = {f}[-1] + {f}[0]
+f | {new} = {f}[2]
+f | {new} = {f}.t().reshape({f}.shape)
+f | {new} = {f}.reshape(-1, 3)
+f | {new} = {f}.reshape({f}.shape[::-1])
+f | {new} = {f}.transpose(0, -1).reshape(-1)
+f | {new} = {f}.view(-1)
+f | {new} = {f}.t().contiguous().view(-1)
+f | {new} = {f}.flatten()[: {f}.shape[0]]
+f | {new} = {f}[:, :2].reshape(-1)
+f | {new} = {f}.expand(2, *{f}.shape).sum(0)
+f | {new} = torch.arange({f}.shape[0]) * 0.5
+f | {new} = {f} * torch.arange({f}.shape[0])[:, None]
+f | {new} = {f} + torch.ones({f}.shape)
+f | {new} = {f}.new_zeros({f}.shape[0], 3) + {f}
+f | {new} = torch.eye({f}.shape[0], 3) * {f}
+f | {new} = torch.cat([{f}, {f}])
+f | {new} = torch.cat([{f}.new_zeros(1, 3), {f}])[: {f}.shape[0]]
+f | {new} = F.pad({f}, (0, 0, 1, 0))
+f | {new} = F.pad({f}, (0, 0, 0, max(0, 8 - {f}.shape[0])))
+f | {new} = {f}.chunk(2)[-1]
+f | {new} = {f}.split(3)[0]
+f | {new} = {f}.tensor_split(2)[1]
+f | {new} = torch.stack([row * i for i, row in enumerate({f})])
+f | {new} = {f}.mean(0) / max({f}.shape[0], 1)
+f | {new} = {f}.var(0)
+f | {new} = {f}.std(0, unbiased=False)
+f | {new} = {f}.softmax(0)
+f | {new} = ({f} @ {f}.mT).tril()
+f | {new} = {f}.masked_fill((torch.arange({f}.shape[0]) < 2)[:, None], 0.0)
+f | {new} = {f}.roll(1, 0)
+f | {new} = {f}.flip(0)
+f | {new} = {f}.repeat(2, 1)
+f | {new} = {f}.cumsum(0)
+f | {new} = {f}.sort(0).values
+f | {new} = {f}.topk(2, 0).values
+f | {new} = torch.cross({f}, {f})
+f | {new} = {f}.diagonal() * 2
+f | {new} = {f}.unfold(0, 2, 1).sum(-1)
+f | {new} = F.layer_norm({f}, {f}.shape)
+f | {new} = F.cross_entropy({f}, torch.arange({f}.shape[0]) % 3)
+f | {new} = F.scaled_dot_product_attention({f}[None], {f}[None], {f}[None], is_causal=True)[0]
+f | {new} = F.dropout({f}, 0.5) * {f}.shape[0]
+f | {new} = checkpoint(lambda t: t.tanh() * t.shape[0], {f}, use_reentrant=False)
+f | {new} = func.vmap(lambda t: t * t.sum())({f})
+f | {new} = {f} * torch.tensor({f}.shape[0])
+f | {new} = torch.full(({f}.shape[0],), {n})
+f | {new} = {f}.gather(0, torch.zeros(1, 3, dtype=torch.long))
+f | {new} = {f}.index_select(0, torch.arange({f}.shape[0] - 1, -1, -1))
+f | {new} = torch.where(torch.arange({f}.shape[0])[:, None] % 2 == 0, {f}, -{f})
+- | {w}[: {w}.shape[0] // 2] = {n}
+- | {w}[-2:] *= 2
+- | {w}.t().reshape({w}.shape).mul_(2)
+- | {w}.reshape(-1)[::2] = {n}
+- | log.append({f}.shape)
+- | log.append({f}.shape[0] * 2)
+- | outside.append({f}.shape[0])
+"""
+
 # topic -> lines. A script takes its lines from a few topics, so that they meet each other.
 LINES: dict[str, str] = {
     "arithmetic": """
