@@ -66,35 +66,42 @@ at::Tensor take_gradient_meta(const at::Tensor&, const at::Tensor& gradient) { r
 
 // --- fully sharded: every process has some rows of the parameter
 
-/// Rows of all shards, for a tensor of these sizes; a scalar has one row.
-std::int64_t rows_of(at::IntArrayRef size) { return size.empty() ? 1 : size[0]; }
-std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return (rows_of(size) + count - 1) / count; }
+using OptionalDtype = std::optional<at::ScalarType>;
+
+/// Rows of each shard but the last ones, which may have fewer or none.
+std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return (size[0] + count - 1) / count; }
+
+/// A tensor without gaps, with zeros behind its rows so that it has so many.
+at::Tensor padded(const at::Tensor& tensor, std::int64_t rows) {
+  std::vector<std::int64_t> pads(2 * tensor.dim(), 0);
+  pads.back() = rows - tensor.size(0);
+  return at::constant_pad_nd(tensor.contiguous(), pads);
+}
 
 at::Tensor gather_shards(const at::Tensor& shard, at::IntArrayRef size, c10::string_view group, std::int64_t count,
-                         c10::string_view) {
-  const at::Tensor all = wait(call(operators::kAllGather, "", {shard.contiguous(), count, std::string(group)}));
-  return all.narrow(0, 0, rows_of(size)).view(size);
+                         c10::string_view, OptionalDtype dtype, OptionalDtype) {
+  const at::Tensor sent = padded(shard.to(dtype.value_or(shard.scalar_type())), rows_of_shard(size, count));
+  return wait(call(operators::kAllGather, "", {sent, count, std::string(group)})).narrow(0, 0, size[0]);
 }
 
 at::Tensor gather_shards_meta(const at::Tensor& shard, at::IntArrayRef size, c10::string_view, std::int64_t,
-                              c10::string_view) {
-  return at::empty(size, shard.options());
+                              c10::string_view, OptionalDtype dtype, OptionalDtype) {
+  return at::empty(size, shard.options().dtype(dtype.value_or(shard.scalar_type())));
 }
 
-at::Tensor scatter_gradient(const at::Tensor& gradient, c10::string_view group, std::int64_t count, c10::string_view) {
-  const std::int64_t rows = rows_of_shard(gradient.sizes(), count);
-  const at::Tensor given = gradient.dim() == 0 ? gradient.view({1}) : gradient;
-  std::vector<std::int64_t> pads(2 * given.dim(), 0);
-  pads.back() = rows * count - given.size(0);
-  const at::Tensor padded = at::constant_pad_nd(given, pads).contiguous().mul(1.0 / double(count));
-  return wait(call(operators::kReduceScatter, "", {padded, "sum", count, std::string(group)}));
+at::Tensor scatter_gradient(const at::Tensor& gradient, std::int64_t rows, at::ScalarType dtype, c10::string_view group,
+                            std::int64_t count, c10::string_view, OptionalDtype reduce_dtype) {
+  const at::Tensor given = gradient.to(reduce_dtype.value_or(gradient.scalar_type()));
+  const at::Tensor sent = padded(given, rows_of_shard(given.sizes(), count) * count).mul(1.0 / double(count));
+  const at::Tensor shard = wait(call(operators::kReduceScatter, "", {sent, "sum", count, std::string(group)}));
+  return shard.narrow(0, 0, rows).to(dtype);
 }
 
-at::Tensor scatter_gradient_meta(const at::Tensor& gradient, c10::string_view, std::int64_t count, c10::string_view) {
+at::Tensor scatter_gradient_meta(const at::Tensor& gradient, std::int64_t rows, at::ScalarType dtype, c10::string_view,
+                                 std::int64_t, c10::string_view, OptionalDtype) {
   std::vector<std::int64_t> size = gradient.sizes().vec();
-  if (size.empty()) size.push_back(1);
-  size[0] = rows_of_shard(gradient.sizes(), count);
-  return at::empty(size, gradient.options());
+  size[0] = rows;
+  return at::empty(size, gradient.options().dtype(dtype));
 }
 
 // --- derivatives
@@ -167,15 +174,17 @@ at::Tensor differentiable_adds_gradient_of(c10::DispatchKeySet keys, const at::T
 
 template <bool kIsKept>
 at::Tensor differentiable_gather_shards(c10::DispatchKeySet keys, const at::Tensor& shard, at::IntArrayRef size,
-                                        c10::string_view group, std::int64_t count, c10::string_view bucket) {
-  at::Tensor result =
-      below_autograd<const at::Tensor&, at::IntArrayRef, c10::string_view, std::int64_t, c10::string_view>(
-          "thunder::gather_shards", kIsKept ? "kept" : "", keys, shard, size, group, count, bucket);
-  return with_history(
-      result, {shard},
-      [=, name = std::string(group), place = std::string(bucket)](const at::Tensor& gradient, const at::Tensor&) {
-        return variable_list{call("thunder::scatter_gradient", "", {gradient, name, count, place})};
-      });
+                                        c10::string_view group, std::int64_t count, c10::string_view bucket,
+                                        OptionalDtype dtype, OptionalDtype reduce_dtype) {
+  at::Tensor result = below_autograd<const at::Tensor&, at::IntArrayRef, c10::string_view, std::int64_t,
+                                     c10::string_view, OptionalDtype, OptionalDtype>(
+      "thunder::gather_shards", kIsKept ? "kept" : "", keys, shard, size, group, count, bucket, dtype, reduce_dtype);
+  return with_history(result, {shard},
+                      [=, rows = shard.size(0), type = shard.scalar_type(), name = std::string(group),
+                       place = std::string(bucket)](const at::Tensor& gradient, const at::Tensor&) {
+                        return variable_list{call("thunder::scatter_gradient", "",
+                                                  {gradient, rows, type, name, count, place, reduce_dtype})};
+                      });
 }
 
 void define_data_parallel(torch::Library& library) {
@@ -208,14 +217,19 @@ void define_sharded(torch::Library& library) {
   constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
   for (const bool is_kept : {false, true}) {
     const std::string name = is_kept ? "gather_shards.kept" : "gather_shards";
-    library.def((name + "(Tensor shard, int[] size, str group_name, int group_size, str bucket) -> Tensor").c_str(),
-                dispatch(kAnyBackend, &gather_shards));
+    library.def(
+        (name + "(Tensor shard, int[] size, str group_name, int group_size, str bucket, ScalarType? dtype=None, "
+                "ScalarType? reduce_dtype=None) -> Tensor")
+            .c_str(),
+        dispatch(kAnyBackend, &gather_shards));
     library.impl(name.c_str(), dispatch(DispatchKey::Meta, &gather_shards_meta));
   }
   library.impl("gather_shards", dispatch(DispatchKey::Autograd, &differentiable_gather_shards<false>));
   library.impl("gather_shards.kept", dispatch(DispatchKey::Autograd, &differentiable_gather_shards<true>));
-  library.def("scatter_gradient(Tensor gradient, str group_name, int group_size, str bucket) -> Tensor",
-              dispatch(kAnyBackend, &scatter_gradient));
+  library.def(
+      "scatter_gradient(Tensor gradient, int rows, ScalarType dtype, str group_name, int group_size, str bucket, "
+      "ScalarType? reduce_dtype=None) -> Tensor",
+      dispatch(kAnyBackend, &scatter_gradient));
   library.impl("scatter_gradient", dispatch(DispatchKey::Meta, &scatter_gradient_meta));
   library.impl("scatter_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
 }
