@@ -1,6 +1,7 @@
 #include "tracer/parallel_operators.h"
 
 #include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -104,6 +105,46 @@ at::Tensor scatter_gradient_meta(const at::Tensor& gradient, std::int64_t rows, 
   return at::empty(size, gradient.options().dtype(dtype));
 }
 
+// --- tensor parallel: every process has a part of the features
+
+at::Tensor sum_over_processes(const at::Tensor& self, c10::string_view group) {
+  return wait(call(operators::kAllReduce, "", {self.contiguous(), "sum", std::string(group)}));
+}
+
+at::Tensor sum_over_processes_meta(const at::Tensor& self, c10::string_view) {
+  return at::empty_like(self, at::MemoryFormat::Contiguous);
+}
+
+at::Tensor sums_gradient(const at::Tensor& self, c10::string_view) { return mark(self); }
+
+/// The parts of all processes, one behind the other along a dimension.
+at::Tensor gather_parts(const at::Tensor& self, std::int64_t dim, c10::string_view group, std::int64_t count,
+                        std::int64_t) {
+  const at::Tensor rows = self.movedim(dim, 0).contiguous();
+  return wait(call(operators::kAllGather, "", {rows, count, std::string(group)})).movedim(0, dim).contiguous();
+}
+
+at::Tensor gather_parts_meta(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
+                             std::int64_t) {
+  std::vector<std::int64_t> size = self.sizes().vec();
+  size[at::maybe_wrap_dim(dim, self.dim())] *= count;
+  return at::empty(size, self.options());
+}
+
+/// The part of this process.
+at::Tensor take_part(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
+                     std::int64_t rank) {
+  const std::int64_t length = self.size(dim) / count;
+  return self.narrow(dim, rank * length, length).clone(at::MemoryFormat::Contiguous);
+}
+
+at::Tensor take_part_meta(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
+                          std::int64_t) {
+  std::vector<std::int64_t> size = self.sizes().vec();
+  size[at::maybe_wrap_dim(dim, self.dim())] /= count;
+  return at::empty(size, self.options());
+}
+
 // --- derivatives
 
 /// A node that gives gradients by a function of the only cotangent.
@@ -187,6 +228,34 @@ at::Tensor differentiable_gather_shards(c10::DispatchKeySet keys, const at::Tens
                       });
 }
 
+at::Tensor differentiable_sum_over_processes(c10::DispatchKeySet keys, const at::Tensor& self, c10::string_view group) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, c10::string_view>("thunder::sum_over_processes", "", keys, self, group);
+  return with_history(result, {self},
+                      [](const at::Tensor& gradient, const at::Tensor&) { return variable_list{gradient}; });
+}
+
+at::Tensor differentiable_sums_gradient(c10::DispatchKeySet keys, const at::Tensor& self, c10::string_view group) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, c10::string_view>("thunder::sums_gradient", "", keys, self, group);
+  return with_history(result, {self}, [name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
+    return variable_list{call("thunder::sum_over_processes", "", {gradient, name})};
+  });
+}
+
+/// Each of the two is the derivative of the other.
+template <bool kGathers>
+at::Tensor differentiable_parts(c10::DispatchKeySet keys, const at::Tensor& self, std::int64_t dim,
+                                c10::string_view group, std::int64_t count, std::int64_t rank) {
+  constexpr const char* kName = kGathers ? "thunder::gather_parts" : "thunder::take_part";
+  constexpr const char* kDerivative = kGathers ? "thunder::take_part" : "thunder::gather_parts";
+  at::Tensor result = below_autograd<const at::Tensor&, std::int64_t, c10::string_view, std::int64_t, std::int64_t>(
+      kName, "", keys, self, dim, group, count, rank);
+  return with_history(result, {self}, [=, name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
+    return variable_list{call(kDerivative, "", {gradient, dim, name, count, rank})};
+  });
+}
+
 void define_data_parallel(torch::Library& library) {
   using c10::DispatchKey;
   using torch::dispatch;
@@ -234,6 +303,25 @@ void define_sharded(torch::Library& library) {
   library.impl("scatter_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
 }
 
+void define_tensor_parallel(torch::Library& library) {
+  using c10::DispatchKey;
+  using torch::dispatch;
+  constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
+  library.def("sum_over_processes(Tensor self, str group_name) -> Tensor", dispatch(kAnyBackend, &sum_over_processes));
+  library.impl("sum_over_processes", dispatch(DispatchKey::Meta, &sum_over_processes_meta));
+  library.impl("sum_over_processes", dispatch(DispatchKey::Autograd, &differentiable_sum_over_processes));
+  library.def("sums_gradient(Tensor(a) self, str group_name) -> Tensor(a)", dispatch(kAnyBackend, &sums_gradient));
+  library.impl("sums_gradient", dispatch(DispatchKey::Autograd, &differentiable_sums_gradient));
+  library.def("gather_parts(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor",
+              dispatch(kAnyBackend, &gather_parts));
+  library.impl("gather_parts", dispatch(DispatchKey::Meta, &gather_parts_meta));
+  library.impl("gather_parts", dispatch(DispatchKey::Autograd, &differentiable_parts<true>));
+  library.def("take_part(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor",
+              dispatch(kAnyBackend, &take_part));
+  library.impl("take_part", dispatch(DispatchKey::Meta, &take_part_meta));
+  library.impl("take_part", dispatch(DispatchKey::Autograd, &differentiable_parts<false>));
+}
+
 }  // namespace
 
 void register_parallel_operators() {
@@ -241,6 +329,7 @@ void register_parallel_operators() {
     auto* library = new torch::Library(torch::Library::FRAGMENT, "thunder", std::nullopt, __FILE__, __LINE__);
     define_data_parallel(*library);
     define_sharded(*library);
+    define_tensor_parallel(*library);
     return library;
   }();
   static_cast<void>(kLibrary);
