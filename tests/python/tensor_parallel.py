@@ -127,6 +127,7 @@ def facts() -> dict[str, Any]:
         "gathers": sum("gather_parts" in name for name in names),
         "part": list(model.model.layers[0].mlp.gate_proj.weight.to_local().shape),
         "full state": abs(expected - got) < 1e-5 and abs(expected - loaded) < 1e-5,
+        "autocast": is_as_eager_below_autocast(),
         "no such module": error_of(lambda: parallel(layer(4, 4, device=device()))),
         "not a layer": error_of(
             lambda: thunder.distributed.column_parallel(nn.Sequential(nn.ReLU(), layer(4, 4)).to(device()), ["0"])
@@ -139,6 +140,13 @@ def facts() -> dict[str, Any]:
         "fsdp": error_of(lambda: thunder.distributed.fsdp(model)),
         "read otherwise": error_of(lambda: thunder.distributed.column_parallel(Transposed().to(device()), ["one"])(x)),
     }
+
+
+def is_as_eager_below_autocast() -> bool:
+    tokens = torch.arange(12, device=device()).view(2, 6)
+    with torch.autocast(device().type, torch.bfloat16):
+        expected, got = mixed(False)(tokens), parallel_mixed(mixed(False))(tokens)
+    return got.dtype == expected.dtype and torch.allclose(got, expected, atol=2e-2)
 
 
 class Transposed(nn.Module):

@@ -44,6 +44,7 @@ def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
         ("gathers", 2),  # logits, for the loss and for the caller
         ("part", [24, 32]),
         ("full state", True),
+        ("autocast", True),
     ],
 )
 def test_fact(facts: list[dict[str, Any]], fact: str, value: object) -> None:

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from thunder.distributed.groups import Group
 from thunder.trace import BoundSymbol, Trace, TraceEdit, Value
 
-__all__ = ["ActivationParts", "Part"]
+__all__ = ["ActivationParts", "Part", "operator_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,15 +129,24 @@ class ActivationParts:
         return self.summing(symbol, operand) if is_float else self.full(symbol, operand)
 
     def _call(self, symbol: BoundSymbol) -> Call | None:
-        namespace, _, name = symbol.name.partition(".")
-        packet, _, overload = name.partition(".")
-        if namespace != "aten":
+        if not symbol.name.startswith("aten."):
             return None
-        op = getattr(getattr(torch.ops.aten, packet), overload)
-        rule = _RULES.get(packet)
+        op = operator_of(symbol)
+        if op._schema.is_mutable and self.find(symbol.args[0]) is not None:
+            raise NotImplementedError(
+                f"thunder.distributed.tensor_parallel: {symbol.name} writes to a tensor of which processes have parts, "
+                f"in {symbol.file}, line {symbol.line}; use the operation that returns a new one"
+            )
+        rule = _RULES.get(symbol.name.split(".")[1])
         if rule is None and _is_pointwise(op):
             rule = _pointwise
         return None if rule is None else rule(self, symbol, op)
+
+
+def operator_of(symbol: BoundSymbol) -> Any:
+    """Return the overload of PyTorch's that a symbol calls."""
+    namespace, packet, overload = symbol.name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
 # --- rules: the call of an operation on parts; None where it needs full tensors

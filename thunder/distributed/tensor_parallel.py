@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from thunder.distributed.activation_parts import ActivationParts
+from thunder.distributed.activation_parts import ActivationParts, operator_of
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorParallel", "column_parallel", "row_parallel", "tensor_parallel"]
 
 _LAYERS = (torch.nn.Linear, torch.nn.Embedding)
+_CASTS = ("aten.to.dtype", "aten._to_copy.default")  # by autocast
 
 
 class TensorParallel(ParallelTransform):
@@ -129,6 +130,11 @@ class TensorParallel(ParallelTransform):
                 activations.follow(symbol)
             elif symbol.name == "aten.linear.default" and symbol.args[1] in stored:
                 self._linear(activations, symbol, stored)
+            elif symbol.name in _CASTS:
+                op = operator_of(symbol)
+                part = edit.insert_before(symbol, op, weights[0][0], *symbol.args[1:], **symbol.kwargs)
+                stored[symbol.results[0]] = part, *weights[0][1:]
+                edit.remove(symbol)
             elif symbol.name == "aten.embedding.default" and symbol.args[0] in stored:
                 self._embedding(activations, symbol, weights[0])
             else:
