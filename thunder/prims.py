@@ -59,6 +59,7 @@ __all__ = [
     "get_instance_dict",
     "get_item",
     "get_keyword",
+    "get_local_part",
     "get_referent",
     "get_result",
     "get_type_attribute",
@@ -160,6 +161,12 @@ def get_referent(reference: Any) -> Any:
 def get_result(function: Callable[[], Any]) -> Any:
     """Return what a function written in C gives without arguments."""
     return function()
+
+
+def get_local_part(tensor: Any) -> torch.Tensor:
+    """Return the part of a `DTensor` that this process has; gradients of it become gradients of the DTensor."""
+    part: torch.Tensor = tensor.to_local()
+    return part
 
 
 def check_call(args: Sequence[Any], kwargs: dict[str, Any], positional: int, names: Iterable[str]) -> None:

@@ -36,7 +36,11 @@ std::string describe_collectives(const ir::Trace& trace) {
   for (const ir::BoundSymbol& symbol : trace.symbols) {
     if (!operators::communicates(*symbol.op)) continue;
     std::string line = symbol.op->name.substr(symbol.op->name.find("::") + 2);
-    for (const ir::Argument& argument : symbol.arguments) add_argument(line, argument, trace);
+    for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+      // Each process has its own.
+      if (i < symbol.op->parameters.size() && symbol.op->parameters[i].name == "rank") continue;
+      add_argument(line, symbol.arguments[i], trace);
+    }
     text += line + "  # " + ir::describe_line(symbol.location) + "\n";
   }
   return text;

@@ -430,8 +430,9 @@ constexpr std::array kExecutionSteps{
     Step(TraceStep{Part::kBackward, &passes::kEmbeddingGradients}),
     // after transforms: because they look for gradients, not for parts of buckets. Before fusion_partition: because
     // nothing fuses across a collective.
-    Step(TraceStep{Part::kBackward, &passes::kGradientBuckets}),
     Step(TraceStep{Part::kBackward, &passes::kGradientScatters}),
+    // after gradient_scatters: because shards of gradients are averaged, too.
+    Step(TraceStep{Part::kBackward, &passes::kGradientBuckets}),
     // after rematerialization: because that decides which parameters are gathered again.
     Step(TraceStep{Part::kForward, &passes::kParameterGathers}),
     Step(TraceStep{Part::kBackward, &passes::kParameterGathers}),

@@ -37,6 +37,7 @@
 #include "dispatch/python/backward_module.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
+#include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
 #include "dispatch/segments/segment_traces.h"
 #include "interpreter/guards/guard_compiler.h"
@@ -590,6 +591,7 @@ void Capture::fill(Specialization& specialization) {
   for (const py::Ref& input : hooks_.inputs()) {
     const at::Tensor& tensor = unpack_tensor(input.get());
     specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor), recorder_.tensors.is_view_asked(tensor));
+    if (is_distributed(input.get())) specialization.tensors.back().add_local_part(stored_part(input.get()));
     const auto symbols = has_symbols_ ? dynamic_.symbols_of(input.get()) : decltype(dynamic_.symbols_of(nullptr))();
     std::vector<bool> is_free;
     for (const std::optional<std::uint32_t>& symbol : symbols) is_free.push_back(symbol.has_value());

@@ -236,11 +236,13 @@ constexpr Row kRows[] = {
     {"c10d_functional::wait_tensor", kMayReturnArgument | kWaits},
     {"thunder::dropout_mask", kIsCheap},
     {"thunder::dropout_state", kDrawsRandomNumbers},
+    {"thunder::gather_parts", kOrdered},
     {"thunder::gather_shards.default", kIsCheap},
     {"thunder::grouped_attention", kCallsPyTorch},
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},
+    {"thunder::sum_over_processes", kOrdered},
 };
 static_assert(std::ranges::is_sorted(kRows, {}, &Row::name));
 

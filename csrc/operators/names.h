@@ -34,7 +34,7 @@ inline constexpr const char* kAverageGradient = "thunder::average_gradient";
 inline constexpr const char* kGatherShards = "thunder::gather_shards";
 inline constexpr const char* kScatterGradient = "thunder::scatter_gradient";
 /// They hand their first argument on: only its gradient is another one.
-inline constexpr std::array<std::string_view, 3> kGradientMarks{"thunder::replicated", "thunder::with_gradient_for",
-                                                                "thunder::adds_gradient_of"};
+inline constexpr std::array<std::string_view, 4> kGradientMarks{"thunder::replicated", "thunder::with_gradient_for",
+                                                                "thunder::adds_gradient_of", "thunder::sums_gradient"};
 
 }  // namespace thunder::operators

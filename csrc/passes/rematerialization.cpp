@@ -13,6 +13,7 @@
 #include "ir/trace_sizes.h"
 #include "operators/elements.h"
 #include "operators/facts.h"
+#include "operators/names.h"
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
 #include "passes/random_draws.h"
@@ -133,6 +134,20 @@ std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& use
   return found;
 }
 
+/// Parameters that a forward gathers from their shards, as they are, shown in another way, or cast: they are to be
+/// gathered again, whoever reads them.
+std::vector<bool> gathered_values(const ir::Trace& forward) {
+  std::vector<bool> gathered(forward.value_count(), false);
+  for (const ir::BoundSymbol& symbol : forward.symbols) {
+    const ir::ValueId first = value_argument(symbol, 0);
+    const bool is_gather = symbol.op->name == operators::kGatherShards && symbol.op->overload.empty();
+    const bool is_same = operators::is_view(*symbol.op) || symbol.op->name == operators::kCast;
+    if (!is_gather && !(is_same && first != ir::kNoValue && gathered[ir::index_of(first)])) continue;
+    for_each_result(symbol, [&](ir::ValueId id) { gathered[ir::index_of(id)] = true; });
+  }
+  return gathered;
+}
+
 /// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
 /// saving it takes.
 class ForwardCut {
@@ -147,6 +162,7 @@ class ForwardCut {
         compared_(compared_values(forward, backward, options.output_count)),
         read_from_memory_(values_read_from_memory(forward, backward, options.output_count)),
         in_memory_(values_in_memory(forward, uses_, options.policy)),
+        gathered_(gathered_values(forward)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) {
       for_each_written(forward.symbols[i], [&](ir::ValueId id) { last_write_[aliases_.set_of(id)] = i; });
@@ -202,7 +218,8 @@ class ForwardCut {
     for_each_result(symbol, [&](ir::ValueId id) {
       const std::int64_t bytes = size_in_bytes(forward_.tensor_type(id));
       const std::size_t i = ir::index_of(id);
-      const bool stays = !again || (!is_view && (compared_[i] || read_from_memory_[i] || in_memory_[i]));
+      const bool is_at_hand = !gathered_[i] && (read_from_memory_[i] || in_memory_[i]);
+      const bool stays = !again || (!is_view && (compared_[i] || is_at_hand));
       if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
       flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
@@ -241,6 +258,7 @@ class ForwardCut {
   std::vector<bool> compared_;             ///< values that are not recomputed
   std::vector<bool> read_from_memory_;     ///< others that are not
   std::vector<bool> in_memory_;            ///< and others
+  std::vector<bool> gathered_;             ///< those that are, whoever reads them
   MaxFlow flow_;
   std::vector<bool> behind_cut_;
 };

@@ -1,6 +1,7 @@
 #include "tracer/parallel_operators.h"
 
 #include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -66,35 +67,82 @@ at::Tensor take_gradient_meta(const at::Tensor&, const at::Tensor& gradient) { r
 
 // --- fully sharded: every process has some rows of the parameter
 
-/// Rows of all shards, for a tensor of these sizes; a scalar has one row.
-std::int64_t rows_of(at::IntArrayRef size) { return size.empty() ? 1 : size[0]; }
-std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return (rows_of(size) + count - 1) / count; }
+using OptionalDtype = std::optional<at::ScalarType>;
+
+/// Rows of each shard but the last ones, which may have fewer or none.
+std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return (size[0] + count - 1) / count; }
+
+/// A tensor without gaps, with zeros behind its rows so that it has so many.
+at::Tensor padded(const at::Tensor& tensor, std::int64_t rows) {
+  std::vector<std::int64_t> pads(2 * tensor.dim(), 0);
+  pads.back() = rows - tensor.size(0);
+  return at::constant_pad_nd(tensor.contiguous(), pads);
+}
 
 at::Tensor gather_shards(const at::Tensor& shard, at::IntArrayRef size, c10::string_view group, std::int64_t count,
-                         c10::string_view) {
-  const at::Tensor all = wait(call(operators::kAllGather, "", {shard.contiguous(), count, std::string(group)}));
-  return all.narrow(0, 0, rows_of(size)).view(size);
+                         c10::string_view, OptionalDtype dtype, OptionalDtype) {
+  const at::Tensor sent = padded(shard.to(dtype.value_or(shard.scalar_type())), rows_of_shard(size, count));
+  return wait(call(operators::kAllGather, "", {sent, count, std::string(group)})).narrow(0, 0, size[0]);
 }
 
 at::Tensor gather_shards_meta(const at::Tensor& shard, at::IntArrayRef size, c10::string_view, std::int64_t,
-                              c10::string_view) {
-  return at::empty(size, shard.options());
+                              c10::string_view, OptionalDtype dtype, OptionalDtype) {
+  return at::empty(size, shard.options().dtype(dtype.value_or(shard.scalar_type())));
 }
 
-at::Tensor scatter_gradient(const at::Tensor& gradient, c10::string_view group, std::int64_t count, c10::string_view) {
-  const std::int64_t rows = rows_of_shard(gradient.sizes(), count);
-  const at::Tensor given = gradient.dim() == 0 ? gradient.view({1}) : gradient;
-  std::vector<std::int64_t> pads(2 * given.dim(), 0);
-  pads.back() = rows * count - given.size(0);
-  const at::Tensor padded = at::constant_pad_nd(given, pads).contiguous().mul(1.0 / double(count));
-  return wait(call(operators::kReduceScatter, "", {padded, "sum", count, std::string(group)}));
+at::Tensor scatter_gradient(const at::Tensor& gradient, std::int64_t rows, at::ScalarType dtype, c10::string_view group,
+                            std::int64_t count, c10::string_view, OptionalDtype reduce_dtype) {
+  const at::Tensor given = gradient.to(reduce_dtype.value_or(gradient.scalar_type()));
+  const at::Tensor sent = padded(given, rows_of_shard(given.sizes(), count) * count).mul(1.0 / double(count));
+  const at::Tensor shard = wait(call(operators::kReduceScatter, "", {sent, "sum", count, std::string(group)}));
+  return shard.narrow(0, 0, rows).to(dtype);
 }
 
-at::Tensor scatter_gradient_meta(const at::Tensor& gradient, c10::string_view, std::int64_t count, c10::string_view) {
+at::Tensor scatter_gradient_meta(const at::Tensor& gradient, std::int64_t rows, at::ScalarType dtype, c10::string_view,
+                                 std::int64_t, c10::string_view, OptionalDtype) {
   std::vector<std::int64_t> size = gradient.sizes().vec();
-  if (size.empty()) size.push_back(1);
-  size[0] = rows_of_shard(gradient.sizes(), count);
-  return at::empty(size, gradient.options());
+  size[0] = rows;
+  return at::empty(size, gradient.options().dtype(dtype));
+}
+
+// --- tensor parallel: every process has a part of the features
+
+at::Tensor sum_over_processes(const at::Tensor& self, c10::string_view group) {
+  return wait(call(operators::kAllReduce, "", {self.contiguous(), "sum", std::string(group)}));
+}
+
+at::Tensor sum_over_processes_meta(const at::Tensor& self, c10::string_view) {
+  return at::empty_like(self, at::MemoryFormat::Contiguous);
+}
+
+at::Tensor sums_gradient(const at::Tensor& self, c10::string_view) { return mark(self); }
+
+/// The parts of all processes, one behind the other along a dimension.
+at::Tensor gather_parts(const at::Tensor& self, std::int64_t dim, c10::string_view group, std::int64_t count,
+                        std::int64_t) {
+  const at::Tensor rows = self.movedim(dim, 0).contiguous();
+  return wait(call(operators::kAllGather, "", {rows, count, std::string(group)})).movedim(0, dim).contiguous();
+}
+
+at::Tensor gather_parts_meta(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
+                             std::int64_t) {
+  std::vector<std::int64_t> size = self.sizes().vec();
+  size[at::maybe_wrap_dim(dim, self.dim())] *= count;
+  return at::empty(size, self.options());
+}
+
+/// The part of this process.
+at::Tensor take_part(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
+                     std::int64_t rank) {
+  const std::int64_t length = self.size(dim) / count;
+  return self.narrow(dim, rank * length, length).clone(at::MemoryFormat::Contiguous);
+}
+
+at::Tensor take_part_meta(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
+                          std::int64_t) {
+  std::vector<std::int64_t> size = self.sizes().vec();
+  size[at::maybe_wrap_dim(dim, self.dim())] /= count;
+  return at::empty(size, self.options());
 }
 
 // --- derivatives
@@ -167,15 +215,45 @@ at::Tensor differentiable_adds_gradient_of(c10::DispatchKeySet keys, const at::T
 
 template <bool kIsKept>
 at::Tensor differentiable_gather_shards(c10::DispatchKeySet keys, const at::Tensor& shard, at::IntArrayRef size,
-                                        c10::string_view group, std::int64_t count, c10::string_view bucket) {
+                                        c10::string_view group, std::int64_t count, c10::string_view bucket,
+                                        OptionalDtype dtype, OptionalDtype reduce_dtype) {
+  at::Tensor result = below_autograd<const at::Tensor&, at::IntArrayRef, c10::string_view, std::int64_t,
+                                     c10::string_view, OptionalDtype, OptionalDtype>(
+      "thunder::gather_shards", kIsKept ? "kept" : "", keys, shard, size, group, count, bucket, dtype, reduce_dtype);
+  return with_history(result, {shard},
+                      [=, rows = shard.size(0), type = shard.scalar_type(), name = std::string(group),
+                       place = std::string(bucket)](const at::Tensor& gradient, const at::Tensor&) {
+                        return variable_list{call("thunder::scatter_gradient", "",
+                                                  {gradient, rows, type, name, count, place, reduce_dtype})};
+                      });
+}
+
+at::Tensor differentiable_sum_over_processes(c10::DispatchKeySet keys, const at::Tensor& self, c10::string_view group) {
   at::Tensor result =
-      below_autograd<const at::Tensor&, at::IntArrayRef, c10::string_view, std::int64_t, c10::string_view>(
-          "thunder::gather_shards", kIsKept ? "kept" : "", keys, shard, size, group, count, bucket);
-  return with_history(
-      result, {shard},
-      [=, name = std::string(group), place = std::string(bucket)](const at::Tensor& gradient, const at::Tensor&) {
-        return variable_list{call("thunder::scatter_gradient", "", {gradient, name, count, place})};
-      });
+      below_autograd<const at::Tensor&, c10::string_view>("thunder::sum_over_processes", "", keys, self, group);
+  return with_history(result, {self},
+                      [](const at::Tensor& gradient, const at::Tensor&) { return variable_list{gradient}; });
+}
+
+at::Tensor differentiable_sums_gradient(c10::DispatchKeySet keys, const at::Tensor& self, c10::string_view group) {
+  at::Tensor result =
+      below_autograd<const at::Tensor&, c10::string_view>("thunder::sums_gradient", "", keys, self, group);
+  return with_history(result, {self}, [name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
+    return variable_list{call("thunder::sum_over_processes", "", {gradient, name})};
+  });
+}
+
+/// Each of the two is the derivative of the other.
+template <bool kGathers>
+at::Tensor differentiable_parts(c10::DispatchKeySet keys, const at::Tensor& self, std::int64_t dim,
+                                c10::string_view group, std::int64_t count, std::int64_t rank) {
+  constexpr const char* kName = kGathers ? "thunder::gather_parts" : "thunder::take_part";
+  constexpr const char* kDerivative = kGathers ? "thunder::take_part" : "thunder::gather_parts";
+  at::Tensor result = below_autograd<const at::Tensor&, std::int64_t, c10::string_view, std::int64_t, std::int64_t>(
+      kName, "", keys, self, dim, group, count, rank);
+  return with_history(result, {self}, [=, name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
+    return variable_list{call(kDerivative, "", {gradient, dim, name, count, rank})};
+  });
 }
 
 void define_data_parallel(torch::Library& library) {
@@ -208,16 +286,40 @@ void define_sharded(torch::Library& library) {
   constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
   for (const bool is_kept : {false, true}) {
     const std::string name = is_kept ? "gather_shards.kept" : "gather_shards";
-    library.def((name + "(Tensor shard, int[] size, str group_name, int group_size, str bucket) -> Tensor").c_str(),
-                dispatch(kAnyBackend, &gather_shards));
+    library.def(
+        (name + "(Tensor shard, int[] size, str group_name, int group_size, str bucket, ScalarType? dtype=None, "
+                "ScalarType? reduce_dtype=None) -> Tensor")
+            .c_str(),
+        dispatch(kAnyBackend, &gather_shards));
     library.impl(name.c_str(), dispatch(DispatchKey::Meta, &gather_shards_meta));
   }
   library.impl("gather_shards", dispatch(DispatchKey::Autograd, &differentiable_gather_shards<false>));
   library.impl("gather_shards.kept", dispatch(DispatchKey::Autograd, &differentiable_gather_shards<true>));
-  library.def("scatter_gradient(Tensor gradient, str group_name, int group_size, str bucket) -> Tensor",
-              dispatch(kAnyBackend, &scatter_gradient));
+  library.def(
+      "scatter_gradient(Tensor gradient, int rows, ScalarType dtype, str group_name, int group_size, str bucket, "
+      "ScalarType? reduce_dtype=None) -> Tensor",
+      dispatch(kAnyBackend, &scatter_gradient));
   library.impl("scatter_gradient", dispatch(DispatchKey::Meta, &scatter_gradient_meta));
   library.impl("scatter_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
+}
+
+void define_tensor_parallel(torch::Library& library) {
+  using c10::DispatchKey;
+  using torch::dispatch;
+  constexpr auto kAnyBackend = DispatchKey::CompositeExplicitAutograd;
+  library.def("sum_over_processes(Tensor self, str group_name) -> Tensor", dispatch(kAnyBackend, &sum_over_processes));
+  library.impl("sum_over_processes", dispatch(DispatchKey::Meta, &sum_over_processes_meta));
+  library.impl("sum_over_processes", dispatch(DispatchKey::Autograd, &differentiable_sum_over_processes));
+  library.def("sums_gradient(Tensor(a) self, str group_name) -> Tensor(a)", dispatch(kAnyBackend, &sums_gradient));
+  library.impl("sums_gradient", dispatch(DispatchKey::Autograd, &differentiable_sums_gradient));
+  library.def("gather_parts(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor",
+              dispatch(kAnyBackend, &gather_parts));
+  library.impl("gather_parts", dispatch(DispatchKey::Meta, &gather_parts_meta));
+  library.impl("gather_parts", dispatch(DispatchKey::Autograd, &differentiable_parts<true>));
+  library.def("take_part(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor",
+              dispatch(kAnyBackend, &take_part));
+  library.impl("take_part", dispatch(DispatchKey::Meta, &take_part_meta));
+  library.impl("take_part", dispatch(DispatchKey::Autograd, &differentiable_parts<false>));
 }
 
 }  // namespace
@@ -227,6 +329,7 @@ void register_parallel_operators() {
     auto* library = new torch::Library(torch::Library::FRAGMENT, "thunder", std::nullopt, __FILE__, __LINE__);
     define_data_parallel(*library);
     define_sharded(*library);
+    define_tensor_parallel(*library);
     return library;
   }();
   static_cast<void>(kLibrary);

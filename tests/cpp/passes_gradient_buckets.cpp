@@ -1,12 +1,12 @@
 // Gradients are averaged in buckets by size, in the order in which they arise; waits come last.
 #include <algorithm>
-#include <list>
 #include <string>
 #include <vector>
 
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
+#include "pass_operators.h"
 #include "passes/pass.h"
 
 namespace thunder::passes {
@@ -18,18 +18,6 @@ namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
 
-std::list<Operator>& rows() {
-  static std::list<Operator> operators;
-  return operators;
-}
-const Operator& add_row(const char* schema) { return rows().emplace_back(parse_operator(schema)); }
-const Operator* find_row(const std::string& name, const std::string& overload) {
-  for (const Operator& op : rows()) {
-    if (op.name == name && op.overload == overload) return &op;
-  }
-  return nullptr;
-}
-
 const Operator& kAverage = add_row(
     "thunder::average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? "
     "dtype=None) -> Tensor");
@@ -37,18 +25,7 @@ const Operator& kReplicated = add_row(
     "thunder::replicated(Tensor(a) self, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None) -> "
     "Tensor(a)");
 const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
-[[maybe_unused]] const Operator& kOthers = []() -> const Operator& {
-  add_row("_c10d_functional::all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)");
-  add_row("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor");
-  add_row("aten::cat(Tensor[] tensors, int dim=0) -> Tensor");
-  add_row("aten::mul.Scalar(Tensor self, Scalar other) -> Tensor");
-  add_row("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)");
-  add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
-  add_row("aten::_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor");
-  return add_row(
-      "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> "
-      "Tensor(a)");
-}();
+[[maybe_unused]] const bool kHasCollectives = add_collectives();
 
 struct Example {
   Trace trace{TraceKind::kBackward, std::make_shared<TraceContext>()};

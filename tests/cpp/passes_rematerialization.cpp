@@ -21,6 +21,10 @@ const Operator& kRelu = add_row("aten::relu(Tensor self) -> Tensor");
 const Operator& kMasked =
     add_row("aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor");
 const Operator& kTranspose = add_row("aten::t(Tensor(a) self) -> Tensor(a)");
+const Operator& kCast = add_row("aten::_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor");
+const Operator& kGather = add_row(
+    "thunder::gather_shards(Tensor shard, int[] size, str group_name, int group_size, str bucket, ScalarType? "
+    "dtype=None, ScalarType? reduce_dtype=None) -> Tensor");
 const Operator& kRand = add_row("aten::rand_like(Tensor self) -> Tensor", /*random=*/true);
 
 /// A forward that gives one output, and a backward that multiplies the saved values with the cotangent.
@@ -86,6 +90,24 @@ def backward(t0, cotangent):
   del t5, t8
   return (t6,)
 )");
+}
+
+TEST(parameters_on_a_gpu_are_gathered_again_for_matmuls) {
+  Pair e;
+  const Device gpu{DeviceType::kCuda, 0};
+  const TypePtr half = tensor_type(Dtype::kBfloat16, {8, 8}, gpu);
+  e.type = tensor_type(Dtype::kFloat32, {8, 8}, gpu);
+  const ValueId shard = e.forward.add_input(tensor_type(Dtype::kFloat32, {2, 8}, gpu), "shard");
+  const ValueId x = e.forward.add_input(half, "x");
+  const ValueId weight =
+      e.call(kCast, {e.call(kGather, {shard, ArgumentList{8, 8}, "0", 4, ""}), Dtype::kBfloat16}, half);
+  const ValueId product = e.call(kMm, {x, weight}, half);
+  e.forward.outputs = {product, weight};
+  e.backward.add_input(half);
+  e.backward.outputs = {
+      add_call(e.backward, kMm, {e.backward.add_input(half, "cotangent"), e.backward.inputs[0]}, half)};
+  const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kMemory, 1}, &find_row);
+  CHECK(forward.outputs == ArgumentList({product, shard}));
 }
 
 TEST(products_and_random_values_are_saved) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from datetime import timedelta
 from typing import Any
@@ -71,6 +73,19 @@ def disagree(rank: int) -> dict[str, Any]:
         found["one process evaluates alone"] = True
     found.update(retraces_alone(rank, x))
     return found
+
+
+def one_is_killed(name: str, rank: int) -> None:
+    """Kill process 1 in front of its second step; raise what process 0 raises, with the seconds that it took."""
+    x = wrappers.batch(rank, 0, 4, 6)
+    model = WRAPS[name](Branches().to(device()))
+    model(x, True).sum().backward()
+    dist.barrier()
+    begin = time.monotonic()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    error = error_of(lambda: model(x, True).sum().backward())
+    raise RuntimeError(f"{error or 'no error'}, after {time.monotonic() - begin:.0f} s")
 
 
 def retraces_alone(rank: int, x: torch.Tensor) -> dict[str, Any]:

@@ -53,11 +53,16 @@ def train(
                 loss = torch.stack(losses).mean()
                 loss.backward()
         norm = (clip or default_clip)(model)
-        gradients = [each.grad.clone() for each in model.parameters() if each.grad is not None]
-        seen.append([mean_of(loss.detach().clone(), ranks), norm.detach().clone(), *gradients])
+        gradients = [local(each.grad).clone() for each in model.parameters() if each.grad is not None]
+        seen.append([mean_of(loss.detach().clone(), ranks), wrappers.full(norm).detach().clone(), *gradients])
         optimizer.step()
         optimizer.zero_grad()
     return seen
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what this process has of a DTensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def default_clip(model: Any) -> torch.Tensor:
@@ -188,6 +193,6 @@ def error_of(call: Callable[[], Any]) -> str:
         warnings.simplefilter("ignore")
         try:
             call()
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        except (KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
     return ""

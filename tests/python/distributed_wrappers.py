@@ -13,6 +13,7 @@ from processes import device
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import thunder
@@ -74,7 +75,12 @@ def layers_loss(model: Any, rank: int, step: int) -> torch.Tensor:
     return model(batch(rank, step, 4, 6)).square().mean()
 
 
-def whole(tensor: Any) -> Any:
+def same_loss(model: Any, rank: int, step: int) -> torch.Tensor:
+    """Return a loss of the same batch in all processes."""
+    return layers_loss(model, 0, step)
+
+
+def full(tensor: Any) -> Any:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
@@ -90,7 +96,7 @@ def train(make: type[nn.Module], wrap: Wrap, loss_of: Any, rank: int, accumulate
                 loss_of(model, rank, step + STEPS).backward()
         loss = loss_of(model, rank, step)
         loss.backward()
-        gradients = [None if each.grad is None else whole(each.grad).clone() for each in model.parameters()]
+        gradients = [None if each.grad is None else full(each.grad).clone() for each in model.parameters()]
         seen.append([loss.detach().clone(), *gradients, *(buffer.clone() for buffer in model.buffers())])
         optimizer.step()
         optimizer.zero_grad()
@@ -104,7 +110,7 @@ def difference(left: list[Any], right: list[Any]) -> float:
         for a, b in zip(one, other, strict=True):
             if (a is None) != (b is None):
                 return float("inf")
-            if a is not None:
+            if a is not None and a.numel() > 0:
                 largest = max(largest, (a.float() - b.float()).abs().max().item())
     return largest
 
@@ -129,6 +135,12 @@ def shard_compiled_layers(model: Any, **options: Any) -> Any:
     for layer in (model.one, model.other):
         layer.forward = thunder.jit(layer.forward, fullgraph=True)
     return shard(model, **options)
+
+
+def parallelize(model: Any) -> Any:
+    """PyTorch's tensor parallelism: parameters are DTensors, and hooks change inputs and outputs."""
+    mesh = init_device_mesh(device().type, (dist.get_world_size(),))
+    return parallelize_module(model, mesh, {"one": ColwiseParallel(), "other": RowwiseParallel()})
 
 
 # Model, loss, options of DistributedDataParallel, whether gradients are accumulated.
@@ -170,9 +182,25 @@ def compare_all(rank: int) -> dict[str, Any]:
             "layers": lambda model: shard_compiled_layers(model, **options),  # noqa: B023
         }.items():
             compare(f"sharded {name}, {order}", expected, lambda: train(Layers, sharded, layers_loss, rank))  # noqa: B023
+    expected = train(Layers, parallelize, same_loss, rank)
+    for order, parallel in {
+        "inside": lambda model: thunder.jit(parallelize(model)),
+        "around": lambda model: parallelize(thunder.jit(model)),
+    }.items():
+        compare(f"tensor parallel, {order}", expected, lambda: train(Layers, parallel, same_loss, rank))  # noqa: B023
+    found["refusal"] = refusal(lambda model: thunder.jit(parallelize(model), fullgraph=True))
     found["inspection"] = inspect(rank)
     dist.barrier()
     return found
+
+
+def refusal(wrap: Wrap) -> str:
+    """Return why a module is not compiled."""
+    try:
+        wrap(Layers().to(device()))(batch(0, 0, 4, 6))
+    except NotImplementedError as error:
+        return str(error)
+    return ""
 
 
 def inspect(rank: int) -> dict[str, Any]:

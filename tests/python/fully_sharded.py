@@ -10,15 +10,21 @@ from typing import Any
 import distributed_wrappers as wrappers
 import torch
 import torch.distributed as dist
-from data_parallel import error_of, train
+from data_parallel import default_clip, error_of, local, train
 from processes import device
-from small_language_models import MODELS
+from small_language_models import MODELS, language_loss
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate
 
 import thunder
 from thunder.distributed import FSDPBucketingStrategy as Buckets
 from thunder.distributed import FSDPType
 
+# Sizes of the shards of `Layers`, in two processes.
+SHARDS = [[[4, 6], [4], [3, 8], [3], [2, 6], [2]], [[4, 6], [4], [3, 8], [3], [1, 6], [1]]]
 GATHER, SCATTER = "all_gather_into_tensor", "reduce_scatter_tensor"
 STRATEGIES = {
     "zero2": {"sharding_strategy": FSDPType.ZERO2},
@@ -32,20 +38,36 @@ def wrap_in(options: dict[str, Any]) -> Callable[[nn.Module], Any]:
     return lambda model: thunder.distributed.fsdp(model, **options)
 
 
+def hybrid(model: nn.Module) -> Any:
+    """Shards over two processes, which other two have, too."""
+    mesh = init_device_mesh(device().type, (2, 2), mesh_dim_names=("copies", "shards"))
+    return thunder.distributed.fsdp(model, device_mesh=mesh, **STRATEGIES["zero3 block"])
+
+
+def describe_hybrid() -> list[str]:
+    """Return the collectives of a backward of hybrid sharding, in order, without those by which it gathers."""
+    model = hybrid(wrappers.Layers().to(device()))
+    model(wrappers.batch(0, 0, 4, 6)).sum().backward()
+    pickle.loads(pickle.dumps(model))(wrappers.batch(0, 0, 4, 6)).sum().backward()
+    names = [symbol.name.split(".")[1] for symbol in thunder.last_backward_traces(model)[-1].bound_symbols]
+    return [name for name in names if "reduce" in name]
+
+
 def clip(model: Any) -> torch.Tensor:
     return thunder.distributed.clip_grad_norm_(model, 0.5)
 
 
-def shard_of(whole: torch.Tensor) -> torch.Tensor:
-    """Return the rows of this process, filled up with zeros."""
-    count, rank = dist.get_world_size(), dist.get_rank()
-    whole = whole.reshape(1) if whole.dim() == 0 else whole
-    rows = -(-whole.shape[0] // count)
-    return torch.cat([whole, whole.new_zeros(rows * count - whole.shape[0], *whole.shape[1:])]).split(rows)[rank]
+def shard_of(full: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the rows of this process, of a shard for each of `count` processes; a scalar as it is."""
+    if full.dim() == 0:
+        return full
+    rows = -(-full.shape[0] // count)
+    place = dist.get_rank() % count
+    return full[place * rows : (place + 1) * rows]
 
 
-def shards_of(steps: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
-    return [[loss, norm, *map(shard_of, gradients)] for loss, norm, *gradients in steps]
+def shards_of(steps: list[list[torch.Tensor]], count: int) -> list[list[torch.Tensor]]:
+    return [[loss, norm, *(shard_of(each, count) for each in gradients)] for loss, norm, *gradients in steps]
 
 
 def compare(rank: int, strategies: list[str], models: list[str]) -> dict[str, Any]:
@@ -55,16 +77,20 @@ def compare(rank: int, strategies: list[str], models: list[str]) -> dict[str, An
     for name in models:
         make = MODELS[name]
         for accumulates in (False, True):
-            expected = shards_of(train(make, lambda model: model, everyone, accumulates))
+            full = train(make, lambda model: model, everyone, accumulates)
             for strategy in strategies:
-                wrap = wrap_in(STRATEGIES[strategy])
+                wrap = hybrid if strategy == "hybrid" else wrap_in(STRATEGIES[strategy])
                 got = train(make, wrap, [rank], accumulates, clip)
+                expected = shards_of(full, 2 if strategy == "hybrid" else dist.get_world_size())
                 found[name, strategy, accumulates] = wrappers.difference(got, expected)
     return found
 
 
 def compare_in_four(rank: int) -> dict[str, Any]:
-    return compare(rank, ["zero3 block"], ["llama"])
+    found = compare(rank, ["zero3 block", "hybrid"], ["llama", "experts"])
+    collectives = describe_hybrid()
+    dist.barrier()
+    return {**found, "collectives": collectives}
 
 
 def compare_all(rank: int) -> dict[str, Any]:
@@ -72,6 +98,11 @@ def compare_all(rank: int) -> dict[str, Any]:
     make, wrap = MODELS["llama"], wrap_in(STRATEGIES["zero3 block"])
     runs = [train(make, wrap, [rank], True, clip) for _ in range(2)]
     found["again"] = wrappers.difference(*runs)
+    found["clipped by PyTorch"] = wrappers.difference(train(make, wrap, [rank], True, default_clip), runs[0])
+    scalar = [train(MODELS["experts"], wrap, [rank], False, each) for each in (clip, default_clip)]
+    found["clipped by PyTorch, with a scalar"] = wrappers.difference(*scalar)
+    low = wrap_in({**STRATEGIES["zero3 block"], "param_dtype": torch.bfloat16, "reduce_dtype": torch.float32})
+    found["bfloat16"] = wrappers.difference(train(make, low, [rank], True, clip), runs[0])
     dist.barrier()
     return found
 
@@ -88,9 +119,10 @@ def facts(rank: int) -> dict[str, Any]:
     plain = copy.deepcopy(original)
     model = wrap_in(STRATEGIES["zero3"])(original)
     model(x).square().sum().backward()
-    gradient = model.one.weight.grad.tolist()
+    gradient = local(model.one.weight.grad).tolist()
     results: dict[str, Any] = {
-        "shards": [list(each.shape) for each in model.parameters()],
+        "shards": [list(local(each).shape) for each in model.parameters()] == SHARDS[rank],
+        "are DTensors": all(type(each.grad) is type(each) is DTensor for each in model.parameters()),
         "original keeps its own": original.one.weight.shape == (8, 6),
         "state dict": {name: list(each.shape) for name, each in model.state_dict().items()},
         "gathers": count(thunder.last_traces(model), GATHER),
@@ -109,14 +141,17 @@ def facts(rank: int) -> dict[str, Any]:
     for name, other in made.items():
         other.zero_grad()
         other(x).square().sum().backward()
-        results[name] = other.one.weight.grad.tolist() == gradient
+        results[name] = local(other.one.weight.grad).tolist() == gradient
     results.update(states(rank, model, plain, x))
     results.update(parts(model, x))
     results.update(meta(x))
+    results.update(autograd(wrap_in({})(wrappers.Layers().to(device())), x))
+    results.update(low_precision(x))
     results["twice"] = error_of(lambda: wrap_in({})(wrap_in({})(wrappers.Layers().to(device()))))
     results["plain module"] = error_of(lambda: thunder.distributed.full_state_dict(plain))
     results["clip of a plain module"] = error_of(lambda: thunder.distributed.clip_grad_norm_(plain, 1.0))
-    results["shards as whole ones"] = error_of(
+    results["replicated"] = error_of(lambda: replicated()(x))
+    results["shards as full ones"] = error_of(
         lambda: thunder.distributed.load_full_state_dict(model, model.state_dict())
     )
     return results
@@ -133,34 +168,115 @@ def prefetches(trace: Any) -> bool:
 
 
 def states(rank: int, model: Any, plain: nn.Module, x: torch.Tensor) -> dict[str, Any]:
-    """Return facts about state dicts of shards and of whole parameters."""
-    whole = thunder.distributed.full_state_dict(model)
+    """Return facts about state dicts of shards and of full parameters."""
+    full = thunder.distributed.full_state_dict(model)
     only_first = thunder.distributed.full_state_dict(model, rank=0, to_cpu=True)
-    plain.load_state_dict(whole)
+    plain.load_state_dict(full)
     other = wrap_in({"broadcast_from": None})(wrappers.Layers().to(device()))
-    thunder.distributed.load_full_state_dict(other, whole)
+    thunder.distributed.load_full_state_dict(other, full)
     again = wrap_in({"broadcast_from": None})(wrappers.Layers().to(device()))
     again.load_state_dict(model.state_dict())
     expected = plain(x)
     with torch.no_grad():
         same = [torch.allclose(each(x), expected, atol=1e-6) for each in (model, other, again)]
     return {
-        "whole": all(same),
-        "whole shapes": all(whole[name].shape == each.shape for name, each in plain.state_dict().items()),
-        "first only": len(only_first) == (len(whole) if rank == 0 else 0),
+        "full": all(same),
+        "full shapes": all(full[name].shape == each.shape for name, each in plain.state_dict().items()),
+        "first only": len(only_first) == (len(full) if rank == 0 else 0),
     }
 
 
 def parts(model: Any, x: torch.Tensor) -> dict[str, Any]:
-    """Return whether a submodule that is called by itself computes with whole parameters, in `no_sync` as well."""
+    """Return whether a submodule that is called by itself computes with full parameters, in `no_sync` as well."""
     model.zero_grad()
     model.one(x).square().sum().backward()
-    expected = model.one.weight.grad.clone()
+    expected = local(model.one.weight.grad).clone()
     model.zero_grad()
     inside = thunder.jit(model, rematerialize=False)
     with inside.no_sync():
         inside.one(x).square().sum().backward()
-    return {"part": model.one(x).shape == (4, 8), "part in no_sync": inside.one.weight.grad.equal(expected)}
+    return {"part": model.one(x).shape == (4, 8), "part in no_sync": local(inside.one.weight.grad).equal(expected)}
+
+
+def autograd(model: Any, x: torch.Tensor) -> dict[str, Any]:
+    """Return whether gradients of parameters take the ways that those of other tensors take."""
+    loss = model(x).square().sum()
+    gradients = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+    seen: list[Any] = []
+    model.one.weight.register_hook(lambda gradient: seen.append(gradient) or 2 * gradient)
+    model.one.bias.register_post_accumulate_grad_hook(seen.append)
+    loss.backward()
+    twice = local(2 * gradients[0]).equal(local(model.one.weight.grad))
+    second = error_of(lambda: torch.autograd.grad(model(x).exp().sum(), model.one.weight, create_graph=True))
+    return {
+        "autograd.grad": all(type(each) is DTensor for each in gradients),
+        "hooks": twice and len(seen) == 2 and {type(each) for each in seen} == {DTensor},
+        "second derivative": second,
+    }
+
+
+def low_precision(x: torch.Tensor) -> dict[str, Any]:
+    """Return the dtypes of collectives, where parameters and gradients are sent in others."""
+    options = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float16}
+    model = wrap_in(options)(wrappers.Layers().to(device()))
+    model(x).sum().backward()
+    symbols = [
+        *thunder.last_traces(model)[-1].bound_symbols,
+        *thunder.last_backward_traces(model)[-1].bound_symbols,
+    ]
+    dtypes = {
+        name: {str(symbol.args[0].dtype) for symbol in symbols if name in symbol.name} for name in (GATHER, SCATTER)
+    }
+    return {"sent in": dtypes, "kept in": {str(each.grad.dtype) for each in model.parameters()}}
+
+
+def replicated() -> Any:
+    """Return a module one of whose parameters was sharded in another way afterwards."""
+    model = wrap_in({})(wrappers.Layers().to(device()))
+    model.one.weight = nn.Parameter(model.one.weight.detach().redistribute(placements=[Replicate()]))
+    return model
+
+
+def one_step(model: Any, optimizer: torch.optim.Optimizer, ranks: list[int], step: int) -> float:
+    """Return the mean loss of a step."""
+    loss = torch.stack([language_loss(model, rank, step) for rank in ranks]).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+def begin(wrap: Callable[[nn.Module], Any]) -> tuple[Any, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = wrap(MODELS["llama"]().to(device()))
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def save(folder: str, rank: int) -> None:
+    """Train a step on the same batch in all processes, and save."""
+    model, optimizer = begin(wrap_in(STRATEGIES["zero3 block"]))
+    one_step(model, optimizer, [0], 0)
+    parts = get_state_dict(model, optimizer)
+    checkpoint.save(dict(zip(("model", "optimizer"), parts, strict=True)), checkpoint_id=folder)
+
+
+def resume(folder: str, rank: int) -> tuple[float, float]:
+    """Load, and return the losses of the next two steps; in one process, of a plain model."""
+    is_alone = dist.get_world_size() == 1
+    model, optimizer = begin((lambda model: model) if is_alone else wrap_in(STRATEGIES["zero2 layer"]))
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    checkpoint.load(state, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return one_step(model, optimizer, [0], 1), one_step(model, optimizer, [0], 2)
+
+
+def straight_on() -> tuple[float, float]:
+    """Return what `resume` shall return."""
+    model, optimizer = begin(lambda model: model)
+    one_step(model, optimizer, [0], 0)
+    return one_step(model, optimizer, [0], 1), one_step(model, optimizer, [0], 2)
 
 
 class OnMeta(nn.Module):

@@ -22,6 +22,7 @@ needs_gloo = pytest.mark.skipif(
 
 needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 BACKENDS = [pytest.param("gloo", marks=needs_gloo), pytest.param("nccl", marks=[pytest.mark.gpu, needs_two_gpus])]
+AFTER_FAILURE = 20.0  # seconds
 
 _here = torch.device("cpu")
 
@@ -57,15 +58,28 @@ def run_in_processes(
 
 
 def _collect(started: list[multiprocessing.connection.Connection], end: float) -> list[tuple[str, Any]]:
-    results: list[tuple[str, Any]] = []
-    for rank, process in enumerate(started):
-        if not process.poll(max(0.0, end - time.monotonic())):
-            raise TimeoutError(f"rank {rank} has not finished in time")
-        try:
-            results.append(process.recv())
-        except EOFError:
-            results.append((f"rank {rank} died", None))
-    return results
+    """Return what the processes send; those that wait for one that failed have a few seconds left."""
+    results: dict[Any, tuple[str, Any]] = {}
+    while len(results) < len(started):
+        pending = [each for each in started if each not in results]
+        ready = multiprocessing.connection.wait(pending, max(0.0, end - time.monotonic()))
+        if not ready:
+            unfinished = [rank for rank, each in enumerate(started) if each in pending]
+            failed = "\n".join(text for text, _ in results.values() if text)
+            raise TimeoutError(f"ranks {unfinished} have not finished in time; {failed or 'no other failed'}")
+        for each in ready:
+            results[each] = _receive(each, started.index(each))  # type: ignore[arg-type]
+            if results[each][0]:
+                end = min(end, time.monotonic() + AFTER_FAILURE)
+    return [results[each] for each in started]
+
+
+def _receive(process: multiprocessing.connection.Connection, rank: int) -> tuple[str, Any]:
+    try:
+        received: tuple[str, Any] = process.recv()
+    except EOFError:
+        return f"rank {rank} died", None
+    return received
 
 
 def _work(function: Callable[[int], Any], rank: int, processes: int, backend: str, store: str, results: Any) -> None:

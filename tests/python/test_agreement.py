@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import agreement
 import pytest
-from processes import BACKENDS, run_in_processes
+from processes import BACKENDS, needs_gloo, run_in_processes
 
 SECONDS = 20  # the time-out of the group is 60
 
@@ -53,6 +54,13 @@ def test_a_process_that_compiles_alone_is_noticed(found: list[dict[str, Any]]) -
     error, seconds = found[1]["one retraces"]
     assert "process 0 compiled no program while others did, within the time-out of the process group" in error
     assert seconds < SECONDS
+
+
+@needs_gloo
+@pytest.mark.parametrize("name", agreement.WRAPS)
+def test_a_process_that_is_killed_ends_the_others(name: str) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)by peer.*, after \d s.*rank 1 died"):
+        run_in_processes(functools.partial(agreement.one_is_killed, name))
 
 
 def test_one_process_may_evaluate_alone(found: list[dict[str, Any]]) -> None:

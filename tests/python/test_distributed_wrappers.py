@@ -35,6 +35,18 @@ def test_fully_sharded_models_train_as_in_eager(found: list[dict[str, Any]], cas
         assert in_eager == (order != "layers")
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_tensor_parallel_models_train_as_in_eager(found: list[dict[str, Any]], order: str) -> None:
+    for of_rank in found:
+        difference, in_eager = of_rank[f"tensor parallel, {order}"]
+        assert difference < 1e-5
+        assert in_eager
+
+
+def test_tensor_parallel_parameters_are_refused_by_name(found: list[dict[str, Any]]) -> None:
+    assert all("the tensor subclass DTensor" in of_rank["refusal"] for of_rank in found), found[0]["refusal"]
+
+
 def test_a_compiled_wrapper_is_the_wrapper(found: list[dict[str, Any]]) -> None:
     for of_rank in found:
         facts = of_rank["inspection"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import fully_sharded
@@ -36,9 +38,23 @@ def test_training_equals_that_of_one_process(
     assert all(each["models"][model, strategy, accumulates] < 1e-5 for each in found)
 
 
-def test_four_processes_train_as_one() -> None:
-    found = run_in_processes(fully_sharded.compare_in_four, processes=4)
-    assert all(difference < 1e-5 for each in found for difference in each.values())
+@pytest.fixture(scope="module")
+def found_in_four() -> list[dict[Any, Any]]:
+    return run_in_processes(fully_sharded.compare_in_four, processes=4)
+
+
+@pytest.mark.parametrize("accumulates", [False, True])
+@pytest.mark.parametrize("model", ["llama", "experts"])
+@pytest.mark.parametrize("strategy", ["zero3 block", "hybrid"])
+def test_four_processes_train_as_one(
+    found_in_four: list[dict[Any, Any]], model: str, strategy: str, accumulates: bool
+) -> None:
+    assert all(each[model, strategy, accumulates] < 1e-5 for each in found_in_four)
+
+
+def test_copies_of_shards_average_them_in_one_bucket(found_in_four: list[dict[Any, Any]]) -> None:
+    collectives = [*["reduce_scatter_tensor_coalesced"] * 3, "all_reduce_"]
+    assert all(each["collectives"] == collectives for each in found_in_four)
 
 
 def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
@@ -48,11 +64,15 @@ def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("fact", "value"),
     [
-        ("shards", [[4, 6], [4], [3, 8], [3], [2, 6], [2]]),
         ("gathers", 6),
         ("gathers again", 2),  # the weights of the last two layers
         ("scatters", 6),
         ("zero2 gathers again", 0),
+        (
+            "sent in",
+            {fully_sharded.GATHER: {"torch.bfloat16"}, fully_sharded.SCATTER: {"torch.float16"}},
+        ),
+        ("kept in", {"torch.float32"}),
     ],
 )
 def test_number(facts: list[dict[str, Any]], fact: str, value: object) -> None:
@@ -62,13 +82,17 @@ def test_number(facts: list[dict[str, Any]], fact: str, value: object) -> None:
 @pytest.mark.parametrize(
     "fact",
     [
+        "shards",
+        "are DTensors",
+        "autograd.grad",
+        "hooks",
         "original keeps its own",
         "prefetches",
         "jitted again",
         "copied",
         "pickled",
-        "whole",
-        "whole shapes",
+        "full",
+        "full shapes",
         "first only",
         "part",
         "part in no_sync",
@@ -80,17 +104,37 @@ def test_fact(facts: list[dict[str, Any]], fact: str) -> None:
     assert all(each[fact] for each in facts)
 
 
-def test_state_dict_has_the_shards(facts: list[dict[str, Any]]) -> None:
-    assert all(list(each["state dict"].values()) == each["shards"] for each in facts)
+def test_state_dict_has_sizes_of_full_parameters(facts: list[dict[str, Any]]) -> None:
+    sizes = [[8, 6], [8], [6, 8], [6], [3, 6], [3]]
+    assert all(list(each["state dict"].values()) == sizes for each in facts)
+
+
+@pytest.mark.parametrize("case", ["clipped by PyTorch", "clipped by PyTorch, with a scalar"])
+def test_pytorch_clips_by_the_norm_of_all_shards(found: list[dict[str, Any]], case: str) -> None:
+    assert all(each[case] < 1e-5 for each in found)
+
+
+def test_parameters_are_gathered_in_a_lower_precision(found: list[dict[str, Any]]) -> None:
+    assert all(0 < each["bfloat16"] < 5e-2 for each in found)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_another_number_of_processes_goes_on_from_a_checkpoint(tmp_path: Path, processes: int) -> None:
+    run_in_processes(functools.partial(fully_sharded.save, str(tmp_path)))
+    expected = fully_sharded.straight_on()
+    for losses in run_in_processes(functools.partial(fully_sharded.resume, str(tmp_path)), processes):
+        assert losses == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("case", "message"),
     [
         ("twice", "ValueError: thunder.distributed.fsdp: the module is parallel already"),
-        ("plain module", "TypeError: thunder.distributed.full_state_dict: expected a module that fsdp returned, got"),
-        ("clip of a plain module", "TypeError: thunder.distributed.clip_grad_norm_: expected a module that ddp or"),
-        ("shards as whole ones", "ValueError: thunder.distributed: one.weight: expected the whole parameter, [8, 6]"),
+        ("plain module", "TypeError: thunder.distributed.full_state_dict: expected a module that fsdp or tensor"),
+        ("clip of a plain module", "TypeError: thunder.distributed.clip_grad_norm_: expected a module that ddp, "),
+        ("shards as full ones", "ValueError: thunder.distributed: one.weight: expected the full parameter, [8, 6], "),
+        ("replicated", "ValueError: thunder.distributed.fsdp: one.weight: expected a DTensor that is sharded by rows"),
+        ("second derivative", "NotImplementedError: thunder: second derivatives by sharded parameters are not support"),
         (
             "without reset",
             "ValueError: thunder.distributed.fsdp: the module (WithoutReset) is on the meta device and has no reset_",
@@ -112,6 +156,9 @@ def test_without_a_process_group_an_error_says_what_to_do() -> None:
         ({"sharding_strategy": "zero3"}, TypeError, "expected one of FSDPType.ZERO2, FSDPType.ZERO3, got 'zero3'"),
         ({"bucketing_strategy": FSDPType.ZERO2}, TypeError, "bucketing_strategy: expected one of FSDPBucketingStrateg"),
         ({"broadcast_from": 1}, ValueError, "broadcast_from: expected a rank below 1, got 1"),
+        ({"device_mesh": 3}, TypeError, "device_mesh: expected a DeviceMesh, got 3"),
+        ({"param_dtype": torch.int8}, ValueError, "param_dtype: expected a floating-point dtype, got torch.int8"),
+        ({"reduce_dtype": torch.int8}, ValueError, "reduce_dtype: expected a floating-point dtype, got torch.int8"),
     ],
 )
 def test_argument_that_is_no_choice(options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -254,7 +254,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
     # --- distributed
     "distributed.FSDPType": lambda: [each.name for each in thunder.distributed.FSDPType] == ["ZERO2", "ZERO3"],
     "distributed.FSDPBucketingStrategy": lambda: len(thunder.distributed.FSDPBucketingStrategy) == 3,
-    "distributed.column_parallel, row_parallel": lambda: not hasattr(thunder.distributed, "column_parallel"),
+    "distributed.column_parallel, row_parallel": lambda: callable(thunder.distributed.column_parallel),
     "distributed.ddp": lambda: missing_engine("ddp"),
     "distributed.fsdp": lambda: missing_engine("fsdp"),
 }

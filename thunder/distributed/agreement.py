@@ -8,6 +8,7 @@ could not compile its program, or that waited in vain. All processes wait for it
 from __future__ import annotations
 
 import itertools
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -49,6 +50,7 @@ class Agreement:
         """Require that all processes compile these collectives. RuntimeError in all of them where they do not."""
         if self.group.size == 1:
             return
+        collectives = _with_numbered_groups(collectives)
         store, rank = self._next_store(), self.group.rank
         store.set(f"here/{rank}", "")
         try:
@@ -121,6 +123,14 @@ def _difference(first: str, own: str, rank: int) -> str | None:
                 "same branches"
             )
     return None
+
+
+def _with_numbered_groups(collectives: str) -> str:
+    """Return the text with process groups numbered in their order: processes name parts of a mesh otherwise."""
+    numbers: dict[str, int] = {}
+    return re.sub(
+        r'"([^"\n]*)"(?=[^"\n]*  # )', lambda name: f'"{numbers.setdefault(name[1], len(numbers))}"', collectives
+    )
 
 
 def _without_line(collective: str | None) -> str | None:

@@ -13,7 +13,13 @@ from thunder.module import ThunderModule
 from thunder.options import Options
 from thunder.transforms.transform import Transform, overrides
 
-__all__ = ["compile_with", "kept_transforms"]
+__all__ = ["compile_with", "transforms_of"]
+
+
+def transforms_of(model: Any) -> tuple[Any, ...]:
+    """Return the transforms of a compiled module, those that it keeps when it is compiled again among them."""
+    options = getattr(model, "__options__", None)
+    return () if options is None else (*options.transforms, *kept_transforms(model))
 
 
 def compile_with(transform: Transform, model: Any, function: str) -> Any:

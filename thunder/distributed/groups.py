@@ -80,6 +80,6 @@ def require_alike(function: str, group: Group, model: torch.nn.Module) -> None:
 
 def broadcast(group: Group, tensors: list[torch.Tensor], source: int) -> None:
     """Give all processes of a group the tensors of one of them."""
-    detached = [tensor.detach() for tensor in tensors]
+    detached = [getattr(tensor, "_local_tensor", tensor).detach() for tensor in tensors]  # of DTensors, the parts
     if detached:
         dist._broadcast_coalesced(group.process_group, detached, _BROADCAST_BYTES, source)

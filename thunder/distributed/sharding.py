@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from thunder.distributed.compiling import compile_with, kept_transforms
-from thunder.distributed.groups import Group, broadcast, group_of, require_alike
+from thunder.distributed.compiling import compile_with
+from thunder.distributed.groups import broadcast, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
+from thunder.distributed.shard_layout import ShardLayout, full_tensor, is_shard, layout_of
 from thunder.distributed.synchronization import Synchronization, is_guarded, synchronization_of
 from thunder.trace import Trace, Value
 from thunder.transforms.overrides import override_parameter, overrides_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = ["FSDPBucketingStrategy", "FSDPType", "FullySharded", "fsdp"]
 
+_REPLICAS_BUCKET_BYTES = 25 << 20  # of shards of gradients that are averaged together
+
 
 class FSDPType(enum.Enum):
-    """Whether parameters are kept from the forward to the backward.
+    """Whether gathered parameters are kept from the forward to the backward.
 
-    ZERO2 keeps them whole; ZERO3 gathers them again in the backward.
+    ZERO2 keeps them; ZERO3 gathers them again in the backward.
     """
 
     ZERO2 = "zero2"
@@ -42,30 +48,46 @@ class FSDPBucketingStrategy(enum.Enum):
     BLOCK = "block"
 
 
+@dataclasses.dataclass(frozen=True)
+class _Parameter:
+    """A parameter as programs see it, and the bucket that it is gathered in."""
+
+    size: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    bucket: str
+
+
 class FullySharded(ParallelTransform):
     """Keeps of each parameter the rows of this process, and gathers them where programs use the parameter.
 
     Made by `fsdp`, which has the arguments. The shard of process `r` of `n` are the rows `[r * k, (r + 1) * k)` with
-    `k = ceil(rows / n)`, filled up with zeros; a scalar has one row.
+    `k = ceil(rows / n)`, so that the last ones may have fewer, or none; each process has a scalar.
     """
 
     def __init__(
         self,
-        group: Group,
+        layout: ShardLayout,
         sharding_strategy: FSDPType,
         bucketing_strategy: FSDPBucketingStrategy,
         broadcast_from: int | None,
         device: torch.device | None,
+        param_dtype: torch.dtype | None,
+        reduce_dtype: torch.dtype | None,
     ) -> None:
-        super().__init__(group)
+        super().__init__(layout.everyone)
+        self.layout = layout
         self.sharding_strategy = sharding_strategy
         self.bucketing_strategy = bucketing_strategy
         self.broadcast_from = broadcast_from
         self.device = device
+        self.param_dtype = param_dtype
+        self.reduce_dtype = reduce_dtype
 
     def __repr__(self) -> str:
         strategy, bucketing = self.sharding_strategy.value, self.bucketing_strategy.value
-        return f"fsdp({self.group.size} processes, {strategy}, buckets: {bucketing})"
+        copies = "" if self.layout.replicas is None else f" of which {self.layout.replicas.size} have the same shard"
+        return f"fsdp({self.group.size} processes{copies}, {strategy}, buckets: {bucketing})"
 
     # --- the module
 
@@ -73,6 +95,11 @@ class FullySharded(ParallelTransform):
         """Put shards in the places of the parameters, submodule by submodule."""
         if synchronization_of(model) is not None:
             raise ValueError("thunder.distributed.fsdp: the module is parallel already")
+        if any(is_shard(each) for each in model.parameters()):
+            raise ValueError(
+                "thunder.distributed.fsdp: not supported for a module with DTensors, as tensor_parallel makes them; "
+                "use thunder.distributed.ddp around tensor_parallel"
+            )
         require_alike("fsdp", self.group, model)
         self.agreement.begin()
         names: dict[int, list[str]] = {}
@@ -91,16 +118,16 @@ class FullySharded(ParallelTransform):
         state = [*own.values(), *module.buffers(recurse=False)]
         sharded = overrides_of(model)
         if self.broadcast_from is not None:
-            whole = [each for each in state if id(each) not in {id(own[name]) for name in own if name in sharded}]
-            broadcast(self.group, whole, self.broadcast_from)
+            shards = {id(own[name]) for name in own if name in sharded}
+            broadcast(self.group, [each for each in state if id(each) not in shards], self.broadcast_from)
         for name, parameter in own.items():
             if name in overrides_of(model):
                 continue
             for other in tied[name]:  # those of a module that was on the meta device are apart now
                 owner, _, local = other.rpartition(".")
                 model.get_submodule(owner)._parameters[local] = parameter
-            if self.group.size > 1 and parameter.numel() > 0:
-                shard = _shard_of(parameter.detach(), self.group)
+            if self.layout.shards.size > 1 and parameter.numel() > 0:
+                shard = self.layout.shard_of(parameter.detach())
                 override_parameter(model, name, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
 
     def _materialize(self, path: str, module: torch.nn.Module) -> None:
@@ -132,38 +159,64 @@ class FullySharded(ParallelTransform):
         prologue, edit = prologue_trace.edit(repr(self)), computation_trace.edit(repr(self))
         # A part of the module that is called by itself does not read the state.
         accumulates = (not state.syncs or state.has_kept) and is_guarded(prologue_trace)
-        shards, owners, places = [], [], []
+        shards, owners, parameters = [], [], []
         for value, name in names.items():
+            self._require_rows(module, name)
             shards.append(edit.take_stored(value))
-            places.append((list(value.shape), value.stride(), self._bucket_of(name)))
+            parameters.append(_Parameter(value.shape, value.stride(), value.dtype, self._bucket_of(name)))
             owner = state.owner_of(name, value) if accumulates and value.requires_grad else None
             if owner is not None:
                 prologue.add_tensor(owner)
             owners.append(None if owner is None else edit.add_input(owner))
-        gathered = edit.insert_first(self._gather, shards, owners, places, keeps=not state.syncs)
-        for value, whole in zip(names, gathered, strict=True):
-            edit.substitute(value, whole)
+        gather = functools.partial(self._gather, parameters, not state.syncs)
+        gathered = edit.insert_first(gather, shards, owners)
+        for value, full in zip(names, gathered, strict=True):
+            edit.substitute(value, full)
         return prologue.finish(), edit.finish(), epilogue_trace
+
+    def _require_rows(self, module: Any, name: str) -> None:
+        """Require that nobody has put something else in the place of a shard."""
+        stored = module.get_parameter(name)
+        if not self.layout.holds(stored):
+            found = f"a DTensor with placements {stored.placements}" if is_shard(stored) else "a plain tensor"
+            raise ValueError(
+                f"thunder.distributed.fsdp: {name}: expected a DTensor that is sharded by rows, Shard(0), got {found}"
+            )
 
     def _gather(
         self,
+        parameters: Sequence[_Parameter],
+        keeps: bool,
         shards: Sequence[torch.Tensor],
         owners: Sequence[torch.Tensor | None],
-        places: Sequence[tuple[list[int], tuple[int, ...], str]],
-        keeps: bool,
     ) -> list[torch.Tensor]:
         ops = torch.ops.thunder
         is_zero2 = self.sharding_strategy is FSDPType.ZERO2
         gather = ops.gather_shards.kept if is_zero2 else ops.gather_shards.default
         result = []
-        for shard, owner, (size, strides, bucket) in zip(shards, owners, places, strict=True):
-            whole = gather(shard, size, self.group.name, self.group.size, bucket)
-            if whole.stride() != strides:
-                whole = ops.restride(whole, strides)
+        shards_group, replicas = self.layout.shards, self.layout.replicas
+        for parameter, shard, owner in zip(parameters, shards, owners, strict=True):
+            dtypes = self._communication_dtypes(parameter.dtype)
+            if not parameter.size:
+                full = ops.replicated(shard, self.group.name, self.group.size, 0)
+            else:
+                if replicas is not None:
+                    shard = ops.replicated(shard, replicas.name, replicas.size, _REPLICAS_BUCKET_BYTES)
+                size = list(parameter.size)
+                full = gather(shard, size, shards_group.name, shards_group.size, parameter.bucket, *dtypes)
+            full = full.to(parameter.dtype)
+            if full.stride() != parameter.stride:
+                full = ops.restride(full, parameter.stride)
             if owner is not None:
-                whole = (ops.with_gradient_for if keeps else ops.adds_gradient_of)(whole, owner)
-            result.append(whole)
+                full = (ops.with_gradient_for if keeps else ops.adds_gradient_of)(full, owner)
+            result.append(full)
         return result
+
+    def _communication_dtypes(self, dtype: torch.dtype) -> tuple[torch.dtype | None, torch.dtype | None]:
+        """Return the dtypes that a parameter is gathered in, and its gradient summed in; None: their own."""
+        if not dtype.is_floating_point:
+            return None, None
+        return (None if self.param_dtype == dtype else self.param_dtype), self.reduce_dtype
 
     def _bucket_of(self, name: str) -> str:
         """Return the name of the bucket of a parameter; empty where it is by itself."""
@@ -175,33 +228,42 @@ class FullySharded(ParallelTransform):
             path = path[: numbers[0] + 1]
         return ".".join(path) or "(the module)"
 
+    def check_collectives(self, kind: str, collectives: str) -> None:
+        """Compare the collectives, but for those between copies of a shard: other shards may have fewer rows."""
+        replicas = self.layout.replicas
+        if replicas is not None:
+            between_copies = f'"{replicas.name}"'
+            collectives = "".join(
+                line
+                for line in collectives.splitlines(keepends=True)
+                if not line.startswith("wait_tensor") and not line.split("  # ")[0].endswith(between_copies)
+            )
+        super().check_collectives(kind, collectives)
+
     # --- state dicts
 
     def transform_state_dict_for_submodule(
         self, model: Any, submodule_name: str, state_dict: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return shards of whole parameters."""
+        """Return shards of full parameters."""
         entries = dict(state_dict)
         for name, size in self._sizes(model, submodule_name):
             if name not in entries:
                 continue
-            if entries[name].shape != size:
+            if is_shard(entries[name]) or entries[name].shape != size:
+                found = "a shard of it" if is_shard(entries[name]) else list(entries[name].shape)
                 raise ValueError(
-                    f"thunder.distributed: {submodule_name}.{name}: expected the whole parameter, {list(size)}, got "
-                    f"{list(entries[name].shape)}; shards are loaded by load_state_dict"
+                    f"thunder.distributed: {submodule_name}.{name}: expected the full parameter, {list(size)}, got "
+                    f"{found}; shards are loaded by load_state_dict"
                 )
-            entries[name] = _shard_of(entries[name], self.group)
+            entries[name] = self.layout.shard_of(entries[name])
         return entries
 
     def reverse_transform_state_dict_for_submodule(
         self, model: Any, submodule_name: str, state_dict: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return whole parameters of shards, which all processes have to ask for."""
-        entries = dict(state_dict)
-        for name, size in self._sizes(model, submodule_name):
-            if name in entries:
-                entries[name] = whole_of_shard(entries[name], size, self.group)
-        return entries
+        """Return full parameters of shards, which all processes have to ask for."""
+        return {name: full_tensor(entry) for name, entry in state_dict.items()}
 
     def _sizes(self, model: Any, submodule_name: str) -> Iterator[tuple[str, torch.Size]]:
         for name, entry in overrides_of(model).items():
@@ -218,33 +280,44 @@ def fsdp(
     broadcast_from: int | None = 0,
     device: torch.device | str | None = None,
     process_group: ProcessGroup | None = None,
+    param_dtype: torch.dtype | None = None,
+    reduce_dtype: torch.dtype | None = None,
+    device_mesh: DeviceMesh | None = None,
 ) -> Any:
     """Return a compiled module whose parameters are shards; each process has its own.
 
     The result is what `thunder.jit` returns; `thunder.jit(fsdp(model), …)` compiles it with other options, and
-    `fsdp(thunder.jit(model, …))` keeps those of the compiled module. Programs gather whole parameters where they use
-    them, and give each process its part of the gradients' mean. `parameters()` and `state_dict()` are the shards, plain
-    tensors: make the optimizer of the result, clip by `thunder.distributed.clip_grad_norm_`, and get whole parameters
-    by `thunder.distributed.full_state_dict`. `model` keeps its whole parameters, for as long as it lives.
+    `fsdp(thunder.jit(model, …))` keeps those of the compiled module. Programs gather parameters where they use them,
+    and give each process its part of the gradients' mean. `parameters()` and `state_dict()` are the shards, as
+    DTensors: make the optimizer of the result; `torch.nn.utils.clip_grad_norm_` and `torch.distributed.checkpoint` take
+    them. `thunder.distributed.full_state_dict` gives full parameters. `model` keeps its own, for as long as it lives.
 
     Args:
         model: a module, or what `thunder.jit` made of one. Submodules on the meta device are initialized one after the
             other, by their `reset_parameters()`, so that no process has the whole model.
-        sharding_strategy: ZERO2 keeps whole parameters from the forward to the backward, ZERO3 gathers them again.
+        sharding_strategy: ZERO2 keeps parameters from the forward to the backward, ZERO3 gathers them again.
         bucketing_strategy: which parameters are gathered together: NONE, LAYER or BLOCK.
         broadcast_from: the rank in the group whose parameters and buffers all processes begin with; None: each process
             has set the same ones.
         device: for what is on the meta device; None: the current GPU, or the CPU where there is none.
         process_group: the processes that work together, by default all.
+        param_dtype: that parameters are gathered in, and lose precision by; programs see them in their own dtype.
+            Their gradients are rounded to it, too. None: their own.
+        reduce_dtype: that gradients are summed in; None: `param_dtype`.
+        device_mesh: in the place of `process_group`: parameters are sharded over its only dimension, or over the second
+            of two. Processes along the first one have copies of the same shards (hybrid sharding).
 
     Raises:
         RuntimeError: there is no torch.distributed, or no process group; parameters have other shapes in other
             processes.
         TypeError: `model` is no module, or an argument is of another type.
         ValueError: the module has no parameters, or is parallel already; a submodule on the meta device cannot be
-            initialized.
+            initialized; a dtype is not a floating-point one; the mesh is for another device, or has three dimensions.
     """
-    group = group_of("fsdp", process_group)
+    layout = layout_of("fsdp", process_group, device_mesh)
+    for name, dtype in (("param_dtype", param_dtype), ("reduce_dtype", reduce_dtype)):
+        if dtype is not None and not dtype.is_floating_point:
+            raise ValueError(f"thunder.distributed.fsdp: {name}: expected a floating-point dtype, got {dtype}")
     for name, value, kind in (
         ("sharding_strategy", sharding_strategy, FSDPType),
         ("bucketing_strategy", bucketing_strategy, FSDPBucketingStrategy),
@@ -252,49 +325,16 @@ def fsdp(
         if not isinstance(value, kind):
             choices = ", ".join(f"{kind.__name__}.{each.name}" for each in kind)
             raise TypeError(f"thunder.distributed.fsdp: {name}: expected one of {choices}, got {value!r}")
-    if broadcast_from is not None and not 0 <= broadcast_from < group.size:
+    size = layout.everyone.size
+    if broadcast_from is not None and not 0 <= broadcast_from < size:
         raise ValueError(
-            f"thunder.distributed.fsdp: broadcast_from: expected a rank below {group.size}, got {broadcast_from}"
+            f"thunder.distributed.fsdp: broadcast_from: expected a rank below {size}, got {broadcast_from}"
         )
     where = None if device is None else torch.device(device)
-    transform = FullySharded(group, sharding_strategy, bucketing_strategy, broadcast_from, where)
+    transform = FullySharded(
+        layout, sharding_strategy, bucketing_strategy, broadcast_from, where, param_dtype, reduce_dtype
+    )
     return compile_with(transform, model, "fsdp")
-
-
-def group_of_shards(model: Any) -> Group | None:
-    """Return the processes that have the shards of a module; None where `fsdp` did not make it."""
-    groups = (each.group for each in _transforms(model) if isinstance(each, FullySharded))
-    return next(groups, None)
-
-
-def sharded_names(model: Any) -> dict[str, torch.Size]:
-    """Return the sizes of the whole parameters behind the shards of a module, by name."""
-    owners = {repr(each) for each in _transforms(model) if isinstance(each, FullySharded)}
-    entries = overrides_of(model).items()
-    return {name: entry.shape for name, entry in entries if entry.owner in owners and entry.shape is not None}
-
-
-def whole_of_shard(shard: torch.Tensor, size: torch.Size, group: Group) -> torch.Tensor:
-    """Return the whole tensor; all processes of the group have to ask."""
-    import torch.distributed._functional_collectives
-
-    ops = torch.ops._c10d_functional
-    gathered = ops.wait_tensor(ops.all_gather_into_tensor(shard.detach().contiguous(), group.size, group.name))
-    return gathered[: size[0]] if size else gathered[0]
-
-
-def _transforms(model: Any) -> tuple[Any, ...]:
-    options = getattr(model, "__options__", None)
-    return () if options is None else (*options.transforms, *kept_transforms(model))
-
-
-def _shard_of(whole: torch.Tensor, group: Group) -> torch.Tensor:
-    whole = whole if whole.dim() > 0 else whole.reshape(1)
-    rows = -(-whole.shape[0] // group.size)
-    shard = whole.new_zeros(rows, *whole.shape[1:])
-    part = whole[group.rank * rows : (group.rank + 1) * rows]
-    shard[: part.shape[0]] = part
-    return shard
 
 
 def _sharded_values(trace: Trace, module: Any, owner: str) -> Iterator[tuple[Value, str]]:

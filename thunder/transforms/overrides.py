@@ -57,11 +57,12 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
         name: as in `named_parameters()` or `named_buffers()`. Where other names hold the same tensor (tied weights),
             all of them get the replacement.
         replacement: a leaf of any shape and dtype, on the device where the program needs it. In the place of a
-            parameter it becomes one, which requires grad only if it is given as a `torch.nn.Parameter` that does.
+            parameter it becomes one, which requires grad only if it is given as a `torch.nn.Parameter` that does. Of a
+            `DTensor`, programs take the part that this process has; its gradients are made DTensors.
 
     Raises:
         ValueError: the module has no such parameter or buffer, or it was replaced before; the replacement is no leaf.
-        TypeError: the replacement is a tensor of a subclass (a `DTensor`), sparse, nested or quantized.
+        TypeError: the replacement is a tensor of another subclass, sparse, nested or quantized.
         RuntimeError: not called in `Transform.transform_module`.
     """
     owner = _current_owner("override_parameter")
@@ -69,7 +70,7 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
     entry = _entry(model, name, original)
     if entry.owner:
         raise ValueError(f"transform {owner}: {name} is replaced already, by {entry.owner}{_other_names(entry, name)}")
-    _require_plain(name, replacement)
+    _require_plain(name, _local_part(replacement))
     if not replacement.is_leaf:
         raise ValueError(f"transform {owner}: {name}: expected a leaf, got a tensor that was computed; detach it")
     if isinstance(original, torch.nn.Parameter) and not isinstance(replacement, torch.nn.Parameter):
@@ -244,6 +245,12 @@ def _get(module: torch.nn.Module, name: str) -> torch.Tensor | None:
 def _set(model: ThunderModule, name: str, tensor: torch.Tensor) -> None:
     tensors, local = _holder(_module(model), name)
     tensors[local] = tensor
+
+
+def _local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what programs take of a tensor."""
+    part: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
+    return part
 
 
 def _require_plain(name: str, tensor: torch.Tensor) -> None:

@@ -6,6 +6,7 @@
 #include "bridge/random.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/kept_warnings.h"
+#include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
 #include "runtime/value_changed.h"
 
@@ -13,7 +14,9 @@ namespace thunder::dispatch {
 namespace {
 
 bool matches(const void* guards, std::size_t guard, PyObject* tensor) {
-  return static_cast<const TensorGuard*>(guards)[guard].matches(unpack_tensor(tensor));
+  const TensorGuard& own = static_cast<const TensorGuard*>(guards)[guard];
+  if (!own.matches(unpack_tensor(tensor))) return false;
+  return own.local_part() == nullptr || (is_distributed(tensor) && own.local_part()->matches(stored_part(tensor)));
 }
 
 std::string describe(PyObject* tensor) { return describe_tensor(unpack_tensor(tensor)); }

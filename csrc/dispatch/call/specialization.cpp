@@ -12,6 +12,7 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
 #include "dispatch/python/kept_warnings.h"
+#include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
 #include "runtime/autograd_node.h"
 #include "runtime/value_changed.h"
@@ -38,7 +39,7 @@ SpecializationCall::SpecializationCall(const Specialization& specialization, con
     kept_.push_back(py::Ref::share(inputs_[returned]));
   }
   values_.reserve(inputs_.size());
-  for (PyObject* input : inputs_) values_.push_back(unpack_tensor(input));
+  for (PyObject* input : inputs_) values_.push_back(local_part(input));
 }
 
 std::vector<at::Tensor> SpecializationCall::take_inputs() {

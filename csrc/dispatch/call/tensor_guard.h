@@ -13,6 +13,10 @@ class TensorGuard {
   /// `checks_offset`: also where in its memory the tensor begins; `checks_view`: also whether it is a view.
   explicit TensorGuard(const at::Tensor& tensor, bool checks_offset = false, bool checks_view = false);
   [[nodiscard]] bool matches(const at::Tensor& tensor) const;
+  /// Requires that the part of a distributed tensor that this process has is like this one, too.
+  void add_local_part(const at::Tensor& part) { local_part_.emplace_back(part); }
+  /// Null for other tensors.
+  [[nodiscard]] const TensorGuard* local_part() const { return local_part_.empty() ? nullptr : &local_part_.front(); }
   /// Lets these sizes be any from two on; `dims` has one element for each. The tensor has no gaps.
   void free_sizes(std::vector<bool> dims);
   friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
@@ -31,8 +35,9 @@ class TensorGuard {
   bool is_view_;
   std::vector<std::int64_t> sizes_;
   std::vector<std::int64_t> strides_;
-  std::vector<bool> is_free_;       ///< sizes that may be others; empty: none
-  std::vector<std::size_t> order_;  ///< where some are free: the dimensions from the outermost on
+  std::vector<bool> is_free_;            ///< sizes that may be others; empty: none
+  std::vector<TensorGuard> local_part_;  ///< one at most
+  std::vector<std::size_t> order_;       ///< where some are free: the dimensions from the outermost on
 };
 
 /// For people: `float32[2, 3]`, followed by what is not the common case (strides, device, requires_grad, …).

@@ -10,6 +10,7 @@
 #include "compile/trace_transform.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/python/errors.h"
+#include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/native_scope.h"
@@ -29,7 +30,8 @@ using compile::CallTraces;
 using compile::ProgramInput;
 using InputState = TorchHooks::InputState;
 
-const at::Tensor& real_of(const InputState& input) { return unpack_tensor(input.real.get()); }
+/// The tensor that the computation takes.
+at::Tensor real_of(const InputState& input) { return local_part(input.real.get()); }
 
 std::string text_of(PyObject* string) {
   const char* content = PyUnicode_AsUTF8(string);

@@ -24,6 +24,7 @@
 #include "dispatch/capture/tensor_facts.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/python/errors.h"
+#include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
 #include "dispatch/python/trace_object.h"
 #include "interpreter/loop/native_scope.h"
@@ -81,6 +82,12 @@ bool is_told_by_tensor_behind(std::string_view name) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
+/// `nn.Parameter`, which a distributed parameter is to programs.
+py::Ref parameter_type() {
+  const py::Ref module = checked(PyImport_ImportModule("torch.nn.parameter"));
+  return checked(PyObject_GetAttrString(module.get(), "Parameter"));
+}
+
 /// `torch.FloatTensor` and its kin, which ask for dtype and device.
 bool is_legacy_class(PyObject* kind) { return std::string_view(Py_TYPE(kind)->tp_name) == "torch.tensortype"; }
 
@@ -111,23 +118,24 @@ bool TorchHooks::is_traced(PyObject* object) const {
 PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
   const interpreter::NativeScope native;
   try {
-    const at::Tensor& real = unpack_tensor(real_tensor);
-    require_plain(real, Py_TYPE(real_tensor), path);
     const Overrides::Entry* override = overrides_.find(real_tensor);
+    const bool is_part = override != nullptr && is_distributed(real_tensor);
+    const at::Tensor real = is_part ? local_part(real_tensor) : unpack_tensor(real_tensor);
+    require_plain(real, Py_TYPE(real_tensor), path);
     const ir::TypePtr seen =
         override == nullptr ? ir::make_type(bridge::type_of(real)) : Overrides::seen_type(*override, real);
     py::Ref traced = py::Ref::steal(wrap_tensor(recorder_.add_input(real, seen, path)));
     if (!traced) return nullptr;
     const at::Tensor& made = unpack_tensor(traced.get());
-    if (real.grad_fn() != nullptr && made.is_leaf()) {
+    if (!is_part && real.grad_fn() != nullptr && made.is_leaf()) {
       torch::autograd::set_history(
           made, autograd::make_node<tracer::OutsideNode>(real.grad_fn()->name(), recorder_.value_of(made),
                                                          recorder_.tensors.real_inputs().size() - 1));
     }
-    PyTypeObject* type = Py_TYPE(real_tensor);
     // `isinstance(p, nn.Parameter)` has to hold for the trace tensor of a parameter.
-    if (type != Py_TYPE(traced.get())) {
-      if (PyObject_SetAttrString(traced.get(), "__class__", reinterpret_cast<PyObject*>(type)) < 0) return nullptr;
+    const py::Ref type = is_part ? parameter_type() : py::Ref::share(reinterpret_cast<PyObject*>(Py_TYPE(real_tensor)));
+    if (type.get() != reinterpret_cast<PyObject*>(Py_TYPE(traced.get()))) {
+      if (PyObject_SetAttrString(traced.get(), "__class__", type.get()) < 0) return nullptr;
     }
     if (const py::Ref attributes = interpreter::instance_dict(real_tensor);
         attributes && PyDict_Size(attributes.get()) > 0) {

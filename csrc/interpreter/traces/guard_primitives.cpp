@@ -20,6 +20,7 @@ constexpr std::array kSchemas{
     "prims::get_type_attribute(Any owner, str name) -> Any",
     "prims::get_referent(Any reference) -> Any",
     "prims::get_result(Any function) -> Any",
+    "prims::get_local_part(Any tensor) -> Any",
     "prims::get_function_part(Any function, int part) -> Any",
     // prologue: checks
     "prims::check_call(Any args, Any kwargs, int positional, Any names) -> ()",

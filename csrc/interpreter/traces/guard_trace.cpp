@@ -192,9 +192,13 @@ void PrologueWriter::write_check(const GuardInstruction& instruction) {
 void PrologueWriter::write_tensor(const GuardInstruction& instruction) {
   const auto index = static_cast<std::size_t>(instruction.number);
   const auto& type = std::get<ir::TensorType>(*tensors_[index]);
-  const ir::Argument tensor = value_of(instruction.source);
-  inputs_[index] = tensor;
+  ir::Argument tensor = value_of(instruction.source);
   out_.check("check_type", {tensor, out_.shared_constant(instruction.object)});
+  // Programs take the part that this process has of a tensor that lies in several (`DTensor`).
+  if (PyObject_HasAttrString(instruction.object, "_local_tensor") != 0) {
+    tensor = out_.load("get_local_part", {tensor}, object_type("object"));
+  }
+  inputs_[index] = tensor;
   out_.check("check_tensor",
              {tensor, numbers(type.sizes), numbers(type.strides), type.dtype, type.device, type.requires_grad});
 }

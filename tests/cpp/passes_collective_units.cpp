@@ -1,11 +1,11 @@
 // Parameters are gathered ahead of their use, gradients scattered when they arise; buckets go together.
-#include <list>
 #include <string>
 #include <vector>
 
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
+#include "pass_operators.h"
 #include "passes/pass.h"
 
 namespace thunder::passes {
@@ -17,44 +17,17 @@ namespace {
 
 using namespace ir;  // NOLINT(google-build-using-namespace)
 
-std::list<Operator>& rows() {
-  static std::list<Operator> operators;
-  return operators;
-}
-const Operator& add_row(const char* schema) { return rows().emplace_back(parse_operator(schema)); }
-const Operator* find_row(const std::string& name, const std::string& overload) {
-  for (const Operator& op : rows()) {
-    if (op.name == name && op.overload == overload) return &op;
-  }
-  return nullptr;
-}
-
-const Operator& kGather =
-    add_row("thunder::gather_shards(Tensor shard, int[] size, str group_name, int group_size, str bucket) -> Tensor");
-const Operator& kScatter =
-    add_row("thunder::scatter_gradient(Tensor gradient, str group_name, int group_size, str bucket) -> Tensor");
+const Operator& kGather = add_row(
+    "thunder::gather_shards(Tensor shard, int[] size, str group_name, int group_size, str bucket, ScalarType? "
+    "dtype=None, ScalarType? reduce_dtype=None) -> Tensor");
+const Operator& kScatter = add_row(
+    "thunder::scatter_gradient(Tensor gradient, int rows, ScalarType dtype, str group_name, int group_size, str "
+    "bucket, ScalarType? reduce_dtype=None) -> Tensor");
+const Operator& kAverage = add_row(
+    "thunder::average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? "
+    "dtype=None) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
-[[maybe_unused]] const Operator& kOthers = []() -> const Operator& {
-  add_row("_c10d_functional::all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor");
-  add_row(
-      "_c10d_functional::all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> "
-      "Tensor[]");
-  add_row(
-      "_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> "
-      "Tensor");
-  add_row(
-      "_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str "
-      "group_name) -> Tensor[]");
-  add_row("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor");
-  add_row("aten::mul.Scalar(Tensor self, Scalar other) -> Tensor");
-  add_row("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)");
-  add_row("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)");
-  add_row("aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
-  add_row("aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor");
-  return add_row(
-      "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> "
-      "Tensor(a)");
-}();
+[[maybe_unused]] const bool kHasCollectives = add_collectives();
 
 TypePtr matrix(std::int64_t rows, Dtype dtype = Dtype::kFloat32) { return tensor_type(dtype, {rows, 8}); }
 
@@ -63,11 +36,13 @@ struct Example {
   ValueId x = trace.add_input(matrix(8), "x");
 
   ValueId shard(std::int64_t rows = 4) { return trace.add_input(matrix(rows)); }
-  ValueId gather(ValueId shard, const char* bucket, std::int64_t rows = 8) {
-    return add_call(trace, kGather, {shard, ArgumentList{rows, 8}, "0", 2, bucket}, matrix(rows));
+  ValueId gather(ValueId shard, const char* bucket, std::int64_t rows = 8, Dtype dtype = Dtype::kFloat32) {
+    return add_call(trace, kGather, {shard, ArgumentList{rows, 8}, "0", 2, bucket, dtype}, matrix(rows, dtype));
   }
-  ValueId scatter(ValueId gradient, const char* bucket, std::int64_t rows = 4, Dtype dtype = Dtype::kFloat32) {
-    return add_call(trace, kScatter, {gradient, "0", 2, bucket}, matrix(rows, dtype));
+  ValueId scatter(ValueId gradient, const char* bucket, std::int64_t rows = 4, Argument reduce_dtype = {}) {
+    const Dtype dtype = trace.tensor_type(gradient)->dtype;
+    return add_call(trace, kScatter, {gradient, rows, dtype, "0", 2, bucket, std::move(reduce_dtype)},
+                    matrix(rows, dtype));
   }
   ValueId mm(ValueId a, ValueId b) { return add_call(trace, kMm, {a, b}, trace.value(a).type); }
 
@@ -77,9 +52,9 @@ struct Example {
     std::string names;
     for (const BoundSymbol& symbol : result.symbols) {
       std::string name = symbol.op->name.substr(symbol.op->name.find("::") + 2);
-      for (const char* whole : {"all_gather", "reduce_scatter", "wait"}) {
+      for (const char* start : {"all_gather", "reduce_scatter", "wait"}) {
         const bool is_list = name.ends_with("coalesced");
-        if (name.starts_with(whole)) name = std::string(whole) + (is_list ? "s" : "");
+        if (name.starts_with(start)) name = std::string(start) + (is_list ? "s" : "");
       }
       names += (names.empty() ? "" : " ") + name;
     }
@@ -91,10 +66,10 @@ struct Example {
 
 TEST(the_next_parameter_is_gathered_while_one_is_used) {
   Example e;
-  std::vector<ValueId> wholes;
-  for (int i = 0; i < 3; ++i) wholes.push_back(e.gather(e.shard(), ""));
+  std::vector<ValueId> gathered;
+  for (int i = 0; i < 3; ++i) gathered.push_back(e.gather(e.shard(), ""));
   ValueId y = e.x;
-  for (const ValueId whole : wholes) y = e.mm(y, whole);
+  for (const ValueId each : gathered) y = e.mm(y, each);
   e.trace.outputs = {y};
   CHECK_EQ(e.rewritten(kParameterGathers), "all_gather wait all_gather mm wait all_gather mm wait mm");
 }
@@ -113,11 +88,23 @@ TEST(rows_that_fill_shards_up_are_left_out) {
   CHECK_EQ(e.rewritten(kParameterGathers), "all_gather wait slice mm");
 }
 
+TEST(a_shard_with_fewer_rows_is_filled_up) {
+  Example e;
+  e.trace.outputs = {e.mm(e.gather(e.shard(3), "", 7), e.x)};
+  CHECK_EQ(e.rewritten(kParameterGathers), "constant_pad_nd all_gather wait slice mm");
+}
+
+TEST(a_parameter_is_sent_in_another_dtype) {
+  Example e;
+  e.trace.outputs = {e.mm(e.gather(e.shard(), "", 8, Dtype::kBfloat16), e.x)};
+  CHECK_EQ(e.rewritten(kParameterGathers), "_to_copy all_gather wait mm");
+}
+
 TEST(a_parameter_that_is_only_returned_is_gathered) {
   Example e;
-  const ValueId whole = e.gather(e.shard(), "");
+  const ValueId gathered = e.gather(e.shard(), "");
   const ValueId y = e.mm(e.x, e.x);
-  e.trace.outputs = {y, whole};
+  e.trace.outputs = {y, gathered};
   CHECK_EQ(e.rewritten(kParameterGathers), "all_gather mm wait");
 }
 
@@ -158,6 +145,15 @@ TEST(gradients_of_a_bucket_are_scattered_together) {
   CHECK_EQ(e.rewritten(kGradientScatters), "mm mm reduce_scatters wait mul wait mul");
 }
 
+TEST(shards_of_gradients_are_averaged_behind_the_waits) {
+  Example e;
+  const ValueId first = e.mm(e.x, e.x);
+  const ValueId shard = e.scatter(first, "");
+  const ValueId average = add_call(e.trace, kAverage, {shard, "1", 2, 0}, matrix(4));
+  e.trace.outputs = {e.mm(first, e.x), average};
+  CHECK_EQ(e.rewritten(kGradientScatters), "mm reduce_scatter mm wait mul average_gradient");
+}
+
 TEST(a_gradient_is_filled_up_with_rows_of_zeros) {
   Example e;
   const ValueId row = e.trace.add_input(matrix(7));
@@ -165,10 +161,22 @@ TEST(a_gradient_is_filled_up_with_rows_of_zeros) {
   CHECK_EQ(e.rewritten(kGradientScatters), "constant_pad_nd reduce_scatter wait mul");
 }
 
+TEST(a_shard_of_a_gradient_may_have_fewer_rows) {
+  Example e;
+  e.trace.outputs = {e.scatter(e.trace.add_input(matrix(7)), "", 3)};
+  CHECK_EQ(e.rewritten(kGradientScatters), "constant_pad_nd reduce_scatter wait mul slice");
+}
+
+TEST(a_gradient_is_summed_in_another_dtype) {
+  Example e;
+  e.trace.outputs = {e.scatter(e.trace.add_input(matrix(8, Dtype::kBfloat16)), "", 4, Dtype::kFloat32)};
+  CHECK_EQ(e.rewritten(kGradientScatters), "_to_copy reduce_scatter wait mul _to_copy");
+}
+
 TEST(float16_is_divided_before_it_is_summed) {
   Example e;
   const ValueId gradient = e.trace.add_input(matrix(8, Dtype::kFloat16));
-  e.trace.outputs = {e.scatter(gradient, "", 4, Dtype::kFloat16)};
+  e.trace.outputs = {e.scatter(gradient, "")};
   CHECK_EQ(e.rewritten(kGradientScatters), "mul reduce_scatter wait");
 }
 

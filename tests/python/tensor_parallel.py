@@ -1,0 +1,176 @@
+"""Models trained by `thunder.distributed.tensor_parallel`, beside one process: run by test_tensor_parallel.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import distributed_wrappers as wrappers
+import torch
+import torch.distributed as dist
+from data_parallel import error_of
+from processes import device
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import thunder
+
+STEPS = 5
+COLUMN = ["*.q_proj", "*.k_proj", "*.v_proj", "*.gate_proj", "*.up_proj", "lm_head"]
+ROW = ["*.o_proj", "*.down_proj", "*.embed_tokens"]
+
+
+def llama(tied: bool) -> nn.Module:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        vocab_size=64,
+        use_cache=False,
+        tie_word_embeddings=tied,
+    )
+    return LlamaForCausalLM(config).to(device())
+
+
+class Mixed(nn.Module):
+    """Layers with biases, and operations that need all features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8, padding_idx=3)
+        self.one, self.other, self.head = nn.Linear(8, 12), nn.Linear(12, 8), nn.Linear(8, 4)
+        self.norm = nn.LayerNorm(12)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        y = self.one(self.embedding(input_ids)).tanh() * self.scale
+        y, z = y.chunk(2, dim=1)
+        return self.head(torch.relu(self.other(self.norm(y + z)) * 2))
+
+
+def mixed(tied: bool) -> nn.Module:
+    torch.manual_seed(0)
+    return Mixed().to(device())
+
+
+def loss_of(model: Any, rank: int, step: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    tokens = torch.randint(20, (2, 6), generator=generator).to(device())
+    if hasattr(model, "lm_head"):
+        return model(input_ids=tokens, labels=tokens).loss
+    return model(tokens).square().mean()
+
+
+def train(model: Any, ranks: list[int]) -> list[list[torch.Tensor]]:
+    """Return for each step the mean loss of `ranks`, the norm of the gradients, and the clipped gradients; AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    clip = thunder.distributed.clip_grad_norm_
+    seen = []
+    for step in range(STEPS):
+        loss = torch.stack([loss_of(model, rank, step) for rank in ranks]).mean()
+        loss.backward()
+        is_plain = not isinstance(model, thunder.ThunderModule)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5) if is_plain else clip(model, 0.5)
+        gradients = [wrappers.full(each.grad).clone() for each in model.parameters() if each.grad is not None]
+        seen.append([loss.detach().clone(), norm.clone(), *gradients])
+        optimizer.step()
+        optimizer.zero_grad()
+    return seen
+
+
+def parallel(model: nn.Module, **options: Any) -> Any:
+    return thunder.distributed.tensor_parallel(model, column=COLUMN, row=ROW, **options)
+
+
+def parallel_mixed(model: nn.Module) -> Any:
+    return thunder.distributed.tensor_parallel(model, column=["embedding", "one"], row=["other"])
+
+
+CASES: dict[str, tuple[Callable[[bool], nn.Module], bool, Callable[[nn.Module], Any]]] = {
+    "llama": (llama, False, parallel),
+    "tied": (llama, True, parallel),
+    "mixed": (mixed, False, parallel_mixed),
+}
+
+
+def compare_all(rank: int) -> dict[str, Any]:
+    """Return for each case the largest difference from one process, and facts."""
+    found: dict[str, Any] = {}
+    for name, (make, tied, wrap) in CASES.items():
+        got = train(wrap(make(tied)), [0])
+        found[name] = wrappers.difference(got, train(make(tied), [0]))
+    found["again"] = wrappers.difference(train(parallel(llama(False)), [0]), train(parallel(llama(False)), [0]))
+    found["facts"] = facts()
+    dist.barrier()
+    return found
+
+
+def facts() -> dict[str, Any]:
+    model = parallel(llama(False))
+    loss_of(model, 0, 0).backward()
+    names = [symbol.name for symbol in thunder.last_traces(model)[-1].bound_symbols]
+    plain = llama(False)
+    plain.load_state_dict(thunder.distributed.full_state_dict(model))
+    other = parallel(llama(False), broadcast_from=None)
+    for parameter in other.parameters():
+        nn.init.zeros_(parameter)
+    thunder.distributed.load_full_state_dict(other, plain.state_dict())
+    with torch.no_grad():
+        expected, got, loaded = (loss_of(each, 0, 0).item() for each in (plain, model, other))
+    layer, x = nn.Linear, torch.ones(2, 4, device=device())
+    return {
+        "sums": sum("sum_over_processes" in name for name in names),
+        "gathers": sum("gather_parts" in name for name in names),
+        "part": list(model.model.layers[0].mlp.gate_proj.weight.to_local().shape),
+        "full state": abs(expected - got) < 1e-5 and abs(expected - loaded) < 1e-5,
+        "autocast": is_as_eager_below_autocast(),
+        "no such module": error_of(lambda: parallel(layer(4, 4, device=device()))),
+        "not a layer": error_of(
+            lambda: thunder.distributed.column_parallel(nn.Sequential(nn.ReLU(), layer(4, 4)).to(device()), ["0"])
+        ),
+        "odd": error_of(lambda: thunder.distributed.row_parallel(nn.Sequential(layer(3, 4)).to(device()), ["0"])),
+        "shared": error_of(
+            lambda: thunder.distributed.tensor_parallel(llama(True), column=["*.embed_tokens", "lm_head"])
+        ),
+        "twice": error_of(lambda: parallel(model)),
+        "fsdp": error_of(lambda: thunder.distributed.fsdp(model)),
+        "read otherwise": error_of(lambda: thunder.distributed.column_parallel(Transposed().to(device()), ["one"])(x)),
+    }
+
+
+def is_as_eager_below_autocast() -> bool:
+    tokens = torch.arange(12, device=device()).view(2, 6)
+    with torch.autocast(device().type, torch.bfloat16):
+        expected, got = mixed(False)(tokens), parallel_mixed(mixed(False))(tokens)
+    return got.dtype == expected.dtype and torch.allclose(got, expected, atol=2e-2)
+
+
+class Transposed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.one.weight
+
+
+def compare_in_four(rank: int) -> dict[str, Any]:
+    """Two processes for the features, two for the batch."""
+    mesh = init_device_mesh(device().type, (2, 2), mesh_dim_names=("data", "features"))
+    features, data = mesh["features"].get_group(), mesh["data"].get_group()
+    expected = train(llama(True), [0, 1])
+    model = thunder.distributed.ddp(parallel(llama(True), process_group=features), process_group=data)
+    got = train(model, [mesh["data"].get_local_rank()])
+    for step in got:
+        dist.all_reduce(step[0], group=data)
+        step[0] /= 2
+    alone = train(parallel(llama(False)), [0])
+    found = {"with ddp": wrappers.difference(got, expected)}
+    found["with ddp, first step"] = wrappers.difference(got[:1], expected[:1])
+    found["four"] = wrappers.difference(alone, train(llama(False), [0]))
+    dist.barrier()
+    return found

@@ -1,0 +1,97 @@
+"""`thunder.distributed.tensor_parallel` trains as one process, with parts of layers and of activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensor_parallel
+import torch
+from processes import BACKENDS, needs_gloo, run_in_processes
+from test_data_parallel import OneProcess
+
+import thunder
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_in_processes(tensor_parallel.compare_all, backend=request.param)
+
+
+@pytest.fixture(scope="module")
+def facts(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each["facts"] for each in found]
+
+
+@pytest.fixture(scope="module")
+def found_in_four() -> list[dict[str, Any]]:
+    return run_in_processes(tensor_parallel.compare_in_four, processes=4)
+
+
+@pytest.mark.parametrize("case", tensor_parallel.CASES)
+def test_training_equals_that_of_one_process(found: list[dict[str, Any]], case: str) -> None:
+    assert all(each[case] < 1e-5 for each in found)
+
+
+def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
+    assert all(each["again"] == 0 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("sums", 5),  # of the embedding, and behind attention and MLP of each layer: between them are parts
+        ("gathers", 2),  # logits, for the loss and for the caller
+        ("part", [24, 32]),
+        ("full state", True),
+        ("autocast", True),
+    ],
+)
+def test_fact(facts: list[dict[str, Any]], fact: str, value: object) -> None:
+    assert all(each[fact] == value for each in facts)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("no such module", "ValueError: thunder.distributed.tensor_parallel: column: the module has no *.q_proj"),
+        (
+            "not a layer",
+            "TypeError: thunder.distributed.tensor_parallel: column: expected a Linear or an Embedding, got 0",
+        ),
+        (
+            "odd",
+            "ValueError: thunder.distributed.tensor_parallel: 0.weight: expected a size that 2 processes share, got 3",
+        ),
+        ("shared", "ValueError: thunder.distributed.tensor_parallel: lm_head.weight is shared by layers that split it"),
+        ("twice", "ValueError: thunder.distributed.tensor_parallel: the module is parallel already"),
+        ("fsdp", "ValueError: thunder.distributed.fsdp: not supported for a module with DTensors"),
+        (
+            "read otherwise",
+            "ValueError: thunder.distributed.tensor_parallel: one.weight: expected to be read by a linear",
+        ),
+    ],
+)
+def test_errors_in_processes(facts: list[dict[str, Any]], case: str, message: str) -> None:
+    assert all(each[case].startswith(message) for each in facts), [each[case] for each in facts]
+
+
+@needs_gloo
+@pytest.mark.parametrize(("case", "bound"), [("four", 1e-5), ("with ddp, first step", 1e-5), ("with ddp", 1e-4)])
+def test_four_processes_train_as_one(found_in_four: list[dict[str, Any]], case: str, bound: float) -> None:
+    assert all(each[case] < bound for each in found_in_four)
+
+
+def test_without_a_process_group_an_error_says_what_to_do() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"tensor_parallel: there is no process group; start the program by torchrun"
+    ):
+        thunder.distributed.column_parallel(torch.nn.Sequential(torch.nn.Linear(2, 2)), ["0"])
+
+
+@needs_gloo
+def test_one_process_has_no_parts() -> None:
+    with OneProcess():
+        model = thunder.distributed.column_parallel(torch.nn.Sequential(torch.nn.Linear(2, 2)), ["0"])
+        assert model(torch.ones(1, 2)).shape == (1, 2)
+        assert "sum_over_processes" not in str(thunder.last_traces(model)[-1])

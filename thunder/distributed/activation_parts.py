@@ -1,0 +1,276 @@
+"""Activations of which each process of a group has a part, along one dimension: what operations make of them.
+
+Operations that work on parts as they do on full tensors (pointwise ones, views, attention by heads) are called on the
+parts. All others get full tensors. A tensor that all processes have, and that is used together with a part, gives each
+of them another gradient: these are summed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from thunder.distributed.groups import Group
+from thunder.trace import BoundSymbol, Trace, TraceEdit, Value
+
+__all__ = ["ActivationParts", "Part", "operator_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The value that a process has, and the dimension along which the parts of all are the full tensor."""
+
+    value: Value
+    dim: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call that gives parts: arguments in which parts stand for full tensors, and the dimension of each result."""
+
+    op: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dims: tuple[int, ...]
+
+
+class ActivationParts:
+    """The values of a trace of which processes have parts, while the trace is edited."""
+
+    def __init__(self, trace: Trace, edit: TraceEdit, group: Group) -> None:
+        self.edit = edit
+        self.group = group
+        self._trace = trace
+        self._parts: dict[Value, Part] = {}
+        self._replaced: dict[Value, Value] = {}
+        self._summing: dict[Value, Value] = {}
+
+    def find(self, value: Any) -> Part | None:
+        """Return the part that stands for a value of the trace."""
+        return self._parts.get(value) if isinstance(value, Value) else None
+
+    def set_part(self, symbol: BoundSymbol, value: Value, dim: int) -> None:
+        """Let a part stand for the only result of a symbol."""
+        self._parts[symbol.results[0]] = Part(value, dim)
+        self.edit.remove(symbol)
+
+    def set_full(self, symbol: BoundSymbol, value: Value) -> None:
+        """Put a full tensor in the place of the only result of a symbol."""
+        self._replaced[symbol.results[0]] = value
+        self.edit.substitute(symbol.results[0], value)
+        self.edit.remove(symbol)
+
+    def full(self, symbol: BoundSymbol | None, value: Value) -> Value:
+        """Return the full tensor in front of a symbol (None: at the end), gathered where only parts are there."""
+        part = self._parts.get(value)
+        if part is not None and value not in self._replaced:
+            ops, group = torch.ops.thunder, self.group
+            arguments = (ops.gather_parts, part.value, part.dim, group.name, group.size, group.rank)
+            insert = self.edit.insert_last if symbol is None else self._before(symbol)
+            self._replaced[value] = insert(*arguments)
+            self.edit.substitute(value, self._replaced[value])
+        return self._replaced.get(value, value)
+
+    def summing(self, symbol: BoundSymbol, value: Value) -> Value:
+        """Return a full tensor that is used with parts: gradients of all processes are summed."""
+        if value not in self._summing:
+            mark = torch.ops.thunder.sums_gradient
+            self._summing[value] = self._before(symbol)(mark, self.full(symbol, value), self.group.name)
+        return self._summing[value]
+
+    def take(self, symbol: BoundSymbol, value: Value, dim: int) -> Value:
+        """Return the part of a tensor along a dimension."""
+        part = self._parts.get(value)
+        if part is not None and part.dim == dim % value.ndim:
+            return part.value
+        ops, group = torch.ops.thunder, self.group
+        full = self.full(symbol, value)
+        taken: Value = self._before(symbol)(ops.take_part, full, dim, group.name, group.size, group.rank)
+        return taken
+
+    def follow(self, symbol: BoundSymbol) -> None:
+        """Call an operation on parts, where there are any and it works on parts; else give it full tensors."""
+        values = [each for each in pytree.tree_leaves((symbol.args, symbol.kwargs)) if isinstance(each, Value)]
+        if not any(each in self._parts for each in values):
+            return
+        call = self._call(symbol)
+        if call is None:
+            for value in values:
+                self.full(symbol, value)
+            return
+        args, kwargs = pytree.tree_map(lambda each: self._operand(symbol, each), (call.args, call.kwargs))
+        made = pytree.tree_leaves(self._before(symbol)(call.op, *args, **kwargs))
+        for result, value, dim in zip(pytree.tree_leaves(symbol.results), made, call.dims, strict=True):
+            self._parts[result] = Part(value, dim)
+        self.edit.remove(symbol)
+
+    def finish(self) -> Trace:
+        """Return the trace, whose outputs are full tensors."""
+        for value in self._trace.outputs:
+            if self.find(value) is not None:
+                self.full(None, value)
+        return self.edit.finish()
+
+    def _before(self, symbol: BoundSymbol) -> Callable[..., Any]:
+        return lambda function, *args, **kwargs: self.edit.insert_before(symbol, function, *args, **kwargs)
+
+    def _operand(self, symbol: BoundSymbol, operand: Any) -> Any:
+        if not isinstance(operand, Value):
+            return operand
+        part = self._parts.get(operand)
+        if part is not None:
+            return part.value
+        is_float = operand.is_tensor and operand.dtype.is_floating_point
+        return self.summing(symbol, operand) if is_float else self.full(symbol, operand)
+
+    def _call(self, symbol: BoundSymbol) -> Call | None:
+        if not symbol.name.startswith("aten."):
+            return None
+        op = operator_of(symbol)
+        if op._schema.is_mutable and self.find(symbol.args[0]) is not None:
+            raise NotImplementedError(
+                f"thunder.distributed.tensor_parallel: {symbol.name} writes to a tensor of which processes have parts, "
+                f"in {symbol.file}, line {symbol.line}; use the operation that returns a new one"
+            )
+        rule = _RULES.get(symbol.name.split(".")[1])
+        if rule is None and _is_pointwise(op):
+            rule = _pointwise
+        return None if rule is None else rule(self, symbol, op)
+
+
+def operator_of(symbol: BoundSymbol) -> Any:
+    """Return the overload of PyTorch's that a symbol calls."""
+    namespace, packet, overload = symbol.name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+
+
+# --- rules: the call of an operation on parts; None where it needs full tensors
+
+
+def _is_pointwise(op: Any) -> bool:
+    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    return torch.Tag.pointwise in op.tags and not op._schema.is_mutable and not is_random
+
+
+def _pointwise(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    values = [each for each in pytree.tree_leaves((symbol.args, symbol.kwargs)) if isinstance(each, Value)]
+    places = {part.dim - each.ndim for each in values if (part := parts.find(each)) is not None}
+    if len(places) != 1 or len(symbol.results) != 1:
+        return None
+    place = places.pop()  # counted from the last dimension
+    for each in values:
+        is_full = each.is_tensor and parts.find(each) is None
+        if is_full and each.ndim >= -place and each.shape[place] != 1:
+            return None
+    return Call(op, symbol.args, symbol.kwargs, (symbol.results[0].ndim + place,))
+
+
+def _reshape(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    value = symbol.args[0]
+    part, result = parts.find(value), symbol.results[0]
+    if part is None:
+        return None
+    before = math.prod(value.shape[: part.dim])
+    for dim, size in enumerate(result.shape):
+        if math.prod(result.shape[:dim]) != before or size == 1:
+            continue
+        old = value.shape[part.dim]
+        if size % parts.group.size or (old % size and size % old):
+            return None
+        shape = [*result.shape[:dim], size // parts.group.size, *result.shape[dim + 1 :]]
+        return Call(torch.ops.aten.reshape.default, (value, shape), {}, (dim,))
+    return None
+
+
+def _expand(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    part, result = parts.find(symbol.args[0]), symbol.results[0]
+    if part is None:
+        return None
+    dim = part.dim + result.ndim - symbol.args[0].ndim
+    shape = [size // parts.group.size if i == dim else size for i, size in enumerate(result.shape)]
+    return Call(op, (symbol.args[0], shape, *symbol.args[2:]), symbol.kwargs, (dim,))
+
+
+def _transpose(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    part = parts.find(symbol.args[0])
+    if part is None:
+        return None
+    rank = symbol.args[0].ndim
+    order = list(range(rank))
+    first, second = (each % rank for each in symbol.args[1:3])
+    order[first], order[second] = order[second], order[first]
+    return Call(op, symbol.args, symbol.kwargs, (order.index(part.dim),))
+
+
+def _permute(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    part = parts.find(symbol.args[0])
+    if part is None:
+        return None
+    order = [each % symbol.args[0].ndim for each in symbol.args[1]]
+    return Call(op, symbol.args, symbol.kwargs, (order.index(part.dim),))
+
+
+def _unsqueeze(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    part = parts.find(symbol.args[0])
+    if part is None:
+        return None
+    new = symbol.args[1] % symbol.results[0].ndim
+    return Call(op, symbol.args, symbol.kwargs, (part.dim + (new <= part.dim),))
+
+
+def _same(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    part = parts.find(symbol.args[0])
+    return None if part is None else Call(op, symbol.args, symbol.kwargs, (part.dim,))
+
+
+def _along(place: int) -> Callable[[ActivationParts, BoundSymbol, Any], Call | None]:
+    """Return the rule of an operation along the dimension that is argument `place`: not that of the parts."""
+
+    def rule(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+        names = [each.name for each in op._schema.arguments]
+        if names[place] != "dim":
+            return None
+        along = symbol.args[place] if place < len(symbol.args) else symbol.kwargs.get("dim", 0)
+        operands = symbol.args[0] if isinstance(symbol.args[0], (list, tuple)) else [symbol.args[0]]
+        found = [parts.find(each) for each in operands]
+        own = {part.dim for part in found if part is not None}
+        along %= operands[0].ndim
+        if None in found or len(own) != 1 or along in own:
+            return None
+        results = pytree.tree_leaves(symbol.results)
+        dim = own.pop()
+        is_removed = results[0].ndim < operands[0].ndim and along < dim  # `select`, `unbind`
+        return Call(op, symbol.args, symbol.kwargs, (dim - is_removed,) * len(results))
+
+    return rule
+
+
+def _attention(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    found = [parts.find(each) for each in symbol.args[:3]]
+    dims = {None if each is None else each.dim - symbol.args[0].ndim for each in found}
+    mask = symbol.args[3] if len(symbol.args) > 3 else symbol.kwargs.get("attn_mask")
+    dropout = symbol.args[4] if len(symbol.args) > 4 else symbol.kwargs.get("dropout_p", 0.0)
+    dim = dims.pop()
+    if dims or dim is None or dim >= -2 or dropout != 0.0:
+        return None
+    if mask is not None and (parts.find(mask) is not None or (mask.ndim >= -dim and mask.shape[dim] != 1)):
+        return None
+    return Call(op, symbol.args, symbol.kwargs, (symbol.results[0].ndim + dim,))
+
+
+_RULES: dict[str, Callable[[ActivationParts, BoundSymbol, Any], Call | None]] = {
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten"), _reshape),
+    **dict.fromkeys(("contiguous", "clone", "_to_copy", "to", "alias", "detach"), _same),
+    **dict.fromkeys(("cat", "softmax", "slice", "select", "unbind"), _along(1)),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk"), _along(2)),
+    "expand": _expand,
+    "permute": _permute,
+    "scaled_dot_product_attention": _attention,
+    "transpose": _transpose,
+    "unsqueeze": _unsqueeze,
+}
