@@ -40,7 +40,8 @@ Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& 
   }
 }
 
-/// Whether an operation at the end says where a result goes to: copies it, or is a slice of it, which is otherwise unread.
+/// Whether an operation at the end says where a result goes to: copies it, or is a slice of it, which is otherwise
+/// unread.
 bool Lowering::is_destination(const BoundSymbol& symbol) const {
   if (is_copy(symbol)) return true;
   const ir::ValueId sliced = passes::value_argument(symbol, 0);
