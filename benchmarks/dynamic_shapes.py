@@ -2,12 +2,13 @@
 
 python benchmarks/dynamic_shapes.py [--compilers eager,thunder] [--steps 100] [--tokens 200]
 
-Models are tiny ones of transformers. Training is timed from the first step on; of generation, the first call apart. The
-compilers get the same shapes in the same order; losses and tokens are compared with eager's.
+Models are tiny ones of transformers, and one of LitGPT. Training is timed from the first step on; of generation, the
+first call apart. The compilers get the same shapes in the same order; losses and tokens are compared with eager's.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 from typing import Any
 
@@ -78,6 +79,36 @@ def generate(name: str, compiler: str, arguments: Any) -> tuple[dict[str, Any], 
     return {**row, "specializations": specializations(call, compiler)}, tokens
 
 
+def generate_with_litgpt(compiler: str, arguments: Any) -> tuple[dict[str, Any], list[float]]:
+    """LitGPT's loop hands the model the position as an int."""
+    import litgpt
+    from litgpt.generate import base
+
+    torch.manual_seed(0)
+    size = {"n_layer": 4, "n_embd": 256, "n_head": 8, "intermediate_size": 1024, "padded_vocab_size": WORDS}
+    model = litgpt.GPT(litgpt.Config.from_name("pythia-14m", block_size=512, **size)).eval()
+    call = common.compiled(compiler, model)
+    words = torch.randint(2, WORDS, (7,), generator=torch.Generator().manual_seed(0))
+    tokens: list[float] = []
+
+    def run() -> None:
+        model.clear_kv_cache()
+        model.max_seq_length = 512
+        model.set_kv_cache(batch_size=1)
+        tokens[:] = base.generate(call, words, len(words) + arguments.tokens, temperature=0.0).tolist()
+
+    with torch.no_grad():
+        first = common.seconds(run)
+        later = min(common.seconds(run) for _ in range(arguments.rounds))
+    row = {
+        "name": "LitGPT 4x256, a token",
+        "compiler": compiler,
+        "us": later / arguments.tokens * 1e6,
+        "first_s": first,
+    }
+    return {**row, "specializations": specializations(call, compiler)}, tokens
+
+
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--steps", type=int, default=100)
@@ -87,14 +118,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows: list[dict[str, Any]] = []
-    for measure in (train, generate):
-        for name in MODELS:
-            expected: list[float] | None = None
-            for compiler in arguments.compilers:
-                row, numbers = measure(name, compiler, arguments)
-                expected = numbers if expected is None else expected
-                torch.testing.assert_close(torch.tensor(numbers), torch.tensor(expected), rtol=1e-3, atol=1e-4)
-                rows.append(row)
+    measured = [functools.partial(measure, name) for measure in (train, generate) for name in MODELS]
+    for measure in (*measured, generate_with_litgpt):
+        expected: list[float] | None = None
+        for compiler in arguments.compilers:
+            row, numbers = measure(compiler, arguments)
+            expected = numbers if expected is None else expected
+            torch.testing.assert_close(torch.tensor(numbers), torch.tensor(expected), rtol=1e-3, atol=1e-4)
+            rows.append(row)
     common.add_ratios(rows, "us")
     for row in rows:
         common.report(row)

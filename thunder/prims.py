@@ -86,6 +86,8 @@ __all__ = [
     "set_item",
     "set_slot",
     "tensor_constant",
+    "tensor_for_float",
+    "tensor_for_int",
 ]
 
 
@@ -298,6 +300,17 @@ def check_tensor(
     _require(value.dtype == dtype, "dtype", dtype, value.dtype)
     _require(value.device == torch.device(device), "device", device, value.device)
     _require(value.requires_grad == requires_grad, "requires_grad", requires_grad, value.requires_grad)
+
+
+def tensor_for_int(number: int) -> torch.Tensor:
+    """Return what stands for an int among inputs of a computation: a tensor without elements, of that first size."""
+    _require(number >= 2, "number", "2 or more", number)
+    return torch.empty(number, 0, dtype=torch.uint8)
+
+
+def tensor_for_float(number: float) -> torch.Tensor:
+    """Return what stands for a float among the inputs of a computation: a tensor that holds it."""
+    return torch.tensor(number, dtype=torch.float64)
 
 
 # --- computation

@@ -1,6 +1,5 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <cctype>
@@ -8,12 +7,14 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "compile/execution.h"
 #include "dispatch/call/equal_program.h"
+#include "dispatch/call/number_input.h"
 #include "dispatch/call/output_plan.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/call/specialization.h"
@@ -24,6 +25,7 @@
 #include "dispatch/capture/dynamic_arguments.h"
 #include "dispatch/capture/gradient_hooks.h"
 #include "dispatch/capture/inner_backward.h"
+#include "dispatch/capture/number_inputs.h"
 #include "dispatch/capture/python_backward.h"
 #include "dispatch/capture/shared_memory.h"
 #include "dispatch/capture/sharp_edges.h"
@@ -176,9 +178,10 @@ class Capture final : tracer::RecordingHost {
     Storages shared{};
     bool live = false;  ///< see custom_functions.h
     PythonBackwards::Found backwards{};
-    std::map<std::int64_t, std::string> pinned{};  ///< sizes of the arguments that are numbers, with the line
-    std::vector<ir::Condition> conditions{};       ///< on sizes, which the program has decided on
-    SizeHistory::Inputs changing{};                ///< inputs with sizes that are other ones than in earlier traces
+    PinnedSizes pinned{};                     ///< sizes of the arguments that are numbers, with the line
+    std::vector<ir::Condition> conditions{};  ///< on sizes, which the program has decided on
+    SizeHistory::Inputs changing{};           ///< inputs with sizes that are other ones than in earlier traces
+    std::set<std::string> fixed_floats{};     ///< floats that change, and are constants all the same
     bool operator==(const Known&) const = default;
   };
 
@@ -202,6 +205,7 @@ class Capture final : tracer::RecordingHost {
         how_(how.dynamic),
         history_(how.sizes),
         dynamic_(arguments, how.dynamic, pinned_, changing_),
+        number_inputs_(recorder_, numbers_, dynamic_, known.fixed_floats, sizes_),
         hooks_(recorder_, overrides_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
@@ -217,7 +221,7 @@ class Capture final : tracer::RecordingHost {
   TraceOutcome attempt(Specializations others, const compile::Options& options);
   /// The facts that this attempt found, for the next one.
   [[nodiscard]] Known known(const Known& before, bool failed) const {
-    std::map<std::int64_t, std::string> pinned = before.pinned;
+    PinnedSizes pinned = before.pinned;
     std::vector<ir::Condition> conditions = before.conditions;
     // With more symbols, what is pinned and decided is found again.
     tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
@@ -226,7 +230,7 @@ class Capture final : tracer::RecordingHost {
     if (shadows != nullptr) shadows->settle();
     for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
       const auto& [symbol, line] = shadows->reasons()[i];
-      pinned.emplace(dynamic_.symbols()[symbol].traced, ir::describe_line(line));
+      pinned.emplace(dynamic_.values_of(symbol), ir::describe_line(line));
     }
     for (std::size_t i = 0; shadows != nullptr && i < shadows->assumed().size(); ++i) {
       const ir::Condition& condition = shadows->assumed()[i].condition;
@@ -245,7 +249,8 @@ class Capture final : tracer::RecordingHost {
             python_backwards_.found(),
             std::move(pinned),
             std::move(conditions),
-            std::move(inputs)};
+            std::move(inputs),
+            number_inputs_.fixed_floats(failed)};
   }
 
   /// Inputs whose sizes are other ones than in earlier traces.
@@ -289,12 +294,13 @@ class Capture final : tracer::RecordingHost {
   /// The trace is kept: later ones compare sizes with its inputs'.
   void remember_sizes() const {
     if (history_ == nullptr) return;
+    number_inputs_.remember(*history_);
     for (const auto& [path, sizes] : sizes_) {
       history_->note(path, sizes);
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         const auto input = changing_.find(path);
         const bool changes = input != changing_.end() && input->second.before[i] != -1;
-        if (changes && (!has_symbols_ || pinned_.contains(sizes[i]))) history_->pin(path, i);
+        if (changes && (!has_symbols_ || pinned_.contains({sizes[i], input->second.before[i]}))) history_->pin(path, i);
       }
     }
   }
@@ -326,6 +332,8 @@ class Capture final : tracer::RecordingHost {
   void add_shadows(const compile::Options& options);
   /// Makes the trace one for all sizes, if it is recorded at several. False: sizes are pinned, and an exception is set.
   bool generalize(ir::Trace& trace);
+  /// Pins what sizes and views among the results follow from, where that is data.
+  void pin_results_of_data();
   /// Sets the exception after which the program is traced again, with more sizes that are numbers.
   static void ask_for_another_attempt();
   void fill(Specialization& specialization);
@@ -353,7 +361,7 @@ class Capture final : tracer::RecordingHost {
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
   DataReads reads_{numbers_};
   Overrides overrides_;
-  std::map<std::int64_t, std::string> pinned_;
+  PinnedSizes pinned_;
   std::vector<ir::Condition> conditions_;
   SizeHistory::Inputs changing_;
   DynamicSizes how_;
@@ -361,6 +369,7 @@ class Capture final : tracer::RecordingHost {
   std::map<PyObject*, std::string> paths_;           ///< where inputs were found
   std::map<std::string, SizeHistory::Sizes> sizes_;  ///< by where inputs were found
   DynamicArguments dynamic_;
+  NumberInputs number_inputs_;
   std::unique_ptr<tracer::SizeShadows> shadows_;
   bool has_symbols_ = false;    ///< the trace is for many sizes
   bool wants_symbols_ = false;  ///< sizes are other ones than in earlier traces: they are to be symbols
@@ -478,14 +487,18 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   gradient_hooks_.require_recorded(builder.outputs());
   backward_.require_readable(builder.outputs(), python_backwards_);
   backward_.require_nothing_retained(tracker_);
-  OutputPlanner planner(recorder_);
+  OutputPlanner planner(recorder_, shadows_.get());
   for (const py::Ref& output : builder.outputs()) {
-    if (!is_traced_number(output.get())) planner.note_view(output.get());
+    if (is_tensor(output.get())) planner.note_view(output.get());
   }
   recorder_.memory.return_written();
   for (const py::Ref& output : builder.outputs()) {
     if (is_traced_number(output.get())) {
       planner.add_number(value_of_number(output.get()));
+      continue;
+    }
+    if (const auto size = dim_of_size_number(output.get())) {
+      planner.add_size(*size);
       continue;
     }
     require_plain_output(output.get());
@@ -505,8 +518,12 @@ std::optional<ir::Trace> Capture::finish(py::Borrowed result) {
   return trace;
 }
 
+bool can_have_symbols(const compile::Options& options, PyObject* module) {
+  return kHasSymbolicSizes && !compile::has_extensions(options) && !has_overrides(module);
+}
+
 void Capture::add_shadows(const compile::Options& options) {
-  if (!kHasSymbolicSizes || compile::has_extensions(options) || has_overrides(module_)) {
+  if (!can_have_symbols(options, module_)) {
     history_ = nullptr;
     return;
   }
@@ -515,6 +532,13 @@ void Capture::add_shadows(const compile::Options& options) {
     if (history_ == nullptr || is_parameter(real)) return;
     if (unpack_tensor(real).layout() == at::kStrided) sizes_[path] = unpack_tensor(real).sizes().vec();
     static_cast<void>(traced);
+  };
+  hooks_.is_changing = [this](PyObject* number, const std::string& path) {
+    return number_inputs_.is_changing(number, path, history_, shadows_.get());
+  };
+  hooks_.note_number = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
+    paths_[real] = path;
+    return number_inputs_.note(real, traced, path, shadows_.get());
   };
   if (dynamic_.symbols().empty()) return;
   shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), conditions_);
@@ -531,10 +555,28 @@ void Capture::ask_for_another_attempt() {
   PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: a size that was a symbol is needed as a number");
 }
 
+// A call computes sizes and views among its results of the sizes of its inputs.
+void Capture::pin_results_of_data() {
+  if (recorder_.data.data_sized().empty()) return;
+  if (!plan_.views.empty()) return shadows_->pin_all();
+  std::set<std::uint32_t> of_inputs;
+  for (const py::Ref& input : hooks_.inputs()) {
+    for (const std::optional<std::uint32_t>& symbol : dynamic_.symbols_of(input.get())) {
+      if (symbol) of_inputs.insert(*symbol);
+    }
+  }
+  for (const OutputPlan::Source& source : plan_.sources) {
+    std::vector<std::uint32_t> symbols;
+    if (source.size) ir::add_symbols(*source.size, symbols);
+    const auto is_of_input = [&](std::uint32_t symbol) { return of_inputs.contains(symbol); };
+    if (!std::ranges::all_of(symbols, is_of_input)) shadows_->pin_symbols_of(*source.size);
+  }
+}
+
 bool Capture::generalize(ir::Trace& trace) {
   if (shadows_ == nullptr) return true;
-  // Views that the caller gets are made of numbers, as is memory that inputs share.
-  if (!plan_.views.empty() || !recorder_.memory.shared_storages.empty()) shadows_->pin_all();
+  if (!recorder_.memory.shared_storages.empty()) shadows_->pin_all();
+  pin_results_of_data();
   std::optional<ir::Trace> general = shadows_->generalize(trace);
   if (!general) {
     ask_for_another_attempt();
@@ -550,7 +592,10 @@ std::vector<std::vector<std::string>> Capture::places_of_symbols() const {
   for (const py::Ref& input : hooks_.inputs()) {
     const auto symbols = dynamic_.symbols_of(input.get());
     for (std::size_t i = 0; i < symbols.size(); ++i) {
-      if (symbols[i]) places[*symbols[i]].push_back(paths_.at(input.get()) + ".shape[" + std::to_string(i) + "]");
+      if (!symbols[i]) continue;
+      const bool is_number = number_inputs_.is_int(input.get());
+      const std::string dim = is_number ? std::string() : ".shape[" + std::to_string(i) + "]";
+      places[*symbols[i]].push_back(paths_.at(input.get()) + dim);
     }
   }
   const std::vector<std::string> data_paths = data_size_paths(recorder_.data.data_sized());
@@ -600,7 +645,7 @@ void Capture::fill(Specialization& specialization) {
   specialization.has_symbols = has_symbols_;
   if (has_symbols_) describe_sizes(specialization);
   for (const auto& [size, line] : pinned_) {
-    specialization.pinned_sizes.push_back(std::to_string(size) + (line.empty() ? line : " by " + line));
+    specialization.pinned_sizes.push_back(std::to_string(size.first) + (line.empty() ? line : " by " + line));
   }
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);
@@ -731,8 +776,17 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     ask_for_another_attempt();
     return nullptr;
   }
+  if (number_inputs_.needs_floats(*trace)) {
+    ask_for_another_attempt();
+    return nullptr;
+  }
   if (!generalize(*trace)) return nullptr;
   fill(*specialization);
+  const auto is_size = [](const OutputPlan::Source& source) { return source.size.has_value(); };
+  const OutputPlan& plan = specialization->plan;
+  if (!plan.views.empty() || std::ranges::any_of(plan.sources, is_size)) {
+    specialization->symbols = ir::symbol_sources(*trace);
+  }
   specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (std::size_t i = 0; i < trace->outputs.size(); ++i) {
     const auto* id = trace->outputs[i].get<ir::ValueId>();
@@ -849,6 +903,24 @@ void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history) 
   }
 }
 
+/// Inputs with sizes that are other ones than in earlier traces, as far as the guards of such a trace lead to them:
+/// what is missing here is found by tracing.
+SizeHistory::Inputs find_changing(const Specialization& like, const interpreter::CallArguments& arguments,
+                                  const SizeHistory& history) {
+  SizeHistory::Inputs changing;
+  for (const auto& [path, value] : like.guards.values(arguments)) {
+    const bool is_number = PyLong_CheckExact(value.get());
+    const bool is_input =
+        is_tensor(value.get()) && !is_parameter(value.get()) && unpack_tensor(value.get()).layout() == at::kStrided;
+    if (!is_input && !(is_number && may_be_symbol(value.get()))) continue;
+    const std::string key = is_number ? number_path(path) : path;
+    SizeHistory::Changing input = history.compare(
+        key, is_number ? SizeHistory::Sizes{PyLong_AsLongLong(value.get())} : unpack_tensor(value.get()).sizes().vec());
+    if (!input.sizes.empty()) changing.emplace(key, std::move(input));
+  }
+  return changing;
+}
+
 TraceOptions without_symbols(TraceOptions how) {
   how.dynamic = DynamicSizes::kNone;
   how.sizes = nullptr;
@@ -864,6 +936,8 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
                         const TraceOptions& how) {
   try {
     Capture::Known known;
+    const bool may_have_symbols = can_have_symbols(options, traced.module) && how.sizes != nullptr;
+    if (may_have_symbols && !others.empty()) known.changing = find_changing(*others.back(), arguments, *how.sizes);
     for (int attempt = 0;; ++attempt) {
       if (attempt == kMostAttempts && how.sizes != nullptr) give_symbols_up(known.changing, *how.sizes);
       const auto capture_how = attempt < kMostAttempts ? how : without_symbols(how);

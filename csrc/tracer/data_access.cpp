@@ -177,6 +177,12 @@ Number DataAccess::item(const at::Tensor& tensor) {
   return result;
 }
 
+Number DataAccess::given(const at::Tensor& input, double number) {
+  const Number result = add_number(item_operator(), {ir::Argument(recording_.value_of(input))}, number);
+  numbers_[index_of(result.id)].among = at::kDouble;
+  return result;
+}
+
 std::optional<Number> DataAccess::compute(std::string_view operation, const NumberOperand& left,
                                           const NumberOperand& right) {
   const auto value = bridge::compute_number(operation, value_of_operand(left), value_of_operand(right));

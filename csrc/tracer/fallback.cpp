@@ -141,9 +141,17 @@ bool is_on_meta_device(std::span<const c10::IValue> arguments) {
                              [](const c10::IValue& value) { return value.isDevice() && value.toDevice().is_meta(); });
 }
 
+/// Whether a program is followed at other sizes than its own: nobody sees an error there, and the sizes may be far too
+/// large for a kernel.
+bool is_at_other_sizes() {
+  auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
+  return shadows != nullptr && recorder_on_top() != nullptr && !shadows->is_of_program(*recorder_on_top());
+}
+
 /// Raises what eager raises where a meta kernel has its own words for it. Where a kernel raises nothing, the program
 /// must not see the error.
 void raise_in_words_of_eager(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) {
+  if (is_at_other_sizes()) return;
   if (is_custom(op)) return note_refusal(op.operator_name().name + " raised an error");
   try {
     raise_as_kernel(op, arguments);

@@ -90,7 +90,7 @@ ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes) {
   ir::Dim stride = 1;
   for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
     type.strides[*dim] = stride;
-    stride *= sizes[*dim];
+    if (sizes[*dim].hint != 0) stride *= sizes[*dim];
   }
   return ir::make_type(std::move(type));
 }
@@ -337,6 +337,10 @@ std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
 c10::SymInt SizeShadows::as_size(const ir::Dim& dim) const {
   if (dim.is_concrete()) return dim.hint;
   return c10::SymInt(c10::SymNode(c10::make_intrusive<SizeNode>(scope_, dim)));
+}
+
+c10::SymInt SizeShadows::symbol(std::uint32_t index) const {
+  return as_size(ir::Dim::symbol(index, symbols_[index].traced));
 }
 
 c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
@@ -676,6 +680,67 @@ void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
       assume({ir::Condition::Kind::kAtMost, 2, dim});
     }
   }
+}
+
+// --- views
+
+bool SizeShadows::add_sizes(std::size_t argument, const IValue& value, std::span<const IValue> others,
+                            std::vector<SizeInCall>& sizes) {
+  const auto add = [&](std::optional<std::size_t> element, std::int64_t number, const auto& number_in) {
+    std::vector<std::int64_t> numbers{number};
+    for (const IValue& other : others) numbers.push_back(number_in(other));
+    const std::optional<ir::Dim> dim = fit_->find(numbers);
+    if (dim && !dim->is_concrete()) sizes.push_back({argument, element, *dim});
+    return dim.has_value();
+  };
+  if (value.isInt()) {
+    if (!std::ranges::all_of(others, &IValue::isInt)) return false;
+    return add(std::nullopt, value.toInt(), [](const IValue& other) { return other.toInt(); });
+  }
+  if (!value.isIntList()) {
+    return std::ranges::all_of(others, [&](const IValue& other) { return is_equal_value(value, other); });
+  }
+  const c10::List<std::int64_t> list = value.toIntList();
+  const auto is_as_long = [&](const IValue& other) {
+    return other.isIntList() && other.toIntList().size() == list.size();
+  };
+  if (!std::ranges::all_of(others, is_as_long)) return false;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!add(i, list[i], [i](const IValue& other) { return static_cast<std::int64_t>(other.toIntList()[i]); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<std::vector<std::vector<SizeInCall>>> SizeShadows::sizes_in_views(const at::Tensor& tensor,
+                                                                                std::span<const ViewOf* const> views) {
+  const Inside inside(*this);
+  std::vector<at::Tensor> shown;
+  for (const Shadow& shadow : shadows_) {
+    const auto found = shadow.tensors.find(tensor.unsafeGetTensorImpl());
+    if (shadow.is_lost || found == shadow.tensors.end()) return std::nullopt;
+    shown.push_back(found->second);
+  }
+  std::vector<std::vector<SizeInCall>> result;
+  for (const ViewOf* view : views) {
+    std::vector<const ViewOf*> others;
+    for (at::Tensor& each : shown) {
+      const auto& other = trace_impl(each)->state()->view;
+      const bool is_alike = other && other->is_data == view->is_data && other->op == view->op &&
+                            other->result == view->result && other->arguments.size() == view->arguments.size();
+      if (!is_alike) return std::nullopt;
+      others.push_back(&*other);
+    }
+    std::vector<SizeInCall>& sizes = result.emplace_back();
+    for (std::size_t i = 1; i < view->arguments.size(); ++i) {
+      std::vector<IValue> values;
+      for (const ViewOf* other : others) values.push_back(other->arguments[i]);
+      if (!add_sizes(i, view->arguments[i], values, sizes)) return std::nullopt;
+    }
+    for (std::size_t i = 0; i < shown.size(); ++i) shown[i] = at::Tensor(others[i]->parent);
+  }
+  return result;
 }
 
 bool SizeShadows::has_only_operations(const ir::Trace& trace) const {

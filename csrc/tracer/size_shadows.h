@@ -32,6 +32,13 @@ struct SizeSymbol {
   std::int64_t most = 0;  ///< zero: there is no bound
 };
 
+/// An integer among the arguments of a call, or in a list among them, that depends on symbols.
+struct SizeInCall {
+  std::size_t argument = 0;
+  std::optional<std::size_t> element{};
+  ir::Dim dim;
+};
+
 /// Records a program at other sizes beside those of the arguments that it is traced with: each operation that it calls
 /// is called again on trace tensors of those sizes, in a recorder of their own. At the end the traces become one, for
 /// all sizes (ir/generalization.h).
@@ -67,6 +74,13 @@ class SizeShadows final : public SizeReads, public SizeUses {
    private:
     SizeShadows& shadows_;
   };
+
+  /// A symbol as the program gets it: an int among the arguments.
+  [[nodiscard]] c10::SymInt symbol(std::uint32_t index) const;
+  /// The integers that depend on symbols in each of these views, the first of which gave `tensor`, the next one what
+  /// that shows, and so on; nullopt: they are no expressions of them.
+  [[nodiscard]] std::optional<std::vector<std::vector<SizeInCall>>> sizes_in_views(
+      const at::Tensor& tensor, std::span<const ViewOf* const> views);
 
   /// The program called an operation.
   void follow(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
@@ -159,6 +173,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] at::Tensor tensor_in(const Shadow& shadow, const at::Tensor& tensor) const;
   void pair(Shadow& shadow, const c10::IValue& result, const c10::IValue& other);
   [[nodiscard]] bool has_only_operations(const ir::Trace& trace) const;
+  /// `others`: the same argument in each recorder.
+  [[nodiscard]] bool add_sizes(std::size_t argument, const c10::IValue& value, std::span<const c10::IValue> others,
+                               std::vector<SizeInCall>& sizes);
 
   Recorder& program_;
   std::shared_ptr<SizeScope> scope_ = std::make_shared<SizeScope>();

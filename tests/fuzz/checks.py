@@ -12,6 +12,7 @@ import torch
 
 import thunder
 from tests.fuzz import oracle
+from tests.fuzz.sizes import at_other_sizes
 from thunder._check import load_extension
 from thunder._minify.shrink import Case, cloned
 
@@ -247,6 +248,19 @@ def check_call(case: Case, plan: Plan) -> None:
     _require_same(case, plan, compiled, lambda program: program, transformed=False)
 
 
+def check_sizes(case: Case, plan: Plan) -> None:
+    """Compiled = eager while sizes change from call to call."""
+    source = random.Random(plan.seed)
+    compiled = thunder.jit(case.program.function(), dynamic=source.choice((None, None, True)), **plan.options)
+    arguments = case.arguments
+    for _ in range(6):
+        at_these = Case(case.program, arguments)
+        with contextlib.suppress(Skipped):
+            _require_same(at_these, plan, compiled, lambda program: program)
+        with _unless_torch_refuses():
+            arguments = at_other_sizes(case.arguments, source)
+
+
 def check_traces(case: Case, plan: Plan) -> None:
     """Each stage's printed text, executed, gives what the first stage's gives; traced again, the text is the same."""
     texts = []
@@ -416,6 +430,7 @@ def _is_near(value: float, expected: float) -> bool:
 
 CHECKS: dict[str, Callable[[Case, Plan], None]] = {
     "call": check_call,
+    "sizes": check_sizes,
     "traces": check_traces,
     "orders": check_orders,
     "vmap": check_vmap,
@@ -444,4 +459,6 @@ def plans_for(seed: int, requires_grad: bool, is_random: bool) -> list[Plan]:
         checks.append(source.choice(("traces", "orders")))
     if not is_random and not requires_grad:
         checks.append(source.choice(_OF_TRANSFORMS))
+    if source.random() < 0.3:
+        checks.append("sizes")
     return [Plan(check, options, seed) for check in checks]

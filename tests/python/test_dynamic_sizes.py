@@ -256,6 +256,15 @@ def test_programs_that_need_a_number_equal_eager(name: str) -> None:
         torch.testing.assert_close(got, wanted)
 
 
+def test_an_operation_that_fails_at_other_sizes_runs_no_kernel_there() -> None:
+    function = lambda x: torch.combinations(x, 4)  # noqa: E731
+    compiled = thunder.jit(function)
+    for count in (4, 6, 5):
+        x = torch.randn(count)
+        thunder.mark_dynamic(x, 0)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
 def test_pinned_sizes_name_the_line() -> None:
     compiled = thunder.jit(_number_of_digits)
     x = torch.randn(24, 8)

@@ -239,7 +239,7 @@ def test_state_of_the_thread_is_told() -> None:
 
 
 def test_call_is_compared_with_the_closest_specialization() -> None:
-    compiled = thunder.jit(lambda x, a, b: x * a + b)
+    compiled = thunder.jit(lambda x, a, b: x * a + b, dynamic=False)
     compiled(X, 1, 1)
     compiled(X, 2, 2)
     compiled(X, 2, 3)
@@ -270,7 +270,7 @@ def test_trace_that_fails_is_no_miss() -> None:
 
 
 def test_limit_of_specializations_warns_once_and_names_the_cause() -> None:
-    compiled = thunder.jit(lambda x, number: x * number)
+    compiled = thunder.jit(lambda x, number: x * number, dynamic=False)
     for number in range(64):
         compiled(X, number)
     with pytest.warns(RuntimeWarning, match="What changed last: number was 63 and is 64"):

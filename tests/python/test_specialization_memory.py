@@ -114,7 +114,7 @@ def call_with(compiled: Any, number: int, times: int = 1) -> None:
 
 
 def test_specializations_not_used_for_longest_make_room_where_others_are_used_often() -> None:
-    compiled = thunder.jit(lambda x, number: x * number)
+    compiled = thunder.jit(lambda x, number: x * number, dynamic=False)
     for number in range(64):
         call_with(compiled, number)
     call_with(compiled, 0, 1100)
@@ -140,7 +140,7 @@ def test_traces_that_are_equal_share_their_program() -> None:
         holder.step += 1
         return x * (3 if holder.step % 10 == 0 else 2)
 
-    compiled = thunder.jit(function)
+    compiled = thunder.jit(function, dynamic=False)
     x = torch.ones(2, requires_grad=True)
     for step in range(1, 12):
         result = compiled(x)

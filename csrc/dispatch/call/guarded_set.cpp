@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "bridge/random.h"
+#include "dispatch/call/number_input.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/kept_warnings.h"
 #include "dispatch/python/local_part.h"
@@ -13,13 +14,18 @@
 namespace thunder::dispatch {
 namespace {
 
-bool matches(const void* guards, std::size_t guard, PyObject* tensor) {
+bool matches(const void* guards, std::size_t guard, PyObject* found) {
+  if (PyLong_CheckExact(found)) return may_be_symbol(found);
+  if (PyFloat_CheckExact(found)) return true;
   const TensorGuard& own = static_cast<const TensorGuard*>(guards)[guard];
-  if (!own.matches(unpack_tensor(tensor))) return false;
-  return own.local_part() == nullptr || (is_distributed(tensor) && own.local_part()->matches(stored_part(tensor)));
+  if (!own.matches(unpack_tensor(found))) return false;
+  return own.local_part() == nullptr || (is_distributed(found) && own.local_part()->matches(stored_part(found)));
 }
 
-std::string describe(PyObject* tensor) { return describe_tensor(unpack_tensor(tensor)); }
+std::string describe(PyObject* found) {
+  const bool is_number = PyLong_CheckExact(found) || PyFloat_CheckExact(found);
+  return is_number ? interpreter::describe(found) : describe_tensor(unpack_tensor(found));
+}
 
 constexpr GuardedSet::Candidates kFirst = 1;
 

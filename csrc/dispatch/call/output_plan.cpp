@@ -88,7 +88,10 @@ OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_i
 }
 
 void OutputView::add(const tracer::ViewOf& view) {
-  if (is_restride(view)) return;  // the tracer's own
+  if (is_restride(view)) {  // the tracer's own
+    places_.push_back(std::nullopt);
+    return;
+  }
   if (has_several_tensors(view.arguments)) {
     refuse("a view that is made of several tensors is returned or stored; return a clone");
   }
@@ -99,33 +102,58 @@ void OutputView::add(const tracer::ViewOf& view) {
     step.arguments = view.arguments;
     step.arguments[0] = c10::IValue();
   }
+  places_.push_back(steps_.size());
   steps_.push_back(std::move(step));
 }
 
-at::Tensor OutputView::run(const Step& step, const at::Tensor& shown) {
+void OutputView::set_sizes(std::vector<std::vector<tracer::SizeInCall>> sizes) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (places_[i]) steps_[*places_[i]].sizes = std::move(sizes[i]);
+  }
+}
+
+namespace {
+
+void put_sizes(std::span<const tracer::SizeInCall> sizes, ir::SymbolValues symbols, torch::jit::Stack& arguments) {
+  for (const tracer::SizeInCall& size : sizes) {
+    const std::int64_t number = ir::evaluate(size.dim, symbols);
+    if (!size.element) {
+      arguments[size.argument] = number;
+      continue;
+    }
+    c10::List<std::int64_t> list = arguments[size.argument].toIntList().copy();
+    list.set(*size.element, number);
+    arguments[size.argument] = std::move(list);
+  }
+}
+
+}  // namespace
+
+at::Tensor OutputView::run(const Step& step, const at::Tensor& shown, ir::SymbolValues symbols) {
   if (!step.op) return shown.variable_data();
   // It sets grad mode, too.
   std::optional<c10::InferenceMode> inference_mode;
   if (step.inference_mode != c10::InferenceMode::is_enabled()) inference_mode.emplace(step.inference_mode);
   const c10::AutoGradMode grad_mode(step.grad_mode);
   torch::jit::Stack stack = step.arguments;
+  put_sizes(step.sizes, symbols, stack);
   stack[0] = shown;
   step.op->callBoxed(stack);
   return stack[0].isTensor() ? stack[0].toTensor() : stack[0].toTensorVector().at(step.result);
 }
 
-at::Tensor OutputView::show(const at::Tensor& root) const {
+at::Tensor OutputView::show(const at::Tensor& root, ir::SymbolValues symbols) const {
   at::Tensor shown = root;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const bool is_moved =
         offset_ && *offset_ != root.storage_offset() && step->by_position && step->arguments.back().isInt();
     if (!is_moved) {
-      shown = run(*step, shown);
+      shown = run(*step, shown, symbols);
       continue;
     }
     Step moved = *step;
     moved.arguments.back() = moved.arguments.back().toInt() - *offset_ + root.storage_offset();
-    shown = run(moved, shown);
+    shown = run(moved, shown, symbols);
   }
   if (version_ != 0) {
     c10::VariableVersion counter = shown.unsafeGetTensorImpl()->version_counter();
@@ -135,7 +163,8 @@ at::Tensor OutputView::show(const at::Tensor& root) const {
   return shown;
 }
 
-OutputPlanner::OutputPlanner(tracer::Recorder& recorder) : recorder_(recorder) {
+OutputPlanner::OutputPlanner(tracer::Recorder& recorder, tracer::SizeShadows* shadows)
+    : recorder_(recorder), shadows_(shadows) {
   for (std::size_t i = 0; i < recorder.tensors.real_inputs().size(); ++i) {
     inputs_.emplace(recorder.tensors.inputs()[i].unsafeGetTensorImpl(), static_cast<std::uint32_t>(i));
   }
@@ -243,8 +272,22 @@ void OutputPlanner::plan_views() {
                            .is_input = each.root.is_input,
                            .index = each.root.index,
                            .base = found == planned.end() ? OutputPlan::kNoView : found->second});
+    plan_sizes(each.tensor, base, plan_.views.back().how);
     plan_.sources[each.source].view = view;
     planned.emplace(each.tensor.unsafeGetTensorImpl(), view);
+  }
+}
+
+void OutputPlanner::plan_sizes(const at::Tensor& tensor, const at::Tensor& base, OutputView& view) {
+  if (shadows_ == nullptr) return;
+  std::vector<const tracer::ViewOf*> steps;
+  for (at::Tensor shown = tensor; !shown.is_same(base); shown = at::Tensor(view_of(shown)->parent)) {
+    steps.push_back(view_of(shown));
+  }
+  if (auto sizes = shadows_->sizes_in_views(tensor, steps)) {
+    view.set_sizes(*std::move(sizes));
+  } else {
+    shadows_->pin_all();
   }
 }
 
@@ -386,7 +429,8 @@ OutputPlan OutputPlanner::finish(const ir::Trace& trace) {
   bool is_plain = plan_.sources.size() == computed_.size();
   for (std::size_t i = 0; is_plain && i < plan_.sources.size(); ++i) {
     const OutputPlan::Source& source = plan_.sources[i];
-    is_plain = !source.is_input && source.index == i && source.view == OutputPlan::kNoView && !source.type;
+    is_plain =
+        !source.is_input && source.index == i && source.view == OutputPlan::kNoView && !source.type && !source.size;
   }
   if (is_plain) plan_.sources.clear();
   return std::move(plan_);

@@ -15,6 +15,7 @@
 #include "interpreter/python/python_ref.h"
 #include "runtime/versions.h"
 #include "tracer/recorder.h"
+#include "tracer/size_shadows.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
@@ -30,21 +31,26 @@ class OutputView {
   /// Takes the view apart down to `root`, a result of the computation or, if `is_input`, an input. Throws where what
   /// the program has done to it cannot be repeated.
   OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input);
-  [[nodiscard]] at::Tensor show(const at::Tensor& root) const;
+  /// The sizes among the arguments of each view, the last one first, are these expressions.
+  void set_sizes(std::vector<std::vector<tracer::SizeInCall>> sizes);
+  /// `symbols`: their values, by index.
+  [[nodiscard]] at::Tensor show(const at::Tensor& root, ir::SymbolValues symbols) const;
 
  private:
   struct Step {
     std::optional<c10::OperatorHandle> op;  ///< nullopt: `.data`
     std::vector<c10::IValue> arguments;     ///< the first one is what is viewed
+    std::vector<tracer::SizeInCall> sizes;  ///< integers among the arguments that depend on symbols
     bool by_position = false;               ///< `as_strided`: its arguments count from the start of the memory
     std::size_t result = 0;
     bool grad_mode = true;
     bool inference_mode = false;
   };
   void add(const tracer::ViewOf& view);
-  static at::Tensor run(const Step& step, const at::Tensor& shown);
+  static at::Tensor run(const Step& step, const at::Tensor& shown, ir::SymbolValues symbols);
 
-  std::vector<Step> steps_;             ///< the last one first
+  std::vector<Step> steps_;                         ///< the last one first
+  std::vector<std::optional<std::size_t>> places_;  ///< in `steps_`, by view; nullopt: the tracer's own, no step
   std::optional<std::int64_t> offset_;  ///< offset of a computed root as recorded, from which `as_strided` counts
   bool is_leaf_ = false;                ///< the program says that it requires grad
   std::int64_t version_ = 0;            ///< version counter of a view of `.data`, which is not the root's
@@ -55,9 +61,10 @@ struct OutputPlan {
   static constexpr std::int32_t kNoView = -1;
   struct Source {
     bool is_input = false;
-    std::uint32_t index = 0;      ///< position among the inputs, or the results of the computation
-    std::int32_t view = kNoView;  ///< position in `views` of the view that is given instead; kNoView: none
-    py::Ref type{};               ///< a subclass of Tensor; null: none
+    std::uint32_t index = 0;        ///< position among the inputs, or the results of the computation
+    std::int32_t view = kNoView;    ///< position in `views` of the view that is given instead; kNoView: none
+    py::Ref type{};                 ///< a subclass of Tensor; null: none
+    std::optional<ir::Dim> size{};  ///< an int of Python: there is no tensor
   };
   struct View {
     OutputView how;
@@ -78,12 +85,14 @@ struct OutputPlan {
 /// Plans the outputs of one trace.
 class OutputPlanner {
  public:
-  explicit OutputPlanner(tracer::Recorder& recorder);
+  /// `shadows`: of a trace for many sizes; null: all are numbers.
+  OutputPlanner(tracer::Recorder& recorder, tracer::SizeShadows* shadows);
 
   /// Notes which value a view among the program's results shows. To be called before anything else is done for a
   /// result.
   void note_view(PyObject* object);
   void add_number(ir::ValueId value);
+  void add_size(const ir::Dim& size) { plan_.sources.push_back({.size = size}); }
   /// A tensor that the program returns or stores.
   void add_tensor(PyObject* object);
   /// The values that the computation has to return. To be called after the last `add_number` and `add_tensor`.
@@ -110,6 +119,7 @@ class OutputPlanner {
   };
   Root find_root(const at::Tensor& tensor);
   void plan_views();
+  void plan_sizes(const at::Tensor& tensor, const at::Tensor& base, OutputView& view);
   [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const;
   [[nodiscard]] compile::Feeds find_view_feeds(const ir::Trace& trace) const;
   [[nodiscard]] compile::Feeds find_written_feeds(const ir::Trace& trace) const;
@@ -121,6 +131,7 @@ class OutputPlanner {
   void note_versions();
 
   tracer::Recorder& recorder_;
+  tracer::SizeShadows* shadows_;
   std::unordered_map<const c10::TensorImpl*, std::uint32_t> inputs_;
   std::unordered_map<const c10::TensorImpl*, std::uint32_t> known_;
   std::vector<Computed> computed_;

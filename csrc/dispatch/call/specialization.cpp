@@ -9,6 +9,7 @@
 
 #include "bridge/number.h"
 #include "bridge/random.h"
+#include "dispatch/call/number_input.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
 #include "dispatch/python/kept_warnings.h"
@@ -39,7 +40,15 @@ SpecializationCall::SpecializationCall(const Specialization& specialization, con
     kept_.push_back(py::Ref::share(inputs_[returned]));
   }
   values_.reserve(inputs_.size());
-  for (PyObject* input : inputs_) values_.push_back(local_part(input));
+  for (PyObject* input : inputs_) values_.push_back(input_tensor(input));
+  if (!specialization.symbols.empty()) read_symbols();
+}
+
+void SpecializationCall::read_symbols() {
+  symbols_.resize(specialization_.symbols.back().symbol + 1);
+  for (const ir::SymbolSource& source : specialization_.symbols) {
+    symbols_[source.symbol] = values_[source.input].size(source.dim) / source.factor;
+  }
 }
 
 std::vector<at::Tensor> SpecializationCall::take_inputs() {
@@ -84,10 +93,15 @@ bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, Referen
     const at::Tensor& root = view.base != OutputPlan::kNoView ? views[static_cast<std::size_t>(view.base)]
                              : view.is_input                  ? unpack_tensor(inputs_[view.index])
                                                               : computed[view.index];
-    views.push_back(view.how.show(root));
+    views.push_back(view.how.show(root, symbols_));
   }
   for (const auto& [view, output] : plan.feeds) runtime::refuse_partial_gradient(views[view], computed[output]);
   for (const OutputPlan::Source& source : plan.sources) {
+    if (source.size) {
+      outputs.push_back(py::Ref::steal(PyLong_FromLongLong(ir::evaluate(*source.size, symbols_))));
+      if (!outputs.back()) return false;
+      continue;
+    }
     const at::Tensor& root = source.is_input ? unpack_tensor(inputs_[source.index]) : computed[source.index];
     const bool is_view = source.view != OutputPlan::kNoView;
     outputs.push_back(is_view ? wrap(views[static_cast<std::size_t>(source.view)], false)

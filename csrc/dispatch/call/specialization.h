@@ -21,6 +21,7 @@
 #include "interpreter/guards/guard_tree.h"
 #include "interpreter/structures/structure.h"
 #include "ir/trace.h"
+#include "ir/trace_sizes.h"
 
 namespace thunder::dispatch {
 
@@ -45,6 +46,7 @@ struct Specialization {
   InputWrites writes;
   OutsideHistories histories;
   OutputPlan plan;
+  std::vector<ir::SymbolSource> symbols;  ///< where those are read that `plan` computes with; empty: it needs none
   std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
   /// Running statistics that are written to before an operation that may raise an error.
   std::vector<std::uint32_t> statistics;
@@ -118,7 +120,11 @@ class SpecializationCall {
   [[nodiscard]] bool make_outputs(std::vector<at::Tensor>& computed, References& outputs) const;
   [[nodiscard]] bool is_number(std::size_t computed) const;
 
+  /// The values of the symbols, by index.
+  void read_symbols();
+
   const Specialization& specialization_;
+  std::vector<std::int64_t> symbols_;
   Pointers inputs_;
   Pointers externals_;
   References kept_;  ///< registers belong to the guards of all threads: what is needed later is taken at once

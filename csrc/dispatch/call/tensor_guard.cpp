@@ -87,7 +87,7 @@ bool TensorGuard::matches_sizes(c10::IntArrayRef sizes, c10::IntArrayRef strides
   std::int64_t stride = 1;
   for (auto dim = order_.rbegin(); dim != order_.rend(); ++dim) {
     if (strides[*dim] != stride) return false;
-    stride *= sizes[*dim];
+    stride *= std::max<std::int64_t>(sizes[*dim], 1);
   }
   return true;
 }

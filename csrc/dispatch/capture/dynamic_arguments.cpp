@@ -31,15 +31,14 @@ bool is_parameter(PyObject* tensor) {
 }
 
 DynamicArguments::DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which,
-                                   const std::map<std::int64_t, std::string>& pinned,
-                                   const SizeHistory::Inputs& changing)
+                                   const PinnedSizes& pinned, const SizeHistory::Inputs& changing)
     : which_(which), pinned_(pinned), changing_(changing) {
   if (which == DynamicSizes::kNone) return;
   for (const auto& [path, input] : changing_) {
     auto& symbols = by_path_[path];
     for (std::size_t i = 0; i < input.sizes.size(); ++i) {
       symbols.emplace_back();
-      if (input.before[i] == -1 || pinned_.contains(input.sizes[i])) continue;
+      if (input.before[i] == -1 || pinned_.contains({input.sizes[i], input.before[i]})) continue;
       symbols.back() = symbol_for(input.sizes[i], input.before[i], Bounds());
     }
   }
@@ -82,7 +81,8 @@ void DynamicArguments::add_tensor(PyObject* object) {
     const auto bounds = bounds_of(marks.get(), i);
     const bool is_within = bounds && size >= bounds->least && (bounds->most == 0 || size <= bounds->most);
     if (bounds && bounds->is_given && !is_within) refuse_size(i, size, *bounds);
-    if (is_within && !pinned_.contains(size)) symbols[static_cast<std::size_t>(i)] = symbol_for(size, size, *bounds);
+    if (is_within && !pinned_.contains({size, size}))
+      symbols[static_cast<std::size_t>(i)] = symbol_for(size, size, *bounds);
   }
   by_tensor_.emplace(object, std::move(symbols));
 }
@@ -130,6 +130,18 @@ void DynamicArguments::find(PyObject* object, const std::string& path) {
     const bool is_marked = marks && PyDict_GetItem(marks.get(), key.get()) != nullptr;
     if (!symbols[i] && !is_marked) symbols[i] = found->second[i];
   }
+}
+
+bool DynamicArguments::is_symbol(const std::string& path, std::int64_t number) const {
+  const auto found = by_path_.find(path);
+  return found != by_path_.end() && found->second.size() == 1 && found->second[0] &&
+         changing_.at(path).sizes == SizeHistory::Sizes{number};
+}
+
+std::uint32_t DynamicArguments::add_number(PyObject* tensor, const std::string& path) {
+  const std::uint32_t symbol = *by_path_.at(path)[0];
+  by_tensor_[tensor] = {symbol, std::nullopt};
+  return symbol;
 }
 
 std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(PyObject* tensor) const {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dispatch/call/size_history.h"
@@ -16,6 +17,11 @@
 #include "tracer/size_shadows.h"
 
 namespace thunder::dispatch {
+
+/// The size of a symbol now, and as it was in an earlier call.
+using SymbolSizes = std::pair<std::int64_t, std::int64_t>;
+/// Symbols that are needed as numbers, with the line that needs them.
+using PinnedSizes = std::map<SymbolSizes, std::string>;
 
 /// Whether a tensor is a `torch.nn.Parameter`, whose sizes do not change.
 [[nodiscard]] bool is_parameter(PyObject* tensor);
@@ -31,13 +37,18 @@ class DynamicArguments {
  public:
   /// `pinned`: sizes, of the arguments, that earlier attempts found to be needed as numbers.
   /// `changing`: inputs whose sizes earlier calls had other values for.
-  DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which,
-                   const std::map<std::int64_t, std::string>& pinned, const SizeHistory::Inputs& changing);
+  DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which, const PinnedSizes& pinned,
+                   const SizeHistory::Inputs& changing);
 
   /// An input that was found at `path` is this tensor.
   void find(PyObject* tensor, const std::string& path);
+  /// Whether an int that was found at `path` is a symbol.
+  [[nodiscard]] bool is_symbol(const std::string& path, std::int64_t number) const;
+  /// The tensor stands for the int that was found at `path`; returns its symbol.
+  std::uint32_t add_number(PyObject* tensor, const std::string& path);
 
   [[nodiscard]] const std::vector<tracer::SizeSymbol>& symbols() const { return symbols_; }
+  [[nodiscard]] SymbolSizes values_of(std::uint32_t symbol) const { return {symbols_[symbol].traced, before_[symbol]}; }
   /// By dimension; empty: all are numbers.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(PyObject* tensor) const;
   /// By dimension, for sizes that follow from data and were found at `path`.
@@ -59,7 +70,7 @@ class DynamicArguments {
   std::uint32_t symbol_for(std::int64_t size, std::int64_t before, const Bounds& bounds);
 
   DynamicSizes which_;
-  const std::map<std::int64_t, std::string>& pinned_;
+  const PinnedSizes& pinned_;
   const SizeHistory::Inputs& changing_;
   std::vector<tracer::SizeSymbol> symbols_;
   std::vector<std::int64_t> before_;  ///< by symbol

@@ -18,11 +18,12 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "dispatch/call/number_input.h"
 #include "dispatch/call/tensor_guard.h"
 #include "dispatch/call/thread_state.h"
+#include "dispatch/capture/size_index.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture/tensor_facts.h"
-#include "dispatch/numbers/size_number.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
@@ -142,14 +143,10 @@ PyObject* TorchHooks::lift(PyObject* real_tensor, const std::string& path) {
       const py::Ref own = interpreter::instance_dict(traced.get());
       if (!own || PyDict_Update(own.get(), attributes.get()) < 0) return nullptr;
     }
-    const auto [place, is_new] = index_by_real_.emplace(real_tensor, inputs_.size());
-    if (override != nullptr) recorder_.data.replaced_inputs.emplace(place->second, override->name);
-    if (is_new) {
-      index_by_traced_.emplace(traced.get(), inputs_.size());
-      inputs_.push_back(py::Ref::share(real_tensor));
-      states_.push_back({.real = py::Ref::share(real_tensor), .traced = traced, .override = override});
-      if (note_input) note_input(real_tensor, made, path);
-    }
+    const bool is_new = !index_by_real_.contains(real_tensor);
+    if (is_new) enter_input(real_tensor, traced, override);
+    if (override != nullptr) recorder_.data.replaced_inputs.emplace(index_by_real_.at(real_tensor), override->name);
+    if (is_new && note_input) note_input(real_tensor, made, path);
     return traced.release();
   } catch (...) {
     set_python_error();
@@ -223,7 +220,48 @@ PyObject* TorchHooks::present_sizes(PyObject* value) {
   return tracer::TraceSession::current().size_reads == nullptr ? value : dispatch::present_sizes(value);
 }
 
-PyObject* TorchHooks::tie_size(PyObject* object) { return is_size_number(object) ? look_at_size(object) : nullptr; }
+PyObject* TorchHooks::lift_number(PyObject* number, const std::string& path, std::size_t* input) {
+  if (!is_changing) return nullptr;
+  const interpreter::NativeScope native;
+  try {
+    if (!is_changing(number, path)) return nullptr;
+    const py::Ref real = py::Ref::steal(wrap_tensor(input_tensor(number)));
+    if (!real) return nullptr;
+    const at::Tensor traced =
+        recorder_.add_input(unpack_tensor(real.get()), ir::make_type(bridge::type_of(unpack_tensor(real.get()))), path);
+    *input = inputs_.size();
+    enter_input(real.get(), py::Ref::steal(wrap_tensor(traced)), nullptr);
+    return note_number(real.get(), traced, path);
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+void TorchHooks::need_number(PyObject* lifted) {
+  const py::Ref number = py::Ref::steal(is_size_number(lifted) ? look_at_size(lifted) : look_at(lifted));
+  if (!number) PyErr_Clear();
+}
+
+void TorchHooks::enter_input(PyObject* real, const py::Ref& traced, const Overrides::Entry* override) {
+  index_by_real_.emplace(real, inputs_.size());
+  index_by_traced_.emplace(traced.get(), inputs_.size());
+  inputs_.push_back(py::Ref::share(real));
+  states_.push_back({.real = py::Ref::share(real), .traced = traced, .override = override});
+}
+
+PyObject* TorchHooks::get_item(PyObject* owner, PyObject* key) {
+  const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
+  PyObject* part = has_symbols ? select_at_sizes(owner, key) : nullptr;
+  return part != nullptr || PyErr_Occurred() != nullptr ? part : PyObject_GetItem(owner, key);
+}
+
+int TorchHooks::set_item(PyObject* owner, PyObject* key, PyObject* value) {
+  const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
+  const py::Ref part = py::Ref::steal(has_symbols ? select_at_sizes(owner, key) : nullptr);
+  if (PyErr_Occurred() != nullptr) return -1;
+  return part ? PyObject_SetItem(part.get(), Py_Ellipsis, value) : PyObject_SetItem(owner, key, value);
+}
 
 // The builtin makes an int of what `Tensor.__len__` gives.
 PyObject* TorchHooks::length(PyObject* object) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "dispatch/call/overrides.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/traced_number.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/python/python_ref.h"
@@ -21,6 +22,10 @@ class TorchHooks final : public interpreter::TensorHooks {
 
   /// Called for each new input, with the tensor and what stands for it.
   std::function<void(PyObject* real, const at::Tensor& traced, const std::string& path)> note_input;
+  /// Called for each number that the program reads outside: whether it shall be an input.
+  std::function<bool(PyObject* number, const std::string& path)> is_changing;
+  /// Called for each number that is an input now, with what stands for it: what the program sees.
+  std::function<PyObject*(PyObject* real, const at::Tensor& traced, const std::string& path)> note_number;
 
   [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
   [[nodiscard]] bool is_traced(PyObject* object) const override;
@@ -40,8 +45,12 @@ class TorchHooks final : public interpreter::TensorHooks {
 
   [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
   PyObject* present_sizes(PyObject* value) override;
-  PyObject* tie_size(PyObject* object) override;
+  [[nodiscard]] bool is_size(PyObject* object) const override { return is_size_number(object); }
+  PyObject* lift_number(PyObject* number, const std::string& path, std::size_t* input) override;
+  void need_number(PyObject* lifted) override;
   PyObject* length(PyObject* object) override;
+  PyObject* get_item(PyObject* owner, PyObject* key) override;
+  int set_item(PyObject* owner, PyObject* key, PyObject* value) override;
   PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
 
   /// The state of an input, besides its data, that the program has read or written.
@@ -63,6 +72,8 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] const std::vector<py::Ref>& inputs() const { return inputs_; }
 
  private:
+  void enter_input(PyObject* real, const py::Ref& traced, const Overrides::Entry* override);
+
   tracer::Recorder& recorder_;
   const Overrides& overrides_;
   std::vector<py::Ref> inputs_;

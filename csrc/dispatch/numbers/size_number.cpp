@@ -338,6 +338,18 @@ std::optional<ir::Dim> size_beside(const at::Tensor& tensor) {
 
 bool is_size_number(PyObject* object) { return size_type != nullptr && Py_TYPE(object) == size_type; }
 
+PyObject* make_size_number(const c10::SymInt& size) {
+  return or_python_error([&]() -> PyObject* {
+    const tracer::SizeNode* node = tracer::size_node_of(size);
+    return node == nullptr ? PyLong_FromLongLong(size.expect_int()) : make_size(node->scope(), node->dim());
+  });
+}
+
+std::optional<ir::Dim> dim_of_size_number(PyObject* object) {
+  const auto size = size_of(object);
+  return size ? std::optional(size->dim) : std::nullopt;
+}
+
 PyObject* present_sizes(PyObject* value) {
   if (size_type == nullptr) return value;
   if (PyObject* number = number_for(value)) {

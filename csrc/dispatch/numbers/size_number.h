@@ -1,6 +1,9 @@
 #pragma once
 
 #include <Python.h>
+#include <c10/core/SymInt.h>
+
+#include <optional>
 
 #include "ir/size.h"
 
@@ -12,6 +15,10 @@ namespace thunder::dispatch {
 // the trace, and all that looks at the number itself, in Python or C, comes through the slots of the class and pins it.
 
 [[nodiscard]] bool is_size_number(PyObject* object);
+/// The number for a size of a trace (new reference), or null with an exception set.
+[[nodiscard]] PyObject* make_size_number(const c10::SymInt& size);
+/// Its expression; nullopt: it is no such number.
+[[nodiscard]] std::optional<ir::Dim> dim_of_size_number(PyObject* object);
 /// Returns what the program sees for a value that code in C gave (stolen, new reference): sizes of the trace, by
 /// themselves and in a `torch.Size`, become numbers of this class.
 [[nodiscard]] PyObject* present_sizes(PyObject* value);

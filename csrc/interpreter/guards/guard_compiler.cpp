@@ -27,6 +27,8 @@ std::string describe_expectation(const Node& owner, const Read& read) {
       return std::string("an object of type ") + Py_TYPE(read.value.get())->tp_name;
     case Expectation::kSame:
       return "the same object as " + expression(*read.part);
+    case Expectation::kNumber:
+      return std::string("a number of type ") + Py_TYPE(read.value.get())->tp_name;
   }
   return {};
 }
@@ -94,6 +96,8 @@ GuardOp operation_of(Expectation expectation) {
       return GuardOp::kPresent;
     case Expectation::kObject:
       return GuardOp::kType;
+    case Expectation::kNumber:
+      return GuardOp::kTensor;
     case Expectation::kSame:
       break;
   }
@@ -147,6 +151,10 @@ void GuardCompiler::emit_expectation(const Read& read, std::uint32_t loaded, std
   GuardInstruction& check = emit(operation_of(read.expectation), 0, loaded, guard);
   const bool has_value = read.expectation == Expectation::kIdentity || read.expectation == Expectation::kEquality;
   if (has_value) check.object = keep(read.value.get());
+  if (read.expectation == Expectation::kNumber) {
+    check.object = keep(reinterpret_cast<PyObject*>(Py_TYPE(read.value.get())));
+    check.number = static_cast<std::int64_t>(read.input);
+  }
 }
 
 void GuardCompiler::emit_read(const Node& owner, const Read& read) {

@@ -60,6 +60,22 @@ class FailureSearch {
     return std::move(failures_);
   }
 
+  std::vector<std::pair<std::string, py::Ref>> values() {
+    std::vector<std::pair<std::string, py::Ref>> found;
+    for (const GuardInstruction& step : program_.instructions()) {
+      if (is_load(step.op)) {
+        load(step);
+        continue;
+      }
+      PyObject* value = registers_[step.source];
+      const bool is_int = step.op == GuardOp::kEqual && PyLong_CheckExact(step.object);
+      const bool is_asked = is_int || step.op == GuardOp::kTensor;
+      if (!is_asked || failed_[step.source] || value == nullptr) continue;
+      found.emplace_back(program_.info(step.guard).expression, py::Ref::share(value));
+    }
+    return found;
+  }
+
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
@@ -115,11 +131,19 @@ class FailureSearch {
 
 }  // namespace
 
-std::vector<GuardFailure> GuardProgram::failures(const CallArguments& call, const TensorCheck& check) const {
+bool GuardProgram::takes(const CallArguments& call) const {
   const Py_ssize_t name_count = call.names == nullptr ? 0 : PyTuple_GET_SIZE(call.names);
   const Py_ssize_t expected_names = names_ ? PyTuple_GET_SIZE(names_.get()) : 0;
-  if (call.positional != positional_ || name_count != expected_names ||
-      (name_count > 0 && !equal_constants(names_.get(), call.names))) {
+  if (call.positional != positional_ || name_count != expected_names) return false;
+  return name_count == 0 || equal_constants(names_.get(), call.names);
+}
+
+std::vector<std::pair<std::string, py::Ref>> GuardProgram::values(const CallArguments& call) const {
+  return takes(call) ? FailureSearch(*this, call, {}).values() : std::vector<std::pair<std::string, py::Ref>>();
+}
+
+std::vector<GuardFailure> GuardProgram::failures(const CallArguments& call, const TensorCheck& check) const {
+  if (!takes(call)) {
     const auto others = static_cast<std::uint32_t>(instructions_.size());
     return {{0, describe_call(call.positional, call.names), others}};
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interpreter/guards/guard_infos.h"
@@ -39,6 +40,10 @@ class GuardProgram {
   /// out. For messages: slow.
   [[nodiscard]] std::vector<GuardFailure> failures(const CallArguments& call, const TensorCheck& check) const;
 
+  /// Returns the tensors and ints that a call has where guards look at some, with the expressions of `info`, as far as
+  /// they can be found. Slow.
+  [[nodiscard]] std::vector<std::pair<std::string, py::Ref>> values(const CallArguments& call) const;
+
   [[nodiscard]] GuardInfo info(std::size_t guard) const { return infos_.at(guard); }
   [[nodiscard]] std::size_t guard_count() const { return infos_.size(); }
   [[nodiscard]] std::size_t positional() const { return positional_; }
@@ -54,6 +59,9 @@ class GuardProgram {
 
  private:
   friend class GuardCompiler;
+
+  /// Whether a call has these arguments, by number and name.
+  [[nodiscard]] bool takes(const CallArguments& call) const;
 
   std::vector<GuardInstruction> instructions_;
   GuardInfos infos_;

@@ -34,7 +34,7 @@ enum class GuardOp : std::uint8_t {
   kMembers,   ///< has the members of the set `object`
   kContains,  ///< the set has the member `object` or not, as `number` says
   kState,     ///< C code sees in it what it saw in `object`: the StateKind is `number`
-  kTensor,    ///< is of the type `object` and matches tensor guard `number`
+  kTensor,    ///< a tensor or number of the type `object` that matches tensor guard `number`
   kSame,      ///< is the other register's object
   kNotSame,   ///< is another object than the other register's
 };
@@ -43,7 +43,8 @@ enum class GuardOp : std::uint8_t {
 /// Whether a check is about two registers.
 [[nodiscard]] constexpr bool is_relation(GuardOp op) { return op == GuardOp::kSame || op == GuardOp::kNotSame; }
 
-/// Checks a tensor against what it was at trace time. Supplied by the layer that knows torch.
+/// Checks a tensor, or a number that an input stands for, against what it was at trace time. Supplied by the layer that
+/// knows torch.
 struct TensorCheck {
   bool (*matches)(const void* guards, std::size_t guard, PyObject* tensor) = nullptr;
   /// Metadata of a tensor as text.

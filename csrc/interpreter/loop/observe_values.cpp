@@ -189,7 +189,7 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
       return observed_receive(observer, PyObject_GetItem(owner, index.get()));
     }
   }
-  PyObject* value = PyObject_GetItem(owner, index.get());
+  PyObject* value = observer.get_item(owner, index.get());
   if (value != nullptr) return observer.read_item(owner, index.get(), value);
   if (!PyErr_ExceptionMatches(PyExc_LookupError)) return nullptr;
   py::Ref error = py::Ref::steal(take_exception());
@@ -208,7 +208,7 @@ int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObje
   if (value == nullptr) return PyObject_DelItem(owner, index.get());
   if (PySlice_Check(key) && is_builtin_container(owner) && !observed_get_iterator(observer, value)) return -1;
   const py::Ref stored = py::Ref::steal(observer.operand(value, owner, false));
-  return stored ? PyObject_SetItem(owner, index.get(), stored.get()) : -1;
+  return stored ? observer.set_item(owner, index.get(), stored.get()) : -1;
 }
 
 int observed_is_true(Observer& observer, PyObject* object) {

@@ -93,6 +93,10 @@ class Observer {
   /// `operand`.
   virtual PyObject* given(PyObject* value) { return Py_NewRef(value); }
 
+  /// `owner[key]` and `owner[key] = value`, as the program sees these.
+  virtual PyObject* get_item(PyObject* owner, PyObject* key) { return PyObject_GetItem(owner, key); }
+  virtual int set_item(PyObject* owner, PyObject* key, PyObject* value) { return PyObject_SetItem(owner, key, value); }
+
   // --- writes: called before they happen
   virtual bool before_write(PyObject* owner, WriteKind kind, PyObject* key) = 0;
 

@@ -53,22 +53,22 @@ constexpr const char* kSpecialMethods =
 
 }  // namespace
 
-void Reads::read_contents(Node& node, py::Borrowed contents) {
+void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) {
   PyObject* object = node.object.get();
   if (PyDict_Check(object)) {
     record_fact(node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(contents)));
     PyObject *key, *value;
     Py_ssize_t position = 0;
-    while (PyDict_Next(contents, &position, &key, &value)) record(node, Accessor::kDictItem, key, 0, value);
+    while (PyDict_Next(contents, &position, &key, &value)) record(node, Accessor::kDictItem, key, 0, value, audience);
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     record_length(node, Py_SIZE(contents));
     for (Py_ssize_t i = 0; i < Py_SIZE(contents); ++i) {
-      record(node, Accessor::kItem, nullptr, i, PySequence_Fast_GET_ITEM(contents, i));
+      record(node, Accessor::kItem, nullptr, i, PySequence_Fast_GET_ITEM(contents, i), audience);
     }
   } else if (is_deque(object)) {
     const py::Ref items = PyList_Check(contents) ? py::Ref::share(contents) : deque_items(contents);
     for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-      record(node, Accessor::kItem, nullptr, i, PyList_GET_ITEM(items.get(), i));
+      record(node, Accessor::kItem, nullptr, i, PyList_GET_ITEM(items.get(), i), audience);
     }
     if (items) record_length(node, PyList_GET_SIZE(items.get()));
   } else if (PyAnySet_Check(object)) {
@@ -76,9 +76,9 @@ void Reads::read_contents(Node& node, py::Borrowed contents) {
   }
 }
 
-bool Reads::read_original_contents(Node& node) {
+bool Reads::read_original_contents(Node& node, Audience audience) {
   const Record* written = state_.journal.find(node.object.get());
-  read_contents(node, written == nullptr ? node.object.get() : written->before.get());
+  read_contents(node, written == nullptr ? node.object.get() : written->before.get(), audience);
   return PyErr_Occurred() == nullptr;
 }
 
@@ -114,7 +114,7 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
   }
   if (aspect != Aspect::kType && state_.journal.find(owner) != nullptr) {
     // Guards speak about the state before the call: what the program sees now follows from all of it.
-    return read_original_contents(*node);
+    return read_original_contents(*node, aspect == Aspect::kContents ? Audience::kCode : Audience::kProgram);
   }
   switch (aspect) {
     case Aspect::kType:
@@ -139,7 +139,7 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
   record_key(key);
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
-  if (state_.journal.find(owner) != nullptr) return read_original_contents(*node);
+  if (state_.journal.find(owner) != nullptr) return read_original_contents(*node, Audience::kProgram);
   const bool is_dict = PyDict_Check(owner);
   const int found = is_dict ? PyDict_Contains(owner, key) : PySet_Contains(owner, key);
   if (found < 0) return PyErr_Clear(), true;  // the program is about to meet the same exception
@@ -173,7 +173,12 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
   return true;
 }
 
-bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value) {
+bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Read** read) {
+  const Audience audience = read == nullptr ? Audience::kCode : Audience::kProgram;
+  const auto note = [&](const Read* recorded) {
+    if (read != nullptr) *read = recorded;
+    return PyErr_Occurred() == nullptr;
+  };
   if (Py_TYPE(owner) == &PyDictProxy_Type) {
     const bool is_from_outside = state_.provenance.find(owner) != nullptr;
     owner = mapping_behind(owner);
@@ -183,7 +188,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value) {
   record_key(key);
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
-  if (PyDict_Check(owner)) return record_dict_item(*node, key, value), true;
+  if (PyDict_Check(owner)) return note(record_dict_item(*node, key, value, audience));
   const bool is_sequence = PyList_Check(owner) || PyTuple_Check(owner);
   if (!is_sequence || !PyLong_Check(key) || state_.journal.find(owner) != nullptr) {
     return examine(owner, Aspect::kContents);
@@ -193,8 +198,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value) {
     record_length(*node, Py_SIZE(owner));
     index += Py_SIZE(owner);
   }
-  record(*node, Accessor::kItem, nullptr, index, value);
-  return true;
+  return note(record(*node, Accessor::kItem, nullptr, index, value, audience));
 }
 
 bool Reads::read_deeply(py::Borrowed value, int depth) {

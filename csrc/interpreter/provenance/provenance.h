@@ -45,6 +45,7 @@ enum class Expectation : std::uint8_t {
   kPresent,   ///< anything
   kObject,    ///< any object of the same type; its parts have expectations of their own (`part`)
   kSame,      ///< the object of `part`, which another path leads to
+  kNumber,    ///< a number of the same type, for which `input` of the computation stands
 };
 
 struct Node;
@@ -58,6 +59,8 @@ struct Read {
   py::Ref value;  ///< at trace time; null when absent
   Node* part = nullptr;
   ir::SourceLocation location{};  ///< where the program read it first
+  py::Ref seen{};                 ///< an object that the program sees in the place of a number
+  std::size_t input = 0;
 };
 
 /// An object from outside of the trace: a node of the guard tree, whose edges are reads.

@@ -48,15 +48,30 @@ Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_s
   return read;
 }
 
-void Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+void Reads::lift_number(const Node& owner, Read& read) {
+  PyObject* number = read.value.get();
+  if (!PyLong_CheckExact(number) && !PyFloat_CheckExact(number)) return;
+  read.seen = py::Ref::steal(state_.hooks.lift_number(number, expression(owner, read), &read.input));
+  if (read.seen) read.expectation = Expectation::kNumber;
+}
+
+const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value,
+                          Audience audience) {
   if (accessor != Accessor::kTypeAttribute) parts_.note(owner, value);
-  if (state_.provenance.find_read(owner, accessor, key, index) != nullptr) return;
-  if (value != nullptr && state_.hooks.is_traced(value)) return;
+  if (const Read* known = state_.provenance.find_read(owner, accessor, key, index)) {
+    const bool is_looked_at = known->expectation == Expectation::kNumber && audience == Audience::kCode;
+    if (is_looked_at) state_.hooks.need_number(known->seen.get());
+    return known;
+  }
+  if (value != nullptr && state_.hooks.is_traced(value)) return nullptr;
   Read read = classify_read(owner, accessor, key, index, value);
+  const bool is_constant = read.expectation == Expectation::kEquality;
+  if (is_constant && audience == Audience::kProgram) lift_number(owner, read);
   const bool is_equality = read.expectation == Expectation::kEquality;
   if (is_equality && (PyTuple_Check(value) || is_nan(value))) given_.add(value);
   Read& added = add(owner, std::move(read));
   if (is_equality && accessor != Accessor::kCall) given_.add_read(owner, added);
+  return &added;
 }
 
 Read& Reads::add(Node& owner, Read read) {
@@ -73,12 +88,12 @@ void Reads::record_length(Node& owner, Py_ssize_t length) {
   record_fact(owner, Accessor::kLength, py::Ref::steal(PyLong_FromSsize_t(length)));
 }
 
-void Reads::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value) {
+const Read* Reads::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value, Audience audience) {
   if (const Record* written = state_.journal.find(dict.object.get())) {
     // An item that the program wrote itself is not from outside.
-    if (PyDict_GetItemWithError(written->before.get(), key) != value) return;
+    if (PyDict_GetItemWithError(written->before.get(), key) != value) return nullptr;
   }
-  record(dict, Accessor::kDictItem, key, 0, value);
+  return record(dict, Accessor::kDictItem, key, 0, value, audience);
 }
 
 Node* Reads::instance_dict_node(Node& owner) {
@@ -104,15 +119,19 @@ void Reads::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowe
     instance_dict_node(*node);
     return;
   }
-  if (PyCell_Check(static_cast<PyObject*>(owner))) return record_cell(*node, value);
+  if (PyCell_Check(static_cast<PyObject*>(owner))) {
+    record_cell(*node, value);
+    return;
+  }
   const Record* written = state_.journal.find_slot(owner, name);
   if (written != nullptr && written->before.get() != value) return;
   record(*node, Accessor::kDescriptor, name, 0, value);
 }
 
-void Reads::record_cell(Node& cell, py::Borrowed value) {
+const Read* Reads::record_cell(Node& cell, py::Borrowed value, Audience audience) {
   const Record* written = state_.journal.find(cell.object.get());
-  if (written == nullptr || written->before.get() == value) record(cell, Accessor::kCell, nullptr, 0, value);
+  if (written != nullptr && written->before.get() != value) return nullptr;
+  return record(cell, Accessor::kCell, nullptr, 0, value, audience);
 }
 
 void Reads::record_state_as(Node& node, StateKind kind) {

@@ -11,6 +11,9 @@
 
 namespace thunder::interpreter {
 
+/// Who gets the value of a read. A program may see another object in its place, code in C may not.
+enum class Audience : std::uint8_t { kCode, kProgram };
+
 /// Enters what the program reads into the provenance.
 class Reads {
  public:
@@ -23,14 +26,16 @@ class Reads {
   /// The node of the `__dict__` of an external object, or null when it has none.
   Node* instance_dict_node(Node& owner);
 
-  /// Records that `owner` gave `value` (borrowed; null: nothing), unless that is known.
-  void record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value);
+  /// Records that `owner` gave `value` (borrowed; null: nothing), unless that is known. Returns the read, or null where
+  /// nothing came from outside.
+  const Read* record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value,
+                     Audience audience = Audience::kCode);
   /// Records a read that is not known yet, with the line that makes it.
   Read& add(Node& owner, Read read);
   void record_fact(Node& owner, Accessor accessor, py::Ref value);
   void record_length(Node& owner, Py_ssize_t length);
-  void record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value);
-  void record_cell(Node& cell, py::Borrowed value);
+  const Read* record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value, Audience audience = Audience::kCode);
+  const Read* record_cell(Node& cell, py::Borrowed value, Audience audience = Audience::kCode);
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
   void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
   void record_state_as(Node& node, StateKind kind);
@@ -54,9 +59,10 @@ class Reads {
   bool examine(PyObject* owner, Aspect aspect);
   bool examine_presence(PyObject* owner, PyObject* key);
   bool examine_identity(PyObject* left, PyObject* right);
-  bool read_item(PyObject* owner, PyObject* key, PyObject* value);
-  /// Guards the contents of a container as they were before the program wrote to it.
-  bool read_original_contents(Node& container);
+  /// Sets `read` to what was recorded for the program, if anything was.
+  bool read_item(PyObject* owner, PyObject* key, PyObject* value, const Read** read = nullptr);
+  /// Guards the contents of a container as they were before the program wrote to it. `kProgram`: nobody gets them.
+  bool read_original_contents(Node& container, Audience audience = Audience::kCode);
   /// Reads everything inside; true when real tensors are among it. May set an exception.
   bool read_deeply(py::Borrowed value, int depth = 0);
   /// Guards the result of `dir`: the names in an object, in its class and in the bases of that.
@@ -67,6 +73,8 @@ class Reads {
  private:
   [[nodiscard]] Read classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index,
                                    py::Borrowed value);
+  /// Has an input stand for a number, where other calls have another one. May set an exception.
+  void lift_number(const Node& owner, Read& read);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
@@ -77,7 +85,7 @@ class Reads {
   void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
-  void read_contents(Node& container, py::Borrowed contents);
+  void read_contents(Node& container, py::Borrowed contents, Audience audience);
   /// Guards everything that code in C can see in an object that is no container.
   void record_opaque(Node& node);
 

@@ -47,6 +47,12 @@ PyObject* TraceTensors::present(PyObject* value) {
   return Py_XNewRef(node.trace_tensor.get());
 }
 
+PyObject* TraceTensors::present(PyObject* value, const Read* read) {
+  if (read == nullptr || read->expectation != Expectation::kNumber) return present(value);
+  Py_DECREF(value);
+  return Py_NewRef(read->seen.get());
+}
+
 bool TraceTensors::looks_into_operands(py::Borrowed object) const {
   if (PyUnicode_Check(object) || PyBytes_Check(object)) return true;  // `%`
   if (is_scalar(object) || is_container(object)) return false;

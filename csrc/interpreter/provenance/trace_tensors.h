@@ -11,6 +11,8 @@ class TraceTensors {
 
   /// The object that the program sees for `value` (stolen): the trace tensor of a real tensor, everything else itself.
   PyObject* present(PyObject* value);
+  /// As above, for what `read` (null: nothing was recorded) gave.
+  PyObject* present(PyObject* value, const Read* read);
   /// As `Observer` has them.
   PyObject* operand(PyObject* value, PyObject* other, bool is_key);
   PyObject* given(PyObject* value);

@@ -13,14 +13,16 @@ PyObject* Tracker::admit_argument(Py_ssize_t index, const std::string& name, py:
   if (key == nullptr) return nullptr;
   PyUnicode_InternInPlace(&key);
   const py::Ref owned = py::Ref::steal(key);
-  reads_.record(state_.provenance.call(), Accessor::kArgument, key, index, value);
+  const Read* read =
+      reads_.record(state_.provenance.call(), Accessor::kArgument, key, index, value, Audience::kProgram);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   if (Node* node = state_.provenance.find(value); node != nullptr && node->name.empty()) node->name = name;
-  return tensors_.present(Py_NewRef(value));
+  return tensors_.present(Py_NewRef(value), read);
 }
 
 PyObject* Tracker::admit_keyword(py::Borrowed name, py::Borrowed value) {
-  reads_.record(state_.provenance.call(), Accessor::kKeyword, name, 0, value);
-  return tensors_.present(Py_NewRef(value));
+  const Read* read = reads_.record(state_.provenance.call(), Accessor::kKeyword, name, 0, value, Audience::kProgram);
+  return PyErr_Occurred() == nullptr ? tensors_.present(Py_NewRef(value), read) : nullptr;
 }
 
 void Tracker::record_result(py::Borrowed function, const std::string& name, py::Borrowed value) {
@@ -47,7 +49,9 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       Node* node = PyModule_Check(owner) ? &state_.provenance.constant(owner) : state_.provenance.find(owner);
       if (node == nullptr) break;
       if (source == AttributeSource::kInstance) record_class();
-      if (Node* dict = reads_.instance_dict_node(*node)) reads_.record_dict_item(*dict, name, value);
+      if (Node* dict = reads_.instance_dict_node(*node)) {
+        return tensors_.present(value, reads_.record_dict_item(*dict, name, value, Audience::kProgram));
+      }
       break;
     }
     case AttributeSource::kType:
@@ -105,9 +109,10 @@ PyObject* Tracker::read_computed(PyObject* owner, PyObject* name, PyObject* valu
 }
 
 PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) {
-  reads_.record_dict_item(state_.provenance.constant(globals), name, from_builtins ? nullptr : value);
+  const Read* read = reads_.record_dict_item(state_.provenance.constant(globals), name, from_builtins ? nullptr : value,
+                                             Audience::kProgram);
   if (from_builtins) reads_.record_dict_item(state_.provenance.constant(PyEval_GetBuiltins()), name, value);
-  return tensors_.present(value);
+  return tensors_.present(value, from_builtins ? nullptr : read);
 }
 
 bool Tracker::read_missing_global(PyObject* globals, PyObject* name) {
@@ -118,8 +123,8 @@ bool Tracker::read_missing_global(PyObject* globals, PyObject* name) {
 
 PyObject* Tracker::read_cell(PyObject* cell, PyObject* value) {
   parts_.note_cell(cell, value);
-  if (Node* node = state_.provenance.find(cell)) reads_.record_cell(*node, value);
-  return tensors_.present(value);
+  Node* node = state_.provenance.find(cell);
+  return tensors_.present(value, node == nullptr ? nullptr : reads_.record_cell(*node, value, Audience::kProgram));
 }
 
 bool Tracker::read_empty_cell(PyObject* cell) {
@@ -151,7 +156,8 @@ PyObject* Tracker::read_import(PyObject* builtins, PyObject* name, PyObject* lev
 }
 
 PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
-  if (reads_.read_item(owner, key, value)) return tensors_.present(value);
+  const Read* read = nullptr;
+  if (reads_.read_item(owner, key, value, &read)) return tensors_.present(value, read);
   Py_DECREF(value);
   return nullptr;
 }

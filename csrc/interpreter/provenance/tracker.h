@@ -50,6 +50,10 @@ class Tracker final : public Observer {
   bool examine(PyObject* owner, Aspect aspect) override { return reads_.examine(owner, aspect); }
   bool examine_identity(PyObject* left, PyObject* right) override { return reads_.examine_identity(left, right); }
   int is_instance(PyObject* object, PyObject* kind) override { return state_.hooks.is_instance(object, kind); }
+  PyObject* get_item(PyObject* owner, PyObject* key) override { return state_.hooks.get_item(owner, key); }
+  int set_item(PyObject* owner, PyObject* key, PyObject* value) override {
+    return state_.hooks.set_item(owner, key, value);
+  }
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override {
     return tensors_.operand(value, other, is_key);
   }

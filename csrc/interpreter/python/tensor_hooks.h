@@ -58,9 +58,19 @@ class TensorHooks {
   /// Returns what the program sees for a value that code in C gave (stolen), which may tell sizes of tensors of the
   /// trace.
   virtual PyObject* present_sizes(PyObject* value) { return value; }
-  /// A size that stands for several: the int that it is now, to which the trace is tied (new reference); null without
-  /// an exception: `object` is none.
-  virtual PyObject* tie_size(PyObject* /*object*/) { return nullptr; }
+  /// A size that stands for several: each call computes its own.
+  [[nodiscard]] virtual bool is_size(PyObject* /*object*/) const { return false; }
+  /// The object that the program sees in the place of a number that comes from outside, where other calls have another
+  /// one (new reference): `input` is the position of what stands for it among the computation's inputs. Null, with or
+  /// without an exception: the number is a constant. `path` is an expression that a person would write.
+  virtual PyObject* lift_number(PyObject* /*number*/, const std::string& /*path*/, std::size_t* /*input*/) {
+    return nullptr;
+  }
+  /// Code in C looks at the number that `lifted` stands for: the trace is tied to it.
+  virtual void need_number(PyObject* /*lifted*/) {}
+  /// `owner[key]` and `owner[key] = value`.
+  virtual PyObject* get_item(PyObject* owner, PyObject* key) { return PyObject_GetItem(owner, key); }
+  virtual int set_item(PyObject* owner, PyObject* key, PyObject* value) { return PyObject_SetItem(owner, key, value); }
   /// `len(object)`: an int, or what stands for one.
   virtual PyObject* length(PyObject* object) {
     const Py_ssize_t length = PyObject_Size(object);

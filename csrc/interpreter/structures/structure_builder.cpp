@@ -116,11 +116,9 @@ bool StructureBuilder::is_shareable(py::Borrowed value) {
 std::uint32_t StructureBuilder::add(py::Borrowed value) {
   if (const auto known = parts_by_object_.find(value); known != parts_by_object_.end()) return known->second;
   kept_.push_back(py::Ref::share(value));
-  if (const py::Ref number = py::Ref::steal(tracker_.hooks().tie_size(value))) return add(number.get());
-  if (PyErr_Occurred() != nullptr) return kFailed;
   std::uint32_t index = kFailed;
   const Node* node = tracker_.provenance().find(value);
-  if (tracker_.hooks().is_traced(value)) {
+  if (tracker_.hooks().is_traced(value) || tracker_.hooks().is_size(value)) {
     index = add_tensor(value);
   } else if (tracker_.hooks().is_real_tensor(value)) {
     const py::Ref traced = py::Ref::steal(tracker_.receive(Py_NewRef(value)));

@@ -21,7 +21,7 @@ class StructureBuilder {
   /// A call that each run shall make after the writes added so far; a dict or null for no keywords.
   bool add_call_effect(py::Borrowed callable, py::Borrowed arguments, py::Borrowed keywords);
 
-  /// Traced tensors that the computation has to return, in order.
+  /// Traced tensors, numbers and sizes that the computation has to return, in order.
   [[nodiscard]] const std::vector<py::Ref>& outputs() const { return outputs_; }
   [[nodiscard]] Structure finish() { return std::move(structure_); }
 

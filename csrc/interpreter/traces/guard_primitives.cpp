@@ -43,6 +43,8 @@ constexpr std::array kSchemas{
     "prims::check_contains(Any owner, Any member, bool expected) -> ()",
     "prims::check_tensor(Any value, int[] sizes, int[] strides, ScalarType dtype, Device device, bool requires_grad) "
     "-> ()",
+    "prims::tensor_for_int(Any number) -> Any",
+    "prims::tensor_for_float(Any number) -> Any",
     // epilogue
     "prims::make_tuple(Any items) -> Any",
     "prims::make_list(Any items) -> Any",

@@ -194,6 +194,11 @@ void PrologueWriter::write_tensor(const GuardInstruction& instruction) {
   const auto& type = std::get<ir::TensorType>(*tensors_[index]);
   ir::Argument tensor = value_of(instruction.source);
   out_.check("check_type", {tensor, out_.shared_constant(instruction.object)});
+  const bool is_int = instruction.object == reinterpret_cast<PyObject*>(&PyLong_Type);
+  if (is_int || instruction.object == reinterpret_cast<PyObject*>(&PyFloat_Type)) {
+    inputs_[index] = out_.load(is_int ? "tensor_for_int" : "tensor_for_float", {tensor}, object_type("object"));
+    return;
+  }
   // Programs take the part that this process has of a tensor that lies in several (`DTensor`).
   if (PyObject_HasAttrString(instruction.object, "_local_tensor") != 0) {
     tensor = out_.load("get_local_part", {tensor}, object_type("object"));

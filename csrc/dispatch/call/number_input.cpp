@@ -1,0 +1,29 @@
+#include "dispatch/call/number_input.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include "dispatch/python/local_part.h"
+
+namespace thunder::dispatch {
+
+bool may_be_symbol(PyObject* number) {
+  constexpr long long kLargest = 1LL << 40U;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  return overflow == 0 && value >= 2 && value <= kLargest;
+}
+
+at::Tensor tensor_for_int(std::int64_t number) { return at::detail::empty_cpu({number, 0}, at::kByte); }
+
+at::Tensor tensor_for_float(double number) {
+  at::Tensor tensor = at::detail::empty_cpu({}, at::kDouble);
+  *static_cast<double*>(tensor.unsafeGetTensorImpl()->mutable_data()) = number;
+  return tensor;
+}
+
+at::Tensor input_tensor(PyObject* found) {
+  if (PyLong_CheckExact(found)) return tensor_for_int(PyLong_AsLongLong(found));
+  return PyFloat_CheckExact(found) ? tensor_for_float(PyFloat_AS_DOUBLE(found)) : local_part(found);
+}
+
+}  // namespace thunder::dispatch

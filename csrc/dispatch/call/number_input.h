@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <Python.h>
+
+#include <cstdint>
+
+namespace thunder::dispatch {
+
+// A number that changes from call to call is an input of the computation, as tensors are. For an int a tensor without
+// elements stands, whose first size is the int: what is a symbol there may be one. For a float a tensor stands that
+// holds it.
+
+/// Whether an int may be a symbol: zero and one are numbers, as they are for sizes.
+[[nodiscard]] bool may_be_symbol(PyObject* number);
+[[nodiscard]] at::Tensor tensor_for_int(std::int64_t number);
+[[nodiscard]] at::Tensor tensor_for_float(double number);
+/// The tensor that a computation gets for the tensor or number that the guards found.
+[[nodiscard]] at::Tensor input_tensor(PyObject* found);
+
+}  // namespace thunder::dispatch

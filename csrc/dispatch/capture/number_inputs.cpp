@@ -1,0 +1,99 @@
+#include "dispatch/capture/number_inputs.h"
+
+#include <bit>
+
+#include "dispatch/call/number_input.h"
+#include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/traced_number.h"
+#include "dispatch/python/python_tensor.h"
+#include "ir/symbol_values.h"
+#include "tracer/data_dependence.h"
+#include "tracer/numbers.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// A check of whether something holds, and not of what a number is.
+bool has_outcome(const ir::BoundSymbol& check) {
+  return check.arguments.size() > 1 && check.arguments[1].get<bool>() != nullptr;
+}
+
+bool takes_any(const ir::BoundSymbol& symbol, const std::set<ir::ValueId>& values) {
+  bool takes = false;
+  for (const ir::Argument& argument : symbol.arguments) {
+    ir::for_each_value(argument, [&](ir::ValueId value) { takes = takes || values.contains(value); });
+  }
+  return takes;
+}
+
+/// Whether a check is about a number, or one that is computed from it.
+bool is_looked_at(const ir::Trace& trace, ir::ValueId number, bool may_compare) {
+  std::set<ir::ValueId> numbers{number};
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    if (!takes_any(symbol, numbers)) continue;
+    if (tracer::is_check(*symbol.op) && !(may_compare && has_outcome(symbol))) return true;
+    for (const ir::ValueId result : ir::flat_results(symbol)) {
+      if (tracer::is_number(trace, result)) numbers.insert(result);
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string number_path(const std::string& path) { return "number " + path; }
+
+bool NumberInputs::is_changing(PyObject* number, const std::string& path, const SizeHistory* history,
+                               const tracer::SizeShadows* shadows) {
+  const std::string key = number_path(path);
+  if (PyLong_CheckExact(number)) {
+    int overflow = 0;
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (history != nullptr && overflow == 0) seen_[key] = {value};
+    return shadows != nullptr && may_be_symbol(number) && dynamic_.is_symbol(key, value);
+  }
+  if (history == nullptr) return false;
+  const auto bits = std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(number));
+  const SizeHistory::Sizes code{2 + static_cast<std::int64_t>(bits >> 1U)};
+  floats_seen_[key] = code;
+  return dynamic_.symbols().empty() && !fixed_.contains(key) && !history->compare(key, code).sizes.empty();
+}
+
+PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std::string& path,
+                             tracer::SizeShadows* shadows) {
+  const at::Tensor& tensor = unpack_tensor(real);
+  if (tensor.scalar_type() == at::kDouble) {
+    const tracer::Number number = recorder_.data.given(traced, *tensor.const_data_ptr<double>());
+    numbers_of_floats_.emplace(number_path(path), number.id);
+    return make_traced_number(numbers_, number);
+  }
+  ints_.insert(real);
+  const std::uint32_t symbol = dynamic_.add_number(real, number_path(path));
+  shadows->add_input(traced, dynamic_.symbols_of(real));
+  return make_size_number(shadows->symbol(symbol));
+}
+
+bool NumberInputs::needs_floats(const ir::Trace& trace) {
+  for (const auto& [path, number] : numbers_of_floats_) {
+    if (!is_looked_at(trace, number, !recorder_.data.full_graph)) continue;
+    fixed_.insert(path);
+    finds_fixed_ = true;
+  }
+  return finds_fixed_;
+}
+
+std::set<std::string> NumberInputs::fixed_floats(bool failed) const {
+  std::set<std::string> fixed = fixed_;
+  if (!failed || finds_fixed_) return fixed;
+  for (const auto& [path, number] : numbers_of_floats_) fixed.insert(path);
+  return fixed;
+}
+
+void NumberInputs::remember(SizeHistory& history) const {
+  for (const auto& [path, code] : floats_seen_) {
+    history.note(path, code);
+    if (fixed_.contains(path)) history.pin(path, 0);
+  }
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,347 @@
+"""Ints and floats that change from call to call are inputs; sizes, and views of such sizes, are results."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import thunder
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
+
+TABLE = torch.randn(64, 8)
+
+
+def specializations(compiled: Any) -> int:
+    count: int = thunder.compile_stats(compiled)["specializations"]
+    return count
+
+
+def _either(x: Tensor, n: int) -> Tensor:
+    return x * 2 if n > 20 else x * 3
+
+
+def _dict_key(x: Tensor, n: int) -> Tensor:
+    return x * {7: 2.0, 30: 4.0}.get(n, 3.0)
+
+
+def _shifted(x: Tensor, n: int) -> Tensor:
+    positions = torch.arange(n, n + x.shape[0])
+    return x + TABLE[positions]
+
+
+def _write(x: Tensor, n: int) -> Tensor:
+    cache = torch.zeros(64, 8)
+    cache[n : n + x.shape[0]] = x
+    return cache
+
+
+def _write_row(x: Tensor, n: int) -> Tensor:
+    cache = torch.zeros(64, 8)
+    cache[n] = x[0]
+    cache[n - 1, 3] = 5
+    return cache
+
+
+# Programs of a tensor and an int, with the specializations that they need for 5, 7, 30, 12 and 40.
+PROGRAMS: dict[str, tuple[Callable[[Tensor, int], Any], int]] = {
+    "factor": (lambda x, n: x * n, 2),
+    "step": (lambda x, n: x / (n + 1), 2),
+    "prefix": (lambda x, n: TABLE[:n].sum(0) + x, 2),
+    "row": (lambda x, n: TABLE[n] + x, 2),
+    "element": (lambda x, n: TABLE[n, 3] + TABLE[:, 2][n] + x, 2),
+    "write_of_a_row": (_write_row, 2),
+    "positions": (_shifted, 2),
+    "write": (_write, 2),
+    "zeros": (lambda x, n: torch.zeros(n, 8) + x[0], 2),
+    "mask": (lambda x, n: x.masked_fill(torch.arange(4)[:, None] >= n, 0.0), 2),
+    "power": (lambda x, n: x * n**2, 2),
+    "either": (_either, 3),
+    "key": (_dict_key, 5),
+    "text": (lambda x, n: x * len(str(n)), 5),
+    "sum": (lambda x, n: sum((x * i for i in range(n)), x), 5),
+    "not_used": (lambda x, n: x + 1, 2),
+    "returned": (lambda x, n: (x.sin(), n, n + 1, [n * 2]), 2),
+    "view": (lambda x, n: TABLE[:n], 2),
+    "view_of_a_result": (lambda x, n: (TABLE * 2)[n:].t(), 2),
+    "full": (lambda x, n: torch.full((2, 2), n), 2),
+    "scalar": (lambda x, n: torch.tensor(n) + x, 5),
+    "pad": (lambda x, n: F.pad(x, (0, n)), 2),
+    "roll": (lambda x, n: torch.roll(x, n, 0), 2),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_with_an_int_that_changes_equal_eager(name: str) -> None:
+    function, expected = PROGRAMS[name]
+    compiled = thunder.jit(function)
+    for n in (5, 7, 30, 12, 40):
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(compiled(x, n), function(x, n))
+    assert specializations(compiled) <= expected, thunder.explain_shapes(compiled)
+    for n in (2, 1, 0, 3):
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(compiled(x, n), function(x, n))
+
+
+def test_an_int_by_keyword_has_one_program_for_all_values() -> None:
+    compiled = thunder.jit(lambda x, *, n: TABLE[:n] @ x)
+    for n in (4, 9, 33, 17):
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x, n=n), TABLE[:n] @ x)
+    assert specializations(compiled) == 2
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.steps = 3
+        self.history: list[int] = [3]
+
+
+def test_a_count_that_the_program_raises_is_stored() -> None:
+    def step(x: Tensor, counter: Counter) -> Tensor:
+        counter.steps += 1
+        return x * counter.steps
+
+    compiled, counter, expected = thunder.jit(step), Counter(), Counter()
+    for _ in range(8):
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x, counter), step(x, expected))
+        assert counter.steps == expected.steps
+        assert type(counter.steps) is int
+    assert specializations(compiled) == 2
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.calls = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.linear(x) / self.calls
+
+
+def test_a_count_of_a_module_has_one_program_for_all_values() -> None:
+    layer, plain = Layer(), Layer()
+    plain.load_state_dict(layer.state_dict())
+    compiled = thunder.jit(layer)
+    for _ in range(6):
+        x = torch.randn(3, 8)
+        torch.testing.assert_close(compiled(x), plain(x))
+    assert layer.calls == plain.calls == 8
+    assert specializations(compiled) == 2
+
+
+def test_items_of_a_list_may_change() -> None:
+    compiled = thunder.jit(lambda x, sizes: TABLE[: sizes[0]].sum(0) * x + sizes[1])
+    for first in (4, 9, 33, 17):
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x, [first, 5]), TABLE[:first].sum(0) * x + 5)
+    assert specializations(compiled) == 2
+
+
+def test_a_variable_of_the_surroundings_may_change() -> None:
+    n = 2
+
+    def function(x: Tensor) -> Tensor:
+        nonlocal n
+        n += 1
+        return x * n
+
+    compiled = thunder.jit(function)
+    for expected in range(3, 9):
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x), x * expected)
+        assert n == expected
+    assert specializations(compiled) == 2
+
+
+def test_two_ints_that_were_equal_may_differ() -> None:
+    compiled = thunder.jit(lambda x, m, n: TABLE[:m].sum(0) * n + x)
+    for m, n in ((5, 5), (7, 7), (8, 9), (30, 4), (6, 6)):
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x, m, n), TABLE[:m].sum(0) * n + x)
+    assert specializations(compiled) <= 3
+
+
+def test_an_int_that_c_code_looks_at_is_guarded() -> None:
+    def function(x: Tensor, counter: Counter) -> Tensor:
+        first = x * counter.steps
+        return first * len(repr(vars(counter)["steps"])) + sorted(vars(counter).items(), key=str)[1][1]
+
+    compiled, counter = thunder.jit(function), Counter()
+    for steps in (3, 4, 12, 100, 7):
+        counter.steps = steps
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x, counter), function(x, counter))
+
+
+def test_bools_and_floats_stay_what_they_are() -> None:
+    compiled = thunder.jit(lambda x, n: x * n)
+    for n in (5, 7, True, 2.5, 9, -3, 2**60):
+        x = torch.randn(4, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x, n), x * n)
+
+
+def _decayed(x: Tensor, rate: float) -> Tensor:
+    return x * math.exp(-rate) + math.sqrt(rate) / 2
+
+
+def _floor(x: Tensor, rate: float) -> Tensor:
+    return x * rate if rate > 0.35 else x - rate
+
+
+# Programs of a tensor and a float, with the specializations that they need for 0.1, 0.2, 0.7, 0.3 and 0.9.
+FLOATS: dict[str, tuple[Callable[[Tensor, float], Tensor], int]] = {
+    "factor": (lambda x, rate: x * rate, 2),
+    "scale": (lambda x, rate: torch.add(x, x.sin(), alpha=-rate), 2),
+    "arithmetic": (lambda x, rate: (x / (1 - rate**3)).clamp(min=0) - 2 * rate, 2),
+    "functions": (_decayed, 2),
+    "in_place": (lambda x, rate: (x * 1).mul_(1 - rate).add_(x, alpha=rate), 2),
+    "full": (lambda x, rate: torch.full_like(x, rate) + x, 2),
+    "either": (_floor, 3),
+    "text": (lambda x, rate: x * len(str(rate)), 5),
+    "returned": (lambda x, rate: [x * rate, rate, rate * 2], 2),  # type: ignore[dict-item, return-value]
+    "softmax": (lambda x, rate: torch.softmax(x / rate, -1), 2),
+}
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_programs_with_a_float_that_changes_equal_eager(name: str) -> None:
+    function, expected = FLOATS[name]
+    compiled = thunder.jit(function)
+    for rate in (0.1, 0.2, 0.7, 0.3, 0.9):
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(compiled(x, rate), function(x, rate))
+    assert specializations(compiled) <= expected
+    for rate in (0.25, float("inf"), 1e-30):
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(compiled(x, rate), function(x, rate), equal_nan=True)
+
+
+def test_gradients_follow_a_float_that_changes() -> None:
+    compiled = thunder.jit(lambda x, rate: (x.sin() * rate).sum())
+    for rate in (0.1, 0.2, 0.7, 0.3):
+        x = torch.randn(8, requires_grad=True)
+        (got,) = torch.autograd.grad(compiled(x, rate), x)
+        torch.testing.assert_close(got, x.detach().cos() * rate)
+    assert specializations(compiled) == 2
+
+
+def test_an_optimizer_inside_has_one_program_for_all_learning_rates() -> None:
+    def train(make: Callable[[Any], Any]) -> tuple[Tensor, Any]:
+        torch.manual_seed(0)
+        layer = nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.5, momentum=0.9)
+
+        def step(x: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss = layer(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        call = make(step)
+        for i in range(8):
+            optimizer.param_groups[0]["lr"] = 0.5 / (i + 1)
+            call(torch.ones(2, 4) * i)
+        return layer.weight.detach().clone(), call
+
+    expected, _ = train(lambda step: step)
+    got, compiled = train(thunder.jit)
+    torch.testing.assert_close(got, expected)
+    assert specializations(compiled) <= 4
+
+
+def test_explain_shapes_names_the_int() -> None:
+    compiled = thunder.jit(_either)
+    for n in (25, 30):
+        compiled(torch.randn(4, 8), n)
+    shapes = thunder.explain_shapes(compiled)[1]
+    assert shapes.symbols == ("s0: n",)
+    assert "21 <= n" in shapes.conditions[-1]
+
+
+def test_gradients_flow_where_an_int_changes() -> None:
+    def function(x: Tensor, n: int) -> Tensor:
+        return (x[:n].sin() * n).sum()
+
+    compiled = thunder.jit(function)
+    for n in (5, 7, 30, 12):
+        x = torch.randn(40, requires_grad=True)
+        (got,) = torch.autograd.grad(compiled(x, n), x)
+        (expected,) = torch.autograd.grad(function(x, n), x)
+        torch.testing.assert_close(got, expected)
+    assert specializations(compiled) == 2
+
+
+# Programs whose results are views, or hold sizes: one program for all numbers of rows.
+RESULTS: dict[str, Callable[[Tensor], Any]] = {
+    "transposed": lambda x: (x * 2).t(),
+    "part_of_an_input": lambda x: x.select(1, 0),
+    "rows_of_an_input": lambda x: x[1:-1],
+    "two_views": lambda x: (x.t(), x.t()[1:]),
+    "view_of_a_sum": lambda x: (x + 1).view(x.shape[0] * 2, 4),
+    "split": lambda x: (x * 2).split([x.shape[0] - 1, 1]),
+    "expanded": lambda x: x.sum(0).expand(x.shape[0], -1),
+    "sizes": lambda x: (x.shape[0] + 1, x.shape, [len(x), {"rows": x.numel()}]),
+    "size_and_view": lambda x: (x.size(0) // 2, x[: x.size(0) // 2]),
+    "unflatten": lambda x: x.unflatten(1, (2, 4)).transpose(0, 1),
+    "detached": lambda x: x.detach()[1:],
+    "diagonal": lambda x: (x @ x.t()).diagonal(),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_that_are_views_or_sizes_have_one_program(name: str) -> None:
+    function = RESULTS[name]
+    compiled = thunder.jit(function)
+    for rows in (24, 6, 33, 5, 100):
+        x = torch.randn(rows, 8, requires_grad=True)
+        thunder.mark_dynamic(x, 0)
+        got, expected = compiled(x), function(x)
+        torch.testing.assert_close(got, expected)
+        if isinstance(got, Tensor):
+            assert got.stride() == expected.stride()
+            assert got.storage_offset() == expected.storage_offset()
+            assert (got._base is x) == (expected._base is x)
+            if not got.requires_grad:
+                continue
+            cotangent = torch.randn_like(expected)
+            for left, right in zip(
+                torch.autograd.grad(got, x, cotangent), torch.autograd.grad(expected, x, cotangent), strict=True
+            ):
+                torch.testing.assert_close(left, right)
+    assert specializations(compiled) == 1, thunder.explain_shapes(compiled)
+
+
+def test_a_write_through_a_view_that_was_returned_arrives_in_the_input() -> None:
+    compiled = thunder.jit(lambda x: x[1:, 2], dynamic=True)
+    for rows in (24, 6, 33):
+        x = torch.zeros(rows, 8)
+        compiled(x).add_(1)
+        assert x.sum() == rows - 1
+    assert specializations(compiled) == 1
+
+
+def test_a_size_is_stored() -> None:
+    def function(x: Tensor, counter: Counter) -> Tensor:
+        counter.steps = x.shape[0]
+        counter.history.append(x.shape[0] + 1)
+        return x * 2
+
+    compiled, counter, expected = thunder.jit(function, dynamic=True), Counter(), Counter()
+    for rows in (24, 6, 33):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x, counter), function(x, expected))
+        assert (counter.steps, counter.history) == (expected.steps, expected.history)
+    assert [type(each) for each in counter.history] == [int] * 4

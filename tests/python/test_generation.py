@@ -1,0 +1,110 @@
+"""`generate()` of Hugging Face and of LitGPT with a compiled model: the tokens of eager, and few programs for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import thunder
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
+
+WORDS = 96
+ATTENTION = {
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+EXPERTS = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2, "head_dim": 8}
+# Class of the configuration and its arguments.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", ATTENTION),
+    "gpt2": ("GPT2Config", {"vocab_size": WORDS, "n_embd": 32, "n_layer": 2, "n_head": 4}),
+    "t5": (
+        "T5Config",
+        {
+            "vocab_size": WORDS,
+            "d_model": 32,
+            "d_kv": 8,
+            "d_ff": 64,
+            "num_layers": 2,
+            "num_heads": 4,
+            "decoder_start_token_id": 0,
+        },
+    ),
+    "mamba": ("MambaConfig", {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
+    "qwen3_moe": ("Qwen3MoeConfig", {**ATTENTION, **EXPERTS}),
+}
+
+
+def specializations(compiled: Any) -> int:
+    count: int = thunder.compile_stats(compiled)["specializations"]
+    return count
+
+
+def hugging_face(name: str) -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, MODELS[name][0])(**MODELS[name][1])
+    torch.manual_seed(0)
+    kind = "AutoModelForSeq2SeqLM" if name == "t5" else "AutoModelForCausalLM"
+    model: nn.Module = getattr(transformers, kind).from_config(config).eval()
+    model.generation_config.eos_token_id = None  # type: ignore[union-attr]
+    model.generation_config.pad_token_id = 0  # type: ignore[union-attr]
+    return model
+
+
+def prompt(length: int) -> torch.Tensor:
+    return torch.randint(2, WORDS, (1, length), generator=torch.Generator().manual_seed(length))
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", MODELS)
+def test_tokens_of_hugging_face_are_those_of_eager(name: str, cache: str) -> None:
+    if (name, cache) == ("mamba", "static"):
+        pytest.skip("has a cache of its own")
+    model = hugging_face(name)
+    compiled = thunder.jit(model)
+    options: dict[str, Any] = {"max_new_tokens": 24, "do_sample": False}
+    if cache == "static":
+        options |= {"cache_implementation": "static", "disable_compile": True}
+    with torch.no_grad():
+        expected = model.generate(prompt(7), **options)  # type: ignore[operator]
+        assert torch.equal(compiled.generate(prompt(7), **options), expected)
+        assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+        expected = model.generate(prompt(12), **options)  # type: ignore[operator]
+        assert torch.equal(compiled.generate(prompt(12), **options), expected)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def test_tokens_of_litgpt_are_those_of_eager() -> None:
+    litgpt = pytest.importorskip("litgpt", reason="pip install --no-deps -r requirements/litgpt.txt")
+    from litgpt.generate.base import generate
+
+    torch.manual_seed(0)
+    config = litgpt.Config.from_name(
+        "pythia-14m", n_layer=2, n_embd=32, n_head=4, padded_vocab_size=WORDS, block_size=64, intermediate_size=64
+    )
+    model = litgpt.GPT(config).eval()
+    compiled = thunder.jit(model)
+
+    def tokens(call: Callable[..., Any], length: int) -> torch.Tensor:
+        model.clear_kv_cache()
+        model.max_seq_length = 40
+        model.set_kv_cache(batch_size=1)
+        result: torch.Tensor = generate(call, prompt(length)[0], length + 24, temperature=0.0)
+        return result
+
+    with torch.no_grad():
+        assert torch.equal(tokens(compiled, 7), tokens(model, 7))
+        assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+        assert torch.equal(tokens(compiled, 12), tokens(model, 12))
+        assert specializations(compiled) <= 4, thunder.explain_shapes(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
