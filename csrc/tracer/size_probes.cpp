@@ -17,7 +17,6 @@
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/size_node.h"
-#include "tracer/size_shadows.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
@@ -39,6 +38,8 @@ std::optional<ir::Dim> size_in_tensor(const IValue& value) {
 }
 
 }  // namespace
+
+std::optional<ir::Dim> (*wrapped_size_of)(const at::Tensor& tensor) = nullptr;
 
 IValue with_numbers(const IValue& value, std::optional<ir::SymbolValues> symbols) {
   const auto number = [&](const ir::Dim& dim) {

@@ -56,4 +56,8 @@ class SizeProbes {
   std::set<std::string> known_;
 };
 
+/// The size that a program gave an operation in the place of a tensor: PyTorch's bindings make a tensor with a number
+/// of their own and keep the size beside it. Needs Python, which sets it.
+extern std::optional<ir::Dim> (*wrapped_size_of)(const at::Tensor& tensor);
+
 }  // namespace thunder::tracer

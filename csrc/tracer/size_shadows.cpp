@@ -132,8 +132,6 @@ class SizeShadows::Host final : public RecordingHost {
   RecordingHost& program_;
 };
 
-std::optional<ir::Dim> (*wrapped_size_of)(const at::Tensor& tensor) = nullptr;
-
 SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions)
     : program_(program),
       symbols_(std::move(symbols)),

@@ -299,7 +299,7 @@ def read_attribute(thing):
     return thing.held
 
 
-# What a descriptor, or an object in the place of a special method, holds. It is read from the class.
+# Contents of a descriptor, or of an object in the place of a special method, which is read from the class.
 HELD = {
     "descriptor": (Descriptor, "held", read_attribute),
     "data descriptor": (DataDescriptor, "held", read_attribute),

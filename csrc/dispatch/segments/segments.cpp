@@ -10,6 +10,7 @@
 #include "ir/substitution.h"
 #include "ir/trace_sizes.h"
 #include "operators/facts.h"
+#include "operators/names.h"
 #include "passes/alias_analysis.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
@@ -214,7 +215,7 @@ class Cutter {
   [[nodiscard]] bool reads_overwritten(const Range& range) const {
     bool found = false;
     for (std::size_t i = range.begin; i < range.end; ++i) {
-      if (recorded_.symbols[i].op->name == "aten::clone") continue;
+      if (recorded_.symbols[i].op->name == operators::kClone) continue;
       for_each_argument(recorded_.symbols[i], [&](ir::ValueId id) {
         const ir::TensorType* type = recorded_.tensor_type(id);
         found |= type != nullptr && (ir::is_floating_point(type->dtype) || ir::is_complex(type->dtype)) &&

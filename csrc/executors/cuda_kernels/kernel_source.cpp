@@ -14,6 +14,7 @@
 #include "executors/cuda_kernels/lines.h"
 #include "executors/cuda_kernels/numbers.h"
 #include "executors/cuda_kernels/prelude.h"
+#include "executors/cuda_kernels/mapping_choice.h"
 #include "executors/cuda_kernels/registers.h"
 #include "executors/cuda_kernels/row_passes.h"
 

@@ -36,11 +36,15 @@ struct Mapping {
   [[nodiscard]] std::int64_t grid() const { return tiles * blocks * chunks; }
 };
 
-/// The mapping for a kernel.
-[[nodiscard]] Mapping choose_mapping(const fusion::SizedKernel& kernel, const LaunchFacts& facts);
-
 [[nodiscard]] std::int64_t row_count(const fusion::SizedKernel& kernel);
 [[nodiscard]] bool reduces_rows(const fusion::SizedKernel& kernel);
+
+/// The bytes that a thread reads at once at most.
+inline constexpr std::int64_t kWidestLoad = 16;
+
+/// Whether rows of an array follow one another without gaps, as the domain's do.
+[[nodiscard]] bool has_rows_in_order(const fusion::BasicAccess<std::int64_t>& access,
+                                     const fusion::SizedKernel& kernel);
 
 /// Whether an access reads or writes `vector` neighbouring columns as one: these are neighbours in memory, and the
 /// first is aligned.

@@ -8,7 +8,7 @@ A line is `kind | text`: the kind of the variable that it defines, or `-`. In th
 
 from __future__ import annotations
 
-# What reads sizes, and what does other things at other sizes, for scripts in which they change.
+# Statements that read sizes, or do other things at other sizes, for scripts in which they change.
 SIZES = """
 n | {new} = {f}.shape[0]
 n | {new} = len({f})
