@@ -51,6 +51,27 @@ bool can_lie_interleaved(const ir::Dim& elements, const ir::Dim& rows, const Tar
   return rows.hint >= target.least_interleaved && elements.hint <= target.longest_interleaved;
 }
 
+/// Whether integers among the arguments are numbers of the tensors' type: PyTorch converts them to it first, so that -1
+/// is 255 for bytes.
+bool holds_integers(const BoundSymbol& symbol, const Trace& trace) {
+  std::int64_t bits = 0;
+  bool is_signed = true;
+  passes::for_each_argument(symbol, [&](ir::ValueId id) {
+    const ir::Dtype dtype = passes::operand_type(trace, id)->dtype;
+    if (dtype == ir::Dtype::kBool) return;
+    const bool is_short = !ir::is_floating_point(dtype) && !ir::is_complex(dtype) && ir::size_of(dtype) < 8;
+    bits = std::max(bits, is_short ? static_cast<std::int64_t>(ir::size_of(dtype)) * 8 : std::int64_t{64});
+    is_signed = is_signed && (bits > 8 || dtype != ir::Dtype::kUint8);
+  });
+  if (bits == 0 || bits == 64) return true;
+  const std::int64_t least = is_signed ? -(std::int64_t{1} << (bits - 1)) : 0;
+  const std::int64_t most = (std::int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
+  return std::ranges::all_of(symbol.arguments, [&](const ir::Argument& argument) {
+    const auto* number = argument.get<std::int64_t>();
+    return number == nullptr || (least <= *number && *number <= most);
+  });
+}
+
 }  // namespace
 
 FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double work, const Target& target) {
@@ -63,7 +84,7 @@ FusionRole element_role(const BoundSymbol& symbol, const Trace& trace, double wo
     const ir::TensorType& argument = *passes::operand_type(trace, id);
     fits = fits && broadcasts(argument, *type) && !is_transposed(argument, *type, target);
   });
-  if (!fits) return {};
+  if (!fits || !holds_integers(symbol, trace)) return {};
   return {FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, work};
 }
 

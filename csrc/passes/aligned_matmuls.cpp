@@ -246,46 +246,10 @@ class Aligner {
     return is_turned && type(source).storage_offset == type(id).storage_offset ? source : ir::kNoValue;
   }
 
-  static bool pads_rows_only(const std::vector<std::int64_t>& counts) {
-    return counts.size() == 4 && counts[0] == 0 && counts[1] != 0 && counts[2] == 0 && counts[3] == 0;
-  }
-
-  /// The contiguous tensor of more dimensions whose rows are those of a matrix: what computes it can put zeros behind
-  /// its rows by itself.
-  [[nodiscard]] ir::ValueId source_with_rows_of(ir::ValueId matrix) const {
-    const std::uint32_t maker = ir::index_of(matrix) < trace_.value_count() ? uses_.maker(matrix) : ir::kNoPlace;
-    if (maker == ir::kNoPlace) return ir::kNoValue;
-    const std::string& name = trace_.symbols[maker].op->name;
-    const bool is_reshape = name == operators::kReshape || name == operators::kView || name == "aten::_unsafe_view";
-    const ir::ValueId source = is_reshape ? value_argument(trace_.symbols[maker], 0) : ir::kNoValue;
-    if (source == ir::kNoValue) return ir::kNoValue;
-    const bool has_rows = type(source).sizes.size() > 2 && type(source).sizes.back() == type(matrix).sizes.back() &&
-                          is_contiguous(type(source)) && has_plain_sizes(type(source));
-    return has_rows ? source : ir::kNoValue;
-  }
-
-  /// A contiguous tensor as a matrix with its rows.
-  ir::ValueId joined_rows(ir::ValueId tensor, const ir::BoundSymbol& for_symbol) {
-    ir::TensorType matrix = type(tensor);
-    const ir::Dim columns = matrix.sizes.back();
-    matrix.sizes = {ir::Dim(element_count(matrix) / columns.hint), columns};
-    matrix.strides = {columns, ir::Dim(1)};
-    ir::ArgumentList sizes;
-    for (const ir::Dim& size : matrix.sizes) sizes.emplace_back(size.hint);
-    return call(operators::kReshape, "", {ir::Argument(tensor), ir::Argument(std::move(sizes))}, std::move(matrix),
-                for_symbol);
-  }
-
   /// Zeros behind the elements of each dimension, counted as `constant_pad_nd` does: from the last dimension on.
   ir::ValueId pad(ir::ValueId tensor, const std::vector<std::int64_t>& counts, const ir::BoundSymbol& for_symbol) {
     const auto found = padded_.find(std::pair(tensor, counts));
     if (found != padded_.end()) return found->second;
-    if (const ir::ValueId whole = source_with_rows_of(tensor); whole != ir::kNoValue && pads_rows_only(counts)) {
-      std::vector<std::int64_t> of_whole(2 * type(whole).sizes.size(), 0);
-      of_whole[1] = counts[1];
-      const ir::ValueId longer = pad(whole, of_whole, for_symbol);
-      return padded_[std::pair(tensor, counts)] = joined_rows(longer, for_symbol);
-    }
     ir::ValueId& known = padded_[std::pair(tensor, counts)];
     ir::TensorType longer = type(tensor);
     ir::Dim stride = 1;

@@ -93,16 +93,6 @@ TEST(results_that_share_memory_lie_as_they_did) {
   CHECK(count_of(check_aligned(inputs, function, 2), "thunder::restride") == 1);
 }
 
-TEST(zeros_are_put_behind_rows_of_more_dimensions) {
-  const Tensors inputs{real({4, 256, 1027}), real({1027, 1024})};
-  const auto function = [](const Tensors& x) { return Tensors{at::mm(at::exp(x[0]).view({1024, 1027}), x[1])}; };
-  const ir::Trace aligned = check_aligned(inputs, function, 1);
-  const auto pad =
-      std::ranges::find(aligned.symbols, "aten::constant_pad_nd",
-                        [](const ir::BoundSymbol& symbol) -> const std::string& { return symbol.op->name; });
-  CHECK(aligned.tensor_type(std::get<ir::ValueId>(pad->results[0].content))->sizes == ir::Dims({4, 256, 1032}));
-}
-
 TEST(sums_over_an_odd_number_of_products) {
   const Tensors inputs{real({1024, 1027}), real({1027, 1024}), real({1024, 1024})};
   const auto function = [](const Tensors& x) { return Tensors{at::mm(x[0], x[1]), at::mm(x[0].t(), x[2])}; };

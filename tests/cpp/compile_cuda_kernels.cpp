@@ -302,6 +302,19 @@ TEST(rows_that_begin_between_vectors) {
   }
 }
 
+TEST(losses_over_rows_with_gaps) {
+  for (const std::int64_t columns : {1026, 1027}) {
+    const at::Tensor memory = real({2, 8, 1032}, at::kBFloat16);
+    check({memory.slice(2, 0, columns), index({16}, columns), real({}), real({}).abs() + 1}, [=](const Tensors& x) {
+      const at::Tensor rows = at::reshape(at::_to_copy(x[0], at::kFloat), {-1, columns});
+      const at::Tensor scores = at::_log_softmax(rows, 1, false);
+      const at::Tensor gradient = at::nll_loss_backward(x[2], scores, x[1], {}, at::Reduction::Mean, -100, x[3]);
+      const at::Tensor of_rows = at::_log_softmax_backward_data(gradient, scores, 1, at::kFloat);
+      return Tensors{at::_to_copy(at::reshape(of_rows, {2, 8, columns}), at::kBFloat16), at::nll_loss(scores, x[1])};
+    });
+  }
+}
+
 TEST(losses_of_classes) {
   check({real({12, 30}), index({12}, 30)}, [](const Tensors& x) {
     const at::Tensor logits = at::log_softmax(x[0] * 2, 1);

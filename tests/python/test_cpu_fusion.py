@@ -803,3 +803,22 @@ def test_bounds_that_are_nan(bounds: tuple[float | None, float | None]) -> None:
         return x.clamp(*bounds) * 2
 
     torch.testing.assert_close(thunder.jit(function)(x), function(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 255, 256])
+@pytest.mark.parametrize("name", ["gt_", "le_", "eq_", "ne_"])
+def test_integers_are_converted_to_the_type_of_what_they_are_compared_with(name: str, number: int) -> None:
+    def compared(x: torch.Tensor) -> torch.Tensor:
+        return getattr(x, name)(number)
+
+    for x in (torch.tensor([1], dtype=torch.uint8), torch.arange(256).to(torch.uint8)):
+        mine, eager = x.clone(), x.clone()
+        outcomes = []
+        for call, argument in ((thunder.jit(compared), mine), (compared, eager)):
+            try:
+                call(argument)
+                outcomes.append("")
+            except RuntimeError as error:
+                outcomes.append(str(error).splitlines()[0])
+        assert outcomes[0] == outcomes[1]
+        assert torch.equal(mine, eager)

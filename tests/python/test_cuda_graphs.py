@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -382,12 +383,15 @@ def test_hooks_see_what_eager_shows():
     x = numbers(8, 32)
 
     def seen(call: Any) -> list[torch.Tensor]:
-        gradients: list[torch.Tensor] = []
-        handles = [each.register_hook(gradients.append) for each in module.parameters()]
+        gradients: dict[str, torch.Tensor] = {}
+        handles = [
+            each.register_hook(functools.partial(gradients.__setitem__, name))
+            for name, each in module.named_parameters()
+        ]
         run_step(call, module, x)
         for handle in handles:
             handle.remove()
-        return sorted(gradients, key=lambda gradient: gradient.numel())
+        return [gradients[name] for name, _ in module.named_parameters()]
 
     assert_alike(seen(compiled), seen(module))
 
