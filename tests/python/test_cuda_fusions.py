@@ -53,8 +53,8 @@ def outcome(function: Callable[..., Tensor], inputs: list[Tensor]) -> list[Tenso
 
 
 def distance(a: Tensor, b: Tensor) -> float:
-    # What is left of larger numbers that cancel, as of the gradient of a norm over one element, is compared as if it were
-    # a thousandth.
+    # Differences of larger numbers, such as the gradient of a norm over one element, are compared as if they were at
+    # least a thousandth.
     return float((a.double() - b).abs().max() / b.abs().max().clamp(min=1e-3))
 
 
