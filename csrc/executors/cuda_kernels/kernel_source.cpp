@@ -12,9 +12,9 @@
 #include "executors/cuda_kernels/element_text.h"
 #include "executors/cuda_kernels/equal_loads.h"
 #include "executors/cuda_kernels/lines.h"
+#include "executors/cuda_kernels/mapping_choice.h"
 #include "executors/cuda_kernels/numbers.h"
 #include "executors/cuda_kernels/prelude.h"
-#include "executors/cuda_kernels/mapping_choice.h"
 #include "executors/cuda_kernels/registers.h"
 #include "executors/cuda_kernels/row_passes.h"
 
