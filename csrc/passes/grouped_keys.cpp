@@ -10,6 +10,7 @@
 #include "operators/names.h"
 #include "passes/alias_analysis.h"
 #include "passes/pass.h"
+#include "passes/repeated_heads.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
@@ -18,7 +19,7 @@ namespace {
 /// Arguments of `aten::scaled_dot_product_attention`.
 enum Place : std::size_t { kQuery, kKey, kValue, kMask, kDropout, kIsCausal, kScale, kEnableGroups, kArguments };
 /// Dimensions of its operands.
-enum Dimension : std::size_t { kBatch, kHeads, kTokens, kElements, kDimensions };
+enum Dimension : std::size_t { kHeads = 1, kDimensions = 4 };
 
 /// Heads that were repeated, and perhaps cast afterwards.
 struct Repeated {
@@ -59,38 +60,20 @@ class Grouper {
     return place == kNoPlace ? nullptr : &trace_.symbols[place];
   }
 
-  /// The symbol of that name which made a value; null: another one did.
-  [[nodiscard]] const ir::BoundSymbol* made_by(const char* name, ir::ValueId id) const {
-    const ir::BoundSymbol* symbol = maker(id);
-    return symbol != nullptr && symbol->op->name == name && symbol->op->overload.empty() ? symbol : nullptr;
-  }
-
   [[nodiscard]] std::optional<Repeated> repeated(ir::ValueId id) const {
     Repeated found;
     const ir::BoundSymbol* last = maker(id);
     const bool is_cast = last != nullptr && (last->op->name == operators::kCast ||
                                              (last->op->name == "aten::to" && last->op->overload == "dtype"));
     if (is_cast) found.cast = last;
-    const ir::BoundSymbol* reshape =
-        made_by(operators::kReshape, found.cast == nullptr ? id : value_argument(*found.cast, 0));
-    const ir::BoundSymbol* expand = reshape == nullptr ? nullptr : made_by("aten::expand", value_argument(*reshape, 0));
-    const ir::BoundSymbol* unsqueeze =
-        expand == nullptr ? nullptr : made_by(operators::kUnsqueeze, value_argument(*expand, 0));
-    if (unsqueeze == nullptr) return std::nullopt;
-    found.source = value_argument(*unsqueeze, 0);
-    const ir::TensorType* source = trace_.tensor_type(found.source);
-    const ir::Dims& groups = trace_.tensor_type(value_argument(*reshape, 0))->sizes;
-    const ir::Dims& heads = trace_.tensor_type(id)->sizes;
-    if (source == nullptr || source->sizes.size() != kDimensions || ir::has_symbols(*source)) return std::nullopt;
-    const ir::Dims& own = source->sizes;
-    if (groups.size() != kDimensions + 1 || heads.size() != kDimensions || aliases_.is_written(id)) return std::nullopt;
-    const bool repeats = groups[0] == own[kBatch] && groups[1] == own[kHeads] && groups[3] == own[kTokens] &&
-                         groups[4] == own[kElements] && heads[kBatch] == own[kBatch] &&
-                         heads[kHeads].hint == own[kHeads].hint * groups[2].hint && heads[kTokens] == own[kTokens] &&
-                         heads[kElements] == own[kElements];
-    found.times = groups[2].hint;
+    found.source =
+        heads_before_repeating(found.cast == nullptr ? id : value_argument(*found.cast, 0), trace_, uses_, aliases_);
+    const ir::TensorType* source = found.source == ir::kNoValue ? nullptr : trace_.tensor_type(found.source);
+    if (source == nullptr || ir::has_symbols(*source) || aliases_.is_written(id)) return std::nullopt;
+    if (source->sizes[kHeads] == ir::Dim(0)) return std::nullopt;
     if (found.cast != nullptr && !is_dense(*source)) return std::nullopt;  // a cast would lay it out otherwise
-    return repeats && found.times > 1 && !aliases_.is_written(found.source) ? std::make_optional(found) : std::nullopt;
+    found.times = trace_.tensor_type(id)->sizes[kHeads].hint / source->sizes[kHeads].hint;
+    return found.times > 1 ? std::make_optional(found) : std::nullopt;
   }
 
   /// The type of the heads that were repeated, as attention would take them.

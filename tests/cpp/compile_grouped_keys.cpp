@@ -2,19 +2,17 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "compile/compiler.h"
 #include "compile/execution.h"
-#include "compile/executor_list.h"
 #include "compile/pass_runner.h"
 #include "ir/verifier.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/grouped_keys.h"
 #include "recorded_program.h"
+#include "rewritten_program.h"
 
 namespace thunder::compile {
 namespace {
@@ -60,11 +58,20 @@ TEST(repeated_keys_and_values_are_taken_as_they_are) {
   const Tensors inputs = operands();
   const ir::Trace made = grouped(check::recorded([](const Tensors& x) { return attention(x); }, inputs), true);
   CHECK(!repeats(made));
-  const runtime::Program program = lower_directly(made, with_fallback({}));
-  Tensors given = inputs;
-  Tensors results(program.output_count());
-  program.run(std::span(given), std::span(results));
+  const Tensors results = check::results_of(made, inputs);
   CHECK(at::allclose(results[0], attention(inputs)[0]));
+}
+
+TEST(heads_that_follow_one_another_as_they_were_repeated_stay) {
+  const auto tiled = [](const at::Tensor& heads) {  // heads 0, 1, 0, 1: no groups of neighbours
+    return heads.unsqueeze(1).expand({2, 2, 2, 5, 8}).reshape({2, 4, 5, 8});
+  };
+  const Tensors inputs{at::randn({2, 4, 5, 8}, at::kDouble), at::randn({2, 2, 5, 8}, at::kDouble),
+                       at::randn({2, 2, 5, 8}, at::kDouble)};
+  const auto attention = [&](const Tensors& x) {
+    return Tensors{at::scaled_dot_product_attention(x[0], tiled(x[1]), tiled(x[2]), {}, 0, /*is_causal=*/true)};
+  };
+  CHECK(repeats(grouped(check::recorded(attention, inputs), true)));
 }
 
 TEST(what_the_kernel_does_not_take_is_repeated) {
