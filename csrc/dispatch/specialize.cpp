@@ -266,10 +266,10 @@ class Capture final : tracer::RecordingHost {
   }
   /// Where all sizes are symbols, those that follow from data are from the first time on.
   void add_data_sizes(SizeHistory::Inputs& inputs) const {
-    const auto& met = recorder_.data.data_sized();
-    const std::vector<std::string> paths = data_size_paths(met);
+    const auto& observed = recorder_.data.data_sized();
+    const std::vector<std::string> paths = data_size_paths(observed);
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      SizeHistory::Changing sizes{met[i].sizes, met[i].sizes};
+      SizeHistory::Changing sizes{observed[i].sizes, observed[i].sizes};
       const auto is_small = [](std::int64_t size) { return size < 2; };
       std::ranges::replace_if(sizes.before, is_small, -1);
       const bool has_symbols = std::ranges::any_of(sizes.before, [](std::int64_t size) { return size != -1; });
@@ -279,16 +279,16 @@ class Capture final : tracer::RecordingHost {
   /// Sizes that follow from data have a history, as those of inputs.
   void note_data_sizes() {
     if (history_ == nullptr) return;
-    const auto& met = recorder_.data.data_sized();
-    const std::vector<std::string> paths = data_size_paths(met);
+    const auto& observed = recorder_.data.data_sized();
+    const std::vector<std::string> paths = data_size_paths(observed);
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      if (!paths[i].empty()) sizes_[paths[i]] = met[i].sizes;
+      if (!paths[i].empty()) sizes_[paths[i]] = observed[i].sizes;
     }
   }
   /// The symbols of the sizes that an operation of the program gives, by its place among those that follow from data.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of_data(std::size_t place) const {
-    const auto& met = recorder_.data.data_sized();
-    return dynamic_.symbols_of(data_size_paths(met).at(place), met[place].sizes);
+    const auto& observed = recorder_.data.data_sized();
+    return dynamic_.symbols_of(data_size_paths(observed).at(place), observed[place].sizes);
   }
 
   /// The trace is kept: later ones compare sizes with its inputs'.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <utility>
@@ -86,7 +87,7 @@ std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Tr
 }
 
 /// Whether a symbol that reads a value, or a view of it, reads what a library computes from that value, too.
-bool meets_itself_again(const ir::Trace& forward, const ir::Uses& uses, ir::ValueId value) {
+bool is_read_beside_what_follows(const ir::Trace& forward, const ir::Uses& uses, ir::ValueId value) {
   enum : std::uint8_t { kNone, kDepends, kThroughLibrary };
   std::vector<ir::ValueId> views{value};
   std::vector<std::uint8_t> state(forward.value_count(), kNone);
@@ -116,9 +117,9 @@ bool meets_itself_again(const ir::Trace& forward, const ir::Uses& uses, ir::Valu
   return false;
 }
 
-/// The values of a forward on a GPU that it has in memory whether they are saved or not: those that meet again what a
-/// library computes from them, as a residual stream does. A chain of sums would be computed as a whole, and written as
-/// often as there are sums, where the backward begins.
+/// The values of a forward on a GPU that it has in memory whether they are saved or not: those that are read
+/// together with what a library computes from them, as a residual stream is. A chain of sums would be recomputed at
+/// once, and written as often as there are sums, where the backward begins.
 std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& uses, Recompute policy) {
   std::vector<bool> found(forward.value_count(), false);
   if (policy != Recompute::kMemory) return found;
@@ -128,7 +129,7 @@ std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& use
       const ir::TensorType* type = forward.tensor_type(id);
       const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
       if (!is_on_gpu || uses.readers(id).size() < 2) return;
-      found[ir::index_of(id)] = meets_itself_again(forward, uses, id);
+      found[ir::index_of(id)] = is_read_beside_what_follows(forward, uses, id);
     });
   }
   return found;
@@ -284,7 +285,7 @@ class FixedCut {
 
 /// Values of a forward on a GPU that are saved for a library's kernels, and that elementwise operations of the backward
 /// read, too: where they come from one value of their size that is saved as well, element by element, those operations
-/// do better to compute them again. So the mask of a relu behind a norm comes from the norm's input, which the norm's
+/// do better to recompute them. So the mask of a relu behind a norm comes from the norm's input, which the norm's
 /// gradient reads besides.
 class ReadTwice {
  public:
@@ -384,7 +385,7 @@ class Rewriter {
       if (value != id) replaced_.set(id, value);
     };
     for (const ir::BoundSymbol& symbol : backward.symbols) {
-      const ir::BoundSymbol reading = reading_again(symbol, forward_of);
+      const ir::BoundSymbol reading = with_recomputed_operands(symbol, forward_of);
       for_each_argument(reading, bring);
       replaced_.apply(result_.add(reading));
     }
@@ -410,25 +411,25 @@ class Rewriter {
   }
 
  private:
-  /// A symbol of the backward, which computes saved values again that it does better not to read.
-  ir::BoundSymbol reading_again(const ir::BoundSymbol& symbol, const std::vector<ir::ValueId>& forward_of) {
+  /// A symbol of the backward, which recomputes saved values that it does better not to read.
+  ir::BoundSymbol with_recomputed_operands(const ir::BoundSymbol& symbol, const std::vector<ir::ValueId>& forward_of) {
     ir::BoundSymbol made = symbol;
     for (ir::Argument& argument : made.arguments) {
       ir::for_each_value(argument, [&](ir::ValueId& id) {
         const ir::ValueId origin = ir::index_of(id) < forward_of.size() ? forward_of[ir::index_of(id)] : ir::kNoValue;
         if (read_twice_ == nullptr || origin == ir::kNoValue || cut_.recomputed_by(origin) != nullptr) return;
-        if (read_twice_->holds(origin, symbol)) id = computed_again(origin);
+        if (read_twice_->holds(origin, symbol)) id = recomputed_operand(origin);
       });
     }
     return made;
   }
 
-  ir::ValueId computed_again(ir::ValueId id) {
+  ir::ValueId recomputed_operand(ir::ValueId id) {
     if (const auto known = again_.find(id); known != again_.end()) return known->second;
     ir::BoundSymbol symbol = recomputed(*read_twice_->maker(id), forward_, find_operator_);
     for (ir::Argument& argument : symbol.arguments) {
       ir::for_each_value(argument, [&](ir::ValueId& argument_id) {
-        argument_id = read_twice_->is_read(argument_id) ? value_of(argument_id) : computed_again(argument_id);
+        argument_id = read_twice_->is_read(argument_id) ? value_of(argument_id) : recomputed_operand(argument_id);
       });
     }
     const ir::ValueId made = add_value(id);
@@ -502,9 +503,10 @@ std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir
                                               const RematerializationOptions& options, FindOperator find_operator) {
   const std::vector<ir::ValueId> saved = values_with_symbols(forward, backward, options.output_count);
   const auto cut = [&](const ir::Trace& recomputing) {
-    const ReadTwice read_twice(recomputing, options.output_count);
+    std::optional<ReadTwice> read_twice;
+    if (options.policy == Recompute::kMemory) read_twice.emplace(recomputing, options.output_count);
     return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, backward, options),
-                    find_operator, saved, options.policy == Recompute::kMemory ? &read_twice : nullptr)
+                    find_operator, saved, read_twice ? &*read_twice : nullptr)
         .run(forward, backward);
   };
   return options.policy == Recompute::kMemory ? cut(with_generator_states(forward, find_operator)) : cut(forward);

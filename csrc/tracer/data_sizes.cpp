@@ -110,9 +110,9 @@ std::optional<DataShapes> data_shapes(const c10::OperatorHandle& op, std::span<c
 
 DataSized describe_data_sized(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                               const ResultTypes& types) {
-  DataSized met{op.operator_name().name, {}, types, {}};
+  DataSized observed{op.operator_name().name, {}, types, {}};
   const std::optional<DataShapes> shapes = data_shapes(op, arguments);
-  if (!shapes) return met;
+  if (!shapes) return observed;
   std::size_t next = 0;
   bool is_as_told = true;
   for_each_result(types, [&](const ResultType& result) {
@@ -120,14 +120,14 @@ DataSized describe_data_sized(const c10::OperatorHandle& op, std::span<const IVa
     const bool is_there = next < shapes->size() && type != nullptr && type->sizes.size() == (*shapes)[next].size();
     for (std::size_t i = 0; is_there && i < type->sizes.size(); ++i) {
       const std::optional<std::int64_t>& told = (*shapes)[next][i];
-      if (!told) met.sizes.push_back(type->sizes[i].hint);
+      if (!told) observed.sizes.push_back(type->sizes[i].hint);
       is_as_told = is_as_told && (!told || *told == type->sizes[i].hint);
     }
     is_as_told = is_as_told && is_there;
     ++next;
   });
-  if (!is_as_told || next != shapes->size()) met.sizes.clear();
-  return met;
+  if (!is_as_told || next != shapes->size()) observed.sizes.clear();
+  return observed;
 }
 
 }  // namespace thunder::tracer

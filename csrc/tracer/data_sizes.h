@@ -21,7 +21,7 @@ using DataShapes = std::vector<std::vector<std::optional<std::int64_t>>>;
 [[nodiscard]] std::optional<DataShapes> data_shapes(const c10::OperatorHandle& op,
                                                     std::span<const c10::IValue> arguments);
 
-/// An operation of the program whose results' sizes follow from data, as it was met.
+/// An operation of the program whose results' sizes follow from data, as it was observed.
 struct DataSized {
   std::string op;
   ir::SourceLocation location;

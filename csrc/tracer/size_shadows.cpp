@@ -167,9 +167,9 @@ ResultTypes SizeShadows::data_types_at(std::span<const std::int64_t> sample, std
   const std::vector<DataSized>& all = program_.data.data_sized();
   THUNDER_CHECK(place < all.size() && all[place].op == op.operator_name().name, "tracer",
                 "other sizes follow from data at other sizes");
-  const DataSized& met = all[place];
-  ResultTypes types = met.types;
-  const std::optional<DataShapes> shapes = met.sizes.empty() ? std::nullopt : data_shapes(op, arguments);
+  const DataSized& observed = all[place];
+  ResultTypes types = observed.types;
+  const std::optional<DataShapes> shapes = observed.sizes.empty() ? std::nullopt : data_shapes(op, arguments);
   if (!shapes) return types;
   const auto symbols = symbols_of_data ? symbols_of_data(place) : std::vector<std::optional<std::uint32_t>>();
   std::size_t tensor = 0, next = 0;
@@ -178,7 +178,7 @@ ResultTypes SizeShadows::data_types_at(std::span<const std::int64_t> sample, std
       ir::Dims sizes;
       for (const std::optional<std::int64_t>& told : shapes->at(tensor++)) {
         const auto symbol = told || next >= symbols.size() ? std::nullopt : symbols[next];
-        sizes.emplace_back(told ? *told : symbol ? sample[*symbol] : met.sizes.at(next));
+        sizes.emplace_back(told ? *told : symbol ? sample[*symbol] : observed.sizes.at(next));
         if (!told) ++next;
       }
       each.type = with_sizes(std::get<ir::TensorType>(*each.type), sizes);

@@ -3,41 +3,32 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "compile/compiler.h"
 #include "compile/execution.h"
-#include "compile/executor_list.h"
 #include "compile/pass_runner.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
 #include "passes/aligned_matmuls.h"
 #include "recorded_program.h"
+#include "rewritten_program.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::count_of;
 using check::Tensors;
 
 at::Tensor real(std::vector<std::int64_t> sizes) { return at::randn(sizes).to(at::kBFloat16); }
-
-std::size_t count_of(const ir::Trace& trace, const std::string& name) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(trace.symbols, [&](const ir::BoundSymbol& symbol) { return symbol.op->name == name; }));
-}
 
 /// Aligns the matmuls of a function, runs it, and compares; returns the aligned trace.
 ir::Trace check_aligned(const Tensors& inputs, const check::TensorFunction& function, std::size_t caller_outputs) {
   const ir::Trace trace = check::recorded(function, inputs);
   ir::Trace aligned = passes::align_matmuls(trace, ir::DeviceType::kCpu, caller_outputs, &find_operator);
   ir::verify(aligned, "test");
-  const runtime::Program program = lower_directly(aligned, with_fallback({}));
-  Tensors given = inputs;
-  Tensors results(program.output_count());
-  program.run(std::span(given), std::span(results));
+  const Tensors results = check::results_of(aligned, inputs);
   const Tensors expected = function(inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(results[i].sizes() == expected[i].sizes());

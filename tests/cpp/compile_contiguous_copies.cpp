@@ -2,31 +2,24 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "compile/compiler.h"
 #include "compile/execution.h"
-#include "compile/executor_list.h"
 #include "compile/pass_runner.h"
 #include "ir/verifier.h"
 #include "passes/contiguous_copies.h"
 #include "passes/dead_code_elimination.h"
 #include "recorded_program.h"
+#include "rewritten_program.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::count_of;
 using check::Tensors;
-
-std::size_t count_of(const ir::Trace& trace, const std::string& name) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(trace.symbols, [&](const ir::BoundSymbol& symbol) { return symbol.op->name == name; }));
-}
 
 /// Rewrites a function, runs it, and compares; returns the new trace without what is dead.
 ir::Trace check_copies(const Tensors& inputs, const check::TensorFunction& function, std::size_t caller_outputs) {
@@ -34,10 +27,7 @@ ir::Trace check_copies(const Tensors& inputs, const check::TensorFunction& funct
   ir::Trace made = passes::avoid_contiguous_copies(trace, ir::DeviceType::kCpu, caller_outputs, &find_operator);
   made = passes::kDeadCodeElimination.run(made, &find_operator);
   ir::verify(made, "test");
-  const runtime::Program program = lower_directly(made, with_fallback({}));
-  Tensors given = inputs;
-  Tensors results(program.output_count());
-  program.run(std::span(given), std::span(results));
+  const Tensors results = check::results_of(made, inputs);
   const Tensors expected = function(inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(results[i].strides() == expected[i].strides());

@@ -1,39 +1,29 @@
 // Biases of convolutions as sums of their own, compared with PyTorch's results.
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "compile/compiler.h"
 #include "compile/execution.h"
-#include "compile/executor_list.h"
 #include "compile/pass_runner.h"
 #include "ir/verifier.h"
 #include "passes/convolution_biases.h"
 #include "recorded_program.h"
+#include "rewritten_program.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::count_of;
 using check::Tensors;
-
-std::size_t count_of(const ir::Trace& trace, const std::string& name) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(trace.symbols, [&](const ir::BoundSymbol& symbol) { return symbol.op->name == name; }));
-}
 
 ir::Trace check_split(const Tensors& inputs, const check::TensorFunction& function) {
   const ir::Trace trace = check::recorded(function, inputs);
   ir::Trace made = passes::split_convolution_biases(trace, ir::DeviceType::kCpu, &find_operator);
   ir::verify(made, "test");
-  const runtime::Program program = lower_directly(made, with_fallback({}));
-  Tensors given = inputs;
-  Tensors results(program.output_count());
-  program.run(std::span(given), std::span(results));
+  const Tensors results = check::results_of(made, inputs);
   const Tensors expected = function(inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(results[i].strides() == expected[i].strides());

@@ -1,42 +1,32 @@
 // Rotations of two halves, as rotary embeddings have them, compared with PyTorch's results.
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "compile/compiler.h"
 #include "compile/execution.h"
-#include "compile/executor_list.h"
 #include "compile/pass_runner.h"
 #include "ir/verifier.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/rotations.h"
 #include "recorded_program.h"
+#include "rewritten_program.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::count_of;
 using check::Tensors;
-
-std::size_t count_of(const ir::Trace& trace, const std::string& name) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(trace.symbols, [&](const ir::BoundSymbol& symbol) { return symbol.op->name == name; }));
-}
 
 ir::Trace check_rotations(const Tensors& inputs, const check::TensorFunction& function) {
   const ir::Trace trace = check::recorded(function, inputs);
   ir::Trace made = passes::kDeadCodeElimination.run(passes::fuse_rotations(trace, ir::DeviceType::kCpu, &find_operator),
                                                     &find_operator);
   ir::verify(made, "test");
-  const runtime::Program program = lower_directly(made, with_fallback({}));
-  Tensors given = inputs;
-  Tensors results(program.output_count());
-  program.run(std::span(given), std::span(results));
+  const Tensors results = check::results_of(made, inputs);
   const Tensors expected = function(inputs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(results[i].strides() == expected[i].strides());

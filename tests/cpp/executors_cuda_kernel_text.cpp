@@ -141,7 +141,7 @@ TEST(long_rows_of_odd_lengths_are_read_by_vectors) {
     const Value x = made.load(std::move(access));
     const Value operands[] = {x, made.expand(made.reduce(fusion::Reduction::kMax, x))};
     made.store(made.element(ElementOp::kSubtract, operands), 1, ir::Dtype::kBfloat16);
-    return count(text_of(made, facts), "= is_whole ? read(reinterpret_cast<const Vector<Bfloat16, 8>*>");
+    return count(text_of(made, facts), "= is_inside ? read(reinterpret_cast<const Vector<Bfloat16, 8>*>");
   };
   CHECK(softmax(50'257, 50'257, {}) > 0);
   CHECK(softmax(30'522, 30'522, {}) > 0);

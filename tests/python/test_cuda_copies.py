@@ -54,9 +54,9 @@ def test_repeated_keys_are_not_written_where_a_kernel_takes_groups() -> None:
     text = compared(attention, tensors((2, 8, 256, 64), (2, 2, 256, 64), (2, 2, 256, 64)))
     with torch.no_grad():
         q, k = tensors((2, 8, 256, 64), (2, 2, 256, 64))
-        whole = torch._fused_sdp_choice(q, repeated(k, 4), repeated(k, 4), is_causal=True)
+        heads = torch._fused_sdp_choice(q, repeated(k, 4), repeated(k, 4), is_causal=True)
         groups = torch._fused_sdp_choice(q, k, k, is_causal=True, enable_gqa=True)
-    assert ("expand" in text) == (whole != groups or whole == 0)
+    assert ("expand" in text) == (heads != groups or heads == 0)
 
 
 def test_gradients_of_heads_that_a_matmul_gave_are_put_together_once() -> None:

@@ -8,7 +8,7 @@
 namespace thunder::dispatch {
 namespace {
 
-bool is_whole(PyObject* index) {
+bool is_full_slice(PyObject* index) {
   if (!PySlice_Check(index)) return false;
   const auto* slice = reinterpret_cast<PySliceObject*>(index);
   return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
@@ -25,14 +25,14 @@ PyObject* select_at_sizes(PyObject* tensor, PyObject* key) {
   const Py_ssize_t count = PyTuple_CheckExact(key) ? PyTuple_GET_SIZE(key) : 1;
   bool has_sizes = false;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_position(items[i]) && !is_whole(items[i])) return nullptr;
+    if (!is_position(items[i]) && !is_full_slice(items[i])) return nullptr;
     has_sizes = has_sizes || is_size_number(items[i]);
   }
   if (!has_sizes) return nullptr;
   py::Ref part = py::Ref::share(tensor);
   long dim = 0;
   for (Py_ssize_t i = 0; part && i < count; ++i) {
-    if (is_whole(items[i])) {
+    if (is_full_slice(items[i])) {
       ++dim;
     } else {
       part = py::Ref::steal(PyObject_CallMethod(part.get(), "select", "lO", dim, items[i]));

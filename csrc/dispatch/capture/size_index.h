@@ -6,7 +6,7 @@ namespace thunder::dispatch {
 
 /// `tensor[key]` where sizes of the trace are among the indices, as calls of `select`: PyTorch's indexing would look at
 /// the numbers (new reference). Null without an exception: the key holds none, or something besides that is no int and
-/// no whole dimension.
+/// not all of a dimension.
 PyObject* select_at_sizes(PyObject* tensor, PyObject* key);
 
 }  // namespace thunder::dispatch

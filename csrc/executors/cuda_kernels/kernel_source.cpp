@@ -475,10 +475,10 @@ class Emitter {
   [[nodiscard]] std::string loaded_vector(const KernelNode& node) {
     const std::string array = array_text(access(node).array, access(node).dtype);
     const std::string place = join(array, " + ", offset_at(node, "first_of_vector"));
-    const std::string whole =
+    const std::string vector =
         read(access(node).array, join("reinterpret_cast<const ", vector_of(access(node)), "*>(", place, ")"));
-    if (!mapping_.is_shifted) return whole;
-    return join("is_whole ? ", whole, " : read_part<", mapping_.vector, ">(", array, " + ", offset_of(node),
+    if (!mapping_.is_shifted) return vector;
+    return join("is_inside ? ", vector, " : read_part<", mapping_.vector, ">(", array, " + ", offset_of(node),
                 ", first_of_vector, columns)");
   }
 
@@ -583,14 +583,14 @@ class Emitter {
       to.add("if (first_of_vector < columns) {");
     }
     if (mapping_.is_shifted) {
-      to.add("const bool is_whole = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
+      to.add("const bool is_inside = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
     }
     to.append(before);
     if (mapping_.vector == 1) {
       to.add("const Index column = first_of_vector;");
       to.append(inside);
     } else if (mapping_.is_shifted) {
-      to.add("if (is_whole) {");
+      to.add("if (is_inside) {");
       emit_elements(inside, "", to);
       to.add("} else {");
       emit_elements(inside, "if (column >= 0 && column < columns) {", to);
@@ -655,10 +655,10 @@ class Emitter {
     const std::string made = join("stored", passes_.number(node));
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
-    const std::string condition = mapping_.is_shifted ? "is_row && is_whole" : "is_row";
+    const std::string condition = mapping_.is_shifted ? "is_row && is_inside" : "is_row";
     after.add("if (", condition, ") *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
     if (!mapping_.is_shifted) return;
-    after.add("if (is_row && !is_whole) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),
+    after.add("if (is_row && !is_inside) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),
               ", ", made, ", first_of_vector, columns);");
   }
 
