@@ -1,5 +1,7 @@
 """Training steps of full-size models on a GPU: forward in bfloat16 autocast, backward, fused AdamW.
 
+The model of 7B has parameters of bfloat16 and no autocast.
+
 python benchmarks/training.py [--compilers eager,inductor,thunder] [--models REGEX] [--profile FOLDER]
 
 Each model and compiler has a process of its own, with empty caches. `us` is the fastest step, `first_s` the seconds of
@@ -24,13 +26,17 @@ from torch.profiler import ProfilerActivity, profile
 Step = Callable[[Callable[..., Any]], torch.Tensor]
 
 
-def _language(model: str, config: str, batch: int, length: int, **sizes: Any) -> tuple[torch.nn.Module, Step]:
+def _language(
+    model: str, config: str, batch: int, length: int, dtype: torch.dtype = torch.float32, **sizes: Any
+) -> tuple[torch.nn.Module, Step]:
     import transformers
 
     configuration = getattr(transformers, config)(**sizes)
     configuration.use_cache = False
+    torch.set_default_dtype(dtype)
     with torch.device("cuda"):
         module = getattr(transformers, model)(configuration)
+    torch.set_default_dtype(torch.float32)
     tokens = torch.randint(0, configuration.vocab_size - 1, (batch, length), device="cuda")
     return module, lambda call: call(input_ids=tokens, labels=tokens)[0]
 
@@ -58,6 +64,19 @@ MODELS: dict[str, Callable[[], tuple[torch.nn.Module, Step]]] = {
         num_key_value_heads=8,
         vocab_size=128256,
         tie_word_embeddings=True,
+    ),
+    "llama 7B, 2 x 4096": lambda: _language(
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        2,
+        4096,
+        torch.bfloat16,
+        hidden_size=4096,
+        intermediate_size=11008,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        vocab_size=32000,
+        max_position_embeddings=4096,
     ),
     "resnet50, 128 images": lambda: _vision("resnet50", 128),
     "vit-b/16, 128 images": lambda: _vision("vit_base_patch16_224", 128),
@@ -88,8 +107,10 @@ def measure(name: str, compiler: str, folder: Path | None) -> dict[str, Any]:
     target = common.compiled(compiler, module)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=True)
 
+    has_autocast = next(module.parameters()).dtype == torch.float32
+
     def step() -> torch.Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast("cuda", torch.bfloat16, enabled=has_autocast):
             value = loss(target)
         value.backward()
         optimizer.step()
