@@ -36,7 +36,7 @@ SCALES = (1, 2, 8, 16, 64, 256, 1024)
 
 
 class Rates:
-    """What GPUs of one kind were measured to do (`machine_rates.py`)."""
+    """Rates of GPUs of one kind, as `machine_rates.py` measured them."""
 
     def __init__(self, rows: list[dict[str, Any]], nic: float) -> None:
         self.nic = nic
@@ -87,7 +87,7 @@ def _interpolated(points: list[tuple[int, float]], size: float) -> float:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is gathered together: seconds on one GPU, bytes saved for the backward and of its parameters."""
+    """A part of a model that is gathered at once: seconds on one GPU, bytes saved for the backward, of parameters."""
 
     forward: float
     backward: float

@@ -1,4 +1,4 @@
-"""What a training step computes, reads, writes and saves, counted in the traces of a model on the meta device."""
+"""The work of a training step, counted in the traces of a model on the meta device."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ attention.register_autograd(
 
 @dataclass(frozen=True)
 class Work:
-    """Of a trace: operations of each matmul, those of attention, bytes that fused operations read and write."""
+    """The work of a trace: operations of each matmul, of attention, bytes that fused operations read and write."""
 
     matmuls: tuple[float, ...]
     attention: float
@@ -49,7 +49,7 @@ class Work:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Of a training step: both traces, bytes saved for the backward beside parameters, the number of parameters."""
+    """The work of a training step, the bytes it saves for the backward beside parameters, its number of parameters."""
 
     forward: Work
     backward: Work

@@ -121,13 +121,16 @@ def facts() -> dict[str, Any]:
     thunder.distributed.load_full_state_dict(other, plain.state_dict())
     with torch.no_grad():
         expected, got, loaded = (loss_of(each, 0, 0).item() for each in (plain, model, other))
-    layer, x = nn.Linear, torch.ones(2, 4, device=device())
+    layer, x, is_on_cpu = nn.Linear, torch.ones(2, 4, device=device()), device().type == "cpu"
     return {
         "sums": sum("sum_over_processes" in name for name in names),
         "gathers": sum("gather_parts" in name for name in names),
         "part": list(model.model.layers[0].mlp.gate_proj.weight.to_local().shape),
         "full state": abs(expected - got) < 1e-5 and abs(expected - loaded) < 1e-5,
         "autocast": is_as_eager_below_autocast(),
+        "losses": {name: difference_of_loss(**options) for name, options in LOSSES.items()},
+        "losses of gathered": {name: gathers_for_loss(**options) for name, options in LOSSES.items()},
+        "no such word": error_of(lambda: Classifier(target=9).parallel()(Classifier.words())) if is_on_cpu else "",
         "no such module": error_of(lambda: parallel(layer(4, 4, device=device()))),
         "not a layer": error_of(
             lambda: thunder.distributed.column_parallel(nn.Sequential(nn.ReLU(), layer(4, 4)).to(device()), ["0"])
@@ -140,6 +143,67 @@ def facts() -> dict[str, Any]:
         "fsdp": error_of(lambda: thunder.distributed.fsdp(model)),
         "read otherwise": error_of(lambda: thunder.distributed.column_parallel(Transposed().to(device()), ["one"])(x)),
     }
+
+
+class Classifier(nn.Module):
+    """The loss of a layer with 8 outputs."""
+
+    def __init__(self, target: int | None = None, is_probability: bool = False, **options: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(4, 8).to(device())
+        self.is_probability, self.target, self.options = is_probability, target, options
+
+    @staticmethod
+    def words() -> torch.Tensor:
+        return torch.tensor([0, 7, 3, 4, 5, 5, 1], device=device())
+
+    def parallel(self) -> Any:
+        return thunder.distributed.column_parallel(self, ["head"])
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        logits = self.head(words[:, None] * torch.tensor([0.5, -1.0, 0.25, 2.0], device=words.device))
+        target = torch.full_like(words, self.target) if self.target is not None else words
+        if self.is_probability:
+            target = nn.functional.one_hot(words, 8).float()
+        return nn.functional.cross_entropy(logits, target, **self.options)
+
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "mean": {},
+    "sum": {"reduction": "sum"},
+    "each": {"reduction": "none"},
+    "ignored": {"ignore_index": 5},
+    "an ignored word": {"ignore_index": 7, "reduction": "none"},
+    "all ignored": {"target": -100},
+    "smooth": {"label_smoothing": 0.1, "ignore_index": 4},
+    "probabilities": {"is_probability": True},
+}
+
+
+def difference_of_loss(**options: Any) -> float:
+    """Return the largest difference of loss and gradient from one process, over the largest number."""
+    results = []
+    for wrap in (lambda module: module, Classifier.parallel):
+        model = wrap(Classifier(**options))
+        loss = model(Classifier.words())
+        (loss * torch.arange(1.0, loss.numel() + 1, device=loss.device).view_as(loss)).sum().backward()
+        results.append([loss.detach(), *(wrappers.full(each.grad) for each in model.parameters())])
+    largest = 0.0
+    for expected, got in zip(*results, strict=True):
+        if not torch.equal(got.isnan(), expected.isnan()):
+            return float("inf")
+        difference = (got - expected).nan_to_num().abs().max() / (1 + expected.nan_to_num().abs().max())
+        largest = max(largest, difference.item())
+    return largest
+
+
+def gathers_for_loss(**options: Any) -> bool:
+    """Return whether logits of all words are gathered."""
+    model = Classifier(**options).parallel()
+    model(Classifier.words())
+    gathers = [s for s in thunder.last_traces(model)[0].bound_symbols if s.name.startswith("thunder.gather_parts")]
+    return any(symbol.results[0].shape[-1] == 8 for symbol in gathers)
 
 
 def is_as_eager_below_autocast() -> bool:

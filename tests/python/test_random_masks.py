@@ -321,7 +321,7 @@ def test_dropout_on_cuda_is_drawn_again(name: str, dtype: torch.dtype) -> None:
         for ours, theirs in zip(got[:2], expected[:2], strict=True):  # the first and last masks
             assert ((ours == 0) != (theirs == 0)).double().mean() < 1e-3
         for ours, theirs in zip(got, expected, strict=True):
-            # A gradient of the weights adds thousands of rounded numbers: what remains of them is rounded at their size.
+            # A gradient of weights adds thousands of rounded numbers, and is rounded at their size.
             size = max(1.0, theirs.double().abs().mean().item())
             torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance * size)
     # PyTorch's kernel goes over a transposed input of the caller in an order that is not known.

@@ -40,8 +40,8 @@ def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("fact", "value"),
     [
-        ("sums", 5),  # of the embedding, and behind attention and MLP of each layer: between them are parts
-        ("gathers", 2),  # logits, for the loss and for the caller
+        ("sums", 7),  # of the embedding, behind attention and MLP of each layer, and two in the loss
+        ("gathers", 2),  # maxima of logits for the loss, logits for the caller
         ("part", [24, 32]),
         ("full state", True),
         ("autocast", True),
@@ -49,6 +49,12 @@ def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
 )
 def test_fact(facts: list[dict[str, Any]], fact: str, value: object) -> None:
     assert all(each[fact] == value for each in facts)
+
+
+@pytest.mark.parametrize("case", tensor_parallel.LOSSES)
+def test_cross_entropy_of_parts_equals_that_of_one_process(facts: list[dict[str, Any]], case: str) -> None:
+    assert all(each["losses"][case] < 1e-5 for each in facts)
+    assert all(each["losses of gathered"][case] == (case == "probabilities") for each in facts)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +86,11 @@ def test_errors_in_processes(facts: list[dict[str, Any]], case: str, message: st
 @pytest.mark.parametrize(("case", "bound"), [("four", 1e-5), ("with ddp, first step", 1e-5), ("with ddp", 1e-4)])
 def test_four_processes_train_as_one(found_in_four: list[dict[str, Any]], case: str, bound: float) -> None:
     assert all(each[case] < bound for each in found_in_four)
+
+
+def test_a_target_that_is_no_word_fails_in_every_process(facts: list[dict[str, Any]]) -> None:
+    message = "RuntimeError: index 9 is out of bounds for dimension 0 with size 8"
+    assert all(not each["no such word"] or each["no such word"].startswith(message) for each in facts)
 
 
 def test_without_a_process_group_an_error_says_what_to_do() -> None:

@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from thunder.distributed.groups import Group
+from thunder.distributed.parallel_loss import cross_entropy
 from thunder.trace import BoundSymbol, Trace, TraceEdit, Value
 
 __all__ = ["ActivationParts", "Part", "operator_of"]
@@ -97,6 +98,11 @@ class ActivationParts:
         """Call an operation on parts, where there are any and it works on parts; else give it full tensors."""
         values = [each for each in pytree.tree_leaves((symbol.args, symbol.kwargs)) if isinstance(each, Value)]
         if not any(each in self._parts for each in values):
+            return
+        reduction = _REDUCTIONS.get(symbol.name)
+        reduced = reduction(self, symbol) if reduction is not None else None
+        if reduced is not None:
+            self.set_full(symbol, reduced)
             return
         call = self._call(symbol)
         if call is None:
@@ -273,4 +279,9 @@ _RULES: dict[str, Callable[[ActivationParts, BoundSymbol, Any], Call | None]] = 
     "scaled_dot_product_attention": _attention,
     "transpose": _transpose,
     "unsqueeze": _unsqueeze,
+}
+
+# Operations whose full result follows from parts.
+_REDUCTIONS: dict[str, Callable[[ActivationParts, BoundSymbol], Value | None]] = {
+    "aten.cross_entropy_loss.default": cross_entropy,
 }
