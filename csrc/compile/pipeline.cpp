@@ -32,6 +32,7 @@
 #include "passes/convolution_biases.h"
 #include "passes/counted_dropouts.h"
 #include "passes/dead_code_elimination.h"
+#include "passes/depthwise_gradients.h"
 #include "passes/grouped_attention.h"
 #include "passes/grouped_keys.h"
 #include "passes/layout_cleanup.h"
@@ -129,14 +130,19 @@ bool outputs_share_memory(const ir::Trace& trace) {
   return share;
 }
 
-/// Whether an executor of the compilation fuses operations on a GPU.
-bool fuses_on_gpu(const Compilation& compilation) {
+/// The target of the executor that fuses operations on a GPU; null: none does.
+const fusion::Target* target_on_gpu(const Compilation& compilation) {
   ir::TensorType on_gpu;
   on_gpu.device.type = ir::DeviceType::kCuda;
-  return compilation.fuses && std::ranges::any_of(compilation.executors, [&](const executors::Executor* executor) {
-           return executor->fuse != nullptr && executor->target != nullptr && executor->target->accepts(on_gpu);
-         });
+  const auto fuses = [&](const executors::Executor* executor) {
+    return executor->fuse != nullptr && executor->target != nullptr && executor->target->accepts(on_gpu);
+  };
+  const auto found = std::ranges::find_if(compilation.executors, fuses);
+  return !compilation.fuses || found == compilation.executors.end() ? nullptr : (*found)->target;
 }
+
+/// Whether an executor of the compilation fuses operations on a GPU.
+bool fuses_on_gpu(const Compilation& compilation) { return target_on_gpu(compilation) != nullptr; }
 
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
@@ -259,6 +265,15 @@ void split_biases(const Compilation& compilation, TraceLine& line, const PassRun
   if (!fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
   runner.keep(passes::kConvolutionBiases,
               passes::split_convolution_biases(trace, ir::DeviceType::kCuda, &find_operator), line.history);
+}
+
+void convolve_gradients(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  const fusion::Target* target = target_on_gpu(compilation);
+  if (target == nullptr || target->convolves_depthwise_gradients == nullptr || !is_on_gpu(trace)) return;
+  runner.keep(passes::kDepthwiseGradients,
+              passes::convolve_depthwise_gradients(trace, target->convolves_depthwise_gradients, &find_operator),
+              line.history);
 }
 
 void align_matmuls(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
@@ -445,6 +460,8 @@ constexpr std::array kExecutionSteps{
     Step(LineStep{Part::kForward, passes::kRotations, &fuse_rotations, true}),
     Step(LineStep{Part::kBackward, passes::kRotations, &fuse_rotations, true}),
     Step(LineStep{Part::kForward, passes::kConvolutionBiases, &split_biases, true}),
+    // after transforms: because they look for gradients.
+    Step(LineStep{Part::kBackward, passes::kDepthwiseGradients, &convolve_gradients, true}),
     // after transforms: because strides of saved values change.
     Step(LineStep{Part::kForward, passes::kAlignedMatmuls, &align_matmuls, true}),
     Step(LineStep{Part::kBackward, passes::kAlignedMatmuls, &align_matmuls, true}),

@@ -32,6 +32,10 @@ struct Target {
   /// Elements of blocks of rows that read the same row each.
   std::int64_t least_repeated_block = 1;
 
+  /// Whether a library takes less time for a depthwise convolution of such images than for the gradient of its images;
+  /// null: it does not.
+  bool (*convolves_depthwise_gradients)(const ir::TensorType& images) = nullptr;
+
   // Kernels that are launched together (`fusion/batches.h`):
   std::int64_t largest_in_batch = 0;  ///< bytes that one reads and writes; 0: none are
   std::int64_t most_held = 0;         ///< bytes that live longer for a batch

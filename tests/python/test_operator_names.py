@@ -28,6 +28,7 @@ TABLES = {
     "passes/contiguous_copies.cpp": "what copies into another order",
     "passes/convolution_biases.cpp": "what a convolution with a bias becomes",
     "passes/counted_dropouts.cpp": "what a dropout becomes",
+    "passes/depthwise_gradients.cpp": "what the gradient of a convolution becomes",
     "passes/grouped_keys.cpp": "attention, and a cast of its keys",
     "passes/layout_cleanup.cpp": "a rewrite each",
     "passes/repeated_heads.cpp": "what repeats keys and values",
