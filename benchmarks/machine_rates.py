@@ -4,7 +4,7 @@ torchrun --standalone --nproc-per-node 2 benchmarks/machine_rates.py
 
 Rows, all of process 0: matmuls of bfloat16 (`work` in floating-point operations, `seconds`), attention forward and
 backward, copies (`work` in bytes read and written), fused AdamW (`work` in parameters), collectives by the bytes of the
-full tensor, and a matmul while a collective runs. Times are medians.
+full tensor, and a matmul while a collective runs. Times are medians of runs of many calls.
 """
 
 from __future__ import annotations
@@ -23,22 +23,27 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 Row = dict[str, Any]
+BUSY_SECONDS = 0.4
 BYTES = [1 << power for power in range(16, 31, 2)]
 
 
-def seconds_of(call: Callable[[], Any], rounds: int = 12) -> float:
-    """Return the median seconds of a call on the device."""
-    times = []
-    for _ in range(3):
-        call()
-    for _ in range(rounds):
+def seconds_of(call: Callable[[], Any], rounds: int = 5) -> float:
+    """Return the seconds of a call on the device, of many in a row: a GPU that is busy for long runs slower."""
+
+    def timed(count: int) -> float:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        call()
+        for _ in range(count):
+            call()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) / 1e3)
-    return statistics.median(times)
+        return begin.elapsed_time(end) / 1e3 / count
+
+    timed(3)
+    first = torch.tensor(timed(3), device="cuda", dtype=torch.float64)
+    dist.all_reduce(first, op=dist.ReduceOp.MAX)  # all processes make as many calls
+    count = max(1, min(300, int(BUSY_SECONDS / rounds / first.item())))
+    return statistics.median(timed(count) for _ in range(rounds))
 
 
 def matmuls() -> list[Row]:
@@ -98,7 +103,7 @@ def collectives() -> list[Row]:
 
 
 def interference() -> list[Row]:
-    """Time twenty matmuls by themselves and while tensors are gathered."""
+    """Time twenty matmuls by themselves (`work`), beside gathers (`seconds`), and these by themselves (`gathers`)."""
     x = torch.randn(8192, 4096, device="cuda", dtype=torch.bfloat16)
     weight = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
     full = torch.zeros(1 << 28, device="cuda", dtype=torch.bfloat16)
@@ -108,15 +113,18 @@ def interference() -> list[Row]:
         for _ in range(20):
             x @ weight
 
-    def both() -> None:
-        work = [dist.all_gather_into_tensor(full, part, async_op=True) for _ in range(8)]
-        compute()
-        both.work = work  # type: ignore[attr-defined]
+    def gather() -> list[Any]:
+        return [dist.all_gather_into_tensor(full, part, async_op=True) for _ in range(3)]
 
-    alone, beside = seconds_of(compute), seconds_of(both)
-    for work in both.work:  # type: ignore[attr-defined]
-        work.wait()
-    return [{"what": "matmul beside all_gather", "work": alone, "seconds": beside}]
+    def both() -> None:
+        works = gather()
+        compute()
+        for work in works:
+            work.wait()
+
+    gathers = seconds_of(lambda: [work.wait() for work in gather()])
+    row = {"what": "matmul beside all_gather", "work": seconds_of(compute), "seconds": seconds_of(both)}
+    return [{**row, "gathers": gathers}]
 
 
 def main() -> None:

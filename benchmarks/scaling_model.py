@@ -46,7 +46,7 @@ class Rates:
         )
         self.matmuls = sorted((row["work"], row["work"] / row["seconds"]) for row in rows if row["what"] == "matmul")
         beside = next(row for row in rows if row["what"] == "matmul beside all_gather")
-        self.slowdown = beside["seconds"] / beside["work"]
+        self.slowdown = max(0.0, beside["seconds"] - beside["work"]) / beside["gathers"]
         self.collectives = [row for row in rows if "processes" in row]
 
     def matmul(self, operations: float) -> float:
@@ -133,7 +133,7 @@ class Step:
         self._run(units, [unit.backward for unit in units], gathers=is_sharded and self._gathers_again, reduces=reduces)
         end = max(self.computed, self.communicated)
         hidden = self.communication - max(0.0, self.communicated - self.computed)
-        end += hidden * (self.rates.slowdown - 1)
+        end += hidden * self.rates.slowdown
         parameters = sum(unit.parameter_bytes for unit in units) / 2 / self.setup.shards
         return end + (parameters / self.rates.update if reduces else 0.0)
 

@@ -19,6 +19,7 @@ __all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
 CACHE = ("constant values", "symbolic values", "same input", "no caching")
 SHARP_EDGES = ("exact", "allow", "warn", "error")
 COMPILE = ("background", "eager")
+REMATERIALIZE = (True, False, "memory")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Options:
             come behind them, for whatever is left.
         transforms: trace transforms, in the order in which they are applied.
         passes: names of the optimization passes that run, see docs/maintainers/passes.md; None for all.
-        rematerialize: True lets backwards compute again what is cheap, in place of having it saved; False saves it.
+        rematerialize: True lets backwards compute again what is cheap, in place of having it saved, and on a GPU saves
+            what matmuls, convolutions and attention read all the same, which is faster; "memory" lets them compute
+            that again, too; False saves all.
         prepack_weights: True keeps weights of products and convolutions in the layout of the library that computes
             them, beside the weights themselves, where that is faster (docs/maintainers/cpu-executor.md says where), and
             promises that weights which are written to move their version counter: no writes through `.data` or NumPy.
@@ -58,7 +61,7 @@ class Options:
     executors: tuple[str | Executor, ...] | None = None
     transforms: tuple[Any, ...] = ()
     passes: tuple[str, ...] | None = None
-    rematerialize: bool = True
+    rematerialize: bool | str = True
     prepack_weights: bool = False
     cache: str = "constant values"
     sharp_edges: str = "exact"
@@ -78,7 +81,8 @@ class Options:
             require_bool("cuda_graphs", self.cuda_graphs)
         if self.dynamic is not None:
             require_bool("dynamic", self.dynamic)
-        require_bool("rematerialize", self.rematerialize)
+        if not isinstance(self.rematerialize, bool):
+            require_choice("rematerialize", self.rematerialize, REMATERIALIZE)
         require_bool("prepack_weights", self.prepack_weights)
         for transform in self.transforms:
             if not isinstance(transform, Transform):
@@ -130,7 +134,7 @@ class Options:
         return values
 
 
-def require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     """Raise ValueError, or TypeError when it is no string, unless `value` is one of `choices`."""
     if not isinstance(value, str):
         raise TypeError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -126,7 +126,9 @@ std::optional<DispatchOptions> read_options(PyObject* options) {
   if (!read_passes(PyDict_GetItemString(options, "passes"), &result.compile)) return std::nullopt;
   if (PyObject* rematerialize = PyDict_GetItemString(options, "rematerialize")) {
     using passes::Recompute;
-    result.compile.rematerialize = rematerialize == Py_True ? Recompute::kMemory : Recompute::kNothing;
+    result.compile.rematerialize = rematerialize == Py_True    ? Recompute::kFast
+                                   : rematerialize == Py_False ? Recompute::kNothing
+                                                               : Recompute::kMemory;
   }
   if (PyObject* graphs = PyDict_GetItemString(options, "cuda_graphs")) {
     using compile::CudaGraphs;

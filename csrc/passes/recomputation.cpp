@@ -31,11 +31,11 @@ std::vector<ir::ValueId> read_again(const ir::BoundSymbol& symbol) {
 bool may_recompute(const ir::BoundSymbol& symbol, Recompute policy) {
   if (policy == Recompute::kNothing) return false;
   if (is_constant(symbol)) return true;
-  if (drawn_with_state(symbol)) return policy == Recompute::kMemory;
-  if (policy == Recompute::kMemory && is_training_batch_norm(symbol)) return true;
+  if (drawn_with_state(symbol)) return policy >= Recompute::kFast;
+  if (policy >= Recompute::kFast && is_training_batch_norm(symbol)) return true;
   if (!is_pure(symbol)) return false;
   return operators::is_view(*symbol.op) ||
-         (policy == Recompute::kMemory && operators::has_fact(*symbol.op, operators::Fact::kIsCheap));
+         (policy >= Recompute::kFast && operators::has_fact(*symbol.op, operators::Fact::kIsCheap));
 }
 
 ir::BoundSymbol recomputed(const ir::BoundSymbol& symbol, const ir::Trace& trace, FindOperator find_operator) {

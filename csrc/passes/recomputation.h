@@ -11,9 +11,10 @@ namespace thunder::passes {
 enum class Recompute : std::uint8_t {
   kNothing,
   kFree,  ///< views and constants: operations that cost no pass over data
-  /// Also pointwise operations, casts, norms, softmax, gathers and random masks; never matmuls, convolutions,
-  /// attention.
-  kMemory,
+  /// Also pointwise operations, casts, norms, softmax, gathers and random masks, but on a GPU not for what a library
+  /// reads; never matmuls, convolutions, attention.
+  kFast,
+  kMemory,  ///< also for what a library reads on a GPU
 };
 
 /// Whether `symbol` may run again in a backward, with the same results.

@@ -69,7 +69,8 @@ bool runs_in_library(const ir::BoundSymbol& symbol) {
 /// The values of a forward on a GPU that a library's kernels read in the backward. Each would be recomputed by a kernel
 /// of its own there, which takes more time than saving it, where on the way into a fusion it takes none.
 std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Trace& backward,
-                                          std::size_t output_count) {
+                                          const RematerializationOptions& options) {
+  if (options.policy == Recompute::kMemory) return std::vector<bool>(forward.value_count(), false);
   std::vector<bool> is_read(backward.value_count(), false);
   for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
     bool reads = runs_in_library(symbol);
@@ -79,7 +80,7 @@ std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Tr
     if (!reads) continue;
     for_each_argument(symbol, [&](ir::ValueId id) { is_read[ir::index_of(id)] = true; });
   }
-  return saved_values(forward, output_count, [&](ir::ValueId value, std::size_t input) {
+  return saved_values(forward, options.output_count, [&](ir::ValueId value, std::size_t input) {
     const ir::TensorType* type = forward.tensor_type(value);
     return type != nullptr && type->device.type == ir::DeviceType::kCuda &&
            is_read[ir::index_of(backward.inputs[input])];
@@ -122,7 +123,7 @@ bool is_read_beside_what_follows(const ir::Trace& forward, const ir::Uses& uses,
 /// once, and written as often as there are sums, where the backward begins.
 std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& uses, Recompute policy) {
   std::vector<bool> found(forward.value_count(), false);
-  if (policy != Recompute::kMemory) return found;
+  if (policy != Recompute::kFast) return found;
   for (const ir::BoundSymbol& symbol : forward.symbols) {
     if (operators::is_view(*symbol.op)) continue;
     for_each_result(symbol, [&](ir::ValueId id) {
@@ -161,7 +162,7 @@ class ForwardCut {
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
         compared_(compared_values(forward, backward, options.output_count)),
-        read_from_memory_(values_read_from_memory(forward, backward, options.output_count)),
+        read_from_memory_(values_read_from_memory(forward, backward, options)),
         in_memory_(values_in_memory(forward, uses_, options.policy)),
         gathered_(gathered_values(forward)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
@@ -198,7 +199,7 @@ class ForwardCut {
     }
     for (const ir::ValueId input : forward_.inputs) {
       const ir::TensorType* type = forward_.tensor_type(input);
-      const bool is_parameter = policy_ == Recompute::kMemory && type != nullptr && type->requires_grad;
+      const bool is_parameter = policy_ >= Recompute::kFast && type != nullptr && type->requires_grad;
       available_[ir::index_of(input)] = saved_sets[aliases_.set_of(input)] || is_parameter;
     }
   }
@@ -504,12 +505,12 @@ std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir
   const std::vector<ir::ValueId> saved = values_with_symbols(forward, backward, options.output_count);
   const auto cut = [&](const ir::Trace& recomputing) {
     std::optional<ReadTwice> read_twice;
-    if (options.policy == Recompute::kMemory) read_twice.emplace(recomputing, options.output_count);
+    if (options.policy >= Recompute::kFast) read_twice.emplace(recomputing, options.output_count);
     return Rewriter(recomputing, backward, options.output_count, ForwardCut(recomputing, backward, options),
                     find_operator, saved, read_twice ? &*read_twice : nullptr)
         .run(forward, backward);
   };
-  return options.policy == Recompute::kMemory ? cut(with_generator_states(forward, find_operator)) : cut(forward);
+  return options.policy >= Recompute::kFast ? cut(with_generator_states(forward, find_operator)) : cut(forward);
 }
 
 ir::Trace read_saved_values(const ir::Trace& plain, const ir::Trace& backward, std::size_t output_count,

@@ -95,7 +95,7 @@ void check(Program& program, const std::vector<ValueId>& outputs, const Function
   for (const ValueId output : outputs) program.trace.outputs.emplace_back(output);
   require_grad(program);
   ir::verify(program.trace, "test");
-  for (const passes::Recompute rematerialize : {passes::Recompute::kMemory, passes::Recompute::kNothing}) {
+  for (const passes::Recompute rematerialize : {passes::Recompute::kFast, passes::Recompute::kNothing}) {
     Options options;
     options.executors = with_fallback({find_executor("cpu")});
     options.verify = true;

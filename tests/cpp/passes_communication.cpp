@@ -76,8 +76,8 @@ TEST(equal_collectives_stay_two) {
 TEST(a_collective_is_not_run_again) {
   Example e;
   e.wait(e.reduce(e.x));
-  CHECK(!may_recompute(e.trace.symbols[0], Recompute::kMemory));
-  CHECK(!may_recompute(e.trace.symbols[1], Recompute::kMemory));
+  CHECK(!may_recompute(e.trace.symbols[0], Recompute::kFast));
+  CHECK(!may_recompute(e.trace.symbols[1], Recompute::kFast));
 }
 
 TEST(what_runs_before_a_wait_does_not_move_behind_it) {

@@ -74,7 +74,7 @@ bool draws_again(const Trace& backward) { return print(backward).find("_from_sta
 
 TEST(a_mask_is_drawn_again_from_the_state_of_the_generator) {
   Masked e(8192);
-  const auto [forward, backward] = e.run(e.fill(kEmpty), Recompute::kMemory);
+  const auto [forward, backward] = e.run(e.fill(kEmpty), Recompute::kFast);
   CHECK_EQ(print(forward), R"(# forward: rematerialization
 import torch
 
@@ -105,7 +105,7 @@ def backward(generator_state, cotangent):
 
 TEST(a_mask_smaller_than_the_state_is_saved) {
   Masked e(64);
-  const auto [forward, backward] = e.run(e.fill(kEmpty), Recompute::kMemory);
+  const auto [forward, backward] = e.run(e.fill(kEmpty), Recompute::kFast);
   CHECK(!draws_again(backward));
   CHECK(forward.symbols[1].op == &kFill);
 }
@@ -117,18 +117,18 @@ TEST(a_mask_is_saved_where_only_what_is_free_is_computed_again) {
 
 TEST(what_is_not_fresh_memory_is_saved) {
   Masked e(8192);
-  CHECK(!draws_again(e.run(e.fill(kZeros), Recompute::kMemory).second));
+  CHECK(!draws_again(e.run(e.fill(kZeros), Recompute::kFast).second));
 }
 
 TEST(a_mask_that_is_written_to_is_saved) {
   Masked e(8192);
   const ValueId mask = e.fill(kEmpty);
-  CHECK(!draws_again(e.run(add_call(e.forward, kScale, {mask, 2.0}, e.type), Recompute::kMemory).second));
+  CHECK(!draws_again(e.run(add_call(e.forward, kScale, {mask, 2.0}, e.type), Recompute::kFast).second));
 }
 
 TEST(the_mask_of_a_dropout_is_drawn_again) {
   Masked e(8192);
-  const auto [forward, backward] = e.run(e.drop(0.5, true), Recompute::kMemory);
+  const auto [forward, backward] = e.run(e.drop(0.5, true), Recompute::kFast);
   CHECK_EQ(print(forward), R"(# forward: rematerialization
 import torch
 
@@ -158,13 +158,13 @@ def backward(generator_state, cotangent):
 
 TEST(the_mask_of_a_dropout_that_is_always_in_training_is_drawn_again) {
   Masked e(8192);
-  CHECK(draws_again(e.run(e.drop(0.5, None{}), Recompute::kMemory).second));
+  CHECK(draws_again(e.run(e.drop(0.5, None{}), Recompute::kFast).second));
 }
 
 TEST(the_mask_of_a_dropout_that_draws_nothing_is_saved) {
   for (const auto& [p, train] : {std::pair(0.0, true), std::pair(1.0, true), std::pair(0.5, false)}) {
     Masked e(8192);
-    const auto [forward, backward] = e.run(e.drop(p, train), Recompute::kMemory);
+    const auto [forward, backward] = e.run(e.drop(p, train), Recompute::kFast);
     CHECK(!draws_again(backward));
     CHECK(forward.symbols[0].op == &kDropout);
   }
@@ -174,7 +174,7 @@ TEST(the_mask_of_a_dropout_that_is_written_to_is_saved) {
   Masked e(8192);
   const ValueId mask = e.drop(0.5, true);
   const ValueId scaled = add_call(e.forward, kScale, {mask, 2.0}, e.forward.value(mask).type);
-  CHECK(!draws_again(e.run(scaled, Recompute::kMemory).second));
+  CHECK(!draws_again(e.run(scaled, Recompute::kFast).second));
 }
 
 TEST(an_operation_that_has_no_variant_with_a_state_stays) {

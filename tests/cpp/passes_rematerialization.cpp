@@ -68,7 +68,7 @@ TEST(cheap_values_are_computed_again_with_a_comment) {
   const ValueId product = e.call(kMm, {e.x, e.x});
   const ValueId sine = e.call(kSin, {product});
   const ValueId cosine = e.call(kCos, {sine});
-  const auto [forward, backward] = e.run(cosine, {product, sine, cosine}, Recompute::kMemory);
+  const auto [forward, backward] = e.run(cosine, {product, sine, cosine}, Recompute::kFast);
   CHECK_EQ(saved_count(forward), 1U);
   CHECK(forward.outputs[1] == Argument(product));
   CHECK_EQ(print(backward), R"(# backward: rematerialization
@@ -106,7 +106,7 @@ TEST(parameters_on_a_gpu_are_gathered_again_for_matmuls) {
   e.backward.add_input(half);
   e.backward.outputs = {
       add_call(e.backward, kMm, {e.backward.add_input(half, "cotangent"), e.backward.inputs[0]}, half)};
-  const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kMemory, 1}, &find_row);
+  const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kFast, 1}, &find_row);
   CHECK(forward.outputs == ArgumentList({product, shard}));
 }
 
@@ -114,7 +114,7 @@ TEST(products_and_random_values_are_saved) {
   Pair e;
   const ValueId product = e.call(kMm, {e.x, e.x});
   const ValueId noise = e.call(kRand, {product});
-  const auto [forward, backward] = e.run(product, {product, noise}, Recompute::kMemory);
+  const auto [forward, backward] = e.run(product, {product, noise}, Recompute::kFast);
   CHECK_EQ(saved_count(forward), 2U);
   CHECK_EQ(backward.symbols.size(), e.backward.symbols.size());
 }
@@ -125,7 +125,7 @@ TEST(the_smaller_side_is_saved) {
   const ValueId product = e.call(kMm, {e.x, e.x});
   const ValueId sum = e.call(kSum, {product, ArgumentList{0}}, row);
   const ValueId sine = e.call(kSin, {sum}, row);
-  const auto [forward, backward] = e.run(product, {sine}, Recompute::kMemory);
+  const auto [forward, backward] = e.run(product, {sine}, Recompute::kFast);
   CHECK_EQ(saved_count(forward), 1U);
   CHECK(forward.outputs[1] == Argument(sine) || forward.outputs[1] == Argument(sum));
 }
@@ -154,7 +154,7 @@ TEST(what_meets_a_product_of_itself_is_saved_on_a_gpu) {
     const ValueId half = e.call(kMm, {e.x, e.x}, tensor_type(Dtype::kBfloat16, {8, 8}, {device, 0}));
     const ValueId stream = e.call(kMul, {e.x, half});
     const ValueId sum = e.call(kMul, {stream, e.call(kMm, {e.call(kTranspose, {e.call(kSin, {stream})}), e.x})});
-    const auto [forward, backward] = e.run(sum, {stream, e.x}, Recompute::kMemory);
+    const auto [forward, backward] = e.run(sum, {stream, e.x}, Recompute::kFast);
     const bool saves_stream = std::ranges::find(forward.outputs, Argument(stream)) != forward.outputs.end();
     CHECK_EQ(saves_stream, device == DeviceType::kCuda);
   }
@@ -172,7 +172,7 @@ TEST(a_mask_comes_from_what_a_norm_reads_besides) {
     const ValueId centered = add_call(e.backward, kMul, {masked, e.backward.inputs[0]}, e.type);
     e.backward.outputs = {centered, add_call(e.backward, kMm, {cotangent, saved}, e.type)};
     e.forward.outputs = {e.call(kMm, {norm, e.x}), image, norm};
-    const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kMemory, 1}, &find_row);
+    const auto [forward, backward] = rematerialize(e.forward, e.backward, {Recompute::kFast, 1}, &find_row);
     verify(backward, "test");
     CHECK_EQ(saved_count(forward), 2U);
     const auto mask = std::ranges::find(backward.symbols, &kMasked, &BoundSymbol::op);

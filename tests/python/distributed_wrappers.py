@@ -88,7 +88,8 @@ def train(make: type[nn.Module], wrap: Wrap, loss_of: Any, rank: int, accumulate
     """Return for each step the loss, the gradients and the buffers."""
     torch.manual_seed(0)
     model = wrap(make().to(device()))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    # Without `foreach`, which PyTorch's AdamW takes by itself on GPUs: it refuses DTensors beside other parameters.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
     seen = []
     for step in range(STEPS):
         if accumulates:
