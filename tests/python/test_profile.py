@@ -72,7 +72,7 @@ def test_profile_prints_and_is_shown_in_notebooks(compiled: Any) -> None:
     profile = thunder.profile(compiled, torch.randn(4, 8))
     assert f"# {__file__}:{SECOND_LINE}" in str(profile)
     assert f"<td>{__file__}:{SECOND_LINE}</td>" in profile._repr_html_()
-    assert str(type(profile)()) == "no compiled operation ran"
+    assert str(type(profile)()).startswith("no compiled operation ran")
 
 
 def test_profile_is_saved_for_perfetto(compiled: Any, tmp_path: Path) -> None:
