@@ -107,7 +107,9 @@ class Options:
             if name in OPTIONS:
                 raise TypeError(f"thunder.jit: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
             if name not in names:
-                raise TypeError(f"thunder.jit: unknown option {name!r}{_suggestion(name, names)}{', '.join(names)}")
+                raise TypeError(
+                    f"thunder.jit: unknown option {name!r}{suggestion(name, names)}; the options are {', '.join(names)}"
+                )
         return cls(**keywords)
 
     def updated(self, keywords: Mapping[str, Any]) -> Options:
@@ -190,6 +192,7 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _suggestion(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}? The options are " if close else "; the options are "
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return the part of a message that suggests the name that is spelled like `name`; empty where there is none."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -55,10 +55,15 @@ class ThunderCompiler:
         **options: options of `thunder.jit`.
 
     Example:
+        >>> import torch
+        >>> from thunder.dynamo import ThunderCompiler
         >>> backend = ThunderCompiler()
-        >>> compiled = torch.compile(model, backend=backend)
-        >>> compiled(x)
+        >>> compiled = torch.compile(lambda x: torch.sin(x) + 1, backend=backend)
+        >>> compiled(torch.zeros(2))
+        tensor([1., 1.])
         >>> print(backend.report())
+        graph 0:
+          thunder: 2 operations
 
     Attributes:
         options: those given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from thunder.options import suggestion
 from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
 from thunder.plugins.int4 import QuantizeInt4
 from thunder.plugins.plugin import Plugin
@@ -53,7 +54,10 @@ def resolve_plugins(plugins: object) -> list[Plugin]:
 def _resolve(plugin: object) -> Plugin:
     if isinstance(plugin, str):
         if plugin not in _plugins:
-            raise ValueError(f"thunder.compile: plugins: expected one of {', '.join(_plugins)}, got {plugin!r}")
+            raise ValueError(
+                f"thunder.compile: plugins: expected one of {', '.join(_plugins)}, got {plugin!r}"
+                f"{suggestion(plugin, _plugins)}"
+            )
         plugin = _plugins[plugin]
     if isinstance(plugin, type):
         plugin = plugin()

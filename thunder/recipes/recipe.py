@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from thunder.options import Options
 from thunder.plugins.plugin import Plugin, PluginPolicy
 from thunder.plugins.registry import resolve_plugins
 
@@ -146,6 +147,7 @@ class BaseRecipe:
         """Return what the recipe chooses for a model, without changing anything.
 
         Raises:
+            TypeError: there is no such option of `thunder.jit`.
             ValueError: the recipe does not fit the model; two choose different values of an option.
             NotImplementedError: a plugin's engine is not there.
         """
@@ -165,7 +167,10 @@ class BaseRecipe:
             if items:
                 found.append(Setting(option, items, " and ".join(dict.fromkeys(origins)), self.reasons.get(option, "")))
         found += self._other_options(givers)
-        return Settings(self.name, self.interpreter, tuple(found))
+        settings = Settings(self.name, self.interpreter, tuple(found))
+        if self.interpreter == "thunder.jit":  # that of TorchDynamo takes options of torch.compile, too
+            Options.of(settings.options)
+        return settings
 
     def apply(self, model: Any) -> Any:
         """Return the model, compiled with the options that `settings` gives."""

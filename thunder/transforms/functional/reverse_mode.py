@@ -38,7 +38,13 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
         has_aux: also return the second part of what `func` returns: `(gradient, aux)`.
 
     Raises:
+        TypeError: `func` is not callable.
         RuntimeError: `func` returns something else.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
+        tensor([2., 4.])
     """
     both = _value_and_grad(func, argnums, has_aux)
 
@@ -50,9 +56,14 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """Return the function that computes `(func(…), gradient)`; see `grad`.
+    """Return the function that computes `(func(…), gradient)`; `func`, `argnums` and `has_aux` are those of `grad`.
 
     With `has_aux`, `((value, aux), gradient)`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.value_and_grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
+        (tensor(5.), tensor([2., 4.]))
     """
     return compiled(_value_and_grad(func, argnums, has_aux), func)
 
