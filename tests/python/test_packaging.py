@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -94,6 +95,24 @@ def test_package_depends_on_the_torch_of_its_build(metadata: ModuleType) -> None
     assert metadata.dynamic_metadata("dependencies")[0] == f"torch=={torch.__version__.split('+')[0]}"
     with pytest.raises(ValueError, match="expected the field 'dependencies'"):
         metadata.dynamic_metadata("version")
+
+
+def test_a_build_without_torch_says_what_to_install(metadata: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata.importlib.metadata, "version", version)
+    with pytest.raises(ValueError, match=r"there is none: pip install torch==2\.13\.0"):
+        metadata.dynamic_metadata("dependencies")
+
+
+def test_a_build_without_a_compiler_says_what_to_install(tmp_path: Path) -> None:
+    cmake, ninja = (shutil.which(name) for name in ("cmake", "ninja"))
+    command = [cmake, "-S", str(ROOT), "-B", str(tmp_path), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+    environment = {**os.environ, "CXX": str(tmp_path / "none")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "needs a compiler for C++20, g++ 11 or newer, and found none" in " ".join(done.stderr.split())
 
 
 def test_installed_package_says_what_holds() -> None:
