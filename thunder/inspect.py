@@ -500,8 +500,8 @@ def _described(fn: Any) -> str:
     if not isinstance(fn, torch.nn.Module):
         return repr(fn)
     parts = [name for name, module in fn.named_modules() if isinstance(module, ThunderModule)]
-    inside = f", which is not compiled itself; compiled inside of it: {', '.join(parts)}" if parts else ""
-    return f"the module {type(fn).__qualname__}{inside}"
+    name = f"the module {type(fn).__qualname__}"
+    return f"{name}, which is not compiled itself; compiled inside of it: {', '.join(parts)}" if parts else name
 
 
 def _options(fn: Any) -> Options:

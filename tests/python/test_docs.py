@@ -73,14 +73,19 @@ def test_links_lead_to_files(page: Path) -> None:
     assert missing == []
 
 
+def test_every_notebook_is_listed() -> None:
+    page = (ROOT / "notebooks/README.md").read_text(encoding="utf8")
+    assert set(re.findall(r"\]\((\w+\.ipynb)\)", page)) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+
+
 def test_readme_is_one_screen() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf8").splitlines()) <= 75
 
 
 def sources() -> str:
     """Return all sources, with texts that are written in several pieces joined."""
-    paths = [path for folder in ("csrc", "thunder") for path in (ROOT / folder).rglob("*")]
-    text = "".join(path.read_text(encoding="utf8") for path in paths if path.suffix in (".py", ".cpp", ".h"))
+    paths = [path for folder in ("csrc", "thunder", "cmake") for path in (ROOT / folder).rglob("*")]
+    text = "".join(path.read_text(encoding="utf8") for path in paths if path.suffix in (".py", ".cpp", ".h", ".cmake"))
     return re.sub(r'"\s*f?"', "", text)
 
 
