@@ -109,6 +109,16 @@ def compile_stats(fn: Any) -> CompileStats:
     "pool_bytes" is the memory of large CPU tensors that compiled programs of the process make: what is "live", what is
     "cached" for the next ones, and the "peak" of what was live at one time. "pinned_sizes" are those of the arguments
     that the last specialization needs as numbers where they would be symbols, with the line (docs/dynamic-shapes.md).
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(2)), f(torch.zeros(2))
+        >>> thunder.compile_stats(f).calls, thunder.compile_stats(f).cache_hits
+        (2, 1)
     """
     compiled = _compiled(fn)
     traces = {
@@ -119,7 +129,16 @@ def compile_stats(fn: Any) -> CompileStats:
 
 
 def compile_data(fn: Any) -> CompileData:
-    """Return the options with which `fn` was compiled."""
+    """Return the options with which `fn` was compiled.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.compile_data(thunder.jit(torch.sin, dynamic=True)).compile_options
+        {'dynamic': True}
+    """
     from thunder.extend.registry import resolve_executors
 
     compiled, options = _compiled(fn), _options(fn)
@@ -328,7 +347,15 @@ class ServedOperation:
 
 
 def rules(fn: Any) -> list[ServedOperation]:
-    """Return, for each operation of `fn`'s last compilation that was differentiated, which rule did it and why."""
+    """Return, for each operation of `fn`'s last compilation that was differentiated, which rule did it and why.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(2, requires_grad=True))
+        >>> [(each.operation, each.rule) for each in thunder.rules(f)]
+        [('aten.sin.default', 'derived')]
+    """
     return [ServedOperation(*row) for row in _compiled(fn).rules()]
 
 
@@ -464,6 +491,13 @@ def explain_shapes(fn: Any) -> ShapesOfAll:
     """Return, for each specialization of `fn`, which sizes are symbols, under which conditions, and what is pinned.
 
     See docs/dynamic-shapes.md.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.softmax(x, -1), dynamic=True)
+        >>> y = f(torch.ones(4, 5))
+        >>> thunder.explain_shapes(f)[0].symbols
+        ('s0: x.shape[0]', 's1: x.shape[1]')
     """
     return ShapesOfAll(Shapes(*map(tuple, row)) for row in _compiled(fn).shapes())
 

@@ -20,6 +20,14 @@ def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max:
         TypeError: it is no tensor, or `dim` no number.
         IndexError: the tensor has no such dimension.
         ValueError: `min` is larger than `max`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.softmax(x, -1))
+        >>> x = torch.ones(4, 5)
+        >>> thunder.mark_dynamic(x, 0)
+        >>> f(x).shape, f(torch.ones(9, 5)).shape, thunder.cache_misses(f)
+        (torch.Size([4, 5]), torch.Size([9, 5]), 1)
     """
     if min is not None and max is not None and min > max:
         raise ValueError(f"thunder.mark_dynamic: expected min <= max, got {min} and {max}")

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import thunder
+from thunder import plugins, recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = [
@@ -39,6 +40,14 @@ def examples() -> dict[str, doctest.DocTest]:
 EXAMPLES = examples()
 
 
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the recipes and plugins that examples register."""
+    for owner, name in ((recipes.registry, "_recipes"), (plugins.registry, "_plugins")):
+        monkeypatch.setattr(owner, name, dict(getattr(owner, name)))
+
+
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs(name: str) -> None:
     test = EXAMPLES[name]

@@ -32,7 +32,24 @@ def get_plugin_names() -> list[str]:
 
 
 def register_plugin(name: str, plugin: Callable[[], Plugin]) -> None:
-    """Make a plugin known by a name, in the place of one of that name. `plugin()` makes it."""
+    """Make a plugin known by a name, in the place of one of that name. `plugin()` makes it.
+
+    Raises:
+        TypeError: `plugin` is not callable.
+
+    Example:
+        >>> import torch, thunder
+        >>> class WithoutFusions(thunder.Plugin):
+        ...     def setup_executors(self):
+        ...         return ["aten"]
+        >>> thunder.plugins.register_plugin("without-fusions", WithoutFusions)
+        >>> thunder.explain_recipe(torch.nn.Tanh(), plugins="without-fusions")
+        recipe default:
+          thunder.jit(
+              model,
+              executors=['aten'],  # WithoutFusions
+          )
+    """
     if not callable(plugin):
         raise TypeError(f"thunder.plugins: expected a class of plugins, got {plugin!r}")
     _plugins[name] = plugin

@@ -31,6 +31,24 @@ def register_recipe(name: str, cls: type[BaseRecipe]) -> None:
     Raises:
         ValueError: the name is "auto".
         TypeError: `cls` is no subclass of `BaseRecipe`.
+
+    Example:
+        >>> import torch, thunder
+        >>> class ForTanh(thunder.Recipe):
+        ...     name = "for-tanh"
+        ...     reasons = {"dynamic": "sizes differ from call to call"}
+        ...     @classmethod
+        ...     def recognizes(cls, model):
+        ...         return isinstance(model, torch.nn.Tanh)
+        ...     def setup_config(self):
+        ...         return {"dynamic": True}
+        >>> thunder.recipes.register_recipe("for-tanh", ForTanh)
+        >>> thunder.explain_recipe(torch.nn.Tanh())
+        recipe for-tanh:
+          thunder.jit(
+              model,
+              dynamic=True,  # for-tanh: sizes differ from call to call
+          )
     """
     if name == "auto":
         raise ValueError("thunder.recipes: the name 'auto' is reserved")

@@ -77,6 +77,15 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         has_aux: `func` returns a pair: what is differentiated, and anything else.
 
     `vjp_function(cotangents)` takes the structure of the output and returns a tuple with one gradient for each primal.
+
+    Raises:
+        RuntimeError: `func` returns something else, or the cotangents have another structure.
+
+    Example:
+        >>> import torch, thunder
+        >>> output, vjp_function = thunder.vjp(torch.sin, torch.zeros(2))
+        >>> vjp_function(torch.ones(2))
+        (tensor([1., 1.]),)
     """
     if is_called_in_a_trace():
         return _vjp(func, primals, has_aux)
