@@ -78,7 +78,7 @@ class Trace:
     def __init__(
         self,
         native: Any,
-        saved: tuple[int, int] = (0, 0),
+        saved: tuple[int, int | None] = (0, 0),
         stored: Sequence[tuple[Sequence[str], torch.Tensor | None]] = (),
         module: Any = None,
         stores: Mapping[str, tuple[int, torch.Tensor]] | None = None,
@@ -144,7 +144,7 @@ class Trace:
 
     def saving_from(self, output: int) -> Trace:
         """Return the same trace, as one whose outputs from a number on are those that it saves."""
-        return Trace(self._native, (output, len(self.outputs)), self._stored, self._module, self._stores)
+        return Trace(self._native, (output, None), self._stored, self._module, self._stores)
 
     @property
     def parameters(self) -> dict[str, Value]:
