@@ -96,3 +96,8 @@ def test_profile_needs_a_call(compiled: Any) -> None:
 def test_profile_of_a_plugin_names_what_serves() -> None:
     with pytest.raises(NotImplementedError, match=r"thunder\.profile"):
         thunder.compile(torch.sin, plugins="profile")
+
+
+def test_lines_of_what_was_not_called_before_are_the_callers() -> None:
+    rows = thunder.profile(thunder.jit(torch.nn.Linear(4, 3)), torch.randn(2, 4))
+    assert {row.file for row in rows} == {__file__}
