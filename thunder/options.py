@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from thunder._elsewhere import OPTIONS
+from thunder._names import suggestion
 from thunder.transforms.transform import Transform, hooks_of
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ class Options:
             if name in OPTIONS:
                 raise TypeError(f"thunder.jit: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
             if name not in names:
-                raise TypeError(
-                    f"thunder.jit: unknown option {name!r}{suggestion(name, names)}; the options are {', '.join(names)}"
-                )
+                close = suggestion(name, names)
+                listed = f"{' The' if close else '; the'} options are {', '.join(names)}"
+                raise TypeError(f"thunder.jit: unknown option {name!r}{close}{listed}")
         return cls(**keywords)
 
     def updated(self, keywords: Mapping[str, Any]) -> Options:
@@ -159,7 +159,7 @@ def _executors(value: object) -> tuple[str | Executor, ...] | None:
     for executor in executors:
         if isinstance(executor, str):
             _require_executor(executor)
-        elif not hasattr(executor, "native"):
+        elif isinstance(executor, type) or not hasattr(executor, "native"):
             raise TypeError(f"thunder.jit: executors: expected executors or their names, got {executor!r}")
     return executors
 
@@ -190,9 +190,3 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise TypeError(f"thunder.jit: {name}: expected a list, got {value!r}")
     return tuple(value)
-
-
-def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return the part of a message that suggests the name that is spelled like `name`; empty where there is none."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 import thunder
 from thunder.dynamo import thunderfx
+from thunder.extend import OperatorExecutor
 from thunder.recipes import BaseRecipe, HFTransformers
 
 LINEAR = torch.nn.Linear(4, 3)
@@ -20,6 +22,15 @@ class Inside(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.part = thunder.jit(torch.nn.Linear(4, 3))
+
+
+def plugin(method: str, value: Any) -> type[thunder.Plugin]:
+    return type("Given", (thunder.Plugin,), {method: lambda self: value})
+
+
+class OfConfig(BaseRecipe):
+    def setup_attributes(self, model: Any) -> dict[str, Any]:
+        return {"config.use_cache": False}
 
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -43,6 +54,31 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "plugin": (lambda: thunder.compile(LINEAR, plugins="quantise-int4"), ValueError, "did you mean 'quantize-int4'"),
     "plugin of a type": (lambda: thunder.compile(LINEAR, plugins=3), TypeError, "expected thunder.plugins.Plugin"),
     "plugin without an engine": (lambda: thunder.compile(LINEAR, plugins="fp8"), NotImplementedError, "instead: "),
+    "executor's class": (
+        lambda: thunder.jit(LINEAR, executors=[OperatorExecutor]),
+        TypeError,
+        "expected executors or their names, got <class",
+    ),
+    "text for a list": (
+        lambda: thunder.compile(LINEAR, plugin("setup_executors", "aten")()),
+        TypeError,
+        "expected thunder.recipes.BaseRecipe",
+    ),
+    "text for executors": (
+        lambda: thunder.compile(LINEAR, plugins=plugin("setup_executors", "aten")),
+        TypeError,
+        "Given: setup_executors: expected a list, got 'aten'",
+    ),
+    "list of options": (
+        lambda: thunder.compile(LINEAR, plugins=plugin("setup_config", ["dynamic"])),
+        TypeError,
+        "Given: setup_config: expected values by name",
+    ),
+    "attribute of the model": (
+        lambda: thunder.compile(LINEAR, OfConfig()),
+        ValueError,
+        "setup_attributes: config.use_cache: Linear has no attribute 'config'",
+    ),
     "class": (lambda: thunder.compile(torch.nn.Linear), TypeError, "got the class Linear; jit an instance"),
     "text": (lambda: thunder.compile("model"), TypeError, "expected a function or a module, got 'model'"),
     "examined": (lambda: thunder.examine(3, X), TypeError, "thunder.examine: expected a function or a module, got 3"),
@@ -111,3 +147,24 @@ def test_a_model_on_the_meta_device_is_examined() -> None:
 
 def test_profile_without_anything_compiled_says_so() -> None:
     assert str(thunder.profile(LINEAR, X)).startswith("no compiled operation ran: expected what thunder.jit returned")
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "meant"),
+    [
+        (thunder.Transform, "transform_trace_post_optimisation", "transform_trace_post_optimization"),
+        (thunder.Plugin, "setup_transform", "setup_transforms"),
+        (BaseRecipe, "setup_executor", "setup_executors"),
+        (BaseRecipe, "recognises", "recognizes"),
+    ],
+)
+def test_a_misspelt_method_is_warned_of(base: type, name: str, meant: str) -> None:
+    with pytest.warns(UserWarning, match=rf"thunder never calls a method '{name}'; did you mean '{meant}'\?"):
+        type("Mine", (base,), {name: lambda self: None})
+
+
+@pytest.mark.parametrize("base", [thunder.Transform, thunder.Plugin, BaseRecipe])
+def test_other_methods_are_the_users(base: type) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        type("Mine", (base,), {"transform_weights": None, "setup_everything": None, "count": None})

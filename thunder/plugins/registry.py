@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from thunder.options import suggestion
+from thunder._names import suggestion
 from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
 from thunder.plugins.int4 import QuantizeInt4
 from thunder.plugins.plugin import Plugin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thunder.options import suggestion
+from thunder._names import suggestion
 from thunder.recipes.libraries import HFTransformers, LightningModules, LitGPT, Timm
 from thunder.recipes.recipe import BaseRecipe
 
