@@ -21,8 +21,6 @@ PROGRAMS = {
 COLORS = {"thunder": "#3f51b5", "inductor": "#9e9e9e"}
 ROW, LABEL, WIDTH, PER_UNIT = 16, 330, 900, 40
 SUMMARY = {
-    "models-2-threads": "training step, Xeon, 2 cores",
-    "models-8-threads": "training step, Xeon, 8 cores",
     "step": "training step, EPYC, 2 cores",
     "inference-8-threads": "forward, Xeon, 8 cores",
     "inference": "forward, EPYC, 2 cores",

@@ -23,6 +23,12 @@ def dynamic_metadata(field: str, settings: Mapping[str, Any] | None = None) -> l
     """Return what the package depends on, for scikit-build-core: the very torch of the build."""
     if field != "dependencies":
         raise ValueError(f"expected the field 'dependencies', got {field!r}")
-    version = importlib.metadata.version("torch")
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        raise ValueError(
+            "thunder is built against the torch that is installed, and there is none: pip install torch==2.13.0, or "
+            "leave out --no-build-isolation"
+        ) from None
     require_supported(version)
     return [f"torch=={version.split('+')[0]}", "tbb>=2022.0"]

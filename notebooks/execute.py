@@ -1,8 +1,8 @@
 """Execute the notebooks of this folder; fails when a cell raises.
 
-python notebooks/execute.py [NOTEBOOK …]
+python notebooks/execute.py [--write] [NOTEBOOK …]
 
-Each executed copy goes to build/notebooks.
+Each executed copy goes to build/notebooks; --write keeps the outputs in the notebook itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent
 OUTPUT = FOLDER.parent / "build" / "notebooks"
 
 
-def execute(path: Path) -> bool:
+def execute(path: Path, *, keeps_outputs: bool) -> bool:
     """Execute one notebook, announcing each cell of code; return whether it went through."""
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
@@ -39,13 +39,25 @@ def execute(path: Path) -> bool:
     finally:
         OUTPUT.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, OUTPUT / path.name)
+    if keeps_outputs:
+        nbformat.write(without_times(notebook), path)
     return True
+
+
+def without_times(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return a notebook without what differs between two executions of it: times and the kernel's version."""
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    return notebook
 
 
 def main() -> int:
     """Execute the notebooks named, or all of the folder."""
-    paths = [Path(argument) for argument in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb"))
-    results = [execute(path) for path in paths]
+    options = sys.argv[1:]
+    keeps_outputs = "--write" in options
+    paths = [Path(option) for option in options if option != "--write"] or sorted(FOLDER.glob("*.ipynb"))
+    results = [execute(path, keeps_outputs=keeps_outputs) for path in paths]
     return 0 if all(results) else 1
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import linecache
+import sys
 from typing import Any
+
+import torch
 
 from thunder._check import load_extension
 from thunder._html import table
@@ -43,33 +46,56 @@ __all__ = [
 def last_traces(fn: Any) -> list[Trace]:
     """Return the stages of the computation trace of `fn`'s last compilation, as recorded first, as executed last.
 
-    Empty before the first call. With gradients, this is the forward; see `last_backward_traces`.
+    Empty before the first call. With gradients, this is the forward, whose `saved` are the values that the backward
+    reads; see `last_backward_traces`. Of a program that runs in segments, it is the last one's.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.sin(x))
+        >>> f(torch.ones(3)).shape
+        torch.Size([3])
+        >>> [symbol.name for symbol in thunder.last_traces(f)[0].bound_symbols]
+        ['aten.sin.default']
     """
-    return _traces(_compiled(fn).last_traces())
+    traces = _traces(_compiled(fn).last_traces())
+    results = len(traces[0].outputs) if traces else 0
+    return [trace.saving_from(results) if trace.kind == "forward" else trace for trace in traces]
 
 
 def last_backward_traces(fn: Any) -> list[Trace]:
-    """Return the stages of the backward trace; empty when no gradient was needed."""
+    """Return the stages of the backward trace of `fn`'s last compilation; empty when no gradient was needed."""
     return _traces(_compiled(fn).last_backward_traces())
 
 
 def last_prologue_traces(fn: Any) -> list[Trace]:
-    """Return the stages of the prologue: it takes the arguments apart, checks the guards, and gives the inputs."""
+    """Return the stages of `fn`'s prologue: it takes the arguments apart, checks the guards, and gives the inputs."""
     return _traces(_compiled(fn).last_prologue_traces())
 
 
 def last_epilogue_traces(fn: Any) -> list[Trace]:
-    """Return the stages of the epilogue, which writes side effects back; empty when there are none."""
+    """Return the stages of `fn`'s epilogue, which writes side effects back; empty when there are none."""
     return _traces(_compiled(fn).last_epilogue_traces())
 
 
 def cache_hits(fn: Any) -> int:
-    """Return the number of calls that ran an existing specialization."""
+    """Return the number of calls of `fn` that ran an existing specialization."""
     return int(_compiled(fn).cache_hits)
 
 
 def cache_misses(fn: Any) -> int:
-    """Return the number of calls that were traced and compiled."""
+    """Return the number of calls of `fn` that were traced and compiled.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> for size in (2, 2, 3):
+        ...     y = f(torch.ones(size))
+        >>> thunder.cache_misses(f), thunder.cache_hits(f)
+        (2, 1)
+    """
     return int(_compiled(fn).cache_misses)
 
 
@@ -83,6 +109,16 @@ def compile_stats(fn: Any) -> CompileStats:
     "pool_bytes" is the memory of large CPU tensors that compiled programs of the process make: what is "live", what is
     "cached" for the next ones, and the "peak" of what was live at one time. "pinned_sizes" are those of the arguments
     that the last specialization needs as numbers where they would be symbols, with the line (docs/dynamic-shapes.md).
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(2)), f(torch.zeros(2))
+        >>> thunder.compile_stats(f).calls, thunder.compile_stats(f).cache_hits
+        (2, 1)
     """
     compiled = _compiled(fn)
     traces = {
@@ -93,7 +129,16 @@ def compile_stats(fn: Any) -> CompileStats:
 
 
 def compile_data(fn: Any) -> CompileData:
-    """Return the options with which `fn` was compiled."""
+    """Return the options with which `fn` was compiled.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.compile_data(thunder.jit(torch.sin, dynamic=True)).compile_options
+        {'dynamic': True}
+    """
     from thunder.extend.registry import resolve_executors
 
     compiled, options = _compiled(fn), _options(fn)
@@ -172,6 +217,8 @@ class Fusion:
         line: number of that line.
         seconds: of a run by itself; None where it was not measured.
         copy_seconds: of a copy that moves as many bytes.
+        cuda_source: CUDA C++ of its kernel, without the functions that all kernels share; None where it was not asked
+            for, or where there is no kernel.
     """
 
     trace: str
@@ -183,6 +230,7 @@ class Fusion:
     line: int
     seconds: float | None = None
     copy_seconds: float | None = None
+    cuda_source: str | None = dataclasses.field(default=None, repr=False)
 
     @property
     def of_copy(self) -> float | None:
@@ -226,13 +274,26 @@ class Fusions(list[Fusion]):
         )
 
 
-def fusions(fn: Any, *, measure: bool = False) -> Fusions:
+def fusions(fn: Any, *, measure: bool = False, sources: bool = False) -> Fusions:
     """Return what runs as one in `fn`, as last compiled, in order: the forward's before the backward's.
 
     Args:
         fn: a function or module that `thunder.jit` gave.
         measure: run each fusion of the CPU by itself, on random numbers of the traced sizes, in turns with a copy that
             moves as many bytes, and say how long both take. Nothing of the caller is read or written.
+        sources: give each fusion its `cuda_source`, for the traced sizes and strides. No GPU is needed: a fusion of the
+            CPU has the kernel that its operations would have on a GPU.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.sin(x) * 2)
+        >>> f(torch.ones(3, 4)).shape
+        torch.Size([3, 4])
+        >>> print(thunder.fusions(f))
+        computation: 2 operations by cpu, 9.16e-05 MiB: aten.sin.default, aten.mul.Tensor
     """
     found = Fusions()
     for traces in (last_traces(fn), last_backward_traces(fn)):
@@ -252,6 +313,7 @@ def fusions(fn: Any, *, measure: bool = False) -> Fusions:
                     line=symbol.line,
                     seconds=timing[0] if timing else None,
                     copy_seconds=timing[1] if timing else None,
+                    cuda_source=symbol.cuda_source() if sources else None,
                 )
             )
     return found
@@ -285,7 +347,15 @@ class ServedOperation:
 
 
 def rules(fn: Any) -> list[ServedOperation]:
-    """Return, for each operation of `fn`'s last compilation that was differentiated, which rule did it and why."""
+    """Return, for each operation of `fn`'s last compilation that was differentiated, which rule did it and why.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(2, requires_grad=True))
+        >>> [(each.operation, each.rule) for each in thunder.rules(f)]
+        [('aten.sin.default', 'derived')]
+    """
     return [ServedOperation(*row) for row in _compiled(fn).rules()]
 
 
@@ -370,6 +440,14 @@ def explain_misses(fn: Any) -> Misses:
 
     Each call is compared with the existing specialization that comes closest. The first call is a miss without guards.
     Of more than 256 misses the first and the latest are kept; with `cache="no caching"` there are none.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x, flag: x + 1 if flag else x)
+        >>> y = f(torch.ones(2), True), f(torch.ones(2), False)
+        >>> guard = thunder.explain_misses(f)[1].guards[0]
+        >>> guard.expression, guard.old, guard.new
+        ('flag', 'True', 'False')
     """
     return Misses(
         Miss(call, specialization, compared, tuple(FailedGuard(*guard) for guard in guards), reason)
@@ -413,6 +491,13 @@ def explain_shapes(fn: Any) -> ShapesOfAll:
     """Return, for each specialization of `fn`, which sizes are symbols, under which conditions, and what is pinned.
 
     See docs/dynamic-shapes.md.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.softmax(x, -1), dynamic=True)
+        >>> y = f(torch.ones(4, 5))
+        >>> thunder.explain_shapes(f)[0].symbols
+        ('s0: x.shape[0]', 's1: x.shape[1]')
     """
     return ShapesOfAll(Shapes(*map(tuple, row)) for row in _compiled(fn).shapes())
 
@@ -433,7 +518,24 @@ def _compiled(fn: Any) -> Any:
     function = getattr(fn, "__func__", None)
     if isinstance(function, extension.CompiledFunction):
         return function
-    raise TypeError(f"expected a callable that thunder.jit returned, got {fn!r}")
+    raise TypeError(f"expected a callable that thunder.jit returned, got {_described(fn)}")
+
+
+def _described(fn: Any) -> str:
+    """Return what something is that `thunder.jit` did not return, and what to ask instead."""
+    optimized = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", ())
+    if type(fn).__name__ == "ThunderFXCompiledObject":
+        return "what thunderfx returned, which has last_traces, last_backward_traces and report() itself"
+    if isinstance(fn, optimized) or hasattr(fn, "_torchdynamo_orig_callable"):
+        return (
+            "what torch.compile returned; give it backend=thunder.dynamo.ThunderCompiler(), whose report() and "
+            "subgraph_infos tell of its graphs"
+        )
+    if not isinstance(fn, torch.nn.Module):
+        return repr(fn)
+    parts = [name for name, module in fn.named_modules() if isinstance(module, ThunderModule)]
+    name = f"the module {type(fn).__qualname__}"
+    return f"{name}, which is not compiled itself; compiled inside of it: {', '.join(parts)}" if parts else name
 
 
 def _options(fn: Any) -> Options:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from thunder._elsewhere import OPTIONS
+from thunder._names import suggestion
 from thunder.transforms.transform import Transform, hooks_of
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class Options:
             if name in OPTIONS:
                 raise TypeError(f"thunder.jit: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
             if name not in names:
-                raise TypeError(f"thunder.jit: unknown option {name!r}{_suggestion(name, names)}{', '.join(names)}")
+                close = suggestion(name, names)
+                listed = f"{' The' if close else '; the'} options are {', '.join(names)}"
+                raise TypeError(f"thunder.jit: unknown option {name!r}{close}{listed}")
         return cls(**keywords)
 
     def updated(self, keywords: Mapping[str, Any]) -> Options:
@@ -161,7 +163,7 @@ def _executors(value: object) -> tuple[str | Executor, ...] | None:
     for executor in executors:
         if isinstance(executor, str):
             _require_executor(executor)
-        elif not hasattr(executor, "native"):
+        elif isinstance(executor, type) or not hasattr(executor, "native"):
             raise TypeError(f"thunder.jit: executors: expected executors or their names, got {executor!r}")
     return executors
 
@@ -192,8 +194,3 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise TypeError(f"thunder.jit: {name}: expected a list, got {value!r}")
     return tuple(value)
-
-
-def _suggestion(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}? The options are " if close else "; the options are "

@@ -17,24 +17,40 @@ def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max:
     `min` or above `max` raises ValueError. See docs/dynamic-shapes.md.
 
     Raises:
+        TypeError: it is no tensor, or `dim` no number.
         IndexError: the tensor has no such dimension.
         ValueError: `min` is larger than `max`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.softmax(x, -1))
+        >>> x = torch.ones(4, 5)
+        >>> thunder.mark_dynamic(x, 0)
+        >>> f(x).shape, f(torch.ones(9, 5)).shape, thunder.cache_misses(f)
+        (torch.Size([4, 5]), torch.Size([9, 5]), 1)
     """
     if min is not None and max is not None and min > max:
         raise ValueError(f"thunder.mark_dynamic: expected min <= max, got {min} and {max}")
-    _marks(tensor)[_dimension("mark_dynamic", tensor, dim)] = (min, max)
+    dimension = _dimension("mark_dynamic", tensor, dim)
+    _marks(tensor)[dimension] = (min, max)
 
 
 def mark_static(tensor: torch.Tensor, dim: int) -> None:
     """Trace programs for the size of dimension `dim` of `tensor`, also with `thunder.jit(…, dynamic=True)`.
 
     Raises:
+        TypeError: it is no tensor, or `dim` no number.
         IndexError: the tensor has no such dimension.
     """
-    _marks(tensor)[_dimension("mark_static", tensor, dim)] = None
+    dimension = _dimension("mark_static", tensor, dim)
+    _marks(tensor)[dimension] = None
 
 
 def _dimension(function: str, tensor: torch.Tensor, dim: int) -> int:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"thunder.{function}: expected a tensor, got {tensor!r}")
+    if not isinstance(dim, int):
+        raise TypeError(f"thunder.{function}: dim: expected a number, got {dim!r}")
     rank: int = tensor.dim()
     if not -rank <= dim < rank:
         raise IndexError(f"thunder.{function}: expected a dimension of a tensor of {rank}, got {dim}")

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
         def timing(self, rounds: int) -> tuple[float, float] | None:
             """Return the seconds of a fusion run by itself and of a copy of as many bytes, where that is possible."""
 
+        def cuda_source(self) -> str | None:
+            """Return the CUDA C++ of a fusion's kernel, without what all kernels share; None where it has none."""
+
 else:
     BoundSymbol = _trace.BoundSymbol
     Value = _trace.Value
@@ -75,7 +78,7 @@ class Trace:
     def __init__(
         self,
         native: Any,
-        saved: tuple[int, int] = (0, 0),
+        saved: tuple[int, int | None] = (0, 0),
         stored: Sequence[tuple[Sequence[str], torch.Tensor | None]] = (),
         module: Any = None,
         stores: Mapping[str, tuple[int, torch.Tensor]] | None = None,
@@ -131,12 +134,17 @@ class Trace:
 
     @property
     def saved(self) -> list[Value]:
-        """The values that a forward trace saves (its last outputs) or a backward trace reads (its first inputs).
+        """The values that a forward trace saves for the backward: its last outputs, with parameters and arguments.
 
-        Empty but in `Transform.transform_trace_post_optimization`.
+        Of the traces that `Transform.transform_trace_post_optimization` gets, also those that a backward trace reads:
+        its first inputs. Empty for other traces.
         """
         values = self.inputs if self.kind == "backward" else self.outputs
         return list(values[slice(*self._saved)])
+
+    def saving_from(self, output: int) -> Trace:
+        """Return the same trace, as one whose outputs from a number on are those that it saves."""
+        return Trace(self._native, (output, None), self._stored, self._module, self._stores)
 
     @property
     def parameters(self) -> dict[str, Value]:
@@ -187,10 +195,15 @@ class Trace:
         contents of tensors that the trace holds as constants. Other objects of the process, such as a module that a
         prologue checks, are left out: the loaded trace names them in `missing_objects`.
 
-        >>> trace = thunder.last_traces(compiled)[-1]
-        >>> trace.save("forward.trace")
-        >>> str(thunder.Trace.load("forward.trace")) == str(trace)
-        True
+        Example:
+            >>> import io, torch, thunder
+            >>> compiled = thunder.jit(torch.sin)
+            >>> compiled(torch.zeros(2))
+            tensor([0., 0.])
+            >>> trace, file = thunder.last_traces(compiled)[-1], io.BytesIO()
+            >>> trace.save(file)
+            >>> str(thunder.Trace.load(io.BytesIO(file.getvalue()))) == str(trace)
+            True
         """
         content = _trace.store(self._native)
         if isinstance(file, (str, os.PathLike)):

@@ -14,6 +14,7 @@
 #include "bindings/trace_file.h"
 #include "bridge/constant.h"
 #include "bridge/convert.h"
+#include "compile/fusion_source.h"
 #include "compile/fusion_timing.h"
 #include "dispatch/python/gil.h"
 #include "dispatch/python/trace_object.h"
@@ -362,6 +363,8 @@ void define_symbol(python::module_& module) {
                              })
       .def_property_readonly("comment", [](const SymbolView& self) { return self.symbol().comment; })
       .def("timing", &timing_of)
+      .def("cuda_source",
+           [](const SymbolView& self) { return compile::cuda_source(self.symbol(), self.view->trace()); })
       .def("__str__", [](const SymbolView& self) { return ir::print(self.symbol(), self.view->trace()); });
 }
 

@@ -25,7 +25,11 @@ namespace thunder::tracer {
 
 ir::ValueId AdoptedGradients::value_of_edge(const torch::autograd::Edge& edge) {
   torch::autograd::Node* node = edge.function.get();
-  if (const TraceNode* own = as_trace_node(node)) return own->results().at(edge.input_nr);
+  if (const TraceNode* own = as_trace_node(node)) {
+    const ir::ValueId value = own->results().at(edge.input_nr);
+    const auto handed_on = handed_on_.find(index_of(value));
+    return handed_on != handed_on_.end() ? handed_on->second : value;
+  }
   if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
     return recording_.value_of(leaf->variable);
   if (const auto* outside = dynamic_cast<OutsideNode*>(node)) return outside->value();

@@ -43,6 +43,9 @@ class AdoptedGradients {
   void note_passed_by(const std::unordered_set<std::uint32_t>& values) {
     passed_by_.insert(values.begin(), values.end());
   }
+  /// Notes that gradients of `value`, the result of a checkpoint, go to `handed_on`, which has the checkpoint's
+  /// backward.
+  void note_handed_on(ir::ValueId value, ir::ValueId handed_on) { handed_on_[index_of(value)] = handed_on; }
   /// Makes `trace_tensor` one that exists by itself when the trace runs, with the history of all that was recorded
   /// before it; false for one that this trace does not make, that was written to, or that gradients do not come to.
   [[nodiscard]] bool set_apart(const at::Tensor& trace_tensor);
@@ -76,6 +79,7 @@ class AdoptedGradients {
   std::unordered_map<const void*, std::vector<ReadMemory>> read_;      ///< node of the program -> what it reads
   std::vector<torch::autograd::Edge> kept_nodes_;                      ///< so that addresses stay unique
   std::unordered_set<std::uint32_t> passed_by_;                        ///< by value
+  std::unordered_map<std::uint32_t, ir::ValueId> handed_on_;           ///< by value
 };
 
 }  // namespace thunder::tracer

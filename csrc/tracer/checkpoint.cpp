@@ -113,7 +113,9 @@ void CheckpointRegion::finish_one(const at::Tensor& result) {
   gradient->symbols = recorder_.builder.cut(end.position());
   recompute(*gradient, end.position());
   gradient->reads = free_values(*gradient);
-  trace_impl(result)->state()->value = recorder_.gradients.add({value}, std::move(gradient)).front();
+  const ir::ValueId handed_on = recorder_.gradients.add({value}, std::move(gradient)).front();
+  recorder_.gradients.note_handed_on(value, handed_on);
+  trace_impl(result)->state()->value = handed_on;
 }
 
 ir::ValueId CheckpointRegion::given_gradient(const at::Tensor& gradient) {

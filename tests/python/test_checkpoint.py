@@ -125,6 +125,25 @@ def test_backward_computes_checkpointed_part_again() -> None:
     torch.testing.assert_close(a.grad, expected.grad)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_parts_in_a_row_keep_their_inputs_alone(count: int, reentrant: bool) -> None:
+    blocks = Blocks(reentrant).blocks
+
+    def program(a: torch.Tensor) -> torch.Tensor:
+        for i in range(count):
+            a = checkpoint(blocks[i % 3], a, use_reentrant=reentrant)
+        return a.sin().sum()
+
+    a = torch.randn(16, 8, requires_grad=True)
+    compiled = assert_as_eager(program, a)
+    compiled(a)
+    forward = thunder.last_traces(compiled)[-1]
+    kept = [tuple(value.shape) for value in set(forward.saved) - set(forward.inputs) if value is not None]
+    assert len(kept) == count
+    assert set(kept) == {(16, 8)}
+
+
 SEEN: list[int] = []
 
 

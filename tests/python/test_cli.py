@@ -31,6 +31,16 @@ def refused():
 
 def wrong():
     return 3
+
+def failing():
+    def f(x):
+        raise ValueError("the program's own")
+    return f, (torch.ones(2),)
+
+def parametrized(x):
+    return x
+
+constant = 3
 """
 
 
@@ -92,13 +102,34 @@ def test_repro_writes_a_script(
         ("nothing", "expected FILE.py:NAME"),
         ("no_such_file.py:f", "there is no file"),
         ("no_such_module:f", "No module named"),
-        ("math:no_such", "math has no 'no_such'"),
+        ("math:no_such", "math has no function 'no_such'"),
         ("{}:wrong", "wrong returned 3"),
+        ("{}:parametrized", "parametrized has the parameter 'x'"),
+        ("{}:constant", "has no function 'constant'"),
     ],
 )
 def test_wrong_targets(programs: str, target: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["examine", target.format(programs)]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["examine", "bench", "view"])
+def test_an_error_of_the_program_comes_out_as_itself(programs: str, command: str) -> None:
+    with pytest.raises(ValueError, match="the program's own"):
+        main([command, f"{programs}:failing"])
+
+
+@pytest.mark.parametrize("command", ["view", "repro"])
+def test_output_goes_to_a_folder_that_exists(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "a.py:f", "-o", "/no/such/folder/file"])
+    assert "there is no folder /no/such/folder" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"thunder {thunder.__version__}\n"
 
 
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

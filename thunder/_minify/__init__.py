@@ -85,7 +85,8 @@ def minify(
     Options.of(options)
     failure = "" if fails is not None else difference(fn, args, options)
     if failure is None:
-        raise ValueError(f"thunder.minify: expected a function that fails, got {fn!r}, whose results equal eager's")
+        name = getattr(fn, "__qualname__", type(fn).__qualname__)
+        raise ValueError(f"thunder.minify: expected a function that fails, got {name}, whose results equal eager's")
     kind = failure.split(":")[0] if failure.partition(":")[0].isidentifier() else ""
 
     def reason_of(case: Case) -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from thunder.cli.target import HELP, load
+import thunder
+from thunder.cli.target import HELP, WrongTarget, load
 
 __all__ = ["main"]
 
@@ -22,13 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = given.run(given)
         return status
-    except (ValueError, ModuleNotFoundError) as error:
+    except WrongTarget as error:
         print(f"thunder {given.command}: {error}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="thunder", description="A source-to-source compiler for PyTorch.")
+    parser.add_argument("--version", action="version", version=f"thunder {thunder.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
 
     def add(name: str, run: Any, text: str, *, target: bool = True) -> argparse.ArgumentParser:
@@ -45,12 +48,20 @@ def _parser() -> argparse.ArgumentParser:
     cache = add("cache", _cache, "what is kept on disk", target=False)
     cache.add_argument("--clear", action="store_true", help="delete it")
     repro = add("repro", _repro, "make a failing program small, and write a script that shows it")
-    repro.add_argument("-o", "--output", default="repro.py", help="the script (default: %(default)s)")
+    repro.add_argument("-o", "--output", type=_writable, default="repro.py", help="the script (default: %(default)s)")
     repro.add_argument("--seconds", type=float, default=60.0, help="at most so long (default: %(default)s)")
     view = add("view", _view, "a page in HTML: source, traces of all stages, fusions, memory")
-    view.add_argument("-o", "--output", default="thunder.html", help="the page (default: %(default)s)")
+    view.add_argument("-o", "--output", type=_writable, default="thunder.html", help="the page (default: %(default)s)")
     view.add_argument("--measure", action="store_true", help="run each fusion by itself, and show its time")
     return parser
+
+
+def _writable(path: str) -> str:
+    """Return the path of a file that is to be written, if its folder is there."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return path
 
 
 def _env(given: argparse.Namespace) -> int:
@@ -61,8 +72,6 @@ def _env(given: argparse.Namespace) -> int:
 
 
 def _examine(given: argparse.Namespace) -> int:
-    import thunder
-
     fn, arguments, keywords = load(given.target)
     found = thunder.examine(fn, *arguments, **keywords)
     print(found)
@@ -87,8 +96,6 @@ def _cache(given: argparse.Namespace) -> int:
 def _repro(given: argparse.Namespace) -> int:
     import functools
 
-    import thunder
-
     fn, arguments, keywords = load(given.target)
     bound = functools.partial(fn, **keywords) if keywords else fn
     try:
@@ -101,7 +108,6 @@ def _repro(given: argparse.Namespace) -> int:
 
 
 def _view(given: argparse.Namespace) -> int:
-    import thunder
     from thunder.cli.bench import call
 
     fn, arguments, keywords = load(given.target)

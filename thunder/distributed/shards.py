@@ -35,7 +35,10 @@ def full_state_dict(model: Any, *, rank: int | None = None, to_cpu: bool = False
 
 
 def load_full_state_dict(model: Any, state_dict: Mapping[str, torch.Tensor], *, strict: bool = True) -> Any:
-    """Load a state dict of full parameters, of which each process takes its shards; as `load_state_dict` otherwise."""
+    """Load `state_dict`, of full parameters, into `model`, of which each process takes its shards.
+
+    `strict` is that of `torch.nn.Module.load_state_dict`.
+    """
     _group("load_full_state_dict", model)
     return model.load_original_state_dict(state_dict, strict=strict)
 
@@ -43,7 +46,7 @@ def load_full_state_dict(model: Any, state_dict: Mapping[str, torch.Tensor], *, 
 def clip_grad_norm_(
     model: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> torch.Tensor:
-    """Scale the gradients of a module that is parallel so that their norm is at most `max_norm`.
+    """Scale the gradients of `model`, which is parallel, so that their `norm_type`-norm is at most `max_norm`.
 
     The norm is that of the full gradients: all processes have to call it. Returns the norm before, as a plain tensor.
 

@@ -81,7 +81,7 @@ def synchronization_of(model: Any) -> Synchronization | None:
 
 
 def no_sync(model: Any) -> contextlib.AbstractContextManager[None]:
-    """Return a context in which backwards of a module accumulate gradients in each process.
+    """Return a context in which backwards of a module, `model`, accumulate gradients in each process.
 
     The gradients of the first call outside are exchanged together with what was accumulated.
 

@@ -264,10 +264,10 @@ def tensor_parallel(
 
 
 def column_parallel(model: Any, modules: Sequence[str], process_group: ProcessGroup | None = None) -> Any:
-    """Return `tensor_parallel(model, column=modules)`."""
+    """Return `tensor_parallel(model, column=modules)`, for the processes of `process_group`."""
     return tensor_parallel(model, column=modules, process_group=process_group)
 
 
 def row_parallel(model: Any, modules: Sequence[str], process_group: ProcessGroup | None = None) -> Any:
-    """Return `tensor_parallel(model, row=modules)`."""
+    """Return `tensor_parallel(model, row=modules)`, for the processes of `process_group`."""
     return tensor_parallel(model, row=modules, process_group=process_group)

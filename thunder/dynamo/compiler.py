@@ -55,10 +55,15 @@ class ThunderCompiler:
         **options: options of `thunder.jit`.
 
     Example:
+        >>> import torch
+        >>> from thunder.dynamo import ThunderCompiler
         >>> backend = ThunderCompiler()
-        >>> compiled = torch.compile(model, backend=backend)
-        >>> compiled(x)
+        >>> compiled = torch.compile(lambda x: torch.sin(x) + 1, backend=backend)
+        >>> compiled(torch.zeros(2))
+        tensor([1., 1.])
         >>> print(backend.report())
+        graph 0:
+          thunder: 2 operations
 
     Attributes:
         options: those given.
@@ -131,6 +136,19 @@ def thunderfx(fn: Callable[..., Any], /, **options: Any) -> ThunderFXCompiledObj
         fn: a function or an `nn.Module`.
         **options: those of `torch.compile` (`fullgraph`, `dynamic`, `mode`, `options`, `disable`), and the others of
             `thunder.jit`.
+
+    Raises:
+        TypeError: neither has an option of that name.
+
+    Example:
+        >>> import torch
+        >>> from thunder.dynamo import thunderfx
+        >>> compiled = thunderfx(lambda x: torch.sin(x) + 1)
+        >>> compiled(torch.zeros(2))
+        tensor([1., 1.])
+        >>> print(compiled.report())
+        graph 0:
+          thunder: 2 operations
     """
     of_torch_compile = {name: value for name, value in options.items() if name in _OF_TORCH_COMPILE}
     for_thunder = {name: value for name, value in options.items() if name not in _OF_TORCH_COMPILE}

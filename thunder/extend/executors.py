@@ -74,10 +74,18 @@ class OperatorExecutor(_PythonExecutor):
     """An executor that runs operations one by one, each by a function.
 
     Example:
-        >>> mine = OperatorExecutor("mine")
-        >>> linear = mine.register_operator("linear", like=torch.nn.functional.linear, fn=my_linear)
-        >>> mine.register_implementation(torch.nn.functional.linear, linear)
-        >>> thunder.jit(model, executors=[mine])
+        >>> import torch, thunder
+        >>> from thunder.extend import OperatorExecutor
+        >>> example = OperatorExecutor("example")
+        >>> def times_rows(x, y):
+        ...     return torch.stack([row @ y for row in x])
+        >>> mm = example.register_operator("mm", like=torch.mm, fn=times_rows)
+        >>> example.register_implementation(torch.mm, mm)
+        >>> f = thunder.jit(lambda x, y: torch.mm(x, y), executors=[example])
+        >>> f(torch.ones(1, 2), torch.ones(2, 1))
+        tensor([[2.]])
+        >>> [symbol.name for symbol in thunder.last_traces(f)[-1].bound_symbols]
+        ['example.mm.default']
     """
 
     def register_operator(

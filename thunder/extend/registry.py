@@ -45,7 +45,11 @@ _INSTEAD = {
 
 
 def register_executor(executor: Executor) -> Executor:
-    """Make an executor known by its name, in the place of one of that name; return it."""
+    """Make an executor known by its name, in the place of one of that name; return it.
+
+    Raises:
+        TypeError: it is no executor.
+    """
     _require_executor(executor)
     _extend.register_executor(executor.native)
     _known[executor.name] = executor

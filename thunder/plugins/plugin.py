@@ -6,6 +6,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from thunder._names import warn_of_misspelt_methods
+
 if TYPE_CHECKING:
     from thunder.extend import Executor
     from thunder.transforms import Transform
@@ -30,6 +32,10 @@ class Plugin:
     """
 
     policy: PluginPolicy = PluginPolicy.PRE
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        warn_of_misspelt_methods(cls, Plugin, ("setup_",))
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from thunder._names import suggestion
 from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
 from thunder.plugins.int4 import QuantizeInt4
 from thunder.plugins.plugin import Plugin
@@ -31,7 +32,24 @@ def get_plugin_names() -> list[str]:
 
 
 def register_plugin(name: str, plugin: Callable[[], Plugin]) -> None:
-    """Make a plugin known by a name, in the place of one of that name. `plugin()` makes it."""
+    """Make a plugin known by a name, in the place of one of that name. `plugin()` makes it.
+
+    Raises:
+        TypeError: `plugin` is not callable.
+
+    Example:
+        >>> import torch, thunder
+        >>> class WithoutFusions(thunder.Plugin):
+        ...     def setup_executors(self):
+        ...         return ["aten"]
+        >>> thunder.plugins.register_plugin("without-fusions", WithoutFusions)
+        >>> thunder.explain_recipe(torch.nn.Tanh(), plugins="without-fusions")
+        recipe default:
+          thunder.jit(
+              model,
+              executors=['aten'],  # WithoutFusions
+          )
+    """
     if not callable(plugin):
         raise TypeError(f"thunder.plugins: expected a class of plugins, got {plugin!r}")
     _plugins[name] = plugin
@@ -53,7 +71,10 @@ def resolve_plugins(plugins: object) -> list[Plugin]:
 def _resolve(plugin: object) -> Plugin:
     if isinstance(plugin, str):
         if plugin not in _plugins:
-            raise ValueError(f"thunder.compile: plugins: expected one of {', '.join(_plugins)}, got {plugin!r}")
+            raise ValueError(
+                f"thunder.compile: plugins: expected one of {', '.join(_plugins)}, got {plugin!r}"
+                f"{suggestion(plugin, _plugins)}"
+            )
         plugin = _plugins[plugin]
     if isinstance(plugin, type):
         plugin = plugin()

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from thunder._names import warn_of_misspelt_methods
+from thunder.options import Options
 from thunder.plugins.plugin import Plugin, PluginPolicy
 from thunder.plugins.registry import resolve_plugins
 
@@ -110,6 +112,10 @@ class BaseRecipe:
         self.fuser = fuser
         self.given = options
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        warn_of_misspelt_methods(cls, BaseRecipe, ("setup_", "recogn", "valid"))
+
     @classmethod
     def recognizes(cls, model: object) -> bool:
         """Return whether `recipe="auto"` takes this recipe for a model."""
@@ -146,32 +152,36 @@ class BaseRecipe:
         """Return what the recipe chooses for a model, without changing anything.
 
         Raises:
+            TypeError: there is no such option of `thunder.jit`.
             ValueError: the recipe does not fit the model; two choose different values of an option.
             NotImplementedError: a plugin's engine is not there.
         """
         self.validate(model)
         found = [
             Setting(name, value, self.name, self.reasons.get(name, ""), of_model=True)
-            for name, value in (self.setup_attributes(model) or {}).items()
+            for name, value in _mapped(self, "setup_attributes", model).items()
         ]
         givers = self._in_order()
         for option, method in (("executors", "setup_executors"), ("transforms", "setup_transforms")):
             items: list[Any] = list(self.given.get(option) or ())
             origins = ["the caller"] if items else []
             for giver in givers:
-                added = list(getattr(giver, method)() or ())
+                added = _listed(giver, method)
                 items += added
                 origins += [giver.name] if added else []
             if items:
                 found.append(Setting(option, items, " and ".join(dict.fromkeys(origins)), self.reasons.get(option, "")))
         found += self._other_options(givers)
-        return Settings(self.name, self.interpreter, tuple(found))
+        settings = Settings(self.name, self.interpreter, tuple(found))
+        if self.interpreter == "thunder.jit":  # that of TorchDynamo takes options of torch.compile, too
+            Options.of(settings.options)
+        return settings
 
     def apply(self, model: Any) -> Any:
         """Return the model, compiled with the options that `settings` gives."""
         settings = self.settings(model)
-        for name, value in (self.setup_attributes(model) or {}).items():
-            _set(model, name, value)
+        for name, value in _mapped(self, "setup_attributes", model).items():
+            self._set(model, name, value)
         model = self.setup_model(model)
         for plugin in self.plugins:
             model = plugin.setup_model(model)
@@ -195,7 +205,7 @@ class BaseRecipe:
     def _other_options(self, givers: list[Any]) -> list[Setting]:
         chosen: dict[str, Setting] = {}
         for giver in givers:
-            for name, value in (giver.setup_config() or {}).items():
+            for name, value in _mapped(giver, "setup_config").items():
                 known = chosen.get(name)
                 if known is not None and known.value != value and name not in self.given:
                     raise ValueError(
@@ -208,9 +218,28 @@ class BaseRecipe:
                 chosen[name] = Setting(name, value, "the caller")
         return list(chosen.values())
 
+    def _set(self, model: Any, name: str, value: Any) -> None:
+        *path, last = name.split(".")
+        owner = model
+        for part in path:
+            if not hasattr(owner, part):
+                kind = type(owner).__qualname__
+                raise ValueError(f"recipe {self.name}: setup_attributes: {name}: {kind} has no attribute {part!r}")
+            owner = getattr(owner, part)
+        setattr(owner, last, value)
 
-def _set(model: Any, name: str, value: Any) -> None:
-    *path, last = name.split(".")
-    for part in path:
-        model = getattr(model, part)
-    setattr(model, last, value)
+
+def _listed(giver: Any, method: str) -> list[Any]:
+    """Return the list that a method of a recipe or plugin gives."""
+    found = getattr(giver, method)()
+    if isinstance(found, str) or not isinstance(found, Iterable | None):
+        raise TypeError(f"{giver.name}: {method}: expected a list, got {found!r}")
+    return list(found or ())
+
+
+def _mapped(giver: Any, method: str, *args: Any) -> Mapping[str, Any]:
+    """Return the values by name that a method of a recipe or plugin gives."""
+    found = getattr(giver, method)(*args)
+    if not isinstance(found, Mapping | None):
+        raise TypeError(f"{giver.name}: {method}: expected values by name, got {found!r}")
+    return found or {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thunder._names import suggestion
 from thunder.recipes.libraries import HFTransformers, LightningModules, LitGPT, Timm
 from thunder.recipes.recipe import BaseRecipe
 
@@ -25,7 +26,30 @@ def get_recipe_class(name: str) -> type[BaseRecipe] | None:
 
 
 def register_recipe(name: str, cls: type[BaseRecipe]) -> None:
-    """Make a recipe known by a name. `recipe="auto"` asks those that were registered last first."""
+    """Make `cls`, a recipe, known by a name. `recipe="auto"` asks those that were registered last first.
+
+    Raises:
+        ValueError: the name is "auto".
+        TypeError: `cls` is no subclass of `BaseRecipe`.
+
+    Example:
+        >>> import torch, thunder
+        >>> class ForTanh(thunder.Recipe):
+        ...     name = "for-tanh"
+        ...     reasons = {"dynamic": "sizes differ from call to call"}
+        ...     @classmethod
+        ...     def recognizes(cls, model):
+        ...         return isinstance(model, torch.nn.Tanh)
+        ...     def setup_config(self):
+        ...         return {"dynamic": True}
+        >>> thunder.recipes.register_recipe("for-tanh", ForTanh)
+        >>> thunder.explain_recipe(torch.nn.Tanh())
+        recipe for-tanh:
+          thunder.jit(
+              model,
+              dynamic=True,  # for-tanh: sizes differ from call to call
+          )
+    """
     if name == "auto":
         raise ValueError("thunder.recipes: the name 'auto' is reserved")
     if not (isinstance(cls, type) and issubclass(cls, BaseRecipe)):
@@ -47,6 +71,7 @@ def resolve_recipe(model: object, recipe: Any) -> BaseRecipe:
         if recipe not in _recipes:
             raise ValueError(
                 f"thunder.compile: recipe: expected one of {', '.join(('auto', *_recipes))}, got {recipe!r}"
+                f"{suggestion(recipe, _recipes)}"
             )
         recipe = _recipes[recipe]
     if isinstance(recipe, type):

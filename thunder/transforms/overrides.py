@@ -82,7 +82,9 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
 
 
 def add_parameter(model: ThunderModule, name: str, tensor: torch.Tensor, *, beside: str) -> None:
-    """Add a parameter (`torch.nn.Parameter`) or buffer (any other tensor) for the programs that take another one.
+    """Add `tensor`, a parameter or (if it is no `torch.nn.Parameter`) a buffer, for programs that take another one.
+
+    It becomes the attribute `name` ("layer.weight_scale") of `model`.
 
     Every program that reads the tensor called `beside` has the new one among its inputs (`Trace.parameters`), for
     `Transform.transform_traces_pre_prologue` of the same transform to use.
@@ -118,7 +120,7 @@ def require_programs(model: ThunderModule) -> None:
 
 
 def overrides_of(model: torch.nn.Module) -> dict[str, Override]:
-    """Return what transforms replaced in a compiled module, or added beside, by each name that it has."""
+    """Return what transforms replaced in `model`, a compiled module, or added beside, by each name that it has."""
     return {name: entry for entry in _entries(model).values() for name in entry.names}
 
 

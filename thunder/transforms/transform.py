@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from thunder._names import warn_of_misspelt_methods
 from thunder.trace import Trace
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ class Transform:
 
     `repr(transform)` is its entry in the headers of printed traces.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        warn_of_misspelt_methods(cls, Transform, ("transform_", "reverse_transform_", "check_", "note_"))
 
     def transform_module(self, model: ThunderModule) -> None:
         """Change a jitted module, once, before it is first called.

@@ -57,6 +57,16 @@ def view(fn: Any, path: str | os.PathLike[str] | None = None, *, measure: bool =
     Raises:
         ValueError: `fn` was not called yet.
         TypeError: `fn` was not made by `thunder.jit`.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import torch, thunder
+        >>> @thunder.jit
+        ... def f(x):
+        ...     return torch.sin(x)
+        >>> y = f(torch.ones(2))
+        >>> thunder.view(f)
+        <thunder.View of f; save(path) writes it>
     """
     page = View(collect(fn, measure))
     if path is not None:

@@ -36,7 +36,8 @@ const std::string* SourceLocator::file_of(PyCodeObject* code) {
   const std::string_view file = name;
   const bool is_library = (!library_.empty() && file.starts_with(library_)) || file.starts_with("<frozen") ||
                           file.find("/thunder/transforms/") != std::string_view::npos ||
-                          file.ends_with("/thunder/_python_backward.py");
+                          file.find("/thunder/examine/") != std::string_view::npos ||
+                          file.ends_with("/thunder/profiling.py") || file.ends_with("/thunder/_python_backward.py");
   if (!is_library) place->second = context_->intern(file);
   return place->second;
 }

@@ -34,6 +34,11 @@ def vmap(
     Raises:
         ValueError: `in_dims` or `out_dims` do not fit, or the arguments have batches of different sizes.
         RuntimeError: `func` draws random numbers and `randomness` is "error", or reads what differs between examples.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3))
+        tensor([3., 3.])
     """
     batched = torch.func.vmap(func, in_dims, out_dims, randomness, chunk_size=chunk_size)
     return compiled(batched, func)

@@ -21,6 +21,11 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         tangents: of the structure and the shapes of `primals`.
         strict: raise RuntimeError where a result does not depend on the primals.
         has_aux: `func` returns a pair: what is differentiated, and other tensors.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.jvp(torch.square, (torch.tensor(3.0),), (torch.tensor(1.0),))
+        (tensor(9.), tensor(6.))
     """
     if is_called_in_a_trace():
         return torch.func.jvp(func, primals, tangents, strict=strict, has_aux=has_aux)

@@ -26,7 +26,13 @@ def autocast(
         device_type: "cpu" or "cuda": whose operations are cast.
 
     Raises:
+        TypeError: `func` is not callable.
         ValueError: another `dtype` or `device_type`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.autocast(torch.matmul)(torch.ones(2, 2), torch.ones(2, 2)).dtype
+        torch.bfloat16
     """
     if dtype not in (torch.bfloat16, torch.float16):
         raise ValueError(f"thunder.autocast: dtype: expected torch.bfloat16 or torch.float16, got {dtype}")

@@ -38,7 +38,13 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
         has_aux: also return the second part of what `func` returns: `(gradient, aux)`.
 
     Raises:
+        TypeError: `func` is not callable.
         RuntimeError: `func` returns something else.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
+        tensor([2., 4.])
     """
     both = _value_and_grad(func, argnums, has_aux)
 
@@ -50,9 +56,14 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """Return the function that computes `(func(…), gradient)`; see `grad`.
+    """Return the function that computes `(func(…), gradient)`; `func`, `argnums` and `has_aux` are those of `grad`.
 
     With `has_aux`, `((value, aux), gradient)`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.value_and_grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
+        (tensor(5.), tensor([2., 4.]))
     """
     return compiled(_value_and_grad(func, argnums, has_aux), func)
 
@@ -66,6 +77,15 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         has_aux: `func` returns a pair: what is differentiated, and anything else.
 
     `vjp_function(cotangents)` takes the structure of the output and returns a tuple with one gradient for each primal.
+
+    Raises:
+        RuntimeError: `func` returns something else, or the cotangents have another structure.
+
+    Example:
+        >>> import torch, thunder
+        >>> output, vjp_function = thunder.vjp(torch.sin, torch.zeros(2))
+        >>> vjp_function(torch.ones(2))
+        (tensor([1., 1.]),)
     """
     if is_called_in_a_trace():
         return _vjp(func, primals, has_aux)

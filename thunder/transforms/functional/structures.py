@@ -100,7 +100,12 @@ def runs_as_torch() -> bool:
 
 
 def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile `transformed`, which has `func`'s name. In a trace, it is called as it is."""
+    """Compile `transformed`, which has `func`'s name. In a trace, it is called as it is.
+
+    Raises TypeError when `func` is not callable.
+    """
+    if not callable(func):
+        raise TypeError(f"thunder.transforms: expected a function or a module, got {func!r}")
 
     def transform(*args: Any, **kwargs: Any) -> Any:
         return transformed(*args, **kwargs)
