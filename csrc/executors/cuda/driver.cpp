@@ -8,6 +8,9 @@
 namespace thunder::executors::cuda {
 namespace {
 
+/// The first version that records overlapping launches in CUDA graphs.
+constexpr int kLeastForOverlaps = 12030;
+
 Driver load_driver() {
   void* const library = open_library({"libcuda.so.1"});
   if (library == nullptr) {
@@ -23,6 +26,7 @@ Driver load_driver() {
     }
   };
   bind(driver.initialize, "cuInit");
+  bind(driver.version, "cuDriverGetVersion");
   bind(driver.device, "cuDeviceGet");
   bind(driver.attribute, "cuDeviceGetAttribute");
   bind(driver.current_context, "cuCtxGetCurrent");
@@ -38,6 +42,9 @@ Driver load_driver() {
   bind(driver.error_text, "cuGetErrorString");
   driver.check(driver.initialize(0), "starting the driver");
   return driver;
+  int version = 0;
+  driver.check(driver.version(&version), "asking for the driver's version");
+  if (version >= kLeastForOverlaps) bind(driver.launch_with, "cuLaunchKernelEx");
 }
 
 }  // namespace

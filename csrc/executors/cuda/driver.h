@@ -5,6 +5,25 @@
 
 namespace thunder::executors::cuda {
 
+/// One of `CUlaunchAttribute`: its number, and a value in 64 bytes.
+struct LaunchAttribute {
+  int number = 0;
+  char unused[4] = {};
+  union {
+    int value;
+    char room[64];
+  };
+};
+/// `CUlaunchConfig`.
+struct LaunchConfiguration {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  void* stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
 /// The functions of the CUDA driver that launches need, from the library that the process has loaded, or would load.
 /// The declarations are ours: thunder builds without CUDA.
 struct Driver {
@@ -12,6 +31,7 @@ struct Driver {
   using Handle = void*;
 
   Result (*initialize)(unsigned flags) = nullptr;
+  Result (*version)(int* version) = nullptr;
   Result (*device)(int* device, int ordinal) = nullptr;
   Result (*attribute)(int* value, int attribute, int device) = nullptr;
   Result (*current_context)(Handle* context) = nullptr;
@@ -27,6 +47,9 @@ struct Driver {
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream, void** arguments,
                    void** extra) = nullptr;
   Result (*error_text)(Result result, const char** text) = nullptr;
+  /// Null: the driver is older than graphs with such launches.
+  Result (*launch_with)(const LaunchConfiguration* configuration, Handle function, void** arguments,
+                        void** extra) = nullptr;
 
   /// Throws UserError, with what to do, where there is no driver.
   [[nodiscard]] static const Driver& get();

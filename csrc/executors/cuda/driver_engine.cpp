@@ -5,9 +5,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <string_view>
 #include <vector>
 
 #include "executors/cuda/driver.h"
@@ -29,6 +33,36 @@ int attribute(at::Device device, Attribute which) {
 }
 
 /// The device's context, which PyTorch uses too.
+/// Whether kernels wait for those before them by themselves: see `wait_for_previous` in the prelude.
+bool overlaps_kernels(at::Device device) {
+  constexpr int kLeastCapability = 9;
+  static const char* const kSwitch = std::getenv("THUNDER_OVERLAP_KERNELS");
+  if (kSwitch != nullptr && std::string_view(kSwitch) == "0") return false;
+  constexpr std::size_t kMostDevices = 64;
+  static std::array<std::atomic<int>, kMostDevices> known{};  // 0: not known yet
+  const auto index = static_cast<std::size_t>(std::max<int>(device.index(), 0));
+  if (index >= kMostDevices) return false;
+  int major = known[index].load(std::memory_order_relaxed);
+  if (major == 0) known[index] = major = attribute(device, kCapabilityMajor);
+  return major >= kLeastCapability;
+}
+
+/// Launches a kernel that may begin while the one before it in the stream ends.
+Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function, unsigned grid, unsigned threads,
+                                  const c10::Stream& stream, void** arguments) {
+  constexpr int kProgrammaticSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  LaunchAttribute overlap{};
+  overlap.number = kProgrammaticSerialization;
+  overlap.value = 1;
+  LaunchConfiguration configuration;
+  configuration.grid[0] = grid;
+  configuration.block[0] = threads;
+  configuration.stream = stream.native_handle();
+  configuration.attributes = &overlap;
+  configuration.attribute_count = 1;
+  return driver.launch_with(&configuration, function, arguments, nullptr);
+}
+
 Driver::Handle context_of(const Driver& driver, at::Device device) {
   Driver::Handle context = nullptr;
   int number = 0;
@@ -109,12 +143,15 @@ class DriverEngine : public Engine {
     const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
     void* arguments[] = {const_cast<std::byte*>(argument.data())};
     const auto threads = static_cast<unsigned>(launch.threads);
-    const Driver::Result result = driver.launch(static_cast<const LoadedModule&>(module).function(launch.name),
-                                                static_cast<unsigned>(launch.grid), 1, 1, threads, 1, 1, 0,
-                                                stream.native_handle(), arguments, nullptr);
+    const auto grid = static_cast<unsigned>(launch.grid);
+    const Driver::Result result =
+        driver.launch_with != nullptr && overlaps_kernels(device)
+            ? launch_overlapping(driver, function, grid, threads, stream, arguments)
+            : driver.launch(function, grid, 1, 1, threads, 1, 1, 0, stream.native_handle(), arguments, nullptr);
     if (result != 0) {
       driver.check(result, "launching " + std::to_string(launch.grid) + " x " + std::to_string(launch.threads) +
                                " threads of a fusion");
+    const Driver::Handle function = static_cast<const LoadedModule&>(module).function(launch.name);
     }
     return true;
   }

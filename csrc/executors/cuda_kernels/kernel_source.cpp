@@ -86,7 +86,10 @@ class Emitter {
       Lines body;
       const std::string name = facts_.name + "_finish";
       source.launches.push_back({name, sums_.finish(shared, body), BlockSums::kFinishThreads});
-      functions += function(name, BlockSums::kFinishThreads, shared, body);
+      Lines waiting;
+      waiting.add("wait_for_previous();");
+      waiting.append(body);
+      functions += function(name, BlockSums::kFinishThreads, shared, waiting);
     }
     source.array_count = array_count();
     source.numbers = numbers_.values();
@@ -143,6 +146,7 @@ class Emitter {
     const std::string bounds = blocks_at_once == 0 ? "" : join(", ", blocks_at_once);
     lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, bounds, ") ", name, "(const ",
               facts_.is_batched ? "__grid_constant__ Batch batch" : "Parameters p", ") {");
+    lines.add("let_next_begin();");
     facts_.is_batched ? find_member(lines) : find_thread_block(lines);
     numbers_.declare(lines);
     shared.declare(lines);
@@ -177,6 +181,8 @@ class Emitter {
     if (domain.run != 0) body.add("const Index run = ", numbers_.index(domain.run, "size"), ";");
     if (domain.interleaved) body.add("const Index height = ", numbers_.index(domain.outer.back(), "size"), ";");
     emit_share(body);
+    emit_prefetch(body);
+    body.add("wait_for_previous();");
     sums_.declare(body);
     for (const std::size_t kept : kept_) {
       const KernelNode& node = kernel_.nodes[kept];
@@ -193,6 +199,46 @@ class Emitter {
     if (skips_columns) body.add("}");
     sums_.write(shared_, body);
     return function(facts_.name, mapping_.thread_count(), shared_, body, mapping_.blocks_at_once);
+  }
+
+  /// The loads of the first pass that differ from row to row, where another one is the same for all rows: those of the
+  /// matrix that one row is multiplied with, which no kernel before is likely to have made.
+  [[nodiscard]] std::vector<const KernelNode*> prefetched() const {
+    std::vector<const KernelNode*> moving;
+    bool has_shared = false;
+    if (!reduces_rows(kernel_) || !mapping_.are_neighbours || mapping_.is_shifted || mapping_.repeats == 0) return {};
+    for (const std::size_t number : passes_.elements_of(0)) {
+      const KernelNode& node = kernel_.nodes[number];
+      if (node.kind != Kind::kLoad || !loads_vectors(node)) continue;
+      const bool moves =
+          std::ranges::any_of(access(node).outer_strides, [](std::int64_t stride) { return stride != 0; });
+      if (moves) moving.push_back(&node);
+      has_shared = has_shared || !moves;
+    }
+    return has_shared ? moving : std::vector<const KernelNode*>();
+  }
+
+  /// Has the first rows of a thread block on their way while the kernel before ends.
+  void emit_prefetch(Lines& to) {
+    constexpr int kLine = 128;  // bytes of the cache
+    const std::vector<const KernelNode*> loads = prefetched();
+    if (loads.empty()) return;
+    to.add("if (begin + y < end) {");
+    to.add("const Index row = begin + y;");
+    emit_indices(to);
+    for (const KernelNode* node : loads) {
+      to.add("const Index ", offset_of(*node), " = ", addresses_.row_offset(over_elements(*node)), ";");
+    }
+    to.add("#pragma unroll");
+    to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
+    to.add("const Index first_of_vector = first + j * ", std::int64_t{mapping_.threads} * mapping_.vector, ";");
+    for (const KernelNode* node : loads) {
+      const int threads = std::max(kLine / (mapping_.vector * static_cast<int>(ir::size_of(access(*node).dtype))), 1);
+      to.add("if (x % ", threads, " == 0", mapping_.is_full ? "" : " && first_of_vector < columns", ") prefetch(",
+             array_text(access(*node).array, access(*node).dtype), " + ", offset_at(*node, "first_of_vector"), ");");
+    }
+    to.add("}");
+    to.add("}");
   }
 
   void emit_rows(Lines& to) {
@@ -580,7 +626,8 @@ class Emitter {
       to.add("#pragma unroll");
       to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
       to.add("const Index first_of_vector = ", begin, " + j * ", step, ";");
-      to.add("if (first_of_vector < columns) {");
+      // Without a condition, all loads of a thread are under way before the first of them is used.
+      if (!mapping_.is_full) to.add("if (first_of_vector < columns) {");
     }
     if (mapping_.is_shifted) {
       to.add("const bool is_inside = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
@@ -600,7 +647,7 @@ class Emitter {
     }
     to.append(after);
     to.add("}");
-    if (mapping_.repeats != 0) to.add("}");
+    if (mapping_.repeats != 0 && !mapping_.is_full) to.add("}");
   }
 
   /// The loop over the elements of a vector, all of them or those that a condition holds for.
