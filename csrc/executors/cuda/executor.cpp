@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executors/api/operands.h"
+#include "executors/cuda/attention.h"
 #include "executors/cuda/batch.h"
 #include "executors/cuda/driver_engine.h"
 #include "executors/cuda/fusion.h"
@@ -55,7 +56,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     return is_on_one_device(symbol, of) ? fusion::role_of(symbol, of, target) : fusion::FusionRole{};
   };
-  return fusion::fuse(trace, {.role = role}, self.name, &describe);
+  return with_attention_blocks(fusion::fuse(trace, {.role = role}, self.name, &describe), target, self.name);
 }
 
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {

@@ -77,7 +77,7 @@ class Fusion final : public runtime::PendingKernels {
     c10::DataPtr scratch;
 
     [[nodiscard]] const KernelSource& source() const { return *plan->source; }
-    [[nodiscard]] at::Device device() const { return plan->region->outputs()[0].device; }
+    [[nodiscard]] at::Device device() const { return plan->region->device(); }
   };
   /// null: there is no kernel, so that `run_operations` does it.
   [[nodiscard]] std::unique_ptr<Run> prepare(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
@@ -101,6 +101,9 @@ class Fusion final : public runtime::PendingKernels {
   ir::Trace region_;
   const fusion::Target& target_;
   Engine& engine_;
+  /// nullopt: there is no kernel.
+  [[nodiscard]] std::optional<KernelSource> source_for(const Plan& plan, const fusion::Strides& strides,
+                                                       bool keeps_order, const LaunchFacts& facts) const;
   const Options options_;
   std::vector<std::uint32_t> symbols_;
   std::optional<fusion::KernelGraph> kernel_;  ///< for inputs of the strides that were traced, and all sizes
