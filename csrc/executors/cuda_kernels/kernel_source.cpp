@@ -355,6 +355,7 @@ class Emitter {
 
   /// A node that is computed, stored or added once for each row.
   void emit_for_row(const KernelNode& node, Lines& to) {
+    if (chooses_row(node)) choose_row(node, to);
     if (node.kind == Kind::kStore || is_sum(node)) {
       if (passes_.works_on_elements(node)) return;
       node.kind == Kind::kStore ? store_row(node, to) : sums_.add(node, to);
@@ -394,6 +395,31 @@ class Emitter {
     to.add("const Index ", offset_of(node), " = ", sum_of({offset}), ";");
   }
 
+  [[nodiscard]] static bool chooses_row(const KernelNode& node) {
+    return node.kind == Kind::kStore && node.operand_count > 1;
+  }
+
+  /// Declares where the chosen row of a table begins, and whether it is one.
+  void choose_row(const KernelNode& node, Lines& to) {
+    const Access& table = access(node);
+    const std::size_t number = passes_.number(node);
+    const std::string chosen = value(node.operands[1]);
+    const std::string rows = numbers_.index(table.table_rows, "table_rows");
+    to.add("const bool is_inside", number, " = ", chosen, " >= 0 && ", chosen, " < ", rows, ";");
+    to.add("if (!is_inside", number, ") trap();");
+    const std::string offset =
+        numbers_.term(join("static_cast<Index>(", chosen, ")"), table.table_stride, "table_stride");
+    to.add("const Index chosen", number, " = ", sum_of({offset}), ";");
+  }
+
+  /// The condition under which a thread that has a row stores a value.
+  [[nodiscard]] std::string may_store(const KernelNode& node) const {
+    return chooses_row(node) ? join("is_row && is_inside", passes_.number(node)) : "is_row";
+  }
+  [[nodiscard]] std::string chosen_row(const KernelNode& node) const {
+    return chooses_row(node) ? join("chosen", passes_.number(node)) : "";
+  }
+
   void emit_pick(const KernelNode& node, Lines& to) {
     to.add(type_of(node), " ", value_of(node), ";");
     to.add("{");
@@ -408,12 +434,12 @@ class Emitter {
 
   void store_row(const KernelNode& node, Lines& to) {
     const Access& target = access(node);
-    std::string condition = "is_row && is_first";
+    std::string condition = may_store(node) + " && is_first";
     std::string offset;
     std::uint32_t array = target.array;
     to.add("{");
     if (target.parts.empty()) {
-      offset = addresses_.row_offset(target);
+      offset = sum_of({addresses_.row_offset(target), chosen_row(node)});
     } else {
       to.add("const Index column = 0;");
       const auto [inside, place] = addresses_.place_in(target.parts[0], target.run);
@@ -692,17 +718,18 @@ class Emitter {
       return;
     }
     const auto place = [&](std::string_view column) {
-      return join(array_text(target.array, target.dtype), "[", offset_at(node, column), "]");
+      return join(array_text(target.array, target.dtype), "[", sum_of({offset_at(node, column), chosen_row(node)}),
+                  "]");
     };
     if (!is_vectorized(target, kernel_, mapping_, facts_)) {
-      inside.add("if (is_row) ", place("column"), " = ", stored(node), ";");
+      inside.add("if (", may_store(node), ") ", place("column"), " = ", stored(node), ";");
       return;
     }
     const std::string vector = vector_of(target);
     const std::string made = join("stored", passes_.number(node));
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
-    const std::string condition = mapping_.is_shifted ? "is_row && is_inside" : "is_row";
+    const std::string condition = mapping_.is_shifted ? "is_row && is_inside" : may_store(node);
     after.add("if (", condition, ") *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
     if (!mapping_.is_shifted) return;
     after.add("if (is_row && !is_inside) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),
