@@ -38,13 +38,14 @@ Driver load_driver() {
   bind(driver.load_module, "cuModuleLoadData");
   bind(driver.unload_module, "cuModuleUnload");
   bind(driver.function, "cuModuleGetFunction");
+  bind(driver.function_attribute, "cuFuncGetAttribute");
   bind(driver.launch, "cuLaunchKernel");
   bind(driver.error_text, "cuGetErrorString");
   driver.check(driver.initialize(0), "starting the driver");
-  return driver;
   int version = 0;
   driver.check(driver.version(&version), "asking for the driver's version");
   if (version >= kLeastForOverlaps) bind(driver.launch_with, "cuLaunchKernelEx");
+  return driver;
 }
 
 }  // namespace

@@ -43,13 +43,14 @@ struct Driver {
   Result (*load_module)(Handle* module, const void* image) = nullptr;
   Result (*unload_module)(Handle module) = nullptr;
   Result (*function)(Handle* function, Handle module, const char* name) = nullptr;
+  Result (*function_attribute)(int* value, int attribute, Handle function) = nullptr;
   Result (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream, void** arguments,
                    void** extra) = nullptr;
-  Result (*error_text)(Result result, const char** text) = nullptr;
   /// Null: the driver is older than graphs with such launches.
   Result (*launch_with)(const LaunchConfiguration* configuration, Handle function, void** arguments,
                         void** extra) = nullptr;
+  Result (*error_text)(Result result, const char** text) = nullptr;
 
   /// Throws UserError, with what to do, where there is no driver.
   [[nodiscard]] static const Driver& get();

@@ -9,9 +9,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <utility>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "executors/cuda/driver.h"
@@ -32,7 +33,6 @@ int attribute(at::Device device, Attribute which) {
   return value;
 }
 
-/// The device's context, which PyTorch uses too.
 /// Whether kernels wait for those before them by themselves: see `wait_for_previous` in the prelude.
 bool overlaps_kernels(at::Device device) {
   constexpr int kLeastCapability = 9;
@@ -63,6 +63,7 @@ Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function,
   return driver.launch_with(&configuration, function, arguments, nullptr);
 }
 
+/// The device's context, which PyTorch uses too.
 Driver::Handle context_of(const Driver& driver, at::Device device) {
   Driver::Handle context = nullptr;
   int number = 0;
@@ -117,6 +118,12 @@ class LoadedModule : public Module {
   }
   // Modules stay loaded: a process may end before them, and the driver with it.
 
+  [[nodiscard]] std::optional<int> registers(const std::string& name) const override {
+    constexpr int kRegisters = 4;  // CU_FUNC_ATTRIBUTE_NUM_REGS
+    int count = 0;
+    const bool is_known = Driver::get().function_attribute(&count, kRegisters, function(name)) == 0;
+    return is_known ? std::make_optional(count) : std::nullopt;
+  }
   [[nodiscard]] Driver::Handle function(const std::string& name) const {
     return std::ranges::find(functions_, name, &std::pair<std::string, Driver::Handle>::first)->second;
   }
@@ -142,6 +149,7 @@ class DriverEngine : public Engine {
     require_context(driver, device);
     const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
     void* arguments[] = {const_cast<std::byte*>(argument.data())};
+    const Driver::Handle function = static_cast<const LoadedModule&>(module).function(launch.name);
     const auto threads = static_cast<unsigned>(launch.threads);
     const auto grid = static_cast<unsigned>(launch.grid);
     const Driver::Result result =
@@ -151,7 +159,6 @@ class DriverEngine : public Engine {
     if (result != 0) {
       driver.check(result, "launching " + std::to_string(launch.grid) + " x " + std::to_string(launch.threads) +
                                " threads of a fusion");
-    const Driver::Handle function = static_cast<const LoadedModule&>(module).function(launch.name);
     }
     return true;
   }

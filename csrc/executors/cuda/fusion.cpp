@@ -72,6 +72,11 @@ std::string description_of(const ir::Trace& region) {
   return operations.empty() ? text : text + ir::describe_line(operations[0].location, ", ");
 }
 
+/// Equal for fusions that can be one object.
+std::string key_of(const ir::Trace& region, const Fusion::Options& options) {
+  return key_of_region(region) + (options.waits ? "waits" : "") + (options.is_batched ? "batched" : "");
+}
+
 /// Whether this is the first time that the error is told.
 bool is_new_error(const std::string& text) {
   static std::mutex mutex;
@@ -82,12 +87,20 @@ bool is_new_error(const std::string& text) {
 
 }  // namespace
 
+std::shared_ptr<const Fusion> Fusion::find(const ir::BoundSymbol& fused, const ir::Trace& trace, Engine& engine,
+                                           bool is_batched) {
+  const ir::Trace region = fusion::region_of(fused, trace);
+  for (const bool waits : {false, true}) {
+    auto known = engine.fusions().find(key_of(region, {.waits = waits, .is_batched = is_batched}));
+    if (known != nullptr) return known;
+  }
+  return nullptr;
+}
+
 std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
                                          const fusion::Target& target, Engine& engine, const Options& options) {
   ir::Trace region = fusion::region_of(fused, trace);
-  const std::string key =
-      key_of_region(region) + (options.waits ? "waits" : "") + (options.is_batched ? "batched" : "");
-  return engine.fusions().get(key, [&] {
+  return engine.fusions().get(key_of(region, options), [&] {
     return std::make_shared<const Fusion>(std::move(region), ir::traced_symbols(trace), target, engine, options);
   });
 }
@@ -181,19 +194,6 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
   return std::make_shared<const Plan>(std::move(plan));
 }
 
-void Fusion::report(const Compilation& compilation) const {
-  const std::exception_ptr error = compilation.error();
-  if (error == nullptr) return;
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& failure) {
-    if (options_.waits) throw;
-    if (!is_new_error(failure.what())) return;
-    runtime::warn_user("thunder.jit: a fusion of " + description_of(region_) +
-                       " runs operation by operation: " + failure.what());
-  }
-}
-
 std::optional<KernelSource> Fusion::source_for(const Plan& plan, const fusion::Strides& strides, bool keeps_order,
                                                const LaunchFacts& facts) const {
   const ir::Trace& sized = plan.region->region();
@@ -208,6 +208,19 @@ std::optional<KernelSource> Fusion::source_for(const Plan& plan, const fusion::S
   return other ? emit_source(other->at(), facts) : std::nullopt;
 }
 
+void Fusion::report(const Compilation& compilation) const {
+  const std::exception_ptr error = compilation.error();
+  if (error == nullptr) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    if (options_.waits) throw;
+    if (!is_new_error(failure.what())) return;
+    runtime::warn_user("thunder.jit: a fusion of " + description_of(region_) +
+                       " runs operation by operation: " + failure.what());
+  }
+}
+
 const Module* Fusion::module_of(const Plan& plan) const {
   if (plan.compilation == nullptr) return nullptr;
   if (const Module* module = plan.compilation->module()) return module;
@@ -215,6 +228,24 @@ const Module* Fusion::module_of(const Plan& plan) const {
   if (options_.waits || at::globalContext().deterministicAlgorithms()) plan.compilation->wait();
   report(*plan.compilation);
   return plan.compilation->module();
+}
+
+KernelText Fusion::text() const {
+  const std::scoped_lock lock(mutex_);
+  KernelText made;
+  if (plans_.empty() || plans_.front()->compilation == nullptr) return made;
+  const Plan& plan = *plans_.front();
+  const std::string& text = plan.compilation->text();
+  const std::size_t shared = text.find(kPrelude) + kPrelude.size();
+  made.beginning = text.substr(0, shared);
+  made.text = text.substr(shared);
+  const Module* const module = plan.compilation->module();
+  made.is_compiled = module != nullptr;
+  for (const Launch& launch : plan.source->launches) {
+    const auto registers = module == nullptr ? std::nullopt : module->registers(launch.name);
+    made.launches.push_back({launch.name, launch.grid, launch.threads, registers});
+  }
+  return made;
 }
 
 void Fusion::wait() const {
