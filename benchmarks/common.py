@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 RESULTS = Path(__file__).parent / "results"
 COMPILERS = ("eager", "inductor", "thunder")
@@ -74,6 +75,19 @@ def seconds(call: Callable[[], Any], count: int = 1) -> float:
         call()
     synchronize()
     return (time.perf_counter() - start) / count
+
+
+def launches(step: Callable[[], Any], file: Path | None) -> int:
+    """Return how many kernels a call launches; write the time of each to `file`."""
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        step()
+        torch.cuda.synchronize()
+    kernels = [event for event in profiler.key_averages() if event.device_time_total > 0]
+    if file:
+        rows = sorted(kernels, key=lambda event: -event.device_time_total)
+        lines = (f"{row.device_time_total / 1e3:9.3f} ms  x{row.count:5}  {row.key[:160]}" for row in rows)
+        file.write_text("\n".join(lines) + "\n")
+    return sum(event.count for event in kernels)
 
 
 def take_turns(calls: dict[str, Callable[[], Any]], *, count: int, rounds: int) -> dict[str, dict[str, float]]:

@@ -21,7 +21,6 @@ from typing import Any
 import common
 import torch
 from torch.nn import functional as F
-from torch.profiler import ProfilerActivity, profile
 
 Step = Callable[[Callable[..., Any]], torch.Tensor]
 
@@ -84,19 +83,6 @@ MODELS: dict[str, Callable[[], tuple[torch.nn.Module, Step]]] = {
 }
 
 
-def launches(step: Callable[[], Any], file: Path | None) -> int:
-    """Return how many kernels a step launches; write the time of each to `file`."""
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        step()
-        torch.cuda.synchronize()
-    kernels = [event for event in profiler.key_averages() if event.device_time_total > 0]
-    if file:
-        rows = sorted(kernels, key=lambda event: -event.device_time_total)
-        lines = (f"{row.device_time_total / 1e3:9.3f} ms  x{row.count:5}  {row.key[:160]}" for row in rows)
-        file.write_text("\n".join(lines) + "\n")
-    return sum(event.count for event in kernels)
-
-
 def measure(name: str, compiler: str, folder: Path | None) -> dict[str, Any]:
     """Return the row of one model and compiler."""
     torch.manual_seed(0)
@@ -133,7 +119,7 @@ def measure(name: str, compiler: str, folder: Path | None) -> dict[str, Any]:
         "median_us": times[6] * 1e6,
         "first_s": first,
         "peak_GiB": torch.cuda.max_memory_allocated() / 2**30,
-        "launches": launches(step, file),
+        "launches": common.launches(step, file),
         "first_loss": first_loss,
         "loss": float(step()),
     }

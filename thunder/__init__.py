@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         rules,
         wait_until_compiled,
     )
+    from thunder.kernels import Kernel, Kernels, last_kernels
     from thunder.module import ThunderModule
     from thunder.options import Options
     from thunder.plugins import Plugin
@@ -79,6 +80,8 @@ __all__ = [
     "Fusion",
     "Fusions",
     "InternalError",
+    "Kernel",
+    "Kernels",
     "Minified",
     "Miss",
     "Misses",
@@ -115,6 +118,7 @@ __all__ = [
     "last_backward_traces",
     "last_compile_options",
     "last_epilogue_traces",
+    "last_kernels",
     "last_prologue_traces",
     "last_traces",
     "list_transforms",
@@ -142,6 +146,8 @@ _ORIGIN = {
     "FailedGuard": "inspect",
     "Fusion": "inspect",
     "Fusions": "inspect",
+    "Kernel": "kernels",
+    "Kernels": "kernels",
     "InternalError": "errors",
     "Minified": "_minify",
     "Miss": "inspect",
@@ -179,6 +185,7 @@ _ORIGIN = {
     "last_backward_traces": "inspect",
     "last_compile_options": "inspect",
     "last_epilogue_traces": "inspect",
+    "last_kernels": "kernels",
     "last_prologue_traces": "inspect",
     "last_traces": "inspect",
     "list_transforms": "inspect",

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
         comment: str
         nested: list[str]
 
+        def kernels(self) -> list[tuple[Any, ...]]:
+            """Return the kernels of a block: (beginning, text, launches, whether it is compiled, operations)."""
+
         def timing(self, rounds: int) -> tuple[float, float] | None:
             """Return the seconds of a fusion run by itself and of a copy of as many bytes, where that is possible."""
 

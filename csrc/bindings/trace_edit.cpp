@@ -315,6 +315,37 @@ python::object timing_of(const SymbolView& self, int rounds) {
   return timing ? python::make_tuple(timing->seconds, timing->copy_seconds) : python::object(python::none());
 }
 
+/// The operations of a block, each with its file and line.
+python::list operations_of(const ir::BoundSymbol& block) {
+  python::list operations;
+  for (const ir::BoundSymbol& operation : block.nested) {
+    const ir::SourceLocation& at = operation.location;
+    const python::object file = at.file == nullptr ? python::object(python::none()) : python::str(*at.file);
+    operations.append(python::make_tuple(executors::callback::printed_name(*operation.op), file, at.line));
+  }
+  return operations;
+}
+
+/// The kernels of a block: (beginning, text, launches, whether it is compiled, operations).
+python::list kernels_of(const SymbolView& self) {
+  const ir::BoundSymbol& block = self.symbol();
+  const auto* name = block.op->style == ir::CallStyle::kBlock ? block.arguments.at(0).get<std::string>() : nullptr;
+  const executors::Executor* executor = name == nullptr ? nullptr : compile::find_executor(*name);
+  python::list kernels;
+  if (executor == nullptr || executor->kernels == nullptr) return kernels;
+  const bool is_batch = block.nested.front().op->style == ir::CallStyle::kBlock;
+  std::size_t member = 0;
+  for (const executors::KernelText& kernel : executor->kernels(*executor, block, self.view->trace())) {
+    python::list launches;
+    for (const auto& launch : kernel.launches) {
+      launches.append(python::make_tuple(launch.function, launch.thread_blocks, launch.threads, launch.registers));
+    }
+    const python::list operations = operations_of(is_batch ? block.nested.at(member++) : block);
+    kernels.append(python::make_tuple(kernel.beginning, kernel.text, launches, kernel.is_compiled, operations));
+  }
+  return kernels;
+}
+
 void define_value(python::module_& module) {
   python::class_<TracedValue>(module, "Value",
                               "A value of a trace: a tensor of which shape, dtype and device are known.")
@@ -365,6 +396,7 @@ void define_symbol(python::module_& module) {
       .def("timing", &timing_of)
       .def("cuda_source",
            [](const SymbolView& self) { return compile::cuda_source(self.symbol(), self.view->trace()); })
+      .def("kernels", &kernels_of)
       .def("__str__", [](const SymbolView& self) { return ir::print(self.symbol(), self.view->trace()); });
 }
 

@@ -8,11 +8,25 @@
 #include "ir/layout.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
+#include "operators/row_copies.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::fusion {
 
 bool is_copy(const BoundSymbol& symbol) { return operators::has_fact(*symbol.op, operators::Fact::kCopies); }
+
+bool is_row_copy(const BoundSymbol& symbol) { return operators::find_row_copy(*symbol.op) != nullptr; }
+
+namespace {
+
+/// The value that an operation at the end of a fusion copies to its first argument; kNoValue: it copies nothing.
+ir::ValueId copied_by(const BoundSymbol& symbol) {
+  if (is_copy(symbol)) return passes::value_argument(symbol, 1);
+  const operators::RowCopy* rows = operators::find_row_copy(*symbol.op);
+  return rows == nullptr ? ir::kNoValue : passes::value_argument(symbol, rows->source);
+}
+
+}  // namespace
 
 std::optional<ir::Dims> slice_start(const BoundSymbol& symbol, const Trace& trace) {
   const auto regions = buffer_regions_of(symbol, trace);
@@ -37,16 +51,18 @@ std::vector<CopyTarget> copy_targets(const BoundSymbol& fused) {
   const std::vector<ir::ValueId> inputs = ir::distinct_values(fused.arguments);
   std::vector<CopyTarget> targets;
   for (const BoundSymbol& symbol : fused.nested) {
-    if (!is_copy(symbol)) continue;
+    const ir::ValueId copied = copied_by(symbol);
+    if (copied == ir::kNoValue) continue;
     const ir::ValueId target = passes::value_argument(symbol, 0);
     const auto place = std::ranges::find(inputs, target);
     const auto reads_it = [&](const BoundSymbol& other) {
       bool reads = false;
-      if (!is_copy(other)) passes::for_each_argument(other, [&](ir::ValueId id) { reads = reads || id == target; });
+      if (copied_by(other) == ir::kNoValue)
+        passes::for_each_argument(other, [&](ir::ValueId id) { reads = reads || id == target; });
       return reads;
     };
-    targets.push_back({static_cast<std::size_t>(place - inputs.begin()), passes::value_argument(symbol, 1),
-                       std::ranges::any_of(fused.nested, reads_it)});
+    targets.push_back({static_cast<std::size_t>(place - inputs.begin()), copied,
+                       std::ranges::any_of(fused.nested, reads_it), is_row_copy(symbol)});
   }
   return targets;
 }

@@ -11,12 +11,14 @@
 
 #include "fusion/block_results.h"
 #include "fusion/buffer_regions.h"
+#include "fusion/lowering.h"
 #include "fusion/operations.h"
 #include "fusion/region.h"
 #include "ir/builder.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
+#include "operators/row_copies.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -85,7 +87,11 @@ class BufferAssignment {
       const BoundSymbol& symbol = trace_.symbols[i];
       if (symbol.op->style != ir::CallStyle::kTorchOperator) continue;
       if (is_copy(symbol)) {
-        if (!write_in_place(i)) write_to_caller(i);
+        if (write_in_place(i)) {
+          write_rows_from_fusion(uses_.maker(passes::value_argument(symbol, kSource)));
+        } else {
+          write_to_caller(i);
+        }
       } else if (const auto regions = buffer_regions_of(symbol, trace_)) {
         if (!slice(i)) put_together(i, *regions);
       } else {
@@ -238,6 +244,70 @@ class BufferAssignment {
     aliases_.join(target, value);
     remove(i, target);
     return true;
+  }
+
+  /// A value that a fusion hands, perhaps through views, to an operation that writes rows of the caller's memory.
+  struct RowSource {
+    std::uint32_t fusion = passes::kNoPlace;
+    ir::ValueId value = ir::kNoValue;
+    std::vector<std::uint32_t> views;  ///< places, in order
+  };
+  [[nodiscard]] RowSource row_source_of(ir::ValueId source) const {
+    RowSource found;
+    found.value = source;
+    while (found.value != ir::kNoValue && uses_.count(found.value) == 1) {
+      const std::uint32_t place = uses_.maker(found.value);
+      if (place == passes::kNoPlace || is_removed_[place]) break;
+      if (target_of(trace_.symbols[place]) != nullptr) {
+        found.fusion = place;
+        break;
+      }
+      if (!operators::is_view(*trace_.symbols[place].op)) break;
+      found.views.insert(found.views.begin(), place);
+      found.value = passes::value_argument(trace_.symbols[place], 0);
+    }
+    return found;
+  }
+
+  /// The fusion that makes what operation `i` copies to rows of the caller's memory writes it there itself.
+  void write_rows_from_fusion(std::uint32_t i) {
+    const operators::RowCopy* places = operators::find_row_copy(*symbols_[i].op);
+    if (places == nullptr) return;
+    const ir::ValueId target = passes::value_argument(symbols_[i], places->target);
+    const ir::ValueId index = passes::value_argument(symbols_[i], places->index);
+    const RowSource source = row_source_of(passes::value_argument(symbols_[i], places->source));
+    const std::uint32_t place = source.fusion;
+    if (place == passes::kNoPlace || index == ir::kNoValue || !target_of(trace_.symbols[place])->stores_rows) return;
+    const bool has_index = uses_.maker(index) == passes::kNoPlace || uses_.maker(index) < place;
+    if (!has_index || aliases_.is_written(index) || !is_free(target, place, i)) return;
+    BoundSymbol fused = with_rows_written(source, i, {target, index});
+    if (!has_kernel(fused)) return;
+    const ir::ValueId written = passes::single_result(symbols_[i]);
+    symbols_[place] = std::move(fused);
+    for (const std::uint32_t view : source.views) is_removed_[view] = true;
+    is_removed_[i] = true;
+    const ir::Argument* replacement = replaced_.find(target);
+    replaced_.set(written, replacement == nullptr ? ir::Argument(target) : *replacement);
+  }
+
+  /// The fusion of a source with the views, and with operation `i` at its end, which reads these values, too.
+  [[nodiscard]] BoundSymbol with_rows_written(const RowSource& source, std::uint32_t i,
+                                              std::initializer_list<ir::ValueId> reads) const {
+    BoundSymbol fused = symbols_[source.fusion];
+    auto& tensors = std::get<ir::ArgumentList>(fused.arguments[1].content);
+    for (const ir::ValueId id : reads) {
+      if (std::ranges::find(tensors, ir::Argument(id)) == tensors.end()) tensors.emplace_back(id);
+    }
+    for (const std::uint32_t view : source.views) fused.nested.push_back(trace_.symbols[view]);
+    fused.nested.push_back(symbols_[i]);
+    fused.nested.back().results = {ir::Argument()};
+    std::erase(std::get<ir::ArgumentList>(fused.results[0].content), ir::Argument(source.value));
+    return fused;
+  }
+
+  [[nodiscard]] bool has_kernel(const BoundSymbol& fused) const {
+    const Trace region = region_of(fused, trace_);
+    return Lowering::lower(region.symbols[0], region, traced_strides(region), *target_of(fused)).has_value();
   }
 
   void write_to_caller(std::size_t i) {

@@ -23,7 +23,8 @@ using FindTarget = const Target* (*)(std::string_view executor);
 ///   of its result into a slice, and what is left of the operation are copies of its other parts.
 /// - What is only copied to memory of the caller ends with that `copy_`, too.
 /// - An operation by itself on memory of the caller, whose result is copied there, writes there (`index_copy_` into a
-///   cache), where nothing that comes in between reads what was there, or may stop.
+///   cache), where nothing that comes in between reads what was there, or may stop. If it writes rows that a fusion
+///   alone makes, perhaps behind views, that fusion ends with it.
 /// - Where a slice is all that is read of a result (a `pad` by negative sizes), the fusion ends with the slice.
 /// - What an asynchronous operation reads and gives is read again, by `prims.keep`, behind the wait for it: until then
 ///   it is not written to, and nobody frees it.

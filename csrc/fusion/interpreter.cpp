@@ -523,9 +523,10 @@ class Interpreter {
     }
   }
 
-  void store(const KernelNode& node) const {
+  void store(const KernelNode& node) {
     const SizedAccess& access = kernel_.accesses[node.index];
     const Elements& from = operand(node);
+    if (node.operand_count > 1) return store_rows(node, access);
     for_each(node.extent, [&](std::size_t i) {
       if (access.is_dense) {
         write(access.array, dense_offset(node.extent, i), from.real(i), from.integer(i));
@@ -534,6 +535,19 @@ class Interpreter {
       } else if (const auto at = offset_in(access.parts[0], access.run, i)) {
         write(access.parts[0].array, *at, from.real(i), from.integer(i));
       }
+    });
+  }
+
+  void store_rows(const KernelNode& node, const SizedAccess& table) {
+    const Elements& from = operand(node);
+    const Elements& rows = operand(node, 1);
+    for_each(node.extent, [&](std::size_t i) {
+      const std::int64_t row = rows.integer(place(rows, node.extent, i));
+      if (row < 0 || row >= table.table_rows) {
+        in_bounds_ = false;
+        return;
+      }
+      write(table.array, offset(table, node.extent, i) + row * table.table_stride, from.real(i), from.integer(i));
     });
   }
 

@@ -232,6 +232,11 @@ void KernelGraph::store(Value value, Access access) {
   add_access(make(Kind::kStore, type(value), extent(value), {&value, 1}), std::move(access));
 }
 
+void KernelGraph::store(Value value, Access table, Value rows) {
+  const Value operands[] = {value, rows};
+  add_access(make(Kind::kStore, type(value), extent(value), operands), std::move(table));
+}
+
 void KernelGraph::column_sum(Value value, std::uint32_t array, ir::Dtype dtype, const ir::SizeRatio& scale,
                              const Dim& blocks) {
   KernelSum sum;

@@ -73,7 +73,7 @@ struct BasicAccess {
   Extent extent = Extent::kElements;
   Size run = 0;  ///< columns after which the next begin `run_stride` further; 0: one stride does for all
   Size run_stride = 0;
-  Size table_rows = 0;  ///< for kGather: rows among which an index chooses, `table_stride` apart
+  Size table_rows = 0;  ///< for kGather and kStore: rows among which an index chooses, `table_stride` apart
   Size table_stride = 0;
   std::vector<BasicPart<Size>> parts = {};  ///< for kAssemble: later ones hide earlier ones; for kStore the only one
   bool is_dense = false;                    ///< for kStore: it lies in memory as the domain, or its rows, do
@@ -114,7 +114,7 @@ struct KernelNode {
     kVariance,       ///< variance of each row of `operands[1]` with mean `operands[0]`, over the columns less `number`
     kPick,           ///< for each row of `operands[0]` the element at the column in `operands[1]`
     kScatterAdd,     ///< `operands[0]`, plus `operands[2]` at the column in `operands[1]` of each row
-    kStore,          ///< `operands[0]` into accesses[index]
+    kStore,          ///< `operands[0]` into accesses[index], at the row of a table that `operands[1]` chooses, if any
     kColumnSum,      ///< sums[index]: over rows, one for each column
     kColumnMoments,  ///< mean and variance of each column
     kTotal,          ///< sums[index]: over everything
@@ -177,6 +177,8 @@ class KernelGraph {
   void store(Value value, std::uint32_t array, ir::Dtype dtype);
   /// Writes a value to an array where rows may lie apart.
   void store(Value value, Access access);
+  /// Writes a value to that row of a table which `rows`, a value of rows, chooses.
+  void store(Value value, Access table, Value rows);
   /// The sums of columns over all rows, or for each of the domain's blocks.
   void column_sum(Value value, std::uint32_t array, ir::Dtype dtype, const ir::SizeRatio& scale, const Dim& blocks = 1);
   /// Mean and variance of each column, of all rows or for each block; the variance is that of a population times

@@ -43,7 +43,7 @@ Lowering::Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& 
 /// Whether an operation at the end says where a result goes to: copies it, or is a slice of it, which is otherwise
 /// unread.
 bool Lowering::is_destination(const BoundSymbol& symbol) const {
-  if (is_copy(symbol)) return true;
+  if (is_copy(symbol) || is_row_copy(symbol)) return true;
   const ir::ValueId sliced = passes::value_argument(symbol, 0);
   const bool is_kept =
       sliced == ir::kNoValue || inputs_.contains(index_of(sliced)) || outputs_.contains(index_of(sliced));
@@ -58,10 +58,11 @@ void Lowering::find_destinations(std::span<const BoundSymbol> destinations) {
     outputs_.emplace(index_of(target.value), array++);
     stored_.push_back(target.value);
     const Dims& strides = input_strides_[target.input];
-    if (strides != type.strides) copy_strides_.emplace(index_of(target.value), strides);
+    if (!target.chooses_rows && strides != type.strides) copy_strides_.emplace(index_of(target.value), strides);
   }
   for (const BoundSymbol& symbol : destinations) {
-    if (is_copy(symbol)) continue;
+    if (is_row_copy(symbol)) add_row_target(symbol);
+    if (is_copy(symbol) || is_row_copy(symbol)) continue;
     const ir::ValueId sliced = passes::value_argument(symbol, 0);
     const ir::ValueId result = passes::single_result(symbol);
     slices_.emplace(index_of(sliced), Slice{slice_start(symbol, trace_).value(), &result_type(symbol)});
@@ -266,6 +267,7 @@ bool Lowering::find_domain() {
     if (space_.before != one || space_.interleaved != one || product_of(type.sizes) != space_.count()) return false;
     accesses.push_back(strides_over_space(type, strides, type, dims_from(0, type.sizes.size())));
   }
+  if (!add_row_accesses(accesses)) return false;
   const std::size_t count = parts.size();
   const std::size_t split = rows_.size();
   Dims sizes;
@@ -559,6 +561,10 @@ void Lowering::store_results() {
       access.run = run_;
       access.parts = {part_of(array, intervals_over_space(slice->second, type).value())};
       graph_->store(value, std::move(access));
+      continue;
+    }
+    if (const auto target = row_targets_.find(index_of(id)); target != row_targets_.end()) {
+      store_in_rows(value, array, type, target->second);
       continue;
     }
     const auto copied = copy_strides_.find(index_of(id));

@@ -92,6 +92,14 @@ class Lowering {
     ir::Dims start;  ///< by dimension
     const ir::TensorType* type;
   };
+  /// Rows of an input that a result is copied to.
+  struct RowTarget {
+    ir::ValueId index;  ///< an input with the number of each row
+    std::size_t dim = 0;
+    Dims strides;  ///< the input's, 0 along `dim`
+    Dim size = 0;  ///< the input's, along `dim`
+    Dim stride = 0;
+  };
   struct Failure {};  ///< thrown by an operation that no kernel has, caught by `lower`
 
   Lowering(const BoundSymbol& fused, const Trace& trace, const Strides& strides, const Target& target);
@@ -101,6 +109,9 @@ class Lowering {
   /// The operations that compute something: others, at the end, say where results go to.
   [[nodiscard]] std::span<const BoundSymbol> computing() const { return std::span(fused_.nested).first(roles_.size()); }
   [[nodiscard]] Value rounded(Value value, ir::Dtype dtype);
+  void add_row_target(const BoundSymbol& symbol);
+  [[nodiscard]] bool add_row_accesses(std::vector<Dims>& accesses) const;
+  void store_in_rows(Value value, std::uint32_t array, const ir::TensorType& type, const RowTarget& target);
   bool find_space();
   bool find_domain();
   void lower_symbols();
@@ -135,6 +146,7 @@ class Lowering {
   std::unordered_map<std::uint32_t, std::uint32_t> outputs_;  ///< value -> array
   std::vector<ir::ValueId> stored_;                           ///< the values of `outputs_`
   std::unordered_map<std::uint32_t, Dims> copy_strides_;      ///< by result: strides of the tensor that it is copied to
+  std::unordered_map<std::uint32_t, RowTarget> row_targets_;  ///< by result
   std::unordered_map<std::uint32_t, Slice> slices_;           ///< by result
   std::unordered_map<std::uint32_t, Made> made_;
   std::vector<std::size_t> rows_;    ///< places of the space's sizes that are rows

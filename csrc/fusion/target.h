@@ -19,6 +19,7 @@ struct Target {
   bool draws_by_counter = false;  ///< whether an element's random number is computed by itself
   bool sums_rows_alone = false;   ///< whether a sum over rows is worth a kernel by itself
   bool multiplies_rows = false;   ///< whether a matrix times one row is worth a kernel
+  bool stores_rows = false;       ///< whether kernels write to rows that an index chooses
 
   // Elements of contiguous runs below which a kernel is not worth it:
   std::int64_t least_run = 1;          ///< where rows, or results, are made of several runs

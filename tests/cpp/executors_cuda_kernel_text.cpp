@@ -71,6 +71,24 @@ KernelGraph column_sums(std::int64_t rows, std::int64_t columns) {
   return made;
 }
 
+/// Rows of matrix 0, of 16-bit floats, times one row, array 1.
+KernelGraph row_product(std::int64_t columns) {
+  fusion::KernelDomain domain;
+  domain.outer = {256};
+  domain.columns = columns;
+  KernelGraph made(std::move(domain));
+  const auto load = [&](std::uint32_t array, std::int64_t stride) {
+    Access access = matrix(array);
+    access.outer_strides = {stride};
+    access.dtype = ir::Dtype::kBfloat16;
+    return made.load(std::move(access));
+  };
+  const Value operands[] = {load(0, columns), load(1, 0)};
+  made.store(made.reduce(fusion::Reduction::kSum, made.element(ElementOp::kMultiply, operands)), 2,
+             ir::Dtype::kBfloat16);
+  return made;
+}
+
 /// `gelu`, or its slope, of array 0 in array 1.
 std::string gelu(ir::Dtype dtype) {
   KernelGraph made = graph();
@@ -148,6 +166,60 @@ TEST(long_rows_of_odd_lengths_are_read_by_vectors) {
   CHECK_EQ(softmax(50'264, 50'264, {}), std::size_t{0});  // begin with vectors
   CHECK_EQ(softmax(50'257, 50'265, {}), std::size_t{0});  // lie otherwise than the result's
   CHECK_EQ(softmax(50'257, 50'257, {.alignment = 8}), std::size_t{0});
+}
+
+TEST(a_kernel_waits_for_the_one_before_it_in_front_of_what_it_reads_and_writes) {
+  for (const KernelGraph& made : {row_product(2048), column_sums(1000, 256)}) {
+    const KernelSource source = emit_source(made.at(), {}).value();
+    std::size_t begin = source.text.find("extern \"C\"");
+    for (const Launch& launch : source.launches) {
+      const std::size_t wait = source.text.find("wait_for_previous();", begin);
+      const std::size_t end = source.text.find("extern \"C\"", begin + 1);
+      CHECK(source.text.find(launch.name + "(const Parameters p)", begin) < wait);
+      CHECK(wait < source.text.find("read(", begin));
+      CHECK(wait < source.text.find("] = ", begin));
+      CHECK(wait < end);
+      begin = end;
+    }
+  }
+}
+
+TEST(only_a_matrix_that_one_row_is_multiplied_with_is_prefetched) {
+  const std::string text = text_of(row_product(2048));
+  CHECK_EQ(count(text, ") prefetch("), std::size_t{1});
+  CHECK_EQ(count(text, ") prefetch(static_cast<Bfloat16*>(p.arrays[0])"), std::size_t{1});
+  CHECK(text.find(") prefetch(") < text.find("  wait_for_previous();"));
+  CHECK_EQ(count(text_of(column_sums(1000, 256)), ") prefetch("), std::size_t{0});
+  CHECK_EQ(count(gelu(ir::Dtype::kFloat32), ") prefetch("), std::size_t{0});
+}
+
+TEST(rows_of_as_many_vectors_as_threads_are_read_without_conditions) {
+  CHECK_EQ(count(text_of(row_product(2048)), "if (first_of_vector < columns)"), std::size_t{0});
+  CHECK_EQ(count(text_of(row_product(2040)), "if (first_of_vector < columns)"), std::size_t{1});
+  CHECK(text_of(row_product(2048)) != text_of(row_product(2040)));
+}
+
+TEST(a_value_is_stored_in_the_row_that_an_index_chooses) {
+  KernelGraph made = graph();
+  Access index = matrix(1);
+  index.outer_strides = {1};
+  index.inner_stride = 0;
+  index.extent = fusion::Extent::kRows;
+  index.dtype = ir::Dtype::kInt64;
+  const Value x = made.load(matrix(0));
+  Access table = matrix(2);
+  table.outer_strides = {0};
+  table.table_rows = 100;
+  table.table_stride = 64;
+  made.store(x, table, made.load(index));
+  const std::string text = text_of(made);
+  CHECK_EQ(count(text, "if (!is_inside"), std::size_t{1});
+  CHECK_EQ(count(text, "if (is_row && is_inside"), std::size_t{1});
+  CHECK_EQ(count(text, "reinterpret_cast<Vector<float, 4>*>"), std::size_t{1});
+  table.table_stride = 63;  // rows begin between vectors
+  KernelGraph odd = graph();
+  odd.store(odd.load(matrix(0)), table, odd.load(index));
+  CHECK_EQ(count(text_of(odd), "reinterpret_cast<Vector<float, 4>*>"), std::size_t{0});
 }
 
 TEST(parts_are_read_by_vectors_where_these_end_with_them) {

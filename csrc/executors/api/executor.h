@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
+#include "executors/api/kernel_text.h"
 #include "ir/trace.h"
 #include "runtime/program_builder.h"
 
@@ -30,6 +32,10 @@ struct Executor {
   ir::Trace (*expand)(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace) = nullptr;
   /// Rewrites a trace; nullopt: it fuses nothing.
   std::optional<ir::Trace> (*fuse)(const Executor& self, const ir::Trace& trace) = nullptr;
+  /// The kernels of one of its blocks, one for each block inside of a batch, as programs that exist have them; null:
+  /// its kernels have no source.
+  std::vector<KernelText> (*kernels)(const Executor& self, const ir::BoundSymbol& block,
+                                     const ir::Trace& trace) = nullptr;
   /// The abilities of its fusions' kernels; null: it has none.
   const fusion::Target* target = nullptr;
 

@@ -61,7 +61,7 @@ std::string printed_name(const ir::Operator& op) {
 CallbackExecutor::CallbackExecutor(std::string name, Call call)
     : name_(std::move(name)),
       call_(call),
-      row_{name_.c_str(), &claim, &lower, &replaces, &expand, &fuse, nullptr, this} {}
+      row_{name_.c_str(), &claim, &lower, &replaces, &expand, &fuse, nullptr, nullptr, this} {}
 
 CallbackExecutor& CallbackExecutor::make(std::string name, Call call) {
   return *new CallbackExecutor(std::move(name), call);

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace thunder::executors::cuda {
 class Module {
  public:
   virtual ~Module() = default;
+  /// Registers of each thread of a function; nullopt: they are not known.
+  [[nodiscard]] virtual std::optional<int> registers(const std::string& /*function*/) const { return std::nullopt; }
   Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;

@@ -8,6 +8,9 @@
 namespace thunder::executors::cuda {
 namespace {
 
+/// The first version that records overlapping launches in CUDA graphs.
+constexpr int kLeastForOverlaps = 12030;
+
 Driver load_driver() {
   void* const library = open_library({"libcuda.so.1"});
   if (library == nullptr) {
@@ -23,6 +26,7 @@ Driver load_driver() {
     }
   };
   bind(driver.initialize, "cuInit");
+  bind(driver.version, "cuDriverGetVersion");
   bind(driver.device, "cuDeviceGet");
   bind(driver.attribute, "cuDeviceGetAttribute");
   bind(driver.current_context, "cuCtxGetCurrent");
@@ -34,9 +38,13 @@ Driver load_driver() {
   bind(driver.load_module, "cuModuleLoadData");
   bind(driver.unload_module, "cuModuleUnload");
   bind(driver.function, "cuModuleGetFunction");
+  bind(driver.function_attribute, "cuFuncGetAttribute");
   bind(driver.launch, "cuLaunchKernel");
   bind(driver.error_text, "cuGetErrorString");
   driver.check(driver.initialize(0), "starting the driver");
+  int version = 0;
+  driver.check(driver.version(&version), "asking for the driver's version");
+  if (version >= kLeastForOverlaps) bind(driver.launch_with, "cuLaunchKernelEx");
   return driver;
 }
 

@@ -5,6 +5,25 @@
 
 namespace thunder::executors::cuda {
 
+/// One of `CUlaunchAttribute`: its number, and a value in 64 bytes.
+struct LaunchAttribute {
+  int number = 0;
+  char unused[4] = {};
+  union {
+    int value;
+    char room[64];
+  };
+};
+/// `CUlaunchConfig`.
+struct LaunchConfiguration {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  void* stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
 /// The functions of the CUDA driver that launches need, from the library that the process has loaded, or would load.
 /// The declarations are ours: thunder builds without CUDA.
 struct Driver {
@@ -12,6 +31,7 @@ struct Driver {
   using Handle = void*;
 
   Result (*initialize)(unsigned flags) = nullptr;
+  Result (*version)(int* version) = nullptr;
   Result (*device)(int* device, int ordinal) = nullptr;
   Result (*attribute)(int* value, int attribute, int device) = nullptr;
   Result (*current_context)(Handle* context) = nullptr;
@@ -23,9 +43,13 @@ struct Driver {
   Result (*load_module)(Handle* module, const void* image) = nullptr;
   Result (*unload_module)(Handle module) = nullptr;
   Result (*function)(Handle* function, Handle module, const char* name) = nullptr;
+  Result (*function_attribute)(int* value, int attribute, Handle function) = nullptr;
   Result (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream, void** arguments,
                    void** extra) = nullptr;
+  /// Null: the driver is older than graphs with such launches.
+  Result (*launch_with)(const LaunchConfiguration* configuration, Handle function, void** arguments,
+                        void** extra) = nullptr;
   Result (*error_text)(Result result, const char** text) = nullptr;
 
   /// Throws UserError, with what to do, where there is no driver.

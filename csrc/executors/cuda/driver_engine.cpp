@@ -5,8 +5,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +31,36 @@ int attribute(at::Device device, Attribute which) {
   driver.check(driver.device(&number, device.index()), "looking for a device");
   driver.check(driver.attribute(&value, which, number), "asking what a device is");
   return value;
+}
+
+/// Whether kernels wait for those before them by themselves: see `wait_for_previous` in the prelude.
+bool overlaps_kernels(at::Device device) {
+  constexpr int kLeastCapability = 9;
+  static const char* const kSwitch = std::getenv("THUNDER_OVERLAP_KERNELS");
+  if (kSwitch != nullptr && std::string_view(kSwitch) == "0") return false;
+  constexpr std::size_t kMostDevices = 64;
+  static std::array<std::atomic<int>, kMostDevices> known{};  // 0: not known yet
+  const auto index = static_cast<std::size_t>(std::max<int>(device.index(), 0));
+  if (index >= kMostDevices) return false;
+  int major = known[index].load(std::memory_order_relaxed);
+  if (major == 0) known[index] = major = attribute(device, kCapabilityMajor);
+  return major >= kLeastCapability;
+}
+
+/// Launches a kernel that may begin while the one before it in the stream ends.
+Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function, unsigned grid, unsigned threads,
+                                  const c10::Stream& stream, void** arguments) {
+  constexpr int kProgrammaticSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  LaunchAttribute overlap{};
+  overlap.number = kProgrammaticSerialization;
+  overlap.value = 1;
+  LaunchConfiguration configuration;
+  configuration.grid[0] = grid;
+  configuration.block[0] = threads;
+  configuration.stream = stream.native_handle();
+  configuration.attributes = &overlap;
+  configuration.attribute_count = 1;
+  return driver.launch_with(&configuration, function, arguments, nullptr);
 }
 
 /// The device's context, which PyTorch uses too.
@@ -83,6 +118,12 @@ class LoadedModule : public Module {
   }
   // Modules stay loaded: a process may end before them, and the driver with it.
 
+  [[nodiscard]] std::optional<int> registers(const std::string& name) const override {
+    constexpr int kRegisters = 4;  // CU_FUNC_ATTRIBUTE_NUM_REGS
+    int count = 0;
+    const bool is_known = Driver::get().function_attribute(&count, kRegisters, function(name)) == 0;
+    return is_known ? std::make_optional(count) : std::nullopt;
+  }
   [[nodiscard]] Driver::Handle function(const std::string& name) const {
     return std::ranges::find(functions_, name, &std::pair<std::string, Driver::Handle>::first)->second;
   }
@@ -108,10 +149,13 @@ class DriverEngine : public Engine {
     require_context(driver, device);
     const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
     void* arguments[] = {const_cast<std::byte*>(argument.data())};
+    const Driver::Handle function = static_cast<const LoadedModule&>(module).function(launch.name);
     const auto threads = static_cast<unsigned>(launch.threads);
-    const Driver::Result result = driver.launch(static_cast<const LoadedModule&>(module).function(launch.name),
-                                                static_cast<unsigned>(launch.grid), 1, 1, threads, 1, 1, 0,
-                                                stream.native_handle(), arguments, nullptr);
+    const auto grid = static_cast<unsigned>(launch.grid);
+    const Driver::Result result =
+        driver.launch_with != nullptr && overlaps_kernels(device)
+            ? launch_overlapping(driver, function, grid, threads, stream, arguments)
+            : driver.launch(function, grid, 1, 1, threads, 1, 1, 0, stream.native_handle(), arguments, nullptr);
     if (result != 0) {
       driver.check(result, "launching " + std::to_string(launch.grid) + " x " + std::to_string(launch.threads) +
                                " threads of a fusion");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executors/api/operands.h"
+#include "executors/cuda/attention.h"
 #include "executors/cuda/batch.h"
 #include "executors/cuda/driver_engine.h"
 #include "executors/cuda/fusion.h"
@@ -55,7 +56,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     return is_on_one_device(symbol, of) ? fusion::role_of(symbol, of, target) : fusion::FusionRole{};
   };
-  return fusion::fuse(trace, {.role = role}, self.name, &describe);
+  return with_attention_blocks(fusion::fuse(trace, {.role = role}, self.name, &describe), target, self.name);
 }
 
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
@@ -79,6 +80,21 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
   lower_block(symbol, &run, made, made->symbols(), fusion::written_inputs(symbol), builder);
 }
 
+std::vector<KernelText> kernels(const Executor& self, const ir::BoundSymbol& block, const ir::Trace& trace) {
+  std::vector<const ir::BoundSymbol*> blocks{&block};
+  const bool is_batch = fusion::is_batch(block);
+  if (is_batch) {
+    blocks.clear();
+    for (const ir::BoundSymbol& member : block.nested) blocks.push_back(&member);
+  }
+  std::vector<KernelText> made;
+  for (const ir::BoundSymbol* each : blocks) {
+    const auto known = Fusion::find(*each, trace, *backend_of(self).engine, is_batch);
+    made.push_back(known == nullptr ? KernelText() : known->text());
+  }
+  return made;
+}
+
 }  // namespace
 
 const Executor& executor() {
@@ -88,7 +104,13 @@ const Executor& executor() {
 }
 
 Executor make_executor(const char* name, const Backend& backend) {
-  return {.name = name, .claim = &claim, .lower = &lower, .fuse = &fuse, .target = backend.target, .state = &backend};
+  return {.name = name,
+          .claim = &claim,
+          .lower = &lower,
+          .fuse = &fuse,
+          .kernels = &kernels,
+          .target = backend.target,
+          .state = &backend};
 }
 
 }  // namespace thunder::executors::cuda

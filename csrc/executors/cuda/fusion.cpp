@@ -16,6 +16,8 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "executors/api/operands.h"
+#include "executors/cuda/attention.h"
+#include "executors/cuda_kernels/prelude.h"
 #include "fusion/region.h"
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
@@ -70,6 +72,11 @@ std::string description_of(const ir::Trace& region) {
   return operations.empty() ? text : text + ir::describe_line(operations[0].location, ", ");
 }
 
+/// Equal for fusions that can be one object.
+std::string key_of(const ir::Trace& region, const Fusion::Options& options) {
+  return key_of_region(region) + (options.waits ? "waits" : "") + (options.is_batched ? "batched" : "");
+}
+
 /// Whether this is the first time that the error is told.
 bool is_new_error(const std::string& text) {
   static std::mutex mutex;
@@ -80,12 +87,20 @@ bool is_new_error(const std::string& text) {
 
 }  // namespace
 
+std::shared_ptr<const Fusion> Fusion::find(const ir::BoundSymbol& fused, const ir::Trace& trace, Engine& engine,
+                                           bool is_batched) {
+  const ir::Trace region = fusion::region_of(fused, trace);
+  for (const bool waits : {false, true}) {
+    auto known = engine.fusions().find(key_of(region, {.waits = waits, .is_batched = is_batched}));
+    if (known != nullptr) return known;
+  }
+  return nullptr;
+}
+
 std::shared_ptr<const Fusion> Fusion::of(const ir::BoundSymbol& fused, const ir::Trace& trace,
                                          const fusion::Target& target, Engine& engine, const Options& options) {
   ir::Trace region = fusion::region_of(fused, trace);
-  const std::string key =
-      key_of_region(region) + (options.waits ? "waits" : "") + (options.is_batched ? "batched" : "");
-  return engine.fusions().get(key, [&] {
+  return engine.fusions().get(key_of(region, options), [&] {
     return std::make_shared<const Fusion>(std::move(region), ir::traced_symbols(trace), target, engine, options);
   });
 }
@@ -97,7 +112,8 @@ Fusion::Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols
       engine_(engine),
       options_(options),
       symbols_(ir::symbols_of(region_)) {
-  kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), target_);
+  if (fusion::is_kernel(region_.symbols[0]))
+    kernel_ = fusion::Lowering::lower(region_.symbols[0], region_, fusion::traced_strides(region_), target_);
   try {
     request(traced_symbols);
   } catch (const UserError&) {  // NOLINT(bugprone-empty-catch): no driver; a call says so
@@ -167,21 +183,29 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
     strides.push_back(bridge::to_dims({given, input.strides.size()}));
     given += input.strides.size();
   }
-  std::optional<fusion::KernelGraph> other;
-  const bool is_as_traced = strides == fusion::traced_strides(sized);
-  if (!is_as_traced && keeps_order) other = fusion::Lowering::lower(sized.symbols[0], sized, strides, target_);
-  const auto& kernel = is_as_traced ? kernel_ : other;
-  if (kernel && !plan.region->outputs().empty()) {
-    const at::Device device = plan.region->outputs()[0].device;
-    plan.source = emit_source(
-        kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
-        {plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0]), options_.is_batched});
-    if (plan.source) {
-      plan.compilation = engine_.request(*plan.source, device);
-      plan.source->text.clear();  // long; the compilation has it
-    }
+  const at::Device device = plan.region->device();
+  const LaunchFacts facts{plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0]),
+                          options_.is_batched};
+  plan.source = source_for(plan, strides, keeps_order, facts);
+  if (plan.source) {
+    plan.compilation = engine_.request(*plan.source, device);
+    plan.source->text.clear();  // long; the compilation has it
   }
   return std::make_shared<const Plan>(std::move(plan));
+}
+
+std::optional<KernelSource> Fusion::source_for(const Plan& plan, const fusion::Strides& strides, bool keeps_order,
+                                               const LaunchFacts& facts) const {
+  const ir::Trace& sized = plan.region->region();
+  const ir::BoundSymbol& block = sized.symbols[0];
+  if (fusion::kind_of(block) == kAttention) return attention_source(block, sized, strides, facts);
+  if (strides == fusion::traced_strides(sized)) {
+    if (!kernel_) return std::nullopt;
+    return emit_source(kernel_->at(ir::SymbolValues(plan.layout.symbols)), facts);
+  }
+  const auto other =
+      keeps_order ? fusion::Lowering::lower(block, sized, strides, target_) : std::optional<fusion::KernelGraph>();
+  return other ? emit_source(other->at(), facts) : std::nullopt;
 }
 
 void Fusion::report(const Compilation& compilation) const {
@@ -204,6 +228,24 @@ const Module* Fusion::module_of(const Plan& plan) const {
   if (options_.waits || at::globalContext().deterministicAlgorithms()) plan.compilation->wait();
   report(*plan.compilation);
   return plan.compilation->module();
+}
+
+KernelText Fusion::text() const {
+  const std::scoped_lock lock(mutex_);
+  KernelText made;
+  if (plans_.empty() || plans_.front()->compilation == nullptr) return made;
+  const Plan& plan = *plans_.front();
+  const std::string& text = plan.compilation->text();
+  const std::size_t shared = text.find(kPrelude) + kPrelude.size();
+  made.beginning = text.substr(0, shared);
+  made.text = text.substr(shared);
+  const Module* const module = plan.compilation->module();
+  made.is_compiled = module != nullptr;
+  for (const Launch& launch : plan.source->launches) {
+    const auto registers = module == nullptr ? std::nullopt : module->registers(launch.name);
+    made.launches.push_back({launch.name, launch.grid, launch.threads, registers});
+  }
+  return made;
 }
 
 void Fusion::wait() const {
@@ -233,7 +275,7 @@ std::unique_ptr<Fusion::Run> Fusion::prepare(const std::vector<std::int64_t>& sy
   auto made = std::make_unique<Run>(std::move(plan), *module);
   Run& run = *made;
   const FusedRegion& region = *run.plan->region;
-  const c10::DeviceGuard guard(region.outputs()[0].device);
+  const c10::DeviceGuard guard(region.device());
   c10::Allocator* const allocator = engine_.allocator();
   for (std::size_t i = 0; i < region.inputs().size(); ++i) run.parameters.add_array(address_of(inputs[i].toTensor()));
   run.results.reserve(region.outputs().size());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "executors/api/kernel_text.h"
 #include "executors/cuda/engine.h"
 #include "executors/cuda/launch_argument.h"
 #include "executors/fused/fused_region.h"
@@ -32,6 +33,10 @@ class Fusion final : public runtime::PendingKernels {
                                                         const fusion::Target& target, Engine& engine,
                                                         const Options& options);
 
+  /// The fusion that programs have for the symbol; null: none has.
+  [[nodiscard]] static std::shared_ptr<const Fusion> find(const ir::BoundSymbol& fused, const ir::Trace& trace,
+                                                          Engine& engine, bool is_batched);
+
   /// Requests the kernel for inputs as they were traced, with symbols of these values.
   Fusion(ir::Trace region, const std::vector<std::int64_t>& traced_symbols, const fusion::Target& target,
          Engine& engine, const Options& options);
@@ -40,6 +45,9 @@ class Fusion final : public runtime::PendingKernels {
   /// symbols, if it has some. Inputs that were laid out otherwise when it was traced have a kernel of their own; where
   /// there is none, PyTorch runs the operations one by one.
   void run(std::vector<c10::IValue>& stack) const;
+
+  /// The kernel that ran last, or the one that was requested first.
+  [[nodiscard]] KernelText text() const;
 
   void wait() const override;
   [[nodiscard]] bool is_settled() const override;
@@ -77,7 +85,7 @@ class Fusion final : public runtime::PendingKernels {
     c10::DataPtr scratch;
 
     [[nodiscard]] const KernelSource& source() const { return *plan->source; }
-    [[nodiscard]] at::Device device() const { return plan->region->outputs()[0].device; }
+    [[nodiscard]] at::Device device() const { return plan->region->device(); }
   };
   /// null: there is no kernel, so that `run_operations` does it.
   [[nodiscard]] std::unique_ptr<Run> prepare(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
@@ -93,6 +101,9 @@ class Fusion final : public runtime::PendingKernels {
   [[nodiscard]] std::shared_ptr<const FusedRegion> region_at(const std::vector<std::int64_t>& symbols) const;
   [[nodiscard]] PlanPtr plan_for(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
   [[nodiscard]] PlanPtr make_plan(Layout layout, std::shared_ptr<const FusedRegion> region, bool keeps_order) const;
+  /// nullopt: there is no kernel.
+  [[nodiscard]] std::optional<KernelSource> source_for(const Plan& plan, const fusion::Strides& strides,
+                                                       bool keeps_order, const LaunchFacts& facts) const;
   /// The kernel of a plan; null: it is not there.
   [[nodiscard]] const Module* module_of(const Plan& plan) const;
   /// Raises what a compilation has failed with, or warns of it.

@@ -86,7 +86,10 @@ class Emitter {
       Lines body;
       const std::string name = facts_.name + "_finish";
       source.launches.push_back({name, sums_.finish(shared, body), BlockSums::kFinishThreads});
-      functions += function(name, BlockSums::kFinishThreads, shared, body);
+      Lines waiting;
+      waiting.add("wait_for_previous();");
+      waiting.append(body);
+      functions += function(name, BlockSums::kFinishThreads, shared, waiting);
     }
     source.array_count = array_count();
     source.numbers = numbers_.values();
@@ -143,6 +146,7 @@ class Emitter {
     const std::string bounds = blocks_at_once == 0 ? "" : join(", ", blocks_at_once);
     lines.add("extern \"C\" __global__ void __launch_bounds__(", threads, bounds, ") ", name, "(const ",
               facts_.is_batched ? "__grid_constant__ Batch batch" : "Parameters p", ") {");
+    lines.add("let_next_begin();");
     facts_.is_batched ? find_member(lines) : find_thread_block(lines);
     numbers_.declare(lines);
     shared.declare(lines);
@@ -177,6 +181,8 @@ class Emitter {
     if (domain.run != 0) body.add("const Index run = ", numbers_.index(domain.run, "size"), ";");
     if (domain.interleaved) body.add("const Index height = ", numbers_.index(domain.outer.back(), "size"), ";");
     emit_share(body);
+    emit_prefetch(body);
+    body.add("wait_for_previous();");
     sums_.declare(body);
     for (const std::size_t kept : kept_) {
       const KernelNode& node = kernel_.nodes[kept];
@@ -193,6 +199,46 @@ class Emitter {
     if (skips_columns) body.add("}");
     sums_.write(shared_, body);
     return function(facts_.name, mapping_.thread_count(), shared_, body, mapping_.blocks_at_once);
+  }
+
+  /// The loads of the first pass that differ from row to row, where another one is the same for all rows: those of the
+  /// matrix that one row is multiplied with, which no kernel before is likely to have made.
+  [[nodiscard]] std::vector<const KernelNode*> prefetched() const {
+    std::vector<const KernelNode*> moving;
+    bool has_shared = false;
+    if (!reduces_rows(kernel_) || !mapping_.are_neighbours || mapping_.is_shifted || mapping_.repeats == 0) return {};
+    for (const std::size_t number : passes_.elements_of(0)) {
+      const KernelNode& node = kernel_.nodes[number];
+      if (node.kind != Kind::kLoad || !loads_vectors(node)) continue;
+      const bool moves =
+          std::ranges::any_of(access(node).outer_strides, [](std::int64_t stride) { return stride != 0; });
+      if (moves) moving.push_back(&node);
+      has_shared = has_shared || !moves;
+    }
+    return has_shared ? moving : std::vector<const KernelNode*>();
+  }
+
+  /// Has the first rows of a thread block on their way while the kernel before ends.
+  void emit_prefetch(Lines& to) {
+    constexpr int kLine = 128;  // bytes of the cache
+    const std::vector<const KernelNode*> loads = prefetched();
+    if (loads.empty()) return;
+    to.add("if (begin + y < end) {");
+    to.add("const Index row = begin + y;");
+    emit_indices(to);
+    for (const KernelNode* node : loads) {
+      to.add("const Index ", offset_of(*node), " = ", addresses_.row_offset(over_elements(*node)), ";");
+    }
+    to.add("#pragma unroll");
+    to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
+    to.add("const Index first_of_vector = first + j * ", std::int64_t{mapping_.threads} * mapping_.vector, ";");
+    for (const KernelNode* node : loads) {
+      const int threads = std::max(kLine / (mapping_.vector * static_cast<int>(ir::size_of(access(*node).dtype))), 1);
+      to.add("if (x % ", threads, " == 0", mapping_.is_full ? "" : " && first_of_vector < columns", ") prefetch(",
+             array_text(access(*node).array, access(*node).dtype), " + ", offset_at(*node, "first_of_vector"), ");");
+    }
+    to.add("}");
+    to.add("}");
   }
 
   void emit_rows(Lines& to) {
@@ -309,6 +355,7 @@ class Emitter {
 
   /// A node that is computed, stored or added once for each row.
   void emit_for_row(const KernelNode& node, Lines& to) {
+    if (chooses_row(node)) choose_row(node, to);
     if (node.kind == Kind::kStore || is_sum(node)) {
       if (passes_.works_on_elements(node)) return;
       node.kind == Kind::kStore ? store_row(node, to) : sums_.add(node, to);
@@ -348,6 +395,31 @@ class Emitter {
     to.add("const Index ", offset_of(node), " = ", sum_of({offset}), ";");
   }
 
+  [[nodiscard]] static bool chooses_row(const KernelNode& node) {
+    return node.kind == Kind::kStore && node.operand_count > 1;
+  }
+
+  /// Declares where the chosen row of a table begins, and whether it is one.
+  void choose_row(const KernelNode& node, Lines& to) {
+    const Access& table = access(node);
+    const std::size_t number = passes_.number(node);
+    const std::string chosen = value(node.operands[1]);
+    const std::string rows = numbers_.index(table.table_rows, "table_rows");
+    to.add("const bool is_inside", number, " = ", chosen, " >= 0 && ", chosen, " < ", rows, ";");
+    to.add("if (!is_inside", number, ") trap();");
+    const std::string offset =
+        numbers_.term(join("static_cast<Index>(", chosen, ")"), table.table_stride, "table_stride");
+    to.add("const Index chosen", number, " = ", sum_of({offset}), ";");
+  }
+
+  /// The condition under which a thread that has a row stores a value.
+  [[nodiscard]] std::string may_store(const KernelNode& node) const {
+    return chooses_row(node) ? join("is_row && is_inside", passes_.number(node)) : "is_row";
+  }
+  [[nodiscard]] std::string chosen_row(const KernelNode& node) const {
+    return chooses_row(node) ? join("chosen", passes_.number(node)) : "";
+  }
+
   void emit_pick(const KernelNode& node, Lines& to) {
     to.add(type_of(node), " ", value_of(node), ";");
     to.add("{");
@@ -362,12 +434,12 @@ class Emitter {
 
   void store_row(const KernelNode& node, Lines& to) {
     const Access& target = access(node);
-    std::string condition = "is_row && is_first";
+    std::string condition = may_store(node) + " && is_first";
     std::string offset;
     std::uint32_t array = target.array;
     to.add("{");
     if (target.parts.empty()) {
-      offset = addresses_.row_offset(target);
+      offset = sum_of({addresses_.row_offset(target), chosen_row(node)});
     } else {
       to.add("const Index column = 0;");
       const auto [inside, place] = addresses_.place_in(target.parts[0], target.run);
@@ -580,7 +652,8 @@ class Emitter {
       to.add("#pragma unroll");
       to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
       to.add("const Index first_of_vector = ", begin, " + j * ", step, ";");
-      to.add("if (first_of_vector < columns) {");
+      // Without a condition, all loads of a thread are under way before the first of them is used.
+      if (!mapping_.is_full) to.add("if (first_of_vector < columns) {");
     }
     if (mapping_.is_shifted) {
       to.add("const bool is_inside = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
@@ -600,7 +673,7 @@ class Emitter {
     }
     to.append(after);
     to.add("}");
-    if (mapping_.repeats != 0) to.add("}");
+    if (mapping_.repeats != 0 && !mapping_.is_full) to.add("}");
   }
 
   /// The loop over the elements of a vector, all of them or those that a condition holds for.
@@ -645,17 +718,18 @@ class Emitter {
       return;
     }
     const auto place = [&](std::string_view column) {
-      return join(array_text(target.array, target.dtype), "[", offset_at(node, column), "]");
+      return join(array_text(target.array, target.dtype), "[", sum_of({offset_at(node, column), chosen_row(node)}),
+                  "]");
     };
     if (!is_vectorized(target, kernel_, mapping_, facts_)) {
-      inside.add("if (is_row) ", place("column"), " = ", stored(node), ";");
+      inside.add("if (", may_store(node), ") ", place("column"), " = ", stored(node), ";");
       return;
     }
     const std::string vector = vector_of(target);
     const std::string made = join("stored", passes_.number(node));
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
-    const std::string condition = mapping_.is_shifted ? "is_row && is_inside" : "is_row";
+    const std::string condition = mapping_.is_shifted ? "is_row && is_inside" : may_store(node);
     after.add("if (", condition, ") *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
     if (!mapping_.is_shifted) return;
     after.add("if (is_row && !is_inside) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),

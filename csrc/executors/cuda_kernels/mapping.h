@@ -23,6 +23,7 @@ struct Mapping {
   int vector = 1;
   /// Rows begin between vectors: a row's first vector, and its last one, lie partly in its neighbours.
   bool is_shifted = false;
+  bool is_full = false;        ///< all threads of a row have all of their vectors
   int repeats = 1;             ///< 0: until the row ends, where it is too long for registers
   bool are_neighbours = true;  ///< the threads of a row; else those of a column, as rows are interleaved in memory
   std::int64_t tiles = 1;      ///< parts of a row that thread blocks take by themselves, where nothing reduces rows

@@ -99,6 +99,7 @@ bool may_shift(const SizedKernel& kernel, int vector, const LaunchFacts& facts) 
   if (!kernel.overwritten.empty() || facts.alignment < kWidestLoad || vector < 2) return false;
   return std::ranges::all_of(kernel.nodes, [&](const KernelNode& node) {
     if (node.kind == Kind::kRandom || node.kind == Kind::kAssemble) return false;
+    if (node.kind == Kind::kStore && node.operand_count > 1) return false;  // into a row that an index chooses
     return !is_access_of_elements(node) || node.kind == Kind::kGather ||
            has_rows_in_order(kernel.accesses[node.index], kernel) ||
            std::ranges::all_of(kernel.accesses[node.index].outer_strides, [](auto stride) { return stride == 0; });
@@ -198,6 +199,9 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
     const std::int64_t most = mapping.is_shifted ? kMostShiftedRepeats : kMostRepeats;
     mapping.repeats = repeats <= most || has_sums ? static_cast<int>(repeats) : 0;
+    // Thread blocks with sums have the registers that were reckoned for them, and none for loads ahead.
+    const std::int64_t covered = std::int64_t{mapping.threads} * mapping.vector * mapping.repeats;
+    mapping.is_full = !has_sums && !has_totals(kernel) && !mapping.is_shifted && kernel.domain.columns == covered;
     if (mapping.repeats == 0 && rows > facts.multiprocessors) in_cache = rows_in_cache(kernel, facts);
     if (in_cache == 1) mapping.threads = kMostThreadsOfOnlyRow;
   } else {

@@ -65,6 +65,19 @@ template <typename T> __device__ inline T real_of(Integer bits) {
   return value;
 }
 
+// Kernels of a stream overlap where devices can: one begins, as far as it needs no memory, while the one before it ends.
+// It lets the next one do so, and waits for the one before, in front of all that it reads and writes.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// Brings memory into the cache that all multiprocessors share. What it holds is read later: others may still write it.
+__device__ inline void prefetch(const void* place) { asm volatile("prefetch.global.L2 [%0];" :: "l"(place)); }
+#else
+__device__ inline void let_next_begin() {}
+__device__ inline void wait_for_previous() {}
+__device__ inline void prefetch(const void* place) {}
+#endif
+
 #ifndef THUNDER_ON_HOST
 __device__ inline void trap() { asm("trap;"); }
 __device__ inline float value_of(Half stored) {

@@ -34,7 +34,7 @@ bool overwrites(const SizedKernel& kernel, const RowPasses& passes, const std::s
   const auto store = std::ranges::find_if(kernel.nodes, is_store);
   if (store == kernel.nodes.end() || !passes.works_on_elements(*store)) return false;
   const SizedAccess& written = kernel.accesses[store->index];
-  if (!written.parts.empty()) return false;
+  if (!written.parts.empty() || store->operand_count > 1) return false;
   std::set<std::size_t> needed_later;
   for (std::size_t pass = passes.of_work(*store) + 1; pass < passes.count(); ++pass) {
     needed_later.merge(passes.elements_of(pass));

@@ -32,6 +32,7 @@ constinit const fusion::Target kTarget{
     .draws_by_counter = true,
     .sums_rows_alone = true,  // PyTorch takes two to four times as long
     .multiplies_rows = true,
+    .stores_rows = true,
     .least_interleaved = 32,  // a warp reads that many neighbours at once
     .convolves_depthwise_gradients = &convolves_depthwise_gradients,
     .largest_in_batch = INT64_C(32) << 20U,  // a larger one keeps a GPU busy for ten launches

@@ -31,6 +31,8 @@ class FusedRegion {
   [[nodiscard]] const ir::Trace& region() const { return region_; }
   [[nodiscard]] const std::vector<Tensor>& inputs() const { return inputs_; }
   [[nodiscard]] const std::vector<Tensor>& outputs() const { return outputs_; }
+  /// That of all its tensors.
+  [[nodiscard]] at::Device device() const { return (outputs_.empty() ? inputs_ : outputs_).at(0).device; }
   [[nodiscard]] const std::vector<fusion::CopyTarget>& copies() const { return copies_; }
 
   /// Whether the inputs are plain tensors of the traced dtypes, sizes and devices. Results that are copied to an input

@@ -16,6 +16,12 @@ namespace thunder::executors {
 template <typename Fusion>
 class FusionMemo {
  public:
+  /// Null: no program has it.
+  [[nodiscard]] std::shared_ptr<const Fusion> find(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    const auto known = known_.find(key);
+    return known == known_.end() ? nullptr : known->second.lock();
+  }
   template <typename Make>
   std::shared_ptr<const Fusion> get(const std::string& key, const Make& make) {
     {
