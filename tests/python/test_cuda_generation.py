@@ -81,7 +81,7 @@ def test_kernels_write_rows_of_the_cache_and_attend_to_it() -> None:
     names = [symbol.name for symbol in final.bound_symbols]
     assert "aten.index_copy_.default" not in names
     assert str(final).count('kind="attention"') == 2
-    assert sum("fused_grouped_attention" == kernel.name for kernel in thunder.last_kernels(f)) == 1
+    assert sum(kernel.name == "fused_grouped_attention" for kernel in thunder.last_kernels(f)) == 1
 
 
 @pytest.mark.parametrize("keys", [1, 200, 3000])
