@@ -8,4 +8,8 @@ namespace thunder::compile {
 /// as many.
 [[nodiscard]] bool takes_groups(const ir::Trace& trace, const passes::GroupedAttention& attention);
 
+/// Whether PyTorch runs each attention of a trace by the kernel that it runs it by in another trace, whose values are
+/// the same ones with other strides.
+[[nodiscard]] bool runs_by_equal_kernels(const ir::Trace& trace, const ir::Trace& other);
+
 }  // namespace thunder::compile

@@ -36,6 +36,7 @@
 #include "passes/grouped_keys.h"
 #include "passes/layout_cleanup.h"
 #include "passes/memory_order.h"
+#include "passes/merged_linears.h"
 #include "passes/pass.h"
 #include "passes/rematerialization.h"
 #include "passes/rotations.h"
@@ -138,6 +139,13 @@ bool fuses_on_gpu(const Compilation& compilation) {
          });
 }
 
+bool is_on_gpu(const ir::Trace& trace) {
+  return std::ranges::any_of(trace.inputs, [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    return type != nullptr && type->device.type == ir::DeviceType::kCuda;
+  });
+}
+
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
   // A tensor with another layout is a copy, which shares no memory.
@@ -145,6 +153,31 @@ void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   if (!ir::symbol_sources(computation).empty()) return;
   auto trace = transforms::channels_last(computation, fuses_on_gpu(compilation));
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);
+}
+
+// Executors and transforms of the user look for the layers of the program, and those that let processes talk for the
+// gradient of each weight.
+void merge_linears(Compilation& compilation, const PassRunner& runner) {
+  if (!compilation.fuses || compilation.hands_out_numbers) return;
+  const auto looks_at_traces = [](const auto& transform) {
+    return transform->post_optimization != nullptr || transform->check_collectives != nullptr;
+  };
+  if (std::ranges::any_of(compilation.transforms, looks_at_traces)) return;
+  const auto looks_for_layers = [](const executors::Executor* executor) {
+    const bool fuses_operations = executor->fuse != nullptr && executor->target == nullptr && !is_built_in(*executor);
+    return executor->replaces != nullptr || fuses_operations;
+  };
+  if (std::ranges::any_of(compilation.executors, looks_for_layers)) return;
+  const auto merges = [](const executors::Executor* executor) {
+    return executor->fuse != nullptr && executor->target != nullptr && executor->target->merges != nullptr;
+  };
+  const auto executor = std::ranges::find_if(compilation.executors, merges);
+  if (executor == compilation.executors.end()) return;
+  const fusion::Target& target = *(*executor)->target;
+  const ir::Trace& computation = compilation.forward.history.last();
+  auto trace = passes::merge_linears(computation, *target.merges, target.accepts, &find_operator);
+  if (trace && runs_by_equal_kernels(computation, *trace))
+    runner.keep(passes::kMergedLinears, *std::move(trace), compilation.forward.history);
 }
 
 void differentiate(Compilation& compilation, const PassRunner& runner) {
@@ -218,13 +251,6 @@ void transform_backward(const Compilation& compilation, TraceLine& line, const P
                 line.history);
     require_matching_saved(transform, forward.history.at(given + 1), in_forward, line.history.last(), in_backward);
   }
-}
-
-bool is_on_gpu(const ir::Trace& trace) {
-  return std::ranges::any_of(trace.inputs, [&](ir::ValueId id) {
-    const ir::TensorType* type = trace.tensor_type(id);
-    return type != nullptr && type->device.type == ir::DeviceType::kCuda;
-  });
 }
 
 void group_attention(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
@@ -377,6 +403,12 @@ constexpr std::array kDerivationSteps{
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
+    // after channels_last: because that records the program again. After dead_code_elimination: because a layer that
+    // nobody needs would be merged with others. Before forward_and_backward: because the derivative of one layer is
+    // what gains most.
+    Step(JointStep{passes::kMergedLinears, &merge_linears, true}),
+    // after merged_linears: because nobody needs the casts of single weights.
+    Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what
     // is dead would be differentiated, and saved.
     Step(JointStep{"forward_and_backward", &differentiate}),

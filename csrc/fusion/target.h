@@ -4,6 +4,7 @@
 
 #include "fusion/kernel_graph.h"
 #include "ir/type.h"
+#include "passes/merged_linears.h"
 
 namespace thunder::fusion {
 
@@ -35,6 +36,9 @@ struct Target {
   // Kernels that are launched together (`fusion/batches.h`):
   std::int64_t largest_in_batch = 0;  ///< bytes that one reads and writes; 0: none are
   std::int64_t most_held = 0;         ///< bytes that live longer for a batch
+
+  /// Linear layers of one input that run as one; null: none do.
+  const passes::MergeRule* merges = nullptr;
 };
 
 }  // namespace thunder::fusion

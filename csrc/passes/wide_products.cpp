@@ -1,5 +1,6 @@
 #include "passes/wide_products.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -57,9 +58,20 @@ class Widener {
     const ir::TensorType* wide = result_type(cast, trace_);
     const bool casts = cast.op->name == operators::kCast && wide != nullptr && wide->dtype == ir::Dtype::kFloat32 &&
                        wide->device == type->device && wide->sizes == type->sizes && wide->strides == type->strides;
-    const ir::ValueId result = single_result(cast);
-    const bool is_given_out = result != ir::kNoValue && uses_.is_output(result) && uses_.readers(result).empty();
-    return casts && is_given_out && is_contiguous(*wide) ? reader : kNoPlace;
+    return casts && is_only_given_out(single_result(cast)) && is_contiguous(*wide) ? reader : kNoPlace;
+  }
+
+  /// Whether the caller gets the value, or views of it, and nobody computes with it. The gradients of weights that were
+  /// joined are rows of one matrix.
+  [[nodiscard]] bool is_only_given_out(ir::ValueId id) const {
+    if (id == ir::kNoValue) return false;
+    const auto gives_out = [&](std::uint32_t reader) {
+      const ir::BoundSymbol& view = trace_.symbols[reader];
+      bool gives = operators::is_view(*view.op);
+      for_each_result(view, [&](ir::ValueId result) { gives = gives && is_only_given_out(result); });
+      return gives;
+    };
+    return (uses_.is_output(id) || !uses_.readers(id).empty()) && std::ranges::all_of(uses_.readers(id), gives_out);
   }
 
   const ir::Trace& trace_;

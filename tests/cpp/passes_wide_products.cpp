@@ -13,6 +13,7 @@ using namespace ir;  // NOLINT(google-build-using-namespace)
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kWide = add_row("aten::mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor");
 const Operator& kCast = add_row("aten::_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor");
+const Operator& kSelect = add_row("aten::select(Tensor(a) self, int dim, int index) -> Tensor(a)");
 const Operator& kNeg = add_row("aten::neg(Tensor self) -> Tensor");
 
 struct Example {
@@ -58,6 +59,20 @@ TEST(products_that_somebody_else_reads_stay_narrow) {
   Example given;
   given.trace.outputs = {given.cast(Dtype::kFloat32), given.product};
   CHECK(given.is_left());
+}
+
+TEST(the_caller_gets_views_of_what_is_computed_in_float32) {
+  const auto views = [](bool negates) {
+    Example e;
+    const TypePtr row = tensor_type(Dtype::kFloat32, {8}, {DeviceType::kCuda, 0});
+    const ValueId wide = e.cast(Dtype::kFloat32);
+    const ValueId first = add_call(e.trace, kSelect, {wide, std::int64_t{0}, std::int64_t{0}}, row);
+    const ValueId second = add_call(e.trace, kSelect, {wide, std::int64_t{0}, std::int64_t{1}}, row);
+    e.trace.outputs = {first, negates ? add_call(e.trace, kNeg, {second}, row) : second};
+    return e.is_left();
+  };
+  CHECK(!views(false));
+  CHECK(views(true));
 }
 
 TEST(casts_that_are_computed_with_stay) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,10 @@ namespace {
 
 using fusion::KernelArray;
 
+/// Whatever can be one is.
+constexpr passes::MergeRule kMerges{.most_multiplications = std::numeric_limits<double>::infinity(),
+                                    .copies_weights = true};
+
 constexpr fusion::Target kTarget{
     .accepts = [](const ir::TensorType& type) { return type.device.type == ir::DeviceType::kCpu; },
     .has = [](operators::ElementOp, fusion::ComputeType) { return true; },
@@ -34,6 +39,7 @@ constexpr fusion::Target kTarget{
     .multiplies_rows = true,
     .largest_in_batch = INT64_C(1) << 20U,
     .most_held = INT64_C(1) << 20U,
+    .merges = &kMerges,
 };
 
 /// The memory of a tensor, from its first element to its last one, as a tensor of one dimension.
