@@ -42,6 +42,7 @@
 #include "passes/rotations.h"
 #include "passes/size_assumptions.h"
 #include "passes/wide_products.h"
+#include "passes/written_gelus.h"
 #include "tracer/custom_gradient.h"
 #include "transforms/channels_last.h"
 #include "transforms/symbolic_grad.h"
@@ -153,6 +154,12 @@ void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   if (!ir::symbol_sources(computation).empty()) return;
   auto trace = transforms::channels_last(computation, fuses_on_gpu(compilation));
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);
+}
+
+void recognize_gelus(Compilation& compilation, const PassRunner& runner) {
+  const ir::Trace& trace = compilation.forward.history.last();
+  if (compilation.hands_out_numbers || !fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(passes::kWrittenGelus, passes::recognize_gelus(trace, &find_operator), compilation.forward.history);
 }
 
 // Executors and transforms of the user look for the layers of the program, and those that let processes talk for the
@@ -403,11 +410,13 @@ constexpr std::array kDerivationSteps{
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
+    // before forward_and_backward: because the derivative of the formula is another one.
+    Step(JointStep{passes::kWrittenGelus, &recognize_gelus, true}),
     // after channels_last: because that records the program again. After dead_code_elimination: because a layer that
     // nobody needs would be merged with others. Before forward_and_backward: because the derivative of one layer is
     // what gains most.
     Step(JointStep{passes::kMergedLinears, &merge_linears, true}),
-    // after merged_linears: because nobody needs the casts of single weights.
+    // after merged_linears and written_gelus: because nobody needs the casts of single weights, or the formula.
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
     // after channels_last: because derivatives then come in the same layout. After dead_code_elimination: because what
     // is dead would be differentiated, and saved.

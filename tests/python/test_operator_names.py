@@ -35,6 +35,7 @@ TABLES = {
     "passes/rotations.cpp": "what rotary embeddings are made of",
     "passes/wide_products.cpp": "a matmul and the cast of its result",
     "passes/random_draws.cpp": "what draws the same numbers from a state",
+    "passes/written_gelus.cpp": "the formula of a GELU",
     "tracer/views.cpp": "how a value is written through a view",
     "tracer/result_rules.cpp": "sizes of results",
     "tracer/result_rules_elements.cpp": "sizes of results",
