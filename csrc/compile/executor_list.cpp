@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "executors/aten/executor.h"
 #include "executors/cpu/executor.h"
+#include "executors/cublaslt/executor.h"
 #include "executors/cuda/executor.h"
 #include "executors/reference/executor.h"
 
@@ -23,6 +24,7 @@ constexpr const Executor* kFallback = &executors::aten::kExecutor;
 
 /// With those that run where they are chosen only.
 Executors with_optional(Executors executors) {
+  executors.push_back(&executors::cublaslt::executor());
   executors.push_back(&executors::reference::kExecutor);
   return executors;
 }

@@ -183,7 +183,8 @@ TEST(a_step_takes_two_matmuls_for_all_gradients) {
   const Tensors wanted = torch::autograd::grad({expected[0]}, inputs, {cotangent});
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     CHECK(got[i].strides() == wanted[i].strides() && got[i].scalar_type() == wanted[i].scalar_type());
-    CHECK((got[i] - wanted[i]).norm().item<double>() <= 2e-2 * wanted[i].norm().item<double>());
+    // The gradient of the keys' bias is zero, but for rounding.
+    CHECK((got[i] - wanted[i]).norm().item<double>() <= 2e-2 * wanted[i].norm().item<double>() + 2e-2);
   }
   CHECK_EQ(count_of(compiled->forward_traces().back(), "aten::addmm"), std::size_t{1});
   CHECK_EQ(count_of(compiled->backward_traces().back(), "aten::mm"), std::size_t{2});

@@ -278,9 +278,11 @@ def test_step_on_a_gpu(groups: int, bias: bool, dtype: torch.dtype) -> None:
     assert merges(compiled) == 2
     # Two for each of the merged layers, for the output of attention and for the last layer.
     assert str(thunder.last_backward_traces(compiled)[-1]).count("aten.mm.") == 8
+    # The gradient of the keys' bias is zero, but for rounding.
+    rounding = 5e-3 * max(float(reference.norm()) for reference in eager[2:])
     for got, reference in zip(ours, eager, strict=True):
         assert (got.shape, got.dtype, got.stride()) == (reference.shape, reference.dtype, reference.stride())
-        assert float((got - reference).norm()) <= 2e-2 * float(reference.norm()) + 1e-6
+        assert float((got.double() - reference.double()).norm()) <= 3e-2 * float(reference.norm()) + rounding
 
 
 @pytest.mark.gpu

@@ -17,6 +17,7 @@ CALLED = re.compile(r"\b(?:call\(\s*\{?|make\(|write\(|find_operator_?\(|findSch
 TABLES = {
     "executors/api/primitives.cpp": "how a primitive of thunder's own runs",
     "executors/cpu/activations.cpp": "what oneDNN calls an activation",
+    "executors/cublaslt/epilogues.cpp": "operations that cuBLASLt computes within a matmul",
     "executors/cpu/native_operations.cpp": "how the CPU executor runs an operation",
     "fusion/permutations.cpp": "operations that change the order of dimensions",
     "fusion/row_products.cpp": "a matmul of one row",

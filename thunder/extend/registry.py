@@ -93,7 +93,8 @@ def resolve_executors(executors: Iterable[Executor | str] | None) -> tuple[Execu
     chosen = [get_executor(executor) for executor in executors]
     names = {executor.name for executor in chosen}
     if "aten" not in names:  # it runs every operation
-        chosen += [executor for executor in map(get_executor, BUILT_IN) if executor.name not in names | {"reference"}]
+        left_out = names | {"cublaslt", "reference"}
+        chosen += [executor for executor in map(get_executor, BUILT_IN) if executor.name not in left_out]
     return tuple(chosen)
 
 

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/error.h"
-#include "executors/cuda/shared_library.h"
+#include "executors/api/shared_library.h"
 
 namespace thunder::executors::cuda {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "executors/cuda/shared_library.h"
+#include "executors/api/shared_library.h"
 
 namespace thunder::executors::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "executors/cuda/shared_library.h"
+#include "executors/api/shared_library.h"
 
 #include <ATen/Context.h>
 #include <dlfcn.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
-namespace thunder::executors::cuda {
+namespace thunder::executors {
 
 void* open_library(const std::vector<std::string>& names) {
   for (const int flags : {RTLD_NOW | RTLD_NOLOAD, RTLD_NOW}) {
@@ -32,4 +32,4 @@ std::vector<std::filesystem::path> library_folders() {
   return folders;
 }
 
-}  // namespace thunder::executors::cuda
+}  // namespace thunder::executors
