@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include "fusion/buffer_assignment.h"
+#include "fusion/region.h"
 #include "ir/builder.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
@@ -31,6 +32,7 @@ const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src, bool n
 const Operator& kIndexCopy = add_row("aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor");
 const Operator& kIndexCopyInPlace =
     add_row("aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)");
+const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
 const Operator& kGelu = add_row("aten::gelu_backward(Tensor grad_output, Tensor self) -> Tensor");
 const Operator& kGeluInto =
     add_row("aten::gelu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)");
@@ -138,6 +140,47 @@ struct CallersMemory {
 };
 using Names = std::vector<std::string>;
 
+template <bool stores_rows>
+constexpr Target kTarget{.accepts = [](const TensorType&) { return true; },
+                         .has = [](ElementOp, ComputeType) { return true; },
+                         .permutes = true,
+                         .stores_rows = stores_rows};
+
+/// A fusion whose result is copied to rows of a cache of the caller's.
+struct RowsOfCache {
+  explicit RowsOfCache(bool stores_rows = true) : stores_rows(stores_rows) {
+    made = trace.add_value(row_type);
+    BoundSymbol operation;
+    operation.op = &kExp;
+    operation.arguments = {row};
+    operation.results = {made};
+    trace.add(make_block("cuda", kKernel, {row}, {made}, {operation}));
+  }
+
+  bool stores_rows;
+  Device device{DeviceType::kCuda, 0};
+  Trace trace{"computation", std::make_shared<TraceContext>()};
+  TypePtr cache_type = tensor_type(Dtype::kFloat32, {8, 4}, device);
+  TypePtr row_type = tensor_type(Dtype::kFloat32, {1, 4}, device);
+  ValueId cache = trace.add_input(cache_type, "cache");
+  ValueId index = trace.add_input(tensor_type(Dtype::kInt64, {1}, device), "index");
+  ValueId row = trace.add_input(row_type, "row");
+  ValueId made = kNoValue;
+
+  ValueId copied() {
+    const ValueId copied = add_call(trace, kIndexCopy, {cache, 0, index, made}, cache_type);
+    add_call(trace, kCopy, {cache, copied, false}, cache_type);
+    return copied;
+  }
+  [[nodiscard]] Trace rewritten() const {
+    const auto with = [](std::string_view) -> const Target* { return &kTarget<true>; };
+    const auto without = [](std::string_view) -> const Target* { return &kTarget<false>; };
+    Trace result = assign_buffers(trace, stores_rows ? FindTarget(with) : FindTarget(without), &find_row);
+    verify(result, "test");
+    return result;
+  }
+};
+
 TEST(an_operation_on_memory_of_the_caller_writes_there) {
   CallersMemory e;
   const ValueId sum = e.sum();
@@ -153,6 +196,46 @@ TEST(an_index_may_be_out_of_bounds_on_the_cpu_only) {
     const bool is_cpu = device == DeviceType::kCpu;
     CHECK(e.operations() == (is_cpu ? Names{"aten::index_copy", "aten::copy_"} : Names{"aten::index_copy_"}));
   }
+}
+
+TEST(a_fusion_writes_rows_of_the_caller_that_it_alone_makes) {
+  for (const bool stores_rows : {true, false}) {
+    RowsOfCache e(stores_rows);
+    e.trace.outputs = {add_call(e.trace, kMm, {e.copied(), e.row}, e.cache_type)};
+    const Trace result = e.rewritten();
+    CHECK_EQ(result.symbols.size(), stores_rows ? 2U : 3U);
+    if (!stores_rows) continue;
+    CHECK_EQ(print(result), R"(# computation: buffer_assignment
+import torch
+from thunder import prims
+
+@torch.no_grad()
+def computation(cache, index, row):
+  # cache: "cuda:0 f32[8, 4]"
+  # index: "cuda:0 i64[1]"
+  # row: "cuda:0 f32[1, 4]"
+  with prims.fused("cuda", [row, cache, index]):
+    t3 = torch.ops.aten.exp.default(row)  # t3: "cuda:0 f32[1, 4]"
+    torch.ops.aten.index_copy_.default(cache, 0, index, t3)
+  del index
+  t6 = torch.ops.aten.mm.default(cache, row)  # t6: "cuda:0 f32[8, 4]"
+  del cache, row
+  return (t6,)
+)");
+  }
+}
+
+TEST(rows_that_others_read_or_a_cache_that_is_read_before_stay_with_their_operation) {
+  const auto writes_by_itself = [](const Trace& trace) {
+    return std::ranges::any_of(trace.symbols, [](const auto& symbol) { return symbol.op == &kIndexCopyInPlace; });
+  };
+  RowsOfCache read;
+  read.trace.outputs = {add_call(read.trace, kMm, {read.copied(), read.row}, read.cache_type), read.made};
+  CHECK(writes_by_itself(read.rewritten()));
+  RowsOfCache before;
+  const ValueId seen = add_call(before.trace, kExp, {before.cache}, before.cache_type);
+  before.trace.outputs = {add_call(before.trace, kMm, {before.copied(), before.row}, before.cache_type), seen};
+  CHECK(writes_by_itself(before.rewritten()));
 }
 
 TEST(memory_of_the_caller_that_is_read_later_or_returned_is_not_written_before) {
