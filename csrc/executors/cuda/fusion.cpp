@@ -171,8 +171,8 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
   const bool is_as_traced = strides == fusion::traced_strides(sized);
   if (!is_as_traced && keeps_order) other = fusion::Lowering::lower(sized.symbols[0], sized, strides, target_);
   const auto& kernel = is_as_traced ? kernel_ : other;
-  if (kernel && !plan.region->outputs().empty()) {
-    const at::Device device = plan.region->outputs()[0].device;
+  if (kernel && plan.region->device()) {
+    const at::Device device = *plan.region->device();
     plan.source = emit_source(
         kernel->at(is_as_traced ? ir::SymbolValues(plan.layout.symbols) : ir::SymbolValues()),
         {plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0]), options_.is_batched});
@@ -233,7 +233,7 @@ std::unique_ptr<Fusion::Run> Fusion::prepare(const std::vector<std::int64_t>& sy
   auto made = std::make_unique<Run>(std::move(plan), *module);
   Run& run = *made;
   const FusedRegion& region = *run.plan->region;
-  const c10::DeviceGuard guard(region.outputs()[0].device);
+  const c10::DeviceGuard guard(region.device().value());
   c10::Allocator* const allocator = engine_.allocator();
   for (std::size_t i = 0; i < region.inputs().size(); ++i) run.parameters.add_array(address_of(inputs[i].toTensor()));
   run.results.reserve(region.outputs().size());

@@ -32,6 +32,11 @@ class FusedRegion {
   [[nodiscard]] const std::vector<Tensor>& inputs() const { return inputs_; }
   [[nodiscard]] const std::vector<Tensor>& outputs() const { return outputs_; }
   [[nodiscard]] const std::vector<fusion::CopyTarget>& copies() const { return copies_; }
+  /// The device of what it gives, or copies to inputs; nullopt: it does neither.
+  [[nodiscard]] std::optional<at::Device> device() const {
+    if (!outputs_.empty()) return outputs_[0].device;
+    return copies_.empty() ? std::nullopt : std::make_optional(inputs_[copies_[0].input].device);
+  }
 
   /// Whether the inputs are plain tensors of the traced dtypes, sizes and devices. Results that are copied to an input
   /// lie there as was traced.
