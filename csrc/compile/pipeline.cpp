@@ -36,6 +36,7 @@
 #include "passes/grouped_attention.h"
 #include "passes/grouped_keys.h"
 #include "passes/layout_cleanup.h"
+#include "passes/log_softmax_statistics.h"
 #include "passes/memory_order.h"
 #include "passes/merged_linears.h"
 #include "passes/pass.h"
@@ -345,6 +346,15 @@ void count_dropouts(const Compilation& compilation, TraceLine& line, const PassR
               line.history);
 }
 
+void save_statistics(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
+  const ir::Trace& trace = line.history.last();
+  if (!compilation.gradient || !fuses_on_gpu(compilation) || !is_on_gpu(trace)) return;
+  runner.keep(
+      passes::kLogSoftmaxStatistics,
+      passes::save_log_softmax_statistics(trace, ir::DeviceType::kCuda, saved_range(compilation).begin, &find_operator),
+      line.history);
+}
+
 void fuse(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   if (!compilation.fuses) return;
   auto fused = run_built_in_fusion_passes(line.history.last(), compilation.executors);
@@ -452,6 +462,9 @@ constexpr std::array kDerivationSteps{
     Step(JointStep{"forward_and_backward", &differentiate}),
     // after forward_and_backward: because its derivative is the one of the dropout.
     Step(LineStep{Part::kForward, passes::kCountedDropouts, &count_dropouts, true}),
+    // after forward_and_backward: because that decides what is saved. Before rematerialization: because that leaves out
+    // what follows from the statistics.
+    Step(LineStep{Part::kForward, passes::kLogSoftmaxStatistics, &save_statistics, true}),
     // after forward_and_backward: because that reads the marks.
     Step(TraceStep{Part::kForward, &passes::kGradientMarks}),
     // after forward_and_backward: because gradients of what is left out would be added in another order, and the

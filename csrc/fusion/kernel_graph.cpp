@@ -192,7 +192,36 @@ KernelGraph::Value KernelGraph::expand_rows(Value value) {
   return is_constant ? add(make(Kind::kExpand, type(value), Extent::kRows, {&value, 1})) : value;
 }
 
+/// A reduction that follows from another one, or was made before. A row's sum of zeros and one element is that element.
+std::optional<KernelGraph::Value> KernelGraph::known_reduction(Reduction reduction, Value value) {
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    const bool is_equal = nodes_[i].kind == Kind::kReduce && nodes_[i].reduction == reduction &&
+                          nodes_[i].operands[0] == static_cast<std::uint32_t>(value);
+    if (is_equal) return Value{i};
+  }
+  const auto known = std::ranges::find(differences_, value, &Difference::difference);
+  if (reduction == Reduction::kMax && known != differences_.end()) {
+    const Value operands[] = {reduce(reduction, known->value), known->rows};
+    return element(ElementOp::kSubtract, operands);
+  }
+  if (reduction != Reduction::kSum) return std::nullopt;
+  const KernelNode scattered = node(value);
+  if (scattered.kind == Kind::kRound) {  // zeros stay as they are
+    const auto sum = known_reduction(reduction, Value{scattered.operands[0]});
+    const bool is_of_zeros = sum && nodes_[scattered.operands[0]].kind == Kind::kScatterAdd;
+    return is_of_zeros ? std::make_optional(round(*sum, scattered.dtype)) : std::nullopt;
+  }
+  if (scattered.kind != Kind::kScatterAdd) return std::nullopt;
+  const KernelNode& background = nodes_[scattered.operands[0]];
+  if (background.kind != Kind::kExpand) return std::nullopt;
+  const KernelNode& zero = nodes_[background.operands[0]];
+  if (zero.kind != Kind::kConstant || zero.number != 0 || zero.integer != 0) return std::nullopt;
+  const Value summands[] = {Value{background.operands[0]}, Value{scattered.operands[2]}};
+  return expand_rows(element(ElementOp::kAdd, summands));
+}
+
 KernelGraph::Value KernelGraph::reduce(Reduction reduction, Value value) {
+  if (const auto known = known_reduction(reduction, value)) return *known;
   const ComputeType result = type(value) == ComputeType::kBool ? ComputeType::kInteger : type(value);
   KernelNode node = make(Kind::kReduce, result, Extent::kRows, {&value, 1});
   node.reduction = reduction;

@@ -168,6 +168,9 @@ class KernelGraph {
   /// A constant as a value of rows.
   Value expand_rows(Value value);
   Value reduce(Reduction reduction, Value value);
+  /// Value `difference` is `value` less `rows`, which are infinite only where `value` is in all of a row: so its
+  /// largest element follows from that of `value`.
+  void set_difference(Value difference, Value value, Value rows) { differences_.push_back({difference, value, rows}); }
   /// Mean and variance of each row; the variance is divided by the columns less `correction`.
   std::pair<Value, Value> moments(Value value, double correction);
   Value pick(Value value, Value columns);
@@ -199,8 +202,14 @@ class KernelGraph {
 
  private:
   using Kind = KernelNode::Kind;
+  struct Difference {
+    Value difference;
+    Value value;
+    Value rows;
+  };
 
   [[nodiscard]] const KernelNode& node(Value value) const { return nodes_[static_cast<std::uint32_t>(value)]; }
+  [[nodiscard]] std::optional<Value> known_reduction(Reduction reduction, Value value);
   [[nodiscard]] static KernelNode make(Kind kind, ComputeType type, Extent extent, std::span<const Value> operands);
   Value add(KernelNode node);
   Value add_access(KernelNode node, Access access);
@@ -212,6 +221,7 @@ class KernelGraph {
   std::vector<KernelSum> sums_;
   std::vector<ir::SizeRatio> ratios_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> overwritten_;
+  std::vector<Difference> differences_;  ///< see `set_difference`
 };
 
 }  // namespace thunder::fusion

@@ -120,6 +120,7 @@ Exponentials exponentials_of(Lowering& lowering, const BoundSymbol& symbol) {
   const Value x = graph.expand(lowering.argument(symbol, 0, lowering.result_type_of(symbol)));
   const Value largest = graph.reduce(Reduction::kMax, x);
   const Value shifted = lowering.apply(ElementOp::kSubtract, {x, largest});
+  graph.set_difference(shifted, x, largest);
   const Value exponentials = lowering.apply(ElementOp::kExp, {shifted});
   return {shifted, exponentials, graph.reduce(Reduction::kSum, exponentials), largest};
 }
@@ -145,7 +146,10 @@ void lower_logsumexp(Lowering& lowering, const BoundSymbol& symbol) {
 }
 Value log_probabilities(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);
-  return lowering.apply(ElementOp::kSubtract, {parts.shifted, lowering.apply(ElementOp::kLog, {parts.sum})});
+  const Value logarithm = lowering.apply(ElementOp::kLog, {parts.sum});
+  const Value result = lowering.apply(ElementOp::kSubtract, {parts.shifted, logarithm});
+  lowering.graph().set_difference(result, parts.shifted, logarithm);
+  return result;
 }
 void lower_softmax(Lowering& lowering, const BoundSymbol& symbol) {
   const Exponentials parts = exponentials_of(lowering, symbol);

@@ -250,20 +250,58 @@ class Aligner {
   ir::ValueId pad(ir::ValueId tensor, const std::vector<std::int64_t>& counts, const ir::BoundSymbol& for_symbol) {
     const auto found = padded_.find(std::pair(tensor, counts));
     if (found != padded_.end()) return found->second;
-    ir::ValueId& known = padded_[std::pair(tensor, counts)];
+    const ir::ValueId source = source_of_rows(tensor, counts);
+    const ir::ValueId made = source == ir::kNoValue
+                                 ? pad_itself(tensor, counts, for_symbol)
+                                 : as_matrix(pad_itself(source, {0, counts[1]}, for_symbol), for_symbol);
+    padded_[std::pair(tensor, counts)] = made;
+    return made;
+  }
+
+  /// The value that a matrix shows as one row after the other, where only its rows get longer, and nobody else reads
+  /// it: it is padded in place of the matrix, so that what computes it writes to the longer rows.
+  [[nodiscard]] ir::ValueId source_of_rows(ir::ValueId matrix, const std::vector<std::int64_t>& counts) const {
+    if (ir::index_of(matrix) >= trace_.value_count() || counts.size() != 4 || counts[3] != 0) return ir::kNoValue;
+    const std::uint32_t maker = uses_.maker(matrix);
+    if (maker == ir::kNoPlace || uses_.is_output(matrix)) return ir::kNoValue;
+    const ir::BoundSymbol& view = trace_.symbols[maker];
+    const ir::ValueId source = value_argument(view, 0);
+    const bool is_reshape = view.op->name == operators::kReshape || view.op->name == operators::kView ||
+                            view.op->name == "aten::_unsafe_view";
+    if (!is_reshape || source == ir::kNoValue || uses_.count(source) != 1 || uses_.is_output(source)) {
+      return ir::kNoValue;
+    }
+    const ir::TensorType& type = this->type(source);
+    const bool has_rows = type.sizes.size() > 2 && has_plain_sizes(type) && is_contiguous(type) &&
+                          type.sizes.back() == this->type(matrix).sizes.back();
+    return has_rows && !aliases_.is_written(source) && uses_.maker(source) != ir::kNoPlace ? source : ir::kNoValue;
+  }
+
+  /// The rows of a value, one after the other.
+  ir::ValueId as_matrix(ir::ValueId value, const ir::BoundSymbol& for_symbol) {
+    ir::TensorType matrix = type(value);
+    const ir::Dim columns = matrix.sizes.back();
+    matrix.sizes = {ir::Dim(element_count(matrix) / columns.hint), columns};
+    matrix.strides = ir::contiguous_strides(matrix.sizes);
+    ir::ArgumentList sizes{ir::Argument(matrix.sizes[0].hint), ir::Argument(columns.hint)};
+    return call(operators::kReshape, "", {ir::Argument(value), ir::Argument(std::move(sizes))}, std::move(matrix),
+                for_symbol);
+  }
+
+  ir::ValueId pad_itself(ir::ValueId tensor, const std::vector<std::int64_t>& counts,
+                         const ir::BoundSymbol& for_symbol) {
     ir::TensorType longer = type(tensor);
     ir::Dim stride = 1;
     for (std::size_t dim = longer.sizes.size(), i = 1; dim-- > 0; i += 2) {
-      longer.sizes[dim] = ir::Dim(longer.sizes[dim].hint + counts[i]);
+      if (i < counts.size()) longer.sizes[dim] = ir::Dim(longer.sizes[dim].hint + counts[i]);
       longer.strides[dim] = stride;
       stride *= longer.sizes[dim];
     }
     ir::ArgumentList list;
     for (const std::int64_t count : counts) list.emplace_back(count);
-    known =
-        call(operators::kPad, "", {ir::Argument(tensor), ir::Argument(std::move(list)), ir::Argument(std::int64_t{0})},
-             std::move(longer), for_symbol);
-    return known;
+    return call(operators::kPad, "",
+                {ir::Argument(tensor), ir::Argument(std::move(list)), ir::Argument(std::int64_t{0})}, std::move(longer),
+                for_symbol);
   }
 
   /// The view that made `transposed`, of another matrix.

@@ -25,6 +25,9 @@ namespace {
 
 /// A result so many times smaller than what it is computed from is saved: reading all that again costs more.
 constexpr std::int64_t kSmall = 4;
+/// On a GPU, a value that could be recomputed is not in memory, but for being saved: among values of about the same
+/// size, those are saved that libraries have written. The share of its bytes by which it counts more.
+constexpr std::int64_t kWriting = 16;
 
 /// Which values of a forward are among those that it saves, and `holds` of them and the numbers of the backward's
 /// inputs, or are what these are views of.
@@ -224,9 +227,15 @@ class ForwardCut {
       const bool stays = !again || (!is_view && (compared_[i] || is_at_hand));
       if (stays || (!is_view && bytes * kSmall <= read)) return add_value(id);
       // A view is not saved itself: its memory is.
-      flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes);
+      flow_.add_edge(in(id), out(id), is_view ? MaxFlow::kInfinite : bytes + bytes_of_writing(id));
       for (const ir::ValueId argument : read_again(symbol)) flow_.add_edge(out(argument), in(id), MaxFlow::kInfinite);
     });
+  }
+
+  [[nodiscard]] std::int64_t bytes_of_writing(ir::ValueId id) const {
+    const ir::TensorType* type = forward_.tensor_type(id);
+    const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
+    return policy_ == Recompute::kMemory && is_on_gpu ? size_in_bytes(type) / kWriting : 0;
   }
 
   /// A draw can be repeated from the generator's state.

@@ -91,6 +91,22 @@ TEST(sums_over_an_odd_number_of_products) {
   CHECK(count_of(check_aligned(inputs, function, 2), "aten::constant_pad_nd") == 2);
 }
 
+TEST(a_view_of_rows_is_padded_where_they_are_computed) {
+  const Tensors inputs{real({4, 256, 1027}), real({1027, 1024}), real({1024, 1024})};
+  const auto function = [](const Tensors& x) {
+    const at::Tensor rows = at::reshape(at::sin(x[0]), {1024, 1027});
+    return Tensors{at::mm(rows, x[1]), at::mm(rows.t(), x[2])};
+  };
+  const ir::Trace aligned = check_aligned(inputs, function, 2);
+  const auto sine =
+      std::ranges::find(aligned.symbols, "aten::sin",
+                        [](const ir::BoundSymbol& symbol) -> const std::string& { return symbol.op->name; });
+  const auto pad = std::ranges::find_if(aligned.symbols, [&](const ir::BoundSymbol& symbol) {
+    return symbol.op->name == "aten::constant_pad_nd" && symbol.arguments[0] == sine->results[0];
+  });
+  CHECK(pad != aligned.symbols.end());
+}
+
 TEST(both_sides_of_a_result) {
   const Tensors inputs{real({1024, 1027}), real({1024, 1030})};
   static_cast<void>(check_aligned(inputs, [](const Tensors& x) { return Tensors{at::mm(x[0].t(), x[1])}; }, 1));

@@ -315,6 +315,84 @@ TEST(losses_over_rows_with_gaps) {
   }
 }
 
+namespace {
+
+/// The derivative of a loss of log-probabilities, in the dtype of what these came from.
+at::Tensor loss_gradient(const at::Tensor& scores, const Tensors& x, at::ScalarType dtype) {
+  const at::Tensor gradient = at::nll_loss_backward(x[2], scores, x[1], {}, at::Reduction::Mean, 1, x[3]);
+  return at::_to_copy(at::_log_softmax_backward_data(gradient, scores, 1, scores.scalar_type()), dtype);
+}
+
+/// Rows of which some hold numbers that are not finite, or nothing else.
+at::Tensor rows_with_extremes(std::int64_t rows, std::int64_t columns, at::ScalarType dtype) {
+  at::Tensor x = at::randn({rows, columns}, at::kDouble) * 8;
+  const auto put = [&](std::int64_t row, std::int64_t first, std::int64_t end, double value) {
+    x.select(0, row).slice(0, first, end).fill_(value);
+  };
+  put(0, 0, columns, -INFINITY);
+  put(1, columns - 1, columns, INFINITY);
+  put(2, 3, columns, -INFINITY);
+  put(3, columns / 2, columns / 2 + 1, NAN);
+  put(4, 0, columns, 1e4);
+  return x.to(dtype);
+}
+
+}  // namespace
+
+TEST(softmax_of_rows_too_long_for_registers) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t columns : {40'000, 40'003}) {
+      check({rows_with_extremes(6, columns, dtype), index({6}, columns)}, [](const Tensors& x) {
+        const at::Tensor y = x[0] * 1;
+        const at::Tensor scores = at::log_softmax(y, 1);
+        return Tensors{at::softmax(y, 1), scores, at::nll_loss(scores, x[1], {}, at::Reduction::Sum, 2),
+                       at::logsumexp(y, {1})};
+      });
+    }
+  }
+}
+
+TEST(maxima_of_log_softmax_follow_from_those_of_its_argument) {
+  for (const std::int64_t columns : {30, 1027, 40'000}) {
+    check({rows_with_extremes(6, columns, at::kFloat)}, [](const Tensors& x) {
+      const at::Tensor y = x[0] * 1;
+      const at::Tensor scores = at::_log_softmax(y, 1, false);
+      const at::Tensor again = at::add(at::sub(y, at::amax(y, {1}, true)), at::amax(scores, {1}, true));
+      return Tensors{at::amax(scores, {1}, true), again,
+                     at::where(at::eq(again, scores), at::zeros_like(again), again)};
+    });
+  }
+}
+
+TEST(rows_with_gaps_that_end_between_vectors) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t columns : {1025, 1030, 1031}) {
+      const auto with_gaps = [&](std::int64_t rows) { return real({rows, 1032}, dtype).slice(1, 0, columns); };
+      check({with_gaps(17), index({17}, columns), real({}), real({}).abs() + 1, real({17, 1}), real({columns})},
+            [=](const Tensors& x) {
+              const at::Tensor scores = at::sub(at::_to_copy(x[0], at::kFloat), x[4]);
+              const at::Tensor gradient = loss_gradient(scores, x, dtype);
+              return Tensors{at::sum(gradient, {0}), at::sum(at::_to_copy(gradient, at::kFloat) * x[5], {1})};
+            });
+    }
+  }
+}
+
+TEST(a_gradient_is_written_into_rows_with_gaps) {
+  for (const std::int64_t columns : {1025, 1031}) {
+    for (const bool sums : {false, true}) {
+      const at::Tensor logits = real({2, 8, 1032}, at::kBFloat16).slice(2, 0, columns);
+      const auto launches = check({logits, index({16}, columns), real({}), real({}).abs() + 1}, [=](const Tensors& x) {
+        const at::Tensor rows = at::reshape(at::_to_copy(x[0], at::kFloat), {-1, columns});
+        const at::Tensor gradient = loss_gradient(at::_log_softmax(rows, 1, false), x, at::kBFloat16);
+        const at::Tensor padded = at::constant_pad_nd(at::reshape(gradient, {2, 8, columns}), {0, 1032 - columns});
+        return sums ? Tensors{padded, at::sum(gradient, {0})} : Tensors{padded};
+      });
+      CHECK(launches >= 1);
+    }
+  }
+}
+
 TEST(losses_of_classes) {
   check({real({12, 30}), index({12}, 30)}, [](const Tensors& x) {
     const at::Tensor logits = at::log_softmax(x[0] * 2, 1);

@@ -1,8 +1,8 @@
 #include <string>
 
 #include "check.h"
-#include "executors/cuda_kernels/equal_loads.h"
 #include "executors/cuda_kernels/kernel_source.h"
+#include "executors/cuda_kernels/simplified.h"
 #include "fusion/kernel_graph.h"
 
 namespace thunder::executors::cuda {
@@ -222,6 +222,79 @@ TEST(a_value_is_stored_in_the_row_that_an_index_chooses) {
   CHECK_EQ(count(text_of(odd), "reinterpret_cast<Vector<float, 4>*>"), std::size_t{0});
 }
 
+namespace {
+
+/// `exp(x - max)`, divided by its sum, of rows of 16-bit floats, or only the sum.
+std::string softmax(std::int64_t columns, bool is_stored) {
+  fusion::KernelDomain domain;
+  domain.outer = {4096};
+  domain.columns = columns;
+  KernelGraph made(std::move(domain));
+  Access access = matrix(0);
+  access.outer_strides = {columns};
+  access.dtype = ir::Dtype::kBfloat16;
+  const Value x = made.load(std::move(access));
+  const Value shifted[] = {x, made.reduce(fusion::Reduction::kMax, x)};
+  const Value exponentials[] = {made.element(ElementOp::kSubtract, shifted)};
+  const Value exponential = made.element(ElementOp::kExp, exponentials);
+  const Value quotient[] = {exponential, made.reduce(fusion::Reduction::kSum, exponential)};
+  made.store(is_stored ? made.element(ElementOp::kDivide, quotient) : quotient[1], 1, ir::Dtype::kBfloat16);
+  return text_of(made);
+}
+
+}  // namespace
+
+TEST(rows_too_long_for_registers_are_read_once_for_maximum_and_sum) {
+  constexpr const char* kVectorOfRow = "read(reinterpret_cast<const Vector<Bfloat16, 8>*>(";
+  CHECK_EQ(count(softmax(128'256, /*is_stored=*/false), kVectorOfRow), std::size_t{1});
+  CHECK_EQ(count(softmax(128'256, /*is_stored=*/true), kVectorOfRow), std::size_t{2});
+  CHECK_EQ(count(softmax(50'257, /*is_stored=*/true), "take_exponentials(v"), std::size_t{1});
+  CHECK_EQ(count(softmax(1024, /*is_stored=*/true), "take_exponentials(v"), std::size_t{0});  // stays in registers
+}
+
+TEST(a_sum_of_zeros_and_one_element_of_each_row_needs_no_reduction) {
+  KernelGraph made = graph();
+  Access rows;
+  rows.outer_strides = {1};
+  rows.extent = fusion::Extent::kRows;
+  rows.dtype = ir::Dtype::kInt64;
+  const Value column = made.load(rows);
+  rows.array = 1;
+  rows.dtype = ir::Dtype::kFloat32;
+  const Value zero = made.expand(made.constant(fusion::ComputeType::kFloat, 0));
+  const Value scattered = made.scatter_add(zero, column, made.load(rows));
+  made.store(made.reduce(fusion::Reduction::kSum, scattered), 2, ir::Dtype::kFloat32);
+  CHECK_EQ(count(text_of(made), "reduce_neighbours<Sum, 1"), std::size_t{0});
+  CHECK_EQ(count(text_of(made), "Sum::of("), std::size_t{0});
+}
+
+TEST(rows_with_gaps_that_end_between_vectors_are_read_by_vectors) {
+  const auto copy = [](std::int64_t columns, std::int64_t stride) {
+    fusion::KernelDomain domain;
+    domain.outer = {64};
+    domain.columns = columns;
+    KernelGraph made(std::move(domain));
+    Access access = matrix(0);
+    access.outer_strides = {stride};
+    access.dtype = ir::Dtype::kBfloat16;
+    const Value x[] = {made.load(access)};
+    access.array = 1;
+    made.store(made.element(ElementOp::kNegate, x), std::move(access));
+    return count(text_of(made), "= is_inside ? read(reinterpret_cast<const Vector<Bfloat16, 8>*>");
+  };
+  CHECK_EQ(copy(50'257, 50'264), std::size_t{1});
+  CHECK_EQ(copy(50'257, 50'260), std::size_t{0});
+  CHECK_EQ(copy(50'264, 50'264), std::size_t{0});
+}
+
+TEST(what_no_result_needs_is_not_computed) {
+  KernelGraph made = graph();
+  const Value x[] = {made.load(matrix(0))};
+  static_cast<void>(made.reduce(fusion::Reduction::kMax, x[0]));
+  made.store(made.element(ElementOp::kNegate, x), 1, ir::Dtype::kFloat32);
+  CHECK_EQ(simplified(made.at()).nodes.size(), std::size_t{3});
+}
+
 TEST(parts_are_read_by_vectors_where_these_end_with_them) {
   constexpr const char* kVector = "read(reinterpret_cast<const Vector<float, 4>*>";
   CHECK_EQ(count(joined(16), kVector), std::size_t{2});
@@ -234,7 +307,7 @@ TEST(equal_loads_are_one) {
   const Value operands[] = {several.load(matrix(0)), several.load(matrix(0))};
   const Value sum[] = {several.element(ElementOp::kMultiply, operands), several.load(matrix(1))};
   several.store(several.element(ElementOp::kAdd, sum), 2, ir::Dtype::kFloat32);
-  CHECK_EQ(with_loads_once(several.at()).nodes.size(), several.at().nodes.size() - 1);
+  CHECK_EQ(simplified(several.at()).nodes.size(), several.at().nodes.size() - 1);
   CHECK_EQ(count(text_of(several), "p.arrays[0]"), std::size_t{1});
 }
 

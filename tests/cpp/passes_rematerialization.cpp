@@ -160,6 +160,21 @@ TEST(what_meets_a_product_of_itself_is_saved_on_a_gpu) {
   }
 }
 
+TEST(what_a_library_has_written_is_saved_before_what_a_fusion_would_have_to_write) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    Pair e({device, 0});
+    const TypePtr wide = tensor_type(Dtype::kFloat32, {8, 64}, {device, 0});
+    const ValueId product = e.call(kMm, {e.x, e.x}, wide);
+    const ValueId rows = e.call(kSum, {product, ArgumentList{1}}, tensor_type(Dtype::kFloat32, {8}, {device, 0}));
+    const ValueId scaled = e.call(kMul, {product, rows}, wide);
+    const auto [forward, backward] = e.run(product, {scaled}, Recompute::kMemory);
+    const bool saves_product = std::ranges::find(forward.outputs.begin() + 1, forward.outputs.end(),
+                                                 Argument(product)) != forward.outputs.end();
+    CHECK_EQ(saves_product, device == DeviceType::kCuda);
+    CHECK_EQ(saved_count(forward), device == DeviceType::kCuda ? 2U : 1U);
+  }
+}
+
 TEST(a_mask_comes_from_what_a_norm_reads_besides) {
   for (const bool has_two : {false, true}) {
     Pair e({DeviceType::kCuda, 0});

@@ -33,6 +33,7 @@ TABLES = {
     "passes/grouped_keys.cpp": "attention, and a cast of its keys",
     "passes/layout_cleanup.cpp": "a rewrite each",
     "passes/merged_linears.cpp": "casts of weights, and views of what linear layers give",
+    "passes/log_softmax_statistics.cpp": "what a saved log-softmax becomes",
     "passes/repeated_heads.cpp": "what repeats keys and values",
     "passes/rotations.cpp": "what rotary embeddings are made of",
     "passes/wide_products.cpp": "a matmul and the cast of its result",

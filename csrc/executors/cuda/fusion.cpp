@@ -183,12 +183,13 @@ Fusion::PlanPtr Fusion::make_plan(Layout layout, std::shared_ptr<const FusedRegi
     strides.push_back(bridge::to_dims({given, input.strides.size()}));
     given += input.strides.size();
   }
-  const at::Device device = plan.region->device();
-  const LaunchFacts facts{plan.layout.alignment, engine_.multiprocessors(device), kernel_name(sized.symbols[0]),
+  const std::optional<at::Device> device = plan.region->device();
+  if (!device) return std::make_shared<const Plan>(std::move(plan));
+  const LaunchFacts facts{plan.layout.alignment, engine_.multiprocessors(*device), kernel_name(sized.symbols[0]),
                           options_.is_batched};
   plan.source = source_for(plan, strides, keeps_order, facts);
   if (plan.source) {
-    plan.compilation = engine_.request(*plan.source, device);
+    plan.compilation = engine_.request(*plan.source, *device);
     plan.source->text.clear();  // long; the compilation has it
   }
   return std::make_shared<const Plan>(std::move(plan));
@@ -275,7 +276,7 @@ std::unique_ptr<Fusion::Run> Fusion::prepare(const std::vector<std::int64_t>& sy
   auto made = std::make_unique<Run>(std::move(plan), *module);
   Run& run = *made;
   const FusedRegion& region = *run.plan->region;
-  const c10::DeviceGuard guard(region.device());
+  const c10::DeviceGuard guard(region.device().value());
   c10::Allocator* const allocator = engine_.allocator();
   for (std::size_t i = 0; i < region.inputs().size(); ++i) run.parameters.add_array(address_of(inputs[i].toTensor()));
   run.results.reserve(region.outputs().size());

@@ -85,7 +85,7 @@ class Fusion final : public runtime::PendingKernels {
     c10::DataPtr scratch;
 
     [[nodiscard]] const KernelSource& source() const { return *plan->source; }
-    [[nodiscard]] at::Device device() const { return plan->region->device(); }
+    [[nodiscard]] at::Device device() const { return plan->region->device().value(); }
   };
   /// null: there is no kernel, so that `run_operations` does it.
   [[nodiscard]] std::unique_ptr<Run> prepare(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;

@@ -188,7 +188,7 @@ std::string operation_text(ElementOp op, ComputeType type, const std::array<Oper
     given[i] =
         type_text(operands[i].type) == as ? operands[i].text : "static_cast<" + as + ">(" + operands[i].text + ")";
   }
-  const bool has_narrow = op == ElementOp::kNormalCdf || op == ElementOp::kGeluSlope;
+  const bool has_narrow = op == ElementOp::kNormalCdf || op == ElementOp::kGeluSlope || op == ElementOp::kExp;
   return (is_narrow && has_narrow && type == ComputeType::kFloat ? "narrow_" : "") + text_of(op, given);
 }
 

@@ -10,13 +10,13 @@
 #include "executors/cuda_kernels/addresses.h"
 #include "executors/cuda_kernels/block_sums.h"
 #include "executors/cuda_kernels/element_text.h"
-#include "executors/cuda_kernels/equal_loads.h"
 #include "executors/cuda_kernels/lines.h"
 #include "executors/cuda_kernels/mapping_choice.h"
 #include "executors/cuda_kernels/numbers.h"
 #include "executors/cuda_kernels/prelude.h"
 #include "executors/cuda_kernels/registers.h"
 #include "executors/cuda_kernels/row_passes.h"
+#include "executors/cuda_kernels/simplified.h"
 
 namespace thunder::executors::cuda {
 namespace {
@@ -64,18 +64,28 @@ bool stores_narrow_elements(const SizedKernel& kernel) {
   return stores && are_narrow;
 }
 
+/// Whether all results are 16-bit floats, sums over rows too.
+bool gives_narrow_results(const SizedKernel& kernel) {
+  const auto is_narrow = [](ir::Dtype dtype) { return dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16; };
+  return std::ranges::all_of(kernel.nodes, [&](const KernelNode& node) {
+    if (node.kind == Kind::kStore) return is_narrow(kernel.accesses[node.index].dtype);
+    return !is_sum(node) || is_narrow(kernel.sums[node.index].dtype);
+  });
+}
+
 class Emitter {
  public:
   Emitter(const SizedKernel& kernel, const LaunchFacts& facts)
       : kernel_(kernel),
         facts_(facts),
         mapping_(choose_mapping(kernel, facts)),
-        passes_(kernel),
+        passes_(kernel, mapping_.joins_sums()),
         addresses_(kernel, numbers_),
         sums_(kernel, mapping_, passes_, numbers_),
         kept_(kept_in_registers(kernel, passes_, mapping_, facts)),
         ahead_(loaded_ahead(kernel, mapping_, facts)),
-        is_narrow_(stores_narrow_elements(kernel)) {}
+        is_narrow_(stores_narrow_elements(kernel)),
+        has_narrow_results_(gives_narrow_results(kernel)) {}
 
   KernelSource emit() {
     KernelSource source;
@@ -263,6 +273,7 @@ class Emitter {
     begin_row();
     emit_place(to);
     to.add("const Index first_of_vector = first;");
+    emit_is_inside(to);
     for (const std::size_t number : ahead_) {
       const KernelNode& node = kernel_.nodes[number];
       to.add("const Index ", offset_of(node), " = ", addresses_.row_offset(over_elements(node)), ";");
@@ -482,7 +493,8 @@ class Emitter {
       const bool is_condition = node.op == operators::ElementOp::kWhere && i == 0;
       if (!is_condition && !is_integer(operand(node, i))) type = operand(node, i).type;
     }
-    return operation_text(node.op, type, operands, is_narrow_);
+    const bool is_narrow = node.op == operators::ElementOp::kExp ? has_narrow_results_ : is_narrow_;
+    return operation_text(node.op, type, operands, is_narrow);
   }
 
   // --- values of elements
@@ -549,7 +561,7 @@ class Emitter {
     const std::string place = join(array, " + ", offset_at(node, "first_of_vector"));
     const std::string vector =
         read(access(node).array, join("reinterpret_cast<const ", vector_of(access(node)), "*>(", place, ")"));
-    if (!mapping_.is_shifted) return vector;
+    if (!mapping_.has_partial_vectors()) return vector;
     return join("is_inside ? ", vector, " : read_part<", mapping_.vector, ">(", array, " + ", offset_of(node),
                 ", first_of_vector, columns)");
   }
@@ -559,6 +571,10 @@ class Emitter {
     const std::string vector = vector_of(access(node));
     if (ahead_.contains(number)) {
       before.add("const ", vector, " vector", number, " = ahead", number, "[u];");
+      return;
+    }
+    if (grouped_.contains(number)) {
+      before.add("const ", vector, " vector", number, " = group", number, "[j];");
       return;
     }
     const bool is_kept = kept_.contains(number);
@@ -624,9 +640,16 @@ class Emitter {
     Lines after;
     std::set<std::size_t> defined;
     loaded_here_.clear();
+    group_loads(pass);
     for (const KernelNode* node : work) {
+      if (passes_.joined_maximum(*node) != nullptr) {
+        add_exponentials(*node, before, inside, after, to);
+        continue;
+      }
       for (std::size_t i = 0; i < node->operand_count; ++i) emit_element(node->operands[i], defined, before, inside);
-      if (is_reduction(*node)) {
+      if (passes_.joined_sum(*node) != nullptr) {
+        to.add(type_of(*node), " ", value_of(*node), " = ", identity_text(*node), ";");
+      } else if (is_reduction(*node)) {
         to.add(type_of(*node), " ", value_of(*node), " = ", identity_text(*node), ";");
         inside.add(value_of(*node), " = ", reduction_text(*node), "::of(", value_of(*node), ", ", reduced(*node), ");");
       } else if (node->kind == Kind::kStore) {
@@ -642,11 +665,36 @@ class Emitter {
     }
   }
 
+  /// Chooses the vectors that are loaded ahead in a pass over a row that is too long for registers.
+  void group_loads(std::size_t pass) {
+    grouped_.clear();
+    for (const std::size_t node : passes_.elements_of(pass)) {
+      if (loads_vectors(kernel_.nodes[node])) grouped_.insert(node);
+    }
+    if (vectors_at_once(mapping_, grouped_.size()) == 0) grouped_.clear();
+  }
+
+  /// A vector's share of the sum of exponentials, and of the maximum that is subtracted in them.
+  void add_exponentials(const KernelNode& sum, Lines& before, Lines& inside, Lines& after, Lines& to) const {
+    const KernelNode& largest = *passes_.joined_maximum(sum);
+    const std::string given = join("given", passes_.number(sum));
+    to.add(type_of(sum), " ", value_of(sum), " = 0;");
+    before.add(type_of(sum), " ", given, "[", mapping_.vector, "];");
+    if (mapping_.has_partial_vectors()) {
+      before.add("#pragma unroll");
+      before.add("for (int e = 0; e < ", mapping_.vector, "; ++e) ", given, "[e] = ", identity_text(largest), ";");
+    }
+    inside.add(given, "[e] = ", reduced(largest), ";");
+    after.add("take_exponentials(", value_of(largest), ", ", value_of(sum), ", ", given, ");");
+  }
+
   /// The loop over a thread's columns of a row.
-  void emit_columns(const Lines& before, const Lines& inside, const Lines& after, Lines& to) const {
+  void emit_columns(const Lines& before, const Lines& inside, const Lines& after, Lines& to) {
     const std::int64_t step = std::int64_t{mapping_.threads} * mapping_.vector;
     const std::string begin = mapping_.is_shifted ? "first - shift" : "first";
-    if (mapping_.repeats == 0) {
+    if (!grouped_.empty()) {
+      emit_grouped_loads(begin, step, to);
+    } else if (mapping_.repeats == 0) {
       to.add("for (Index first_of_vector = ", begin, "; first_of_vector < columns; first_of_vector += ", step, ") {");
     } else {
       to.add("#pragma unroll");
@@ -655,14 +703,12 @@ class Emitter {
       // Without a condition, all loads of a thread are under way before the first of them is used.
       if (!mapping_.is_full) to.add("if (first_of_vector < columns) {");
     }
-    if (mapping_.is_shifted) {
-      to.add("const bool is_inside = first_of_vector >= 0 && first_of_vector + ", mapping_.vector, " <= columns;");
-    }
+    emit_is_inside(to);
     to.append(before);
     if (mapping_.vector == 1) {
       to.add("const Index column = first_of_vector;");
       to.append(inside);
-    } else if (mapping_.is_shifted) {
+    } else if (mapping_.has_partial_vectors()) {
       to.add("if (is_inside) {");
       emit_elements(inside, "", to);
       to.add("} else {");
@@ -674,6 +720,40 @@ class Emitter {
     to.append(after);
     to.add("}");
     if (mapping_.repeats != 0 && !mapping_.is_full) to.add("}");
+    if (!grouped_.empty()) {
+      to.add("}");
+      to.add("}");
+    }
+  }
+
+  void emit_is_inside(Lines& to) const {
+    if (!mapping_.has_partial_vectors()) return;
+    const std::string begins = mapping_.is_shifted ? "first_of_vector >= 0 && " : "";
+    to.add("const bool is_inside = ", begins, "first_of_vector + ", mapping_.vector, " <= columns;");
+  }
+
+  /// Begins the loops over groups of vectors, and over the vectors of a group, which are loaded before the second one.
+  void emit_grouped_loads(const std::string& begin, std::int64_t step, Lines& to) {
+    const std::size_t count = vectors_at_once(mapping_, grouped_.size());
+    to.add("for (Index group = ", begin, "; group < columns; group += ", step * static_cast<std::int64_t>(count),
+           ") {");
+    for (const std::size_t number : grouped_) {
+      to.add(vector_of(access(kernel_.nodes[number])), " group", number, "[", count, "];");
+    }
+    const auto begin_vector = [&] {
+      to.add("#pragma unroll");
+      to.add("for (int j = 0; j < ", count, "; ++j) {");
+      to.add("const Index first_of_vector = group + j * ", step, ";");
+      to.add("if (first_of_vector < columns) {");
+    };
+    begin_vector();
+    emit_is_inside(to);
+    for (const std::size_t number : grouped_) {
+      to.add("group", number, "[j] = ", loaded_vector(kernel_.nodes[number]), ";");
+    }
+    to.add("}");
+    to.add("}");
+    begin_vector();
   }
 
   /// The loop over the elements of a vector, all of them or those that a condition holds for.
@@ -695,6 +775,9 @@ class Emitter {
 
   void reduce_over_threads(const KernelNode& node, Lines& to) {
     const std::string made = value_of(node);
+    const KernelNode* joined = passes_.joined_sum(node);
+    const std::string own = join("own", passes_.number(node));
+    if (joined != nullptr) to.add("const ", type_of(node), " ", own, " = ", made, ";");
     if (mapping_.threads > 1) {
       const int warps = mapping_.thread_count() / 32 + 1;
       shared_.need(std::int64_t{8} * (mapping_.are_neighbours ? warps : mapping_.thread_count()));
@@ -702,6 +785,10 @@ class Emitter {
              ", ", mapping_.threads, ", ", mapping_.rows, ">(", made, ", reinterpret_cast<", type_of(node),
              "*>(shared));");
     }
+    if (joined != nullptr) to.add(value_of(*joined), " *= narrow_exp(", own, " - finite_shift(", made, "));");
+    // Where the largest element is infinite, exponentials of differences are NaN.
+    const KernelNode* largest = passes_.joined_maximum(node);
+    if (largest != nullptr) to.add(made, " += ", value_of(*largest), " - ", value_of(*largest), ";");
     const std::string columns = join("static_cast<", type_of(node), ">(columns)");
     if (node.kind == Kind::kMean) to.add(made, " /= ", columns, ";");
     if (node.kind == Kind::kVariance) to.add(made, " /= ", columns, " - ", numbers_.real(node.number, node.type), ";");
@@ -729,11 +816,11 @@ class Emitter {
     const std::string made = join("stored", passes_.number(node));
     before.add(vector, " ", made, ";");
     inside.add(made, ".at[e] = ", stored(node), ";");
-    const std::string condition = mapping_.is_shifted ? "is_row && is_inside" : may_store(node);
+    const std::string condition = may_store(node) + (mapping_.has_partial_vectors() ? " && is_inside" : "");
     after.add("if (", condition, ") *reinterpret_cast<", vector, "*>(&", place("first_of_vector"), ") = ", made, ";");
-    if (!mapping_.is_shifted) return;
-    after.add("if (is_row && !is_inside) write_part(", array_text(target.array, target.dtype), " + ", offset_of(node),
-              ", ", made, ", first_of_vector, columns);");
+    if (!mapping_.has_partial_vectors()) return;
+    after.add("if (", may_store(node), " && !is_inside) write_part(", array_text(target.array, target.dtype), " + ",
+              sum_of({offset_of(node), chosen_row(node)}), ", ", made, ", first_of_vector, columns);");
   }
 
   void store_vector_in_part(const KernelNode& node, Lines& before, Lines& inside, Lines& after) {
@@ -755,10 +842,12 @@ class Emitter {
   Addresses addresses_;
   BlockSums sums_;
   SharedMemory shared_;
-  std::set<std::size_t> kept_;    ///< loads that stay in registers
-  std::set<std::size_t> ahead_;   ///< loads that begin before rows are computed
-  bool is_narrow_;                ///< elements are rounded to 16 bits in the end
-  std::set<std::size_t> loaded_;  ///< those of them that an earlier pass has loaded
+  std::set<std::size_t> kept_;     ///< loads that stay in registers
+  std::set<std::size_t> ahead_;    ///< loads that begin before rows are computed
+  bool is_narrow_;                 ///< elements are rounded to 16 bits in the end
+  bool has_narrow_results_;        ///< all results are
+  std::set<std::size_t> grouped_;  ///< loads of several vectors of a row that begin before these are computed
+  std::set<std::size_t> loaded_;   ///< those of them that an earlier pass has loaded
   std::set<std::size_t> loaded_here_;
 };
 
@@ -768,8 +857,8 @@ std::optional<KernelSource> emit_source(const SizedKernel& kernel, const LaunchF
   const auto sums_columns = [](const KernelNode& node) { return is_sum(node) && node.kind != Kind::kTotal; };
   if (row_count(kernel) * kernel.domain.columns == 0) return std::nullopt;
   if (kernel.domain.interleaved && std::ranges::any_of(kernel.nodes, sums_columns)) return std::nullopt;
-  const SizedKernel loads_once = with_loads_once(kernel);
-  return Emitter(loads_once, facts).emit();
+  const SizedKernel simple = simplified(kernel);
+  return Emitter(simple, facts).emit();
 }
 
 }  // namespace thunder::executors::cuda

@@ -35,7 +35,9 @@ bool is_vectorized(const fusion::BasicAccess<std::int64_t>& access, const SizedK
   if (vector == 1 || !access.parts.empty()) return false;
   const std::int64_t bytes = std::min<std::int64_t>(kWidestLoad, vector * ir::size_of(access.dtype));
   if (facts.alignment % bytes != 0) return false;
-  if (access.is_dense) return access.extent == Extent::kElements && !kernel.domain.interleaved;
+  if (access.is_dense) {
+    return access.extent == Extent::kElements && !kernel.domain.interleaved && kernel.domain.columns % vector == 0;
+  }
   const auto divides = [&](std::int64_t number) { return number % vector == 0; };
   return access.inner_stride == 1 && divides(access.run) && divides(access.run_stride) &&
          divides(access.table_stride) && std::ranges::all_of(access.outer_strides, divides);

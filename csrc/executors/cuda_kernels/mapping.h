@@ -23,7 +23,9 @@ struct Mapping {
   int vector = 1;
   /// Rows begin between vectors: a row's first vector, and its last one, lie partly in its neighbours.
   bool is_shifted = false;
-  bool is_full = false;        ///< all threads of a row have all of their vectors
+  bool is_full = false;  ///< all threads of a row have all of their vectors
+  /// Rows begin with vectors, but end between them.
+  bool is_ragged = false;
   int repeats = 1;             ///< 0: until the row ends, where it is too long for registers
   bool are_neighbours = true;  ///< the threads of a row; else those of a column, as rows are interleaved in memory
   std::int64_t tiles = 1;      ///< parts of a row that thread blocks take by themselves, where nothing reduces rows
@@ -33,6 +35,10 @@ struct Mapping {
   int unrolled = 1;        ///< rows that a thread works on at the same time
   int blocks_at_once = 0;  ///< thread blocks of a multiprocessor that registers must do for; 0: any
 
+  /// Whether a row's last vector, or its first one, may lie partly outside of it.
+  [[nodiscard]] bool has_partial_vectors() const { return is_shifted || is_ragged; }
+  /// Whether the sum of exponentials of a row is computed with its maximum: rows are read again, not kept.
+  [[nodiscard]] bool joins_sums() const { return repeats == 0 && vector > 1; }
   [[nodiscard]] int thread_count() const { return threads * rows; }
   [[nodiscard]] std::int64_t grid() const { return tiles * blocks * chunks; }
 };

@@ -106,6 +106,18 @@ bool may_shift(const SizedKernel& kernel, int vector, const LaunchFacts& facts) 
   });
 }
 
+/// Whether rows that begin with vectors in all arrays, but end between them, are read and written by vectors all the
+/// same: rows with gaps behind them.
+bool may_be_ragged(const SizedKernel& kernel, int vector, const LaunchFacts& facts) {
+  const auto& domain = kernel.domain;
+  if (domain.interleaved || domain.run != 0 || domain.columns < kLeastShifted || vector < 2) return false;
+  if (!kernel.overwritten.empty() || facts.alignment < kWidestLoad) return false;
+  return std::ranges::all_of(kernel.nodes, [&](const KernelNode& node) {
+    if (node.kind == Kind::kRandom || node.kind == Kind::kAssemble) return false;
+    return !is_access_of_elements(node) || is_vectorized(kernel.accesses[node.index], kernel, vector, facts);
+  });
+}
+
 /// The threads of a row's tile, at most `most`: as many as leave the fewest idle, in columns and in rows.
 int threads_of_tile(std::int64_t vectors, std::int64_t rows, int most) {
   if (vectors <= kWarp) return power_of_two(vectors, kWarp);
@@ -141,8 +153,8 @@ std::int64_t bytes_of_row(const SizedKernel& kernel, const Mapping& mapping) {
 }
 
 /// Bytes of a row that several passes read.
-std::int64_t bytes_read_again(const SizedKernel& kernel) {
-  const RowPasses passes(kernel);
+std::int64_t bytes_read_again(const SizedKernel& kernel, const Mapping& mapping) {
+  const RowPasses passes(kernel, mapping.joins_sums());
   std::vector<int> passes_of(kernel.nodes.size(), 0);
   for (std::size_t pass = 0; pass < passes.count(); ++pass) {
     for (const std::size_t node : passes.elements_of(pass)) ++passes_of[node];
@@ -156,8 +168,8 @@ std::int64_t bytes_read_again(const SizedKernel& kernel) {
 }
 
 /// Rows too long for registers, of which a multiprocessor works on so many at the same time; nullopt: they may be many.
-std::optional<int> rows_in_cache(const SizedKernel& kernel, const LaunchFacts& facts) {
-  const std::int64_t bytes = bytes_read_again(kernel);
+std::optional<int> rows_in_cache(const SizedKernel& kernel, const Mapping& mapping, const LaunchFacts& facts) {
+  const std::int64_t bytes = bytes_read_again(kernel, mapping);
   if (bytes == 0) return std::nullopt;
   const std::int64_t rows = kMostBytesInCache / (bytes * facts.multiprocessors);
   return static_cast<int>(std::clamp<std::int64_t>(rows, 1, kMostRowsInCache));
@@ -181,7 +193,8 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
   mapping.vector = choose_vector(kernel, facts);
   const int widest = widest_vector(kernel);
   mapping.is_shifted = mapping.vector < widest && may_shift(kernel, widest, facts);
-  if (mapping.is_shifted) mapping.vector = widest;
+  mapping.is_ragged = mapping.vector < widest && !mapping.is_shifted && may_be_ragged(kernel, widest, facts);
+  if (mapping.has_partial_vectors()) mapping.vector = widest;
   const std::int64_t vectors = divide_up(kernel.domain.columns, mapping.vector) + (mapping.is_shifted ? 1 : 0);
   const bool has_sums = has_column_sums(kernel);
   std::optional<int> in_cache;
@@ -201,8 +214,9 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     mapping.repeats = repeats <= most || has_sums ? static_cast<int>(repeats) : 0;
     // Thread blocks with sums have the registers that were reckoned for them, and none for loads ahead.
     const std::int64_t covered = std::int64_t{mapping.threads} * mapping.vector * mapping.repeats;
-    mapping.is_full = !has_sums && !has_totals(kernel) && !mapping.is_shifted && kernel.domain.columns == covered;
-    if (mapping.repeats == 0 && rows > facts.multiprocessors) in_cache = rows_in_cache(kernel, facts);
+    mapping.is_full =
+        !has_sums && !has_totals(kernel) && !mapping.has_partial_vectors() && kernel.domain.columns == covered;
+    if (mapping.repeats == 0 && rows > facts.multiprocessors) in_cache = rows_in_cache(kernel, mapping, facts);
     if (in_cache == 1) mapping.threads = kMostThreadsOfOnlyRow;
   } else {
     const bool is_flat = rows == 1 && !has_sums;

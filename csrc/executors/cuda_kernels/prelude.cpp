@@ -133,6 +133,18 @@ template <> __device__ inline float reciprocal(float x) {
 
 template <typename T> __device__ inline T maximum(T x, T y) { return x >= y || x != x ? x : y; }
 template <typename T> __device__ inline T minimum(T x, T y) { return x <= y || x != x ? x : y; }
+#if !defined(THUNDER_ON_HOST) && __CUDA_ARCH__ >= 800
+template <> __device__ inline float maximum(float x, float y) {
+  float made;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(made) : "f"(x), "f"(y));
+  return made;
+}
+template <> __device__ inline float minimum(float x, float y) {
+  float made;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(made) : "f"(x), "f"(y));
+  return made;
+}
+#endif
 template <typename T> __device__ inline T negate(T x) { return -x; }
 template <> __device__ inline Integer negate(Integer x) { return subtract(Integer(0), x); }
 template <typename T> __device__ inline T absolute(T x) { return fabs(x); }
@@ -171,6 +183,24 @@ template <typename T> __device__ inline T gelu_tanh_slope(T x, T tail) {
 template <typename T> __device__ inline T silu_slope(T x, T y) { return y * (T(1) + x * (T(1) - y)); }
 template <typename T> __device__ inline T sigmoid_backward(T x, T y) { return x * (T(1) - y) * y; }
 template <typename T> __device__ inline T tanh_backward(T x, T y) { return x * (T(1) - y * y); }
+
+// For results of 16 bits, and for sums, in which what is next to 0 counts little: the error grows with |x|, to 1e-5.
+__device__ inline float narrow_exp(float x) { return power_of_two(x * 1.44269504f); }
+__device__ inline double narrow_exp(double x) { return exp(x); }
+
+// The largest number of a row, and the sum of exp(number - largest), from those of its parts (M. Milakov and
+// N. Gimelshein, Online normalizer calculation for softmax, 2018). Where all are -infinity, the sum is 0.
+template <typename T> __device__ inline T finite_shift(T largest) { return largest == T(value_of(Bfloat16{0xff80})) ? T(0) : largest; }
+template <int count, typename T> __device__ inline void take_exponentials(T& largest, T& sum, const T (&given)[count]) {
+  T next = largest;
+  #pragma unroll
+  for (int e = 0; e < count; ++e) next = maximum(next, given[e]);
+  const T shift = finite_shift(next);
+  sum *= narrow_exp(largest - shift);
+  #pragma unroll
+  for (int e = 0; e < count; ++e) sum += narrow_exp(given[e] - shift);
+  largest = next;
+}
 
 // How values of several threads become one.
 struct Sum { template <typename T> __device__ static T of(T x, T y) { return add(x, y); } };

@@ -19,6 +19,8 @@ constexpr std::int64_t kBytesOfRegister = 4;
 /// Registers for addresses, counters and what is being computed.
 constexpr std::int64_t kOtherRegisters = 16;
 constexpr std::int64_t kOtherRegistersOfShifted = 44;
+/// Vectors of a row too long for registers that are loaded together, as a rule.
+constexpr std::int64_t kVectorsOfLongRow = 4;
 
 std::int64_t bytes_of(const KernelNode& node, const SizedKernel& kernel) {
   return node.kind == Kind::kRandom ? static_cast<std::int64_t>(sizeof(float))
@@ -79,12 +81,19 @@ std::set<std::size_t> loaded_ahead(const SizedKernel& kernel, const Mapping& map
   return ahead;
 }
 
+std::size_t vectors_at_once(const Mapping& mapping, std::size_t loads) {
+  constexpr std::size_t kMostLoads = 8;
+  constexpr std::size_t kMostVectors = 4;
+  const bool may_load_ahead = mapping.repeats == 0 && mapping.vector > 1 && loads > 0 && 2 * loads <= kMostLoads;
+  return may_load_ahead ? std::min(kMostLoads / loads, kMostVectors) : 0;
+}
+
 int registers_of_thread(const SizedKernel& kernel, const Mapping& mapping, const LaunchFacts& facts) {
-  const RowPasses passes(kernel);
+  const RowPasses passes(kernel, mapping.joins_sums());
   const std::int64_t repeats = std::max(mapping.repeats, 1);
   const auto kept = kept_in_registers(kernel, passes, mapping, facts);
   const auto ahead = loaded_ahead(kernel, mapping, facts);
-  std::int64_t registers = mapping.is_shifted ? kOtherRegistersOfShifted : kOtherRegisters;
+  std::int64_t registers = mapping.has_partial_vectors() ? kOtherRegistersOfShifted : kOtherRegisters;
   std::int64_t passing = 0;  // vectors that are read and written in between
   for (std::size_t i = 0; i < kernel.nodes.size(); ++i) {
     const KernelNode& node = kernel.nodes[i];
@@ -103,6 +112,7 @@ int registers_of_thread(const SizedKernel& kernel, const Mapping& mapping, const
       passing += words;
     }
   }
+  if (mapping.joins_sums()) registers += mapping.vector / 2 + passing * (kVectorsOfLongRow - 1);
   return static_cast<int>(registers + (reduces_rows(kernel) ? passing / 2 : passing));
 }
 

@@ -26,6 +26,10 @@ inline constexpr int kRandomTogether = 4;
 [[nodiscard]] std::set<std::size_t> loaded_ahead(const fusion::SizedKernel& kernel, const Mapping& mapping,
                                                  const LaunchFacts& facts);
 
+/// Vectors of a row that a thread loads before it computes the first of them, in a pass with so many loads over a row
+/// that is too long for registers; 0: none are.
+[[nodiscard]] std::size_t vectors_at_once(const Mapping& mapping, std::size_t loads);
+
 /// An estimate of the registers that a thread needs.
 [[nodiscard]] int registers_of_thread(const fusion::SizedKernel& kernel, const Mapping& mapping,
                                       const LaunchFacts& facts);

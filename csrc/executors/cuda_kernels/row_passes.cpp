@@ -51,13 +51,43 @@ bool overwrites(const SizedKernel& kernel, const RowPasses& passes, const std::s
 
 }  // namespace
 
-RowPasses::RowPasses(const SizedKernel& kernel) : kernel_(kernel) {
+RowPasses::RowPasses(const SizedKernel& kernel, bool joins) : kernel_(kernel) {
+  if (joins) join_sums();
   for (const KernelNode& node : kernel.nodes) {
     std::size_t pass = 0;
     for (std::size_t i = 0; i < node.operand_count; ++i) pass = std::max(pass, of_value_[node.operands[i]]);
-    of_value_.push_back(pass + (is_reduction(node) ? 1 : 0));
+    const bool is_joined = joined_.contains(number(node));
+    of_value_.push_back(pass + (is_reduction(node) && !is_joined ? 1 : 0));
     count_ = std::max(count_, of_value_.back() + 1);
   }
+}
+
+/// Each maximum is joined by one sum: after `simplified` there are no others.
+void RowPasses::join_sums() {
+  std::set<std::size_t> taken;
+  for (const KernelNode& sum : kernel_.nodes) {
+    if (sum.kind != Kind::kReduce || sum.reduction != fusion::Reduction::kSum) continue;
+    const KernelNode& power = operand(sum);
+    if (power.kind != Kind::kElement || power.op != fusion::ElementOp::kExp) continue;
+    const KernelNode& difference = operand(power);
+    if (difference.kind != Kind::kElement || difference.op != fusion::ElementOp::kSubtract) continue;
+    const KernelNode& largest = operand(difference, 1);
+    const bool is_maximum = largest.kind == Kind::kReduce && largest.reduction == fusion::Reduction::kMax &&
+                            largest.operands[0] == difference.operands[0] && largest.type == sum.type;
+    if (is_maximum && taken.insert(number(largest)).second) joined_.emplace(number(sum), number(largest));
+  }
+}
+
+const KernelNode* RowPasses::joined_maximum(const KernelNode& sum) const {
+  const auto found = joined_.find(number(sum));
+  return found == joined_.end() ? nullptr : &kernel_.nodes[found->second];
+}
+
+const KernelNode* RowPasses::joined_sum(const KernelNode& maximum) const {
+  for (const auto& [sum, joined] : joined_) {
+    if (joined == number(maximum)) return &kernel_.nodes[sum];
+  }
+  return nullptr;
 }
 
 std::size_t RowPasses::of_work(const KernelNode& node) const { return of_value(node) - (is_reduction(node) ? 1 : 0); }
@@ -78,7 +108,9 @@ std::vector<const KernelNode*> RowPasses::work_of(std::size_t pass) const {
 
 std::set<std::size_t> RowPasses::elements_of(std::size_t pass) const {
   std::set<std::size_t> seen;
-  for (const KernelNode* node : work_of(pass)) visit(*node, seen);
+  for (const KernelNode* node : work_of(pass)) {
+    if (joined_maximum(*node) == nullptr) visit(*node, seen);  // the maximum reads what it needs
+  }
   return seen;
 }
 

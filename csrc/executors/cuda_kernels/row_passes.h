@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace thunder::executors::cuda {
 /// next.
 class RowPasses {
  public:
-  explicit RowPasses(const fusion::SizedKernel& kernel);
+  /// `joins`: the sum of `exp(x - m)`, where `m` is the maximum of the row, is computed in the pass that finds `m`.
+  explicit RowPasses(const fusion::SizedKernel& kernel, bool joins = false);
 
   [[nodiscard]] std::size_t count() const { return count_; }
   /// The pass from which on a node's value is known.
@@ -26,6 +28,11 @@ class RowPasses {
   /// Whether the node's work is done element by element, and not row by row.
   [[nodiscard]] bool works_on_elements(const fusion::KernelNode& node) const;
 
+  /// The maximum in whose pass a sum of exponentials is computed; null: the node is none of these.
+  [[nodiscard]] const fusion::KernelNode* joined_maximum(const fusion::KernelNode& sum) const;
+  /// The sum of exponentials that is computed in the pass of a maximum; null: there is none.
+  [[nodiscard]] const fusion::KernelNode* joined_sum(const fusion::KernelNode& maximum) const;
+
   [[nodiscard]] std::size_t number(const fusion::KernelNode& node) const {
     return static_cast<std::size_t>(&node - kernel_.nodes.data());
   }
@@ -36,8 +43,11 @@ class RowPasses {
  private:
   void visit(const fusion::KernelNode& node, std::set<std::size_t>& seen) const;
 
+  void join_sums();
+
   const fusion::SizedKernel& kernel_;
-  std::vector<std::size_t> of_value_;  ///< by node
+  std::map<std::size_t, std::size_t> joined_;  ///< sum of exponentials -> the maximum that it is computed with
+  std::vector<std::size_t> of_value_;          ///< by node
   std::size_t count_ = 1;
 };
 

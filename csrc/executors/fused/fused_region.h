@@ -31,9 +31,12 @@ class FusedRegion {
   [[nodiscard]] const ir::Trace& region() const { return region_; }
   [[nodiscard]] const std::vector<Tensor>& inputs() const { return inputs_; }
   [[nodiscard]] const std::vector<Tensor>& outputs() const { return outputs_; }
-  /// That of all its tensors.
-  [[nodiscard]] at::Device device() const { return (outputs_.empty() ? inputs_ : outputs_).at(0).device; }
   [[nodiscard]] const std::vector<fusion::CopyTarget>& copies() const { return copies_; }
+  /// The device of all its tensors; nullopt: it has none.
+  [[nodiscard]] std::optional<at::Device> device() const {
+    const std::vector<Tensor>& tensors = outputs_.empty() ? inputs_ : outputs_;
+    return tensors.empty() ? std::nullopt : std::make_optional(tensors[0].device);
+  }
 
   /// Whether the inputs are plain tensors of the traced dtypes, sizes and devices. Results that are copied to an input
   /// lie there as was traced.
