@@ -12,6 +12,7 @@
 #include "compile/pass_runner.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/call/specialization_cache.h"
+#include "dispatch/call/thread_state.h"
 #include "dispatch/capture/call_transforms.h"
 #include "dispatch/compile_report.h"
 #include "dispatch/functional.h"
@@ -291,7 +292,20 @@ PyMethodDef compiled_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+/// `torch.fx.Tracer` takes nothing but functions of Python and modules: while it traces, the function that is wrapped
+/// tells its class.
+PyObject* get_class(PyObject* self, void*) {
+  const bool is_told = PyFunction_Check(as_compiled(self).callable) && is_fx_tracing();
+  return Py_NewRef(reinterpret_cast<PyObject*>(is_told ? &PyFunction_Type : Py_TYPE(self)));
+}
+
+PyObject* get_globals(PyObject* self, void*) {
+  return PyObject_GetAttrString(as_compiled(self).callable, "__globals__");
+}
+
 PyGetSetDef compiled_attributes[] = {
+    {"__class__", get_class, nullptr, nullptr, nullptr},
+    {"__globals__", get_globals, nullptr, "Those of the function that is wrapped.", nullptr},
     {"cache_hits", get_hits, nullptr, "Calls that ran an existing specialization.", nullptr},
     {"cache_misses", get_misses, nullptr, "Calls that were traced and compiled.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},

@@ -112,22 +112,27 @@ void require_plain_output(PyObject* output) {
                       Py_TYPE(output)->tp_name + "; convert with tensor.as_subclass(torch.Tensor)");
 }
 
-// How the callable's own signature names its positional arguments, for messages and input names.
-std::vector<std::string> parameter_names(PyObject* callable) {
-  std::vector<std::string> names;
+// The code of a function, a method, or a module's `forward`; null: there is none.
+py::Ref code_of(PyObject* callable) {
   py::Ref function = py::Ref::share(callable);
-  bool skip_self = false;
   if (!PyFunction_Check(callable)) {
     const char* attribute = PyMethod_Check(callable) ? "__func__" : "forward";
     function = py::Ref::steal(PyObject_GetAttrString(callable, attribute));
     if (function && PyMethod_Check(function.get())) function = py::Ref::share(PyMethod_GET_FUNCTION(function.get()));
-    skip_self = true;
     PyErr_Clear();
   }
-  if (!function || !PyFunction_Check(function.get())) return names;
-  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function.get()));
+  if (!function || !PyFunction_Check(function.get())) return nullptr;
+  return py::Ref::share(PyFunction_GET_CODE(function.get()));
+}
+
+// How the callable's own signature names its positional arguments, for messages and input names.
+std::vector<std::string> parameter_names(PyObject* callable) {
+  std::vector<std::string> names;
+  const py::Ref found = code_of(callable);
+  if (!found) return names;
+  auto* code = reinterpret_cast<PyCodeObject*>(found.get());
   const py::Ref variables = py::Ref::steal(PyCode_GetVarnames(code));
-  for (int i = skip_self ? 1 : 0; variables && i < code->co_argcount; ++i) {
+  for (int i = PyFunction_Check(callable) ? 0 : 1; variables && i < code->co_argcount; ++i) {
     const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(variables.get(), i));
     names.emplace_back(name == nullptr ? "" : name);
   }
@@ -447,6 +452,13 @@ bool Capture::admit_arguments() {
 
 /// Calls the callable; what stands for it in a trace is asked for its arguments only where Python code calls it.
 py::Ref Capture::call() {
+  const py::Ref code = code_of(callable_);
+  const int flags = code ? reinterpret_cast<const PyCodeObject*>(code.get())->co_flags : 0;
+  if ((flags & (CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: what a coroutine function gives is run by an event loop; compile what it calls");
+    return nullptr;
+  }
   const py::Ref apply = loaded_function("torch.autograd", "Function.apply.__func__");
   const bool is_apply = PyMethod_Check(callable_) && PyMethod_GET_FUNCTION(callable_) == apply.get();
   if (!is_apply) {

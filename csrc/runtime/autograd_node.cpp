@@ -17,6 +17,7 @@
 
 #include "autograd/node_pointer.h"
 #include "runtime/batched_cotangents.h"
+#include "runtime/compiled_autograd.h"
 #include "runtime/memory_pool.h"
 #include "runtime/spared_hooks.h"
 
@@ -28,6 +29,8 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
+using torch::dynamo::autograd::CompiledNodeArgs;
+using torch::dynamo::autograd::SwapSavedVariables;
 
 constexpr const char* kDoubleBackward =
     "thunder: the gradients of a compiled function cannot be differentiated again (double backward). Call the function "
@@ -79,6 +82,7 @@ class HookWhereReached final : public OwnHook {
   variable_list operator()(const variable_list& cotangents) override {
     return cotangents[index_].defined() ? (*hook_)(cotangents) : cotangents;
   }
+  void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
   [[nodiscard]] std::size_t index() const { return index_; }
 
  private:
@@ -89,6 +93,49 @@ class HookWhereReached final : public OwnHook {
 std::optional<std::size_t> index_of_hook(const torch::autograd::FunctionPreHook& hook) {
   if (const auto* wrapped = dynamic_cast<const HookWhereReached*>(&hook)) return wrapped->index();
   return hook_index == nullptr ? std::nullopt : hook_index(as_registered(hook));
+}
+
+void append_cotangents(const BackwardProgram& backward, variable_list& cotangents, std::vector<c10::IValue>& inputs) {
+  auto layout = backward.cotangent_layouts.begin();
+  for (at::Tensor& cotangent : cotangents) {
+    if (cotangent.defined()) inputs.emplace_back(with_layout(std::move(cotangent), *layout++));
+  }
+}
+
+/// The gradients that a backward gave, by edge of the node. PyTorch checks the metadata of each, also of one that
+/// nobody asks for and that eager does not have.
+variable_list gradients_of(const DifferentiableProgram& program, std::vector<c10::IValue>& results,
+                           const std::vector<bool>& needed) {
+  variable_list gradients;
+  gradients.reserve(program.differentiable_inputs.size());
+  for (const std::uint32_t i : program.differentiable_inputs) {
+    const bool is_given = needed[gradients.size()] && !results[i].isNone();
+    gradients.push_back(is_given ? std::move(results[i]).toTensor() : at::Tensor());
+  }
+  return gradients;
+}
+
+/// Runs a backward on values that the forward saved: those that are watched for writes, then the others.
+variable_list run_on_saved(const DifferentiableProgram& program, variable_list cotangents,
+                           const std::vector<bool>& needed, std::vector<c10::IValue> saved) {
+  if (std::ranges::none_of(cotangents, &at::Tensor::defined)) return variable_list(needed.size());
+  const bool is_traced = std::ranges::any_of(
+      cotangents, [](const at::Tensor& t) { return t.defined() && t.key_set().has(c10::DispatchKey::Fake); });
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_traced, "thunder: the backward of a compiled function as a part of another program");
+  const std::shared_ptr<const BackwardProgram> backward = program.backwards->find(cotangents);
+  std::size_t variable = 0;
+  auto plain = static_cast<std::size_t>(std::ranges::count_if(
+      program.saved, [](const SavedValue& value) { return value.kind != SavedValue::Kind::kPlain; }));
+  std::vector<c10::IValue> inputs;
+  for (std::size_t i = 0; i < program.saved.size(); ++i) {
+    const std::size_t position = program.saved[i].kind == SavedValue::Kind::kPlain ? plain++ : variable++;
+    if (backward->reads[i]) inputs.push_back(std::move(saved[position]));
+  }
+  append_cotangents(*backward, cotangents, inputs);
+  const PoolScope pool;
+  std::vector<c10::IValue> results(backward->program.output_count());
+  backward->program.run(inputs, results);
+  return gradients_of(program, results, needed);
 }
 
 /// The one node of a compiled function in PyTorch's graph.
@@ -134,18 +181,32 @@ class CompiledBackward final : public Node {
       backward->program.run(inputs, results);
     }
 
-    variable_list gradients;
-    gradients.reserve(program_->differentiable_inputs.size());
-    for (const std::uint32_t i : program_->differentiable_inputs) {
-      // PyTorch checks the metadata of each gradient, also of one that nobody asks for and that eager does not have.
-      const bool is_needed = task_should_compute_output(gradients.size()) && !results[i].isNone();
-      gradients.push_back(is_needed ? std::move(results[i]).toTensor() : at::Tensor());
-    }
+    std::vector<bool> needed;
+    for (std::size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
+    variable_list gradients = gradients_of(*program_, results, needed);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) spare_hooks_behind(next_edge(i));
     }
     if (at::GradMode::is_enabled()) forbid_double_backward(gradients, differentiable);
     return gradients;
+  }
+
+  void compiled_args(CompiledNodeArgs& args) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(hold_ == nullptr,
+                                "thunder: compiled autograd around functions whose steps are recorded as CUDA graphs");
+    TORCH_CHECK(std::ranges::find(released_, true) == released_.end(), torch::autograd::ERR_BACKWARD_TWICE);
+    args.collect(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(program_.get())));
+    args.collect(variables_, /*is_output=*/true);
+    args.collect(plain_);
+  }
+
+  variable_list apply_with_saved(const variable_list& cotangents, SwapSavedVariables& compiler) override {
+    // The graph keeps the program, whose address is its key.
+    const auto run = [program = program_](variable_list arguments, const std::vector<bool>& needed,
+                                          std::vector<c10::IValue> saved) {
+      return run_on_saved(*program, std::move(arguments), needed, std::move(saved));
+    };
+    return call_in_graph(*this, {variables_, plain_}, cotangents, run, compiler);
   }
 
   /// After a run without retain_graph what it read is released already; otherwise the graph dies.
@@ -216,14 +277,6 @@ class CompiledBackward final : public Node {
     }
   }
 
-  static void append_cotangents(const BackwardProgram& backward, variable_list& cotangents,
-                                std::vector<c10::IValue>& inputs) {
-    auto layout = backward.cotangent_layouts.begin();
-    for (at::Tensor& cotangent : cotangents) {
-      if (cotangent.defined()) inputs.emplace_back(with_layout(std::move(cotangent), *layout++));
-    }
-  }
-
   /// Whoever only asked for create_graph keeps going; an error comes when the gradients are differentiated.
   void forbid_double_backward(variable_list& gradients, const std::vector<bool>& differentiable) const {
     const auto error = make_node<torch::autograd::Error>(kDoubleBackward, torch::autograd::edge_list(next_edges()));
@@ -261,6 +314,7 @@ class HookGate final : public OwnHook {
     }
     return cotangents;
   }
+  void compiled_args(CompiledNodeArgs& /*args*/) const override {}
 
  private:
   Node* node_;  ///< owns this
@@ -300,6 +354,10 @@ class PartialGradientCheck final : public OwnHook {
     }
     return cotangents;
   }
+  /// Which cotangents will come is not known yet.
+  void compiled_args(CompiledNodeArgs& /*args*/) const override {
+    for (const auto& [from, to] : program_->feeds) TORCH_CHECK(!is_looked_at(node_, from, this), kPartialGradient);
+  }
 
  private:
   std::shared_ptr<const DifferentiableProgram> program_;
@@ -315,14 +373,26 @@ class PartialViewCheck final : public Node {
   [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
 
   variable_list apply(variable_list&& cotangents) override {
+    if (cotangents[0].defined()) require_unobserved_views();
     variable_list gradients(num_outputs());
-    for (std::size_t i = 1; cotangents[0].defined() && i < gradients.size(); ++i) {
+    gradients[0] = std::move(cotangents[0]);
+    return gradients;
+  }
+
+  void compiled_args(CompiledNodeArgs& /*args*/) const override { require_unobserved_views(); }
+  variable_list apply_with_saved(const variable_list& cotangents, SwapSavedVariables& /*compiler*/) override {
+    variable_list gradients(num_outputs());
+    gradients[0] = cotangents[0];
+    return gradients;
+  }
+
+ private:
+  void require_unobserved_views() const {
+    for (std::size_t i = 1; i < num_outputs(); ++i) {
       const Edge& view = next_edge(i);
       const bool has_hooks = !(view.function->pre_hooks().empty() && view.function->post_hooks().empty());
       TORCH_CHECK(!(has_hooks || is_looked_at(view.function.get(), view.input_nr)), kPartialGradient);
     }
-    gradients[0] = std::move(cotangents[0]);
-    return gradients;
   }
 };
 

@@ -36,6 +36,7 @@ class SparedHook final : public FunctionPreHook {
                            std::ranges::none_of(cotangents, &at::Tensor::defined);
     return is_spared ? cotangents : (*hook_)(cotangents);
   }
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
 
  private:
   std::unique_ptr<FunctionPreHook> hook_;
@@ -56,6 +57,10 @@ class SparedLeafHooks final : public PostAccumulateGradHook {
 
   void operator()(const at::Tensor& leaf) override {
     if (!is_spared(leaf)) (*hooks_)(leaf);
+  }
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override { hooks_->compiled_args(args); }
+  void apply_with_saved(at::Tensor& leaf, torch::dynamo::autograd::SwapSavedVariables& compiler) override {
+    hooks_->apply_with_saved(leaf, compiler);
   }
 
  private:

@@ -175,8 +175,23 @@ Result stacked(Given arguments) {
   return at::empty(sizes, first.options());
 }
 
+/// Raises what PyTorch's kernels raise for a number that the dtype cannot hold: in a fusion nobody would ask.
+void require_representable(const c10::Scalar& number, at::ScalarType dtype) {
+#define THUNDER_CONVERT(type, name)       \
+  case at::ScalarType::name:              \
+    static_cast<void>(number.to<type>()); \
+    break;
+  switch (dtype) {
+    AT_FORALL_SCALAR_TYPES_AND3(Bool, Half, BFloat16, THUNDER_CONVERT)
+    default:
+      break;
+  }
+#undef THUNDER_CONVERT
+}
+
 Result like_filled(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
+  if (arguments[2].isScalar()) require_representable(arguments[2].toScalar(), self.scalar_type());
   const at::Tensor& mask = arguments[1].toTensor();
   const bool is_number = (arguments[2].isInt() && self.scalar_type() == at::kLong) ||
                          (arguments[2].isScalar() && !arguments[2].isComplexDouble() && is_float_or_double(self));

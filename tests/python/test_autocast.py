@@ -96,7 +96,6 @@ PUT_TOGETHER: dict[str, Callable[[torch.Tensor], Any]] = {
     "einsum": lambda a: torch.einsum("ij,jk,kl->il", a, WEIGHT, x(2, 5)),
     "tensordot": lambda a: torch.tensordot(a, WEIGHT, 1),
     "multi_dot": lambda a: torch.linalg.multi_dot([a, WEIGHT, x(2, 5)]),
-    "bilinear": lambda a: F.bilinear(a, a, x(2, 4, 4)),
     "inner": lambda a: torch.inner(a, WEIGHT.t()),
     "kron": lambda a: torch.kron(a, WEIGHT),
     "nll_loss": lambda a: F.nll_loss(F.log_softmax(a @ WEIGHT, 1), torch.tensor([0, 1, 0])),
@@ -109,6 +108,7 @@ PUT_TOGETHER: dict[str, Callable[[torch.Tensor], Any]] = {
     "matrix_power": lambda a: torch.linalg.matrix_power(a @ a.t(), 3),
     "chain": lambda a: torch.chain_matmul(a, WEIGHT, x(2, 3)),
 }
+BILINEAR = x(2, 4, 4)
 LSTM, CELL, ATTENTION = nn.LSTM(4, 3), nn.GRUCell(4, 3), nn.MultiheadAttention(4, 2)
 
 
@@ -125,6 +125,15 @@ def test_what_pytorch_puts_together_is_taken_apart(name: str) -> None:
             expected = inside(x())
             assert_same(compiled(x()), expected, "inside", atol=0.02, rtol=0.02)
             assert_same(in_eager(around, torch.bfloat16, x()), expected, "around", atol=0.02, rtol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("function", [lambda a: F.bilinear(a, a, BILINEAR), torch.linalg.pinv])
+def test_kernels_that_cast_inside_run_in_eager(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    compiled, a = thunder.jit(function), x()
+    result = in_eager(compiled, torch.bfloat16, a)
+    assert torch.equal(result, in_eager(function, torch.bfloat16, a))
+    assert not torch.equal(result, function(a).to(result.dtype))
 
 
 def test_what_meets_no_cast_is_recorded_as_it_is_called() -> None:

@@ -651,3 +651,16 @@ def test_objects_with_a_finalizer_die_once(refused: bool) -> None:
         del result
         expected.append(number + 3)
         assert sorted(deaths) == sorted(expected)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::thunder.EagerFallbackWarning")
+def test_coroutine_function_makes_one_coroutine() -> None:
+    async def inner(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    async def program(x: torch.Tensor) -> torch.Tensor:
+        return await inner(x) + 1
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        assert torch.equal(asyncio.run(compiled(torch.ones(2))), torch.full((2,), 3.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -232,3 +233,21 @@ def test_function_keeps_its_description() -> None:
         assert torch.equal(made(), expected())
         for name in (*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"):
             assert getattr(made, name) == getattr(expected, name), name
+
+
+@pytest.mark.parametrize("is_returned", [False, True])
+def test_views_of_one_data_share_a_version_counter(is_returned: bool) -> None:
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        data, other = x.data, x.data
+        views = [data.movedim(0, -1), data.unsqueeze(-1), data[0][1:], other.t(), other[1]]
+        return views + [data] * is_returned
+
+    def versions(function: Callable[..., list[torch.Tensor]]) -> list[list[int]]:
+        x = torch.rand(2, 3, requires_grad=True)
+        results, seen = function(x), []
+        for written in (0, 2, 3):
+            results[written].add_(1)
+            seen.append([result._version for result in results] + [x._version])
+        return seen
+
+    assert versions(thunder.jit(program)) == versions(program)

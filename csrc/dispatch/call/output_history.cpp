@@ -25,6 +25,9 @@ class SpentNode final : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& /*cotangents*/) override {
     throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
   }
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& /*args*/) const override {
+    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  }
 };
 
 /// Another tensor over the same memory.

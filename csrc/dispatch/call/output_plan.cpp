@@ -257,8 +257,31 @@ void OutputPlanner::add_tensor(PyObject* object) {
   plan_.sources.push_back(std::move(source));
 }
 
+/// Views of one `.data` have one version counter: it is made once, though nobody returns it.
+void OutputPlanner::add_shared_data() {
+  std::vector<std::pair<Viewed, int>> data;  // with the number of views that are made of it
+  for (const Viewed& each : viewed_) {
+    Viewed shown{.tensor = each.tensor, .root = each.root, .depth = each.depth};
+    for (; !shown.tensor.is_same(each.root.tensor); shown.tensor = at::Tensor(view_of(shown.tensor)->parent)) {
+      const auto is_this = [&](const auto& known) { return known.first.tensor.is_same(shown.tensor); };
+      const auto known = std::ranges::find_if(data, is_this);
+      if (known != data.end()) {
+        ++known->second;
+      } else if (view_of(shown.tensor)->is_data) {
+        data.emplace_back(shown, 1);
+      }
+      --shown.depth;
+    }
+  }
+  for (const auto& [shown, count] : data) {
+    const auto is_this = [&](const Viewed& each) { return each.tensor.is_same(shown.tensor); };
+    if (count > 1 && std::ranges::none_of(viewed_, is_this)) viewed_.push_back(shown);
+  }
+}
+
 /// A view of a view that is returned, too, is made of that, as its gradient goes there.
 void OutputPlanner::plan_views() {
+  add_shared_data();
   std::ranges::stable_sort(viewed_, {}, &Viewed::depth);
   std::unordered_map<const c10::TensorImpl*, std::int32_t> planned;
   for (const Viewed& each : viewed_) {
@@ -273,7 +296,7 @@ void OutputPlanner::plan_views() {
                            .index = each.root.index,
                            .base = found == planned.end() ? OutputPlan::kNoView : found->second});
     plan_sizes(each.tensor, base, plan_.views.back().how);
-    plan_.sources[each.source].view = view;
+    if (each.source != kNoSource) plan_.sources[each.source].view = view;
     planned.emplace(each.tensor.unsafeGetTensorImpl(), view);
   }
 }

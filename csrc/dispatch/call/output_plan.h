@@ -114,10 +114,12 @@ class OutputPlanner {
   struct Viewed {
     at::Tensor tensor;
     Root root;
-    std::size_t source = 0;
+    std::size_t source = kNoSource;
     std::size_t depth = 0;  ///< views between the root and this
   };
+  static constexpr std::size_t kNoSource = ~std::size_t{0};
   Root find_root(const at::Tensor& tensor);
+  void add_shared_data();
   void plan_views();
   void plan_sizes(const at::Tensor& tensor, const at::Tensor& base, OutputView& view);
   [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const;

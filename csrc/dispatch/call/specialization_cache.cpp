@@ -282,6 +282,8 @@ PyObject* SpecializationCache::call(const interpreter::CallArguments& arguments)
   } else if (mode_ == CacheMode::kConstantValues) {
     served = try_all(ThreadState::now(), arguments, &result, failure);
   }
+  // No guard holds for a proxy.
+  if (served == Served::kNo && is_fx_tracing()) return run_eager(arguments, failure);
   if (served == Served::kNo) served = serve_new(arguments, known, &result, failure);
   // Without the lock, as eager code may wait for other threads that trace.
   return served == Served::kEager ? run_eager(arguments, failure) : result;

@@ -55,6 +55,21 @@ std::optional<c10::Device> device_of_mode(PyObject* mode) {
   return reinterpret_cast<THPDevice*>(device.get())->device;
 }
 
+/// Other than that of tensors, which hands the call on.
+bool has_own_torch_function(PyObject* object) {
+  static PyObject* const name = PyUnicode_InternFromString("__torch_function__");
+  // Asked in the middle of a trace, where importing would be a part of the program.
+  static PyObject* const disabled = PyObject_GetAttrString(PyDict_GetItemString(PyImport_GetModuleDict(), "torch._C"),
+                                                           "_disabled_torch_function_impl");
+  if ((Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 ||
+      FunctionModes::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED) {
+    return false;
+  }
+  const PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  const PyObject* of_tensors = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(THPVariableClass), name);
+  return found != nullptr && found != disabled && found != of_tensors;
+}
+
 /// Changes whenever an attribute of the class or of its bases does. CPython numbers a class when it is next looked
 /// into.
 std::uint32_t version_of_tensor_class() {
@@ -83,6 +98,8 @@ bool has_function_mode() {
          stack_has_function_mode();
 }
 
+bool is_told_of_operations(PyObject* object) { return has_function_mode() || has_own_torch_function(object); }
+
 bool has_unknown_layers() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   const bool inference = c10::InferenceMode::is_enabled();
@@ -98,6 +115,12 @@ bool has_unknown_layers() {
                                       c10::DispatchKey::FuncTorchDynamicLayerBackMode};
   return differ(keys.included_, included) || differ(keys.excluded_ - functorch, excluded) ||
          has_unknown_function_modes();
+}
+
+bool is_fx_tracing() {
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.fx._symbolic_trace");
+  if (module == nullptr || !PyModule_Check(module)) return false;
+  return PyDict_GetItemString(PyModule_GetDict(module), "_is_fx_tracing_flag") == Py_True;
 }
 
 bool is_autograd_observed() {

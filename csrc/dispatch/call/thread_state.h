@@ -50,8 +50,15 @@ struct ThreadState {
 /// Such a call runs as eager code.
 [[nodiscard]] bool has_unknown_layers();
 
+/// Whether `torch.fx` traces Python on some thread. What a program is called with then may be proxies: it is told to
+/// them by running as eager code.
+[[nodiscard]] bool is_fx_tracing();
+
 /// Whether a function mode is on that is told of what this thread calls: any but that of `with torch.device(…)`.
 [[nodiscard]] bool has_function_mode();
+
+/// Whether such a mode, or the object's own `__torch_function__`, is told of operations on the object.
+[[nodiscard]] bool is_told_of_operations(PyObject* object);
 
 /// While it lives, what this thread does is told to no function mode.
 class WithoutFunctionModes {
