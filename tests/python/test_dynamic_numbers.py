@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -345,3 +347,76 @@ def test_a_size_is_stored() -> None:
         torch.testing.assert_close(compiled(x, counter), function(x, expected))
         assert (counter.steps, counter.history) == (expected.steps, expected.history)
     assert [type(each) for each in counter.history] == [int] * 4
+
+
+def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a call, or what it raises."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return type(error), str(error).split("\n")[0]
+
+
+def assert_same_outcomes(program: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
+    compiled = thunder.jit(program)
+    for call in calls:
+        got, expected = outcome(compiled, *call), outcome(program, *call)
+        assert type(got) is type(expected), (call, got, expected)
+        if isinstance(expected, torch.Tensor):
+            assert got.dtype == expected.dtype
+            torch.testing.assert_close(got, expected, equal_nan=True)
+        else:
+            assert got == expected, call
+
+
+LIKE_TENSORS = {
+    "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
+    "masked_fill_": lambda x, n: torch.Tensor.masked_fill_(x.clone(), x > 0, value=n),
+    "lerp": lambda x, n: torch.lerp(x, x * 2, n),
+    "foreach_lerp": lambda x, n: torch._foreach_lerp([x], [x * 2], n)[0],
+    "where of two": lambda x, n: torch.where(x > 0, n, n),
+    "where": lambda x, n: torch.where(x > 0, x, n),
+    "fill": lambda x, n: x.clone().fill_(n),
+    "full_like": lambda x, n: torch.full_like(x, n),
+    "pad": lambda x, n: torch.nn.functional.pad(x, (1, 1), value=n),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8, torch.uint8, torch.float64])
+@pytest.mark.parametrize("name", LIKE_TENSORS)
+def test_number_where_a_tensor_does_something_else(name: str, dtype: torch.dtype) -> None:
+    x = torch.ones(3, dtype=dtype)
+    beyond_float = () if "where" in name or "lerp" in name else (1e39,)
+    for values in ((0.5, 0.25, 2.0, 1e5, *beyond_float, -1e5, float("inf")), (2, 3, 5, 300, -5)):
+        assert_same_outcomes(LIKE_TENSORS[name], [(x, value) for value in values])
+
+
+@pytest.mark.parametrize("number", [1e5, 1e39, -1e9, 300, -1, 3.7, float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.bool])
+def test_masked_fill_with_a_constant_that_the_dtype_cannot_hold(dtype: torch.dtype, number: float) -> None:
+    assert_same_outcomes(lambda x: (x + x).masked_fill(x > 0, number), [(torch.ones(3, dtype=dtype),)])
+
+
+ARRAYS = [numpy.zeros(0, numpy.float32), numpy.ones((2, 0), numpy.int8), numpy.ones(2, numpy.float16), numpy.int8(3)]
+
+
+@pytest.mark.parametrize("step", [1, 0.25])
+@pytest.mark.parametrize("operation", ["add", "sub", "mul", "truediv", "floordiv", "pow", "lt"])
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}-{array.shape}")
+def test_number_beside_an_array(array: Any, operation: str, step: float) -> None:
+    def results(jit: Callable[[Any], Any]) -> list[Any]:
+        state = {"count": step}
+
+        def program(operand: Any) -> list[Any]:
+            state["count"] += step
+            function = getattr(operator, operation)
+            return [function(operand, state["count"]), function(state["count"], operand)]
+
+        compiled = jit(program)
+        compiled(torch.ones(2))
+        return [result for _ in range(3) for result in compiled(array)]
+
+    for got, expected in zip(results(thunder.jit), results(lambda function: function), strict=True):
+        assert type(got) is type(expected)
+        assert got.dtype == expected.dtype
+        numpy.testing.assert_array_equal(got, expected)

@@ -2,6 +2,9 @@
 
 #include <ATen/EmptyTensor.h>
 
+#include <cmath>
+#include <limits>
+
 #include "dispatch/python/local_part.h"
 
 namespace thunder::dispatch {
@@ -11,6 +14,10 @@ bool may_be_symbol(PyObject* number) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
   return overflow == 0 && value >= 2 && value <= kLargest;
+}
+
+bool may_be_number(double number) {
+  return !std::isfinite(number) || std::abs(number) <= std::numeric_limits<float>::max();
 }
 
 at::Tensor tensor_for_int(std::int64_t number) { return at::detail::empty_cpu({number, 0}, at::kByte); }

@@ -13,6 +13,9 @@ namespace thunder::dispatch {
 
 /// Whether an int may be a symbol: zero and one are numbers, as they are for sizes.
 [[nodiscard]] bool may_be_symbol(PyObject* number);
+/// Whether a float may be an input: operations refuse those beyond the range of float32, where a tensor in their place
+/// becomes infinite.
+[[nodiscard]] bool may_be_number(double number);
 [[nodiscard]] at::Tensor tensor_for_int(std::int64_t number);
 [[nodiscard]] at::Tensor tensor_for_float(double number);
 /// The tensor that a computation gets for the tensor or number that the guards found.

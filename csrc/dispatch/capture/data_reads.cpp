@@ -171,6 +171,14 @@ std::optional<PyObject*> DataReads::read(PyObject* callable, const NativeCall& c
   return std::nullopt;
 }
 
+namespace {
+
+bool any_operand(const NativeCall& call, bool (*predicate)(PyObject*)) {
+  return (call.self != nullptr && predicate(call.self)) || any_argument(call, predicate);
+}
+
+}  // namespace
+
 int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
   if (trace_->recorder == nullptr) return 0;
   const auto give = [&](PyObject* value) {
@@ -184,22 +192,23 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = compute_math(callable, std::string(name_of(callable)).c_str(), call.arguments[0]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
-  // A function mode is told of the call first, and then calls it itself.
-  if (is_traced_tensor(call.self) && is_of_trace(call.self) && !has_function_mode()) {
+  const bool is_torch = is_torch_function(callable, call);
+  // Who is told of a call gets it as it was written, and then calls the function itself.
+  const bool is_told = is_torch && (has_function_mode() || any_operand(call, is_told_of_operations));
+  if (is_traced_tensor(call.self) && is_of_trace(call.self) && !is_told) {
     if (const auto made = read(callable, call)) return give(*made);
   }
-  const bool is_torch = is_torch_function(callable, call);
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
   if (!is_torch && (!looks || works_by_operators(callable))) return 0;
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
-  if (is_torch) {
+  if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
   }
   for (std::size_t i = 0; i < total(call); ++i) {
     const bool is_number = is_traced_number(call.arguments[i]) || is_size_number(call.arguments[i]);
     if (!is_number && !look_inside(call.arguments[i], /*at_sizes=*/!is_torch)) return -1;
   }
-  if (is_torch) {
+  if (is_torch && !is_told) {
     if (const int status = call_with_computed(callable, call, result); status != 0) return status;
   }
   if (is_torch) {

@@ -66,8 +66,8 @@ bool is_released(Node& node) {
 
 int GradientHooks::register_hook(const char* method, PyObject* function, PyObject* const* arguments, std::size_t count,
                                  PyObject* names, PyObject** result) {
-  // A function mode is told of the call first, and then calls it itself.
-  if (count == 0 || !is_tensor(arguments[0]) || has_function_mode()) return 0;
+  // Who is told of the call first calls it itself then.
+  if (count == 0 || !is_tensor(arguments[0]) || is_told_of_operations(arguments[0])) return 0;
   const at::Tensor& tensor = unpack_tensor(arguments[0]);
   const interpreter::NativeScope native;  // it counts hooks in a global
   *result = PyObject_Vectorcall(function, arguments, count, names);

@@ -52,7 +52,7 @@ bool NumberInputs::is_changing(PyObject* number, const std::string& path, const 
     if (history != nullptr && overflow == 0) seen_[key] = {value};
     return shadows != nullptr && may_be_symbol(number) && dynamic_.is_symbol(key, value);
   }
-  if (history == nullptr) return false;
+  if (history == nullptr || !may_be_number(PyFloat_AS_DOUBLE(number))) return false;
   const auto bits = std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(number));
   const SizeHistory::Sizes code{2 + static_cast<std::int64_t>(bits >> 1U)};
   floats_seen_[key] = code;

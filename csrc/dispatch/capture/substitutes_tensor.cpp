@@ -115,7 +115,7 @@ py::Ref alias_memory(const SubstitutedCall& call) {
 
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 int run(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-  if (count == 0 || has_function_mode()) return 0;
+  if (count == 0 || is_told_of_operations(arguments[0])) return 0;
   try {
     *result = handler({arguments, count, names}).release();
     return 1;
@@ -180,7 +180,8 @@ void copy_in_python(interpreter::TrackerOptions& options, const char* module, co
   if (!function) return;
   options.substitute(function.get(),
                      [name](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-                       if (count == 0 || !is_traced_tensor(arguments[0]) || has_function_mode()) return 0;
+                       if (count == 0 || !is_traced_tensor(arguments[0]) || is_told_of_operations(arguments[0]))
+                         return 0;
                        const py::Ref copier = loaded_function("thunder._copying", name);
                        *result = copier ? PyObject_Vectorcall(copier.get(), arguments, count, names) : nullptr;
                        return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;

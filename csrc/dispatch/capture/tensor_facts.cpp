@@ -71,7 +71,7 @@ void TensorFacts::add_substitutes(interpreter::TrackerOptions& options) {
   const py::Ref method = loaded_function("torch", "Tensor.storage_offset");
   if (!method) return;
   options.substitute(method.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
-    if (count != 1 || !is_traced_tensor(arguments[0]) || has_function_mode()) return 0;
+    if (count != 1 || !is_traced_tensor(arguments[0]) || is_told_of_operations(arguments[0])) return 0;
     *result = storage_offset(unpack_tensor(arguments[0]));
     return *result == nullptr ? -1 : 1;
   });

@@ -334,7 +334,16 @@ PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
     if (is_traced_number(number)) return look_at(number);
     return look_inside(number, /*at_sizes=*/!is_tensor(other)) ? Py_NewRef(number) : nullptr;
   }
-  return is_tensor(other) && is_traced(other) ? tensor_of_number(number) : Py_NewRef(number);
+  if (!is_tensor(other) && PyObject_CheckBuffer(other) != 0) {
+    // NumPy takes an operand that it does not know for an object, and so each number of the result.
+    return is_size_number(number)     ? look_at_size(number)
+           : is_traced_number(number) ? look_at(number)
+                                      : Py_NewRef(number);
+  }
+  if (!is_tensor(other) || !is_traced(other) || is_size_number(number)) return Py_NewRef(number);
+  // Who is told of an operation sees the number that the program has.
+  if (is_traced_number(number) && is_told_of_operations(other)) return look_at(number);
+  return tensor_of_number(number);
 }
 
 std::size_t TorchHooks::input_index(PyObject* real_tensor) const { return index_by_real_.at(real_tensor); }

@@ -137,6 +137,22 @@ PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t p
   return value ? PyObject_CallMethod(made.get(), "fill_", "O", value.get()) : nullptr;
 }
 
+/// Whether a function does with a tensor what it does not do with a number: `masked_fill` refuses a number that the
+/// dtype cannot hold, `lerp` one for integers, and of two numbers `where` makes the default dtype.
+bool tells_numbers_from_tensors(PyObject* callable, const NativeCall& call) {
+  std::string_view name = name_of(callable);
+  if (name.ends_with('_')) name.remove_suffix(1);
+  const auto is_tensor_at = [&](std::size_t position) {
+    return position < call.count && is_tensor(call.arguments[position]);
+  };
+  if (name == "where") return call.self == nullptr && !is_tensor_at(1) && !is_tensor_at(2);
+  PyObject* target = call.self != nullptr ? call.self : is_tensor_at(0) ? call.arguments[0] : nullptr;
+  if (target == nullptr || !is_tensor(target)) return false;
+  const at::ScalarType dtype = unpack_tensor(target).scalar_type();
+  if (name == "masked_fill") return dtype != at::kFloat && dtype != at::kDouble;
+  return name == "lerp" && c10::isIntegralType(dtype, /*includeBool=*/true);
+}
+
 bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
 /// `_foreach_addcdiv_`: `addcdiv_`; empty for other functions.
@@ -295,6 +311,7 @@ int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** re
   }
   if (!any_argument(call, is_traced_number)) return 0;
   if (filled >= 0 || !(is_traced_tensor(call.self) || any_argument(call, is_traced_tensor))) return 0;
+  if (tells_numbers_from_tensors(callable, call)) return 0;
   const auto arguments = replaced(call, is_traced_number, [](PyObject* number) { return tensor_of_number(number); });
   if (!arguments) return -1;
   *result = call_with(callable, call, *arguments);

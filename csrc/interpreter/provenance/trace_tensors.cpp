@@ -67,7 +67,9 @@ PyObject* TraceTensors::operand(PyObject* value, PyObject* other, bool is_key) {
   }
   const py::Ref seen = py::Ref::steal(looks_into_operands(other) ? given(value) : Py_NewRef(value));
   if (!seen) return nullptr;
-  const bool concerns_numbers = state_.hooks.is_number(value) || (is_key && state_.hooks.is_traced(other));
+  const bool concerns_numbers =
+      state_.hooks.is_number(value) ||
+      (is_key ? state_.hooks.is_traced(other) : state_.hooks.is_size(value) && PyObject_CheckBuffer(other) != 0);
   return concerns_numbers ? state_.hooks.operand(seen.get(), other, is_key) : Py_NewRef(seen.get());
 }
 

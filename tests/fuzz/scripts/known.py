@@ -9,7 +9,7 @@ _RESIZED = "resize_ of an input that is not contiguous"
 _ENUMERATION = "values of members of enumerations are not guarded"
 
 # Statements that so many scripts have that they may hide something else: without them, the script must pass.
-_CAUSES = {_DATA: r"\.data\.", _RESIZED: r"resize_\(", _ENUMERATION: r"\._value_ = "}
+_CAUSES = {_DATA: r"\.data\b", _RESIZED: r"resize_\(", _ENUMERATION: r"\._value_ = "}
 
 # (kind, what the message and the smallest script match, why)
 _KNOWN: tuple[tuple[str, str, str], ...] = (
@@ -46,7 +46,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"in eager RuntimeError: Trying to backward through the graph a second time",
         "eager saves a constant, which is none of a compiled function's saved values",
     ),
-    ("number", r"\.grad: .*\.data\.", _DATA),
+    ("number", r"\.grad: .*\.data\b", _DATA),
     (
         "raises nothing",
         r"in eager RuntimeError: When use_reentrant=True, torch\.utils\.checkpoint is incompatible",
@@ -71,7 +71,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "value",
-        r"^step[^\n]* Doubling\.seen value: .*\n( +)with Doubling\(\):\n"
+        r"^step[^\n]* Doubling\.(?:seen value|given[^:\n]*): .*\n( +)with Doubling\(\):\n"
         r"(\1 +[^\n]*\n)*\1 +[^\n]*(?<!torch\.)\bfunc\.\w+\(",
         "a function mode sees the calls that thunder's transforms make, which are not torch.func's",
     ),

@@ -110,6 +110,10 @@ f | {new} = {f} - {n}
 f | {new} = {n} * {f}
 f | {new} = {f} / 4
 f | {new} = torch.where({b}, {f}, {n})
+f | {new} = torch.where({b}, {n}, {n})
+f | {new} = torch.lerp({f}, {f}, {n})
+f | {new} = ({f}.as_subclass(Noted) * {n}).as_subclass(torch.Tensor)
+f | {new} = torch.add({f}.as_subclass(Noted), {f}, alpha={n}).as_subclass(torch.Tensor)
 f | {new} = torch.tanh({f})
 f | {new} = F.relu({f}) + {n}
 f | {new} = torch.maximum({f}, {f})
