@@ -102,11 +102,29 @@ class Aligner {
   /// The caller gets a value with longer rows as a copy: what reads it here, reads it where it is.
   void copy_for_caller(ir::ValueId id, const ir::BoundSymbol& for_symbol) {
     if (!row_strides_.contains(id) || std::ranges::find(given_out_, id) == given_out_.end()) return;
+    // A view that only the caller reads is a copy of the matrix, which fuses with what else reads that.
+    const ir::ValueId shown = value_argument(for_symbol, 0);
+    const bool is_only_shown = uses_.readers(id).empty() && operators::is_view(*for_symbol.op) &&
+                               row_strides_.contains(shown) && uses_.count(shown) > 1;
+    if (!is_only_shown) {
+      copies_[id] = dense_copy(id, for_symbol);
+      return;
+    }
+    ir::TensorType dense = type(id);
+    dense.strides = ir::contiguous_strides(dense.sizes);
+    ir::ArgumentList sizes;
+    for (const ir::Dim& dim : dense.sizes) sizes.emplace_back(dim.hint);
+    copies_[id] =
+        call(operators::kView, "", {ir::Argument(dense_copy(shown, for_symbol)), ir::Argument(std::move(sizes))},
+             std::move(dense), for_symbol);
+  }
+
+  ir::ValueId dense_copy(ir::ValueId id, const ir::BoundSymbol& for_symbol) {
     ir::TensorType dense = type(id);
     dense.strides = ir::contiguous_strides(dense.sizes);
     dense.storage_offset = 0;
-    copies_[id] = call(operators::kClone, "", {ir::Argument(id), ir::Argument(ir::MemoryFormat::kContiguous)},
-                       std::move(dense), for_symbol);
+    return call(operators::kClone, "", {ir::Argument(id), ir::Argument(ir::MemoryFormat::kContiguous)},
+                std::move(dense), for_symbol);
   }
 
   void set_row_stride(ir::ValueId id, std::int64_t stride) {

@@ -45,7 +45,9 @@ class Saver {
     const ir::ValueId result = single_result(symbol);
     if (input == ir::kNoValue || result == ir::kNoValue || !symbol.arguments[kDim].is<std::int64_t>()) return false;
     const ir::TensorType* type = trace_.tensor_type(result);
-    const bool has_rows = is_float(type) && !type->sizes.empty() && type->device.type == device_;
+    const std::int64_t dim = *symbol.arguments[kDim].get<std::int64_t>();
+    const bool has_rows = is_float(type) && type->device.type == device_ && !type->sizes.empty() &&
+                          (dim == -1 || dim + 1 == static_cast<std::int64_t>(type->sizes.size()));
     const std::span outputs = trace_.outputs;
     const auto holds = [&](std::span<const ir::Argument> some) {
       return std::ranges::find(some, ir::Argument(result)) != some.end();
@@ -93,12 +95,10 @@ class Saver {
     save(result, cast(found->second, trace_.tensor_type(result)->dtype));
   }
 
-  /// The largest element of each row.
+  /// The largest element of each row, which are the last dimension.
   ir::Argument largest(ir::ValueId of, const ir::Argument& dim) {
     ir::TensorType rows = *result_.tensor_type(of);
-    const auto count = static_cast<std::int64_t>(rows.sizes.size());
-    const std::int64_t given = *dim.get<std::int64_t>();
-    rows.sizes[static_cast<std::size_t>(given < 0 ? given + count : given)] = 1;
+    rows.sizes.back() = 1;
     rows.strides = ir::contiguous_strides(rows.sizes);
     rows.storage_offset = 0;
     return ir::Argument(call("aten::amax", "",

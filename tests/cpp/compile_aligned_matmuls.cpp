@@ -75,6 +75,21 @@ TEST(operations_read_what_the_caller_gets_a_copy_of) {
   CHECK(aligned.tensor_type(read)->strides == ir::Dims({256 * 1032, 1032, 1}));
 }
 
+TEST(a_view_that_only_the_caller_reads_is_copied_with_what_else_reads_the_matrix) {
+  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const auto function = [](const Tensors& x) {
+    const at::Tensor scores = at::mm(x[0], x[1].t());
+    return Tensors{at::_unsafe_view(scores, {4, 256, 1027}), at::sum(scores, {1})};
+  };
+  const ir::Trace aligned = check_aligned(inputs, function, 2);
+  const auto argument_of = [&](const char* name) {
+    return std::ranges::find(aligned.symbols, name,
+                             [](const ir::BoundSymbol& symbol) -> const std::string& { return symbol.op->name; })
+        ->arguments[0];
+  };
+  CHECK(argument_of("aten::clone") == argument_of("aten::sum"));
+}
+
 TEST(results_that_share_memory_lie_as_they_did) {
   const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
   const auto function = [](const Tensors& x) {

@@ -23,11 +23,11 @@ struct Example {
   ValueId x;
   ValueId y;
 
-  explicit Example(Dtype dtype = Dtype::kFloat32) {
+  explicit Example(Dtype dtype = Dtype::kFloat32, std::int64_t dim = 1) {
     const TypePtr type = tensor_type(dtype, {4, 8});
     x = trace.add_input(type, "x");
     y = trace.add_value(type);
-    add_symbol(trace, kLogSoftmax, {x, 1, false}, {y});
+    add_symbol(trace, kLogSoftmax, {x, dim, false}, {y});
     trace.outputs = {x, y};
   }
   [[nodiscard]] Trace rewritten(DeviceType device = DeviceType::kCpu) const {
@@ -85,6 +85,8 @@ TEST(what_is_not_saved_or_the_caller_gets_or_is_written_to_stays) {
   Example given;
   given.trace.outputs = {given.y, given.y};
   CHECK(given.stays());
+  CHECK(!Example(Dtype::kFloat32, -1).stays());
+  CHECK(Example(Dtype::kFloat32, 0).stays());
   Example written;
   add_symbol(written.trace, kFill, {written.x, 0.0}, {written.trace.add_value(tensor_type(Dtype::kFloat32, {4, 8}))});
   CHECK(written.stays());

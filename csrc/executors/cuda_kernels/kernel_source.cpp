@@ -73,6 +73,9 @@ bool gives_narrow_results(const SizedKernel& kernel) {
   });
 }
 
+/// Elements, or vectors, of a row too long for registers that a thread works on at the same time.
+constexpr int kElementsAtOnce = 4;
+
 class Emitter {
  public:
   Emitter(const SizedKernel& kernel, const LaunchFacts& facts)
@@ -684,7 +687,7 @@ class Emitter {
       before.add("#pragma unroll");
       before.add("for (int e = 0; e < ", mapping_.vector, "; ++e) ", given, "[e] = ", identity_text(largest), ";");
     }
-    inside.add(given, "[e] = ", reduced(largest), ";");
+    inside.add(given, mapping_.vector == 1 ? "[0] = " : "[e] = ", reduced(largest), ";");
     after.add("take_exponentials(", value_of(largest), ", ", value_of(sum), ", ", given, ");");
   }
 
@@ -695,6 +698,7 @@ class Emitter {
     if (!grouped_.empty()) {
       emit_grouped_loads(begin, step, to);
     } else if (mapping_.repeats == 0) {
+      to.add("#pragma unroll ", kElementsAtOnce);  // so that several reads are under way
       to.add("for (Index first_of_vector = ", begin, "; first_of_vector < columns; first_of_vector += ", step, ") {");
     } else {
       to.add("#pragma unroll");

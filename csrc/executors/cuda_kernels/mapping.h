@@ -38,7 +38,7 @@ struct Mapping {
   /// Whether a row's last vector, or its first one, may lie partly outside of it.
   [[nodiscard]] bool has_partial_vectors() const { return is_shifted || is_ragged; }
   /// Whether the sum of exponentials of a row is computed with its maximum: rows are read again, not kept.
-  [[nodiscard]] bool joins_sums() const { return repeats == 0 && vector > 1; }
+  [[nodiscard]] bool joins_sums() const { return repeats == 0 && are_neighbours; }
   [[nodiscard]] int thread_count() const { return threads * rows; }
   [[nodiscard]] std::int64_t grid() const { return tiles * blocks * chunks; }
 };
