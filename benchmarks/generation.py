@@ -74,7 +74,7 @@ class Generator:
             made.append(logits.argmax(-1) if tokens is None else tokens[:, i : i + 1])
             logits = self._logits(call, made[-1], place)
             place = place + 1
-        return torch.cat(made, 1), logits
+        return torch.cat([prompt[:, :0], *made], 1), logits
 
     def _logits(self, call: Call, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         state = {"cache_position": places, "position_ids": places[None], "past_key_values": self.cache}
