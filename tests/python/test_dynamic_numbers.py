@@ -387,7 +387,7 @@ LIKE_TENSORS = {
 def test_number_where_a_tensor_does_something_else(name: str, dtype: torch.dtype) -> None:
     x = torch.ones(3, dtype=dtype)
     beyond_float = () if "where" in name or "lerp" in name else (1e39,)
-    for values in ((0.5, 0.25, 2.0, 1e5, *beyond_float, -1e5, float("inf")), (2, 3, 5, 300, -5)):
+    for values in ((0.5, 0.25, 2.0, 1e5, *beyond_float, -1e5, float("inf")), (2, 3, 5, 300, -5, 2**31, 2**40)):
         assert_same_outcomes(LIKE_TENSORS[name], [(x, value) for value in values])
 
 

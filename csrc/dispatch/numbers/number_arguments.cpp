@@ -283,8 +283,9 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
   if (!any_argument(call, holds_sizes)) return 0;
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
-  *result = call_with(callable, call, arguments);
-  if (*result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+  const bool takes_ints = tells_numbers_from_tensors(callable, call);
+  *result = takes_ints ? nullptr : call_with(callable, call, arguments);
+  if (takes_ints || (*result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) != 0)) {
     PyErr_Clear();
     for (py::Ref& argument : arguments) {
       argument = with_ints(argument.get());
