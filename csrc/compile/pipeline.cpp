@@ -154,20 +154,6 @@ bool is_on_gpu(const ir::Trace& trace) {
   });
 }
 
-bool is_on_gpu(const ir::Trace& trace) {
-  return std::ranges::any_of(trace.inputs, [&](ir::ValueId id) {
-    const ir::TensorType* type = trace.tensor_type(id);
-    return type != nullptr && type->device.type == ir::DeviceType::kCuda;
-  });
-}
-
-bool is_on_gpu(const ir::Trace& trace) {
-  return std::ranges::any_of(trace.inputs, [&](ir::ValueId id) {
-    const ir::TensorType* type = trace.tensor_type(id);
-    return type != nullptr && type->device.type == ir::DeviceType::kCuda;
-  });
-}
-
 void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
   const ir::Trace& computation = compilation.forward.history.last();
   // A tensor with another layout is a copy, which shares no memory.

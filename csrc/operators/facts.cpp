@@ -244,6 +244,7 @@ constexpr Row kRows[] = {
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},
+    {"thunder::restride", kCallsPyTorch},
     {"thunder::sum_over_processes", kOrdered},
 };
 static_assert(std::ranges::is_sorted(kRows, {}, &Row::name));

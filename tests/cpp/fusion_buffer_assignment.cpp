@@ -189,6 +189,15 @@ TEST(an_operation_on_memory_of_the_caller_writes_there) {
   CHECK(e.operations() == (Names{"aten::add_", "aten::mm"}));
 }
 
+TEST(strides_that_were_recorded_raise_nothing) {
+  static const Operator& kRestride = add_row("thunder::restride(Tensor(a) self, int[] strides) -> Tensor(a)");
+  CallersMemory e;
+  const ValueId sum = e.sum();
+  e.trace.outputs = {add_call(e.trace, kRestride, {e.row, ArgumentList{4, 1}}, tensor_type(Dtype::kFloat32, {1, 4}))};
+  e.copy(sum);
+  CHECK(e.operations() == (Names{"aten::add_", "thunder::restride"}));
+}
+
 TEST(an_index_may_be_out_of_bounds_on_the_cpu_only) {
   for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
     CallersMemory e(Device{device, 0});

@@ -80,6 +80,24 @@ def test_training_step(momentum: float | None) -> None:
     assert "prims.fused" in printed
 
 
+def test_running_statistics_are_written_where_they_are_behind_a_pooling_of_whole_images() -> None:
+    class Pooled(Network):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            features = torch.relu(self.norm(self.depthwise(self.stem(images))))
+            return self.head(nn.functional.adaptive_avg_pool2d(features, 1).flatten(1))
+
+    torch.manual_seed(0)
+    module = Pooled()
+    jitted = copy.deepcopy(module)
+    call = thunder.jit(jitted)
+    torch.testing.assert_close(call(_images()), module(_images()))
+    assert _took_part(call)
+    written = [symbol for symbol in str(thunder.last_traces(call)[-1]).splitlines() if "aten.copy_" in symbol]
+    assert all(line.startswith("    ") for line in written), "copied by an operation of its own"
+    for got, expected in zip(jitted.buffers(), module.buffers(), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
 def test_evaluation() -> None:
     torch.manual_seed(0)
     module = Network()
