@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "operators/attention.h"
 #include "passes/symbol_facts.h"
 #include "tracer/evaluate.h"
 #include "tracer/trace_tensor.h"
@@ -59,8 +60,8 @@ bool takes_groups(const ir::Trace& trace, const passes::GroupedAttention& attent
 
 bool runs_by_equal_kernels(const ir::Trace& trace, const ir::Trace& other) {
   return std::ranges::all_of(trace.symbols, [&](const ir::BoundSymbol& symbol) {
-    const bool is_attention =
-        symbol.op->name == "aten::scaled_dot_product_attention" && symbol.arguments.size() == kArguments;
+    const operators::Attention* places = operators::find_attention(*symbol.op);
+    const bool is_attention = places != nullptr && places->dropout && symbol.arguments.size() == kArguments;
     if (!is_attention) return true;
     const auto* groups = symbol.arguments[kEnableGroups].get<bool>();
     const auto choice_in = [&](const ir::Trace& of) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <vector>
 
+#include "ir/layout.h"
 #include "ir/symbol_values.h"
 #include "operators/elements.h"
 
@@ -340,6 +342,23 @@ bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
   return true;
 }
 
+/// Whether a view with strides of its own shows nothing but elements of the tensor that it is made of.
+bool stays_inside(const ir::Trace& trace, const ir::BoundSymbol& view) {
+  const std::vector<ir::ValueId> results = ir::flat_results(view);
+  const auto* source = view.arguments.empty() ? nullptr : view.arguments[0].get<ir::ValueId>();
+  const ir::TensorType* given = source == nullptr ? nullptr : trace.tensor_type(*source);
+  const ir::TensorType* shown =
+      results.size() != 1 || results[0] == ir::kNoValue ? nullptr : trace.tensor_type(results[0]);
+  if (given == nullptr || shown == nullptr || ir::has_symbols(*given) || ir::has_symbols(*shown)) return false;
+  if (!ir::is_dense(*given) || given->dtype != shown->dtype || given->storage_offset != shown->storage_offset)
+    return false;
+  std::int64_t last = 0;
+  for (std::size_t dim = 0; dim < shown->sizes.size(); ++dim) {
+    last += (shown->sizes[dim].hint - 1) * shown->strides[dim].hint;
+  }
+  return last < ir::element_count(*given);
+}
+
 }  // namespace
 
 FactSet facts_of(const ir::Operator& op) {
@@ -354,7 +373,7 @@ void add_facts(ir::Operator& op, FactSet facts) { op.facts |= facts.bits(); }
 bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (has_fact(*symbol.op, kRaisesForData)) return true;
   // How large the memory behind a tensor is stands in no type.
-  if (symbol.op->view && has_fact(*symbol.op, kReadsStrides)) return true;
+  if (symbol.op->view && has_fact(*symbol.op, kReadsStrides)) return !stays_inside(trace, symbol);
   if (!has_fact(*symbol.op, kRaisesForZero)) return false;
   return std::ranges::any_of(ir::flat_results(symbol), [&](ir::ValueId id) {
     const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace.tensor_type(id);

@@ -235,7 +235,7 @@ class ForwardCut {
   [[nodiscard]] std::int64_t bytes_of_writing(ir::ValueId id) const {
     const ir::TensorType* type = forward_.tensor_type(id);
     const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
-    return policy_ == Recompute::kMemory && is_on_gpu ? size_in_bytes(type) / kWriting : 0;
+    return policy_ == Recompute::kFast && is_on_gpu ? size_in_bytes(type) / kWriting : 0;
   }
 
   /// A draw can be repeated from the generator's state.
