@@ -18,9 +18,9 @@ struct RematerializationOptions {
 /// Chooses the values that the forward saves for the backward: a minimum cut, by bytes, between values that cannot be
 /// recomputed and values that the backward reads. Values behind the cut are recomputed in the backward, just before
 /// their first use. A view counts as the memory behind it. Inputs of the forward cost nothing where they are saved
-/// anyway; with `kFast` and `kMemory`, parameters neither. (Reading another input later than eager does would turn a write to it,
-/// which eager allows, into an error.) After A. Chen et al., "Training Deep Nets with Sublinear Memory Cost", and
-/// PyTorch's `min_cut_rematerialization_partition`.
+/// anyway; with `kFast` and `kMemory`, parameters neither. (Reading another input later than eager does would turn a
+/// write to it, which eager allows, into an error.) After A. Chen et al., "Training Deep Nets with Sublinear Memory
+/// Cost", and PyTorch's `min_cut_rematerialization_partition`.
 [[nodiscard]] std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
                                                             const RematerializationOptions& options,
                                                             FindOperator find_operator);

@@ -198,6 +198,20 @@ TEST(strides_that_were_recorded_raise_nothing) {
   CHECK(e.operations() == (Names{"aten::add_", "thunder::restride"}));
 }
 
+TEST(strides_that_stay_inside_of_a_tensor_raise_nothing) {
+  static const Operator& kAsStrided = add_row(
+      "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)");
+  for (const std::int64_t rows : {1, 2}) {
+    CallersMemory e;
+    const ValueId sum = e.sum();
+    e.trace.outputs = {add_call(e.trace, kAsStrided, {e.row, ArgumentList{rows, 4}, ArgumentList{4, 1}, None{}},
+                                tensor_type(Dtype::kFloat32, {rows, 4}))};
+    e.copy(sum);
+    const std::string_view first = rows == 1 ? "aten::add_" : "aten::add";
+    CHECK_EQ(e.operations()[0], first);
+  }
+}
+
 TEST(an_index_may_be_out_of_bounds_on_the_cpu_only) {
   for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
     CallersMemory e(Device{device, 0});
