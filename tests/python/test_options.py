@@ -7,7 +7,7 @@ import pydoc
 import pytest
 
 import thunder
-from thunder.options import CACHE, COMPILE, SHARP_EDGES, Options
+from thunder.options import CACHE, COMPILE, REMATERIALIZE, SHARP_EDGES, Options
 
 
 def f(x):
@@ -26,8 +26,11 @@ def test_misspelled_option_suggests_the_right_one() -> None:
         thunder.jit(f, chache="constant values")
 
 
-@pytest.mark.parametrize(("name", "choices"), [("cache", CACHE), ("sharp_edges", SHARP_EDGES), ("compile", COMPILE)])
-def test_unknown_choice_lists_the_valid_ones(name: str, choices: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [("cache", CACHE), ("sharp_edges", SHARP_EDGES), ("compile", COMPILE), ("rematerialize", REMATERIALIZE)],
+)
+def test_unknown_choice_lists_the_valid_ones(name: str, choices: tuple[object, ...]) -> None:
     with pytest.raises(ValueError) as caught:
         thunder.jit(f, **{name: "no such choice"})
     assert str(caught.value).startswith(f"thunder.jit: {name}: expected one of")

@@ -159,8 +159,9 @@ def test_no_more_is_saved_than_by_the_min_cut_partitioner(make: Callable[[], nn.
     assert ours < bytes_of(module, x, rematerialize=False)
 
 
-def test_rematerialized_block_is_as_in_eager() -> None:
-    compiled = assert_as_eager(Block(), torch.randn(2, 3, 16, 16))
+@pytest.mark.parametrize("rematerialize", [True, "memory"])
+def test_rematerialized_block_is_as_in_eager(rematerialize: bool | str) -> None:
+    compiled = assert_as_eager(Block(), torch.randn(2, 3, 16, 16), options={"rematerialize": rematerialize})
     assert "# recomputed" in str(thunder.last_backward_traces(compiled)[-1])
 
 
