@@ -150,11 +150,17 @@ def facts() -> dict[str, Any]:
 class Classifier(nn.Module):
     """The loss of a layer with 8 outputs."""
 
-    def __init__(self, target: int | None = None, is_probability: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        target: int | None = None,
+        is_probability: bool = False,
+        dtype: torch.dtype = torch.int64,
+        **options: Any,
+    ) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.head = nn.Linear(4, 8).to(device())
-        self.is_probability, self.target, self.options = is_probability, target, options
+        self.is_probability, self.target, self.dtype, self.options = is_probability, target, dtype, options
 
     @staticmethod
     def words() -> torch.Tensor:
@@ -165,7 +171,7 @@ class Classifier(nn.Module):
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         logits = self.head(words[:, None] * torch.tensor([0.5, -1.0, 0.25, 2.0], device=words.device))
-        target = torch.full_like(words, self.target) if self.target is not None else words
+        target = torch.full_like(words, self.target) if self.target is not None else words.to(self.dtype)
         if self.is_probability:
             target = nn.functional.one_hot(words, 8).float()
         return nn.functional.cross_entropy(logits, target, **self.options)
@@ -180,6 +186,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     "all ignored": {"target": -100},
     "smooth": {"label_smoothing": 0.1, "ignore_index": 4},
     "probabilities": {"is_probability": True},
+    "bytes": {"dtype": torch.uint8},
 }
 
 

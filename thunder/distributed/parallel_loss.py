@@ -19,15 +19,15 @@ _MEAN, _SUM = 1, 2  # reductions of ATen
 def cross_entropy(parts: ActivationParts, symbol: BoundSymbol) -> Value | None:
     """Insert the loss of the parts of logits in front of a call of `cross_entropy_loss`; return it.
 
-    None where it needs full logits: these are not a matrix with parts of words, targets are probabilities, or words
-    have weights.
+    None where it needs full logits: these are not a matrix with parts of words, targets are probabilities or of a dtype
+    that PyTorch refuses, or words have weights.
     """
     logits, target, *rest = symbol.args
     options = {**_DEFAULTS, **dict(zip(_DEFAULTS, rest, strict=False)), **symbol.kwargs}
     part = parts.find(logits)
     if part is None or part.dim != 1 or logits.ndim != 2 or options["weight"] is not None:
         return None
-    if target.dtype.is_floating_point:
+    if target.dtype not in (torch.int64, torch.uint8):
         return None
     target, group = parts.full(symbol, target), parts.group
     chosen = (options["reduction"], options["ignore_index"], options["label_smoothing"])
@@ -56,6 +56,7 @@ def _loss_of_parts(
     maxima = torch.ops.thunder.gather_parts(x.detach().amax(1).unsqueeze(0), 0, group, size, rank)
     x = x - maxima.amax(0).unsqueeze(1)
     normalizer = torch.ops.thunder.sum_over_processes(x.exp().sum(1), group).log()
+    target = target.long()
     is_ignored = target == ignored
     own = torch.arange(words, device=target.device) - rank * (words // size)  # of each word: its place in the part
     own = own.gather(0, target.masked_fill(is_ignored, 0))
