@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,36 @@ def in_own_process(compiler: str, *options: str) -> list[dict[str, Any]]:
         command = [sys.executable, *sys.argv, *options, "--compilers", compiler, "--alone", "--json", file]
         subprocess.run(command, env=environment, check=True)
         return json.loads(Path(file).read_text())["rows"]
+
+
+def add_model_options(parser: argparse.ArgumentParser, *, models: str) -> None:
+    """Add the options of programs that `measure_models` runs; `models`: which ones by default."""
+    parser.add_argument("--models", default=models, help="regular expression of the models to run")
+    parser.add_argument("--profile", type=Path, help="folder for the times of kernels")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+
+
+def measure_models(
+    arguments: argparse.Namespace, models: Iterable[str], measure: Callable[[str, str], dict[str, Any]]
+) -> None:
+    """Measure each chosen model with each compiler, in processes of their own; print and write the rows."""
+    rows: list[dict[str, Any]] = []
+    for name in models:
+        if not re.search(arguments.models, name):
+            continue
+        for compiler in arguments.compilers:
+            if arguments.alone:
+                rows.append(measure(name, compiler))
+            else:
+                rows += in_own_process(compiler, "--models", f"^{re.escape(name)}$")
+                add_ratios(rows, "us")
+                report(rows[-1])
+    write(arguments, rows)
+
+
+def profile_file(folder: Path | None, name: str, compiler: str) -> Path | None:
+    """Return the file for the times of a model's kernels; None where no folder was given."""
+    return folder / f"{re.sub('[^a-z0-9]+', '-', name)}-{compiler}.txt" if folder else None
 
 
 def add_ratios(rows: list[dict[str, Any]], quantity: str) -> None:

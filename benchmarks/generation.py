@@ -12,10 +12,8 @@ difference of logits from those of the same model in float64, over their largest
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import common
@@ -109,7 +107,7 @@ def measure(name: str, compiler: str, arguments: argparse.Namespace) -> dict[str
     count = arguments.tokens
     prompt = min(common.seconds(lambda: generator.run(call, 0)) for _ in range(3))
     times = sorted(common.seconds(lambda: generator.run(call, count)) - prompt for _ in range(arguments.rounds))
-    file = arguments.profile / f"{re.sub('[^a-z0-9]+', '-', name)}-{compiler}.txt" if arguments.profile else None
+    file = common.profile_file(arguments.profile, name, compiler)
     of_prompt = common.launches(lambda: generator.run(call, 0), None)
     row = {
         "name": name,
@@ -137,24 +135,11 @@ def error(generator: Generator, call: Call, sizes: dict[str, Any], places: int, 
 def main() -> None:
     parser = common.parser(__doc__)
     parser.set_defaults(device="cuda", rounds=5)
-    parser.add_argument("--models", default="1B", help="regular expression of the models to run")
+    common.add_model_options(parser, models="1B")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--errors", action="store_true", help="compare logits with those in float64")
-    parser.add_argument("--profile", type=Path, help="folder for the times of kernels")
-    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    for name in MODELS:
-        if not re.search(arguments.models, name):
-            continue
-        for compiler in arguments.compilers:
-            if arguments.alone:
-                rows.append(measure(name, compiler, arguments))
-            else:
-                rows += common.in_own_process(compiler, "--models", f"^{re.escape(name)}$")
-                common.add_ratios(rows, "us")
-                common.report(rows[-1])
-    common.write(arguments, rows)
+    common.measure_models(arguments, MODELS, lambda name, compiler: measure(name, compiler, arguments))
 
 
 if __name__ == "__main__":

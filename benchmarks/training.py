@@ -11,8 +11,6 @@ the time of each kernel. Vision models are timm's.
 
 from __future__ import annotations
 
-import argparse
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,7 +109,7 @@ def measure(name: str, compiler: str, folder: Path | None) -> dict[str, Any]:
         step()
     torch.cuda.reset_peak_memory_stats()
     times = sorted(common.seconds(step) for _ in range(12))
-    file = folder / f"{re.sub('[^a-z0-9]+', '-', name)}-{compiler}.txt" if folder else None
+    file = common.profile_file(folder, name, compiler)
     return {
         "name": name,
         "compiler": compiler,
@@ -128,22 +126,9 @@ def measure(name: str, compiler: str, folder: Path | None) -> dict[str, Any]:
 def main() -> None:
     parser = common.parser(__doc__)
     parser.set_defaults(device="cuda")
-    parser.add_argument("--models", default="", help="regular expression of the models to run")
-    parser.add_argument("--profile", type=Path, help="folder for the times of kernels")
-    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    common.add_model_options(parser, models="")
     arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    for name in MODELS:
-        if not re.search(arguments.models, name):
-            continue
-        for compiler in arguments.compilers:
-            if arguments.alone:
-                rows.append(measure(name, compiler, arguments.profile))
-            else:
-                rows += common.in_own_process(compiler, "--models", f"^{re.escape(name)}$")
-                common.add_ratios(rows, "us")
-                common.report(rows[-1])
-    common.write(arguments, rows)
+    common.measure_models(arguments, MODELS, lambda name, compiler: measure(name, compiler, arguments.profile))
 
 
 if __name__ == "__main__":

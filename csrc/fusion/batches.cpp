@@ -349,13 +349,7 @@ class Batcher {
 
   [[nodiscard]] ir::BoundSymbol kernel_of(const ir::BoundSymbol& symbol) const {
     if (symbol.op == fused_operator()) return symbol;
-    ir::ArgumentList reads;
-    ir::ArgumentList gives;
-    for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) reads.emplace_back(id);
-    for (const ir::ValueId id : ir::flat_results(symbol)) gives.emplace_back(id);
-    ir::BoundSymbol operation = symbol;
-    operation.nested.clear();
-    ir::BoundSymbol kernel = make_block(model_.executor, kKernel, std::move(reads), std::move(gives), {operation});
+    ir::BoundSymbol kernel = make_block(model_.executor, kKernel, symbol);
     kernel.comment = "1 operation";
     return kernel;
   }

@@ -5,6 +5,7 @@
 
 #include "ir/builder.h"
 #include "ir/extraction.h"
+#include "ir/symbol_values.h"
 
 namespace thunder::fusion {
 
@@ -34,6 +35,15 @@ ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir:
   block.location = operations.front().location;
   block.nested = std::move(operations);
   return block;
+}
+
+ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::BoundSymbol operation) {
+  ir::ArgumentList reads;
+  ir::ArgumentList gives;
+  for (const ir::ValueId id : ir::distinct_values(operation.arguments)) reads.emplace_back(id);
+  for (const ir::ValueId id : ir::flat_results(operation)) gives.emplace_back(id);
+  operation.nested.clear();
+  return make_block(executor, kind, std::move(reads), std::move(gives), {std::move(operation)});
 }
 
 ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {

@@ -25,6 +25,8 @@ inline constexpr std::string_view kBatch = "batch";
 /// A block of operations, which reads and gives those values.
 [[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
                                          ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations);
+/// A block of one operation, which reads its arguments and gives its results.
+[[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::BoundSymbol operation);
 
 /// The fused symbol alone, in a trace of its own with values numbered from zero.
 [[nodiscard]] ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace);

@@ -7,27 +7,15 @@
 #include <utility>
 
 #include "ir/builder.h"
+#include "operators/convolution_backward.h"
 #include "passes/pass.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
 
-/// Arguments of `convolution_backward`; its results stand in the order of the mask.
-enum Place : std::size_t {
-  kGradient,
-  kImages,
-  kFilters,
-  kBiasSizes,
-  kStride,
-  kPadding,
-  kDilation,
-  kTransposed,
-  kOutputPadding,
-  kGroups,
-  kMask,
-  kPlaces
-};
+using enum operators::ConvolutionBackward::Place;
+using Place = operators::ConvolutionBackward::Place;
 constexpr std::size_t kResults = 3;
 
 const ir::ArgumentList& list_at(const ir::BoundSymbol& symbol, Place place) {

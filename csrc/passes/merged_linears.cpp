@@ -261,7 +261,7 @@ class Merger {
     return may_be_read(id, trace_.tensor_type(id)->sizes.back().hint, true);
   }
 
-  /// `is_matrix`: the value has the elements of the whole result, in order.
+  /// `is_matrix`: the value has all elements of the result, in order.
   [[nodiscard]] bool may_be_read(ir::ValueId id, std::int64_t width, bool is_matrix) const {
     return std::ranges::all_of(uses_.readers(id), [&](std::uint32_t reader) {
       const ir::BoundSymbol& symbol = trace_.symbols[reader];

@@ -10,7 +10,7 @@
 
 namespace thunder::runtime {
 
-// `torch._dynamo.compiled_autograd` makes one graph of a whole backward. A compiled function is one call in it, which
+// `torch._dynamo.compiled_autograd` makes one graph of a backward. A compiled function is one call in it, which
 // runs as it is: the values that its node saved are inputs of the graph, and so are its cotangents.
 
 /// The values that a node saved, in the order in which `GraphBackward` takes them.

@@ -188,7 +188,7 @@ TEST(a_step_takes_two_matmuls_for_all_gradients) {
   }
   CHECK_EQ(count_of(compiled->forward_traces().back(), "aten::addmm"), std::size_t{1});
   CHECK_EQ(count_of(compiled->backward_traces().back(), "aten::mm"), std::size_t{2});
-  // The norm, and all casts of weights and biases; the gradients side by side with their sums, and that of the norm.
+  // The norm, and all casts of weights and biases; the joined gradients with their sums, and that of the norm.
   CHECK_EQ(count_of(compiled->forward_traces().back(), "prims::fused"), std::size_t{2});
   CHECK_EQ(count_of(compiled->backward_traces().back(), "prims::fused"), std::size_t{2});
 }

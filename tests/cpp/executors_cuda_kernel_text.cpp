@@ -42,7 +42,7 @@ std::size_t count(const std::string& text, std::string_view part) {
   return found;
 }
 
-/// Two parts side by side, the first of which has so many columns.
+/// Two parts of each row, the first of which has so many columns.
 std::string joined(std::int64_t columns, const LaunchFacts& facts = {}) {
   KernelGraph joining = graph();
   Access access;
@@ -52,17 +52,28 @@ std::string joined(std::int64_t columns, const LaunchFacts& facts = {}) {
   return text_of(joining, facts);
 }
 
-/// Two sums over `rows` rows of `columns` columns of 16-bit floats, of arrays 0 and 1, besides a value for each
-/// element.
-KernelGraph column_sums(std::int64_t rows, std::int64_t columns) {
+/// A graph over so many rows of columns that are next to one another.
+KernelGraph rows_of(std::int64_t rows, std::int64_t columns) {
   fusion::KernelDomain domain;
   domain.outer = {rows};
   domain.columns = columns;
-  KernelGraph made(std::move(domain));
+  return KernelGraph(std::move(domain));
+}
+
+/// An array of 16-bit floats whose rows begin so far apart.
+Access narrow_matrix(std::uint32_t array, std::int64_t stride) {
+  Access access = matrix(array);
+  access.outer_strides = {stride};
+  access.dtype = ir::Dtype::kBfloat16;
+  return access;
+}
+
+/// Two sums over `rows` rows of `columns` columns of 16-bit floats, of arrays 0 and 1, besides a value for each
+/// element.
+KernelGraph column_sums(std::int64_t rows, std::int64_t columns) {
+  KernelGraph made = rows_of(rows, columns);
   const auto load = [&](std::uint32_t array) {
-    Access access = matrix(array);
-    access.outer_strides = {columns};
-    access.dtype = ir::Dtype::kBfloat16;
+    Access access = narrow_matrix(array, columns);
     return made.load(std::move(access));
   };
   const Value operands[] = {load(0), load(1)};
@@ -73,14 +84,9 @@ KernelGraph column_sums(std::int64_t rows, std::int64_t columns) {
 
 /// Rows of matrix 0, of 16-bit floats, times one row, array 1.
 KernelGraph row_product(std::int64_t columns) {
-  fusion::KernelDomain domain;
-  domain.outer = {256};
-  domain.columns = columns;
-  KernelGraph made(std::move(domain));
+  KernelGraph made = rows_of(256, columns);
   const auto load = [&](std::uint32_t array, std::int64_t stride) {
-    Access access = matrix(array);
-    access.outer_strides = {stride};
-    access.dtype = ir::Dtype::kBfloat16;
+    Access access = narrow_matrix(array, stride);
     return made.load(std::move(access));
   };
   const Value operands[] = {load(0, columns), load(1, 0)};
@@ -131,10 +137,7 @@ TEST(a_gelu_of_16_bits_takes_the_cheaper_functions) {
 
 TEST(long_rows_that_are_read_again_stay_in_the_cache) {
   const auto grid_of = [](std::int64_t columns) {
-    fusion::KernelDomain domain;
-    domain.outer = {4096};
-    domain.columns = columns;
-    KernelGraph made(std::move(domain));
+    KernelGraph made = rows_of(4096, columns);
     Access access = matrix(0);
     access.outer_strides = {columns};
     const Value x = made.load(std::move(access));
@@ -149,13 +152,8 @@ TEST(long_rows_that_are_read_again_stay_in_the_cache) {
 
 TEST(long_rows_of_odd_lengths_are_read_by_vectors) {
   const auto softmax = [](std::int64_t columns, std::int64_t stride, const LaunchFacts& facts) {
-    fusion::KernelDomain domain;
-    domain.outer = {64};
-    domain.columns = columns;
-    KernelGraph made(std::move(domain));
-    Access access = matrix(0);
-    access.outer_strides = {stride};
-    access.dtype = ir::Dtype::kBfloat16;
+    KernelGraph made = rows_of(64, columns);
+    Access access = narrow_matrix(0, stride);
     const Value x = made.load(std::move(access));
     const Value operands[] = {x, made.expand(made.reduce(fusion::Reduction::kMax, x))};
     made.store(made.element(ElementOp::kSubtract, operands), 1, ir::Dtype::kBfloat16);
@@ -226,13 +224,8 @@ namespace {
 
 /// `exp(x - max)`, divided by its sum, of rows of 16-bit floats, or only the sum.
 std::string softmax(std::int64_t columns, bool is_stored) {
-  fusion::KernelDomain domain;
-  domain.outer = {4096};
-  domain.columns = columns;
-  KernelGraph made(std::move(domain));
-  Access access = matrix(0);
-  access.outer_strides = {columns};
-  access.dtype = ir::Dtype::kBfloat16;
+  KernelGraph made = rows_of(4096, columns);
+  Access access = narrow_matrix(0, columns);
   const Value x = made.load(std::move(access));
   const Value shifted[] = {x, made.reduce(fusion::Reduction::kMax, x)};
   const Value exponentials[] = {made.element(ElementOp::kSubtract, shifted)};
@@ -270,13 +263,8 @@ TEST(a_sum_of_zeros_and_one_element_of_each_row_needs_no_reduction) {
 
 TEST(rows_with_gaps_that_end_between_vectors_are_read_by_vectors) {
   const auto copy = [](std::int64_t columns, std::int64_t stride) {
-    fusion::KernelDomain domain;
-    domain.outer = {64};
-    domain.columns = columns;
-    KernelGraph made(std::move(domain));
-    Access access = matrix(0);
-    access.outer_strides = {stride};
-    access.dtype = ir::Dtype::kBfloat16;
+    KernelGraph made = rows_of(64, columns);
+    Access access = narrow_matrix(0, stride);
     const Value x[] = {made.load(access)};
     access.array = 1;
     made.store(made.element(ElementOp::kNegate, x), std::move(access));

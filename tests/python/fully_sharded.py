@@ -96,8 +96,7 @@ def compare_in_four(rank: int) -> dict[str, Any]:
 def compare_all(rank: int) -> dict[str, Any]:
     found: dict[str, Any] = {"models": compare(rank, list(STRATEGIES), list(MODELS)), "facts": facts(rank)}
     make, wrap = MODELS["llama"], wrap_in(STRATEGIES["zero3 block"])
-    compiled_first = lambda model: thunder.jit(wrap(model), compile="eager")  # noqa: E731
-    runs = [train(make, compiled_first, [rank], True, clip) for _ in range(2)]
+    runs = [train(make, lambda model: thunder.jit(wrap(model), compile="eager"), [rank], True, clip) for _ in range(2)]
     found["again"] = wrappers.difference(*runs)
     found["clipped by PyTorch"] = wrappers.difference(train(make, wrap, [rank], True, default_clip), runs[0])
     scalar = [train(MODELS["experts"], wrap, [rank], False, each) for each in (clip, default_clip)]

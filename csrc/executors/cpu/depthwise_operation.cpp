@@ -13,27 +13,14 @@
 #include "executors/cpu/depthwise.h"
 #include "executors/cpu/plain_tensor.h"
 #include "ir/symbol_values.h"
+#include "operators/convolution_backward.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
 
 constexpr const char* kName = "aten::convolution_backward";
-/// The positions of the operator's arguments.
-enum : std::size_t {
-  kGradient,
-  kInput,
-  kFilter,
-  kBiasSizes,
-  kStride,
-  kPadding,
-  kDilation,
-  kTransposed,
-  kOutputPadding,
-  kGroups,
-  kMask,
-  kArguments
-};
+using enum operators::ConvolutionBackward::Place;
 
 struct Backward {
   c10::OperatorHandle op;
@@ -70,11 +57,11 @@ bool onednn_is_fast(const ir::TensorType& filter, const std::array<std::int64_t,
 /// The gradient of the input is PyTorch's.
 void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
   const auto& backward = *static_cast<const Backward*>(state);
-  c10::IValue* arguments = stack.data() + stack.size() - kArguments;
+  c10::IValue* arguments = stack.data() + stack.size() - kPlaces;
   const at::Tensor gradient = arguments[kGradient].toTensor();
-  const at::Tensor input = arguments[kInput].toTensor();
-  const at::Tensor filter = arguments[kFilter].toTensor();
-  for (const std::size_t i : {kGradient, kInput, kFilter}) {
+  const at::Tensor input = arguments[kImages].toTensor();
+  const at::Tensor filter = arguments[kFilters].toTensor();
+  for (const std::size_t i : {kGradient, kImages, kFilters}) {
     if (!is_plain(arguments[i].toTensor(), filter.scalar_type(), 4)) return backward.op.callBoxed(stack);
   }
   const auto mask = arguments[kMask].toBoolList().vec();
@@ -86,7 +73,7 @@ void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
     arguments[kMask] = c10::List<bool>({true, false, false});
     backward.op.callBoxed(stack);
   } else {
-    stack.resize(stack.size() - kArguments);
+    stack.resize(stack.size() - kPlaces);
     stack.insert(stack.end(), 3, c10::IValue(at::Tensor()));
   }
   stack[stack.size() - 2] = std::move(of_filter);
@@ -96,21 +83,21 @@ void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
 }  // namespace
 
 bool takes_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  if (symbol.op->name != kName || !symbol.op->overload.empty() || symbol.arguments.size() != kArguments) return false;
+  if (symbol.op->name != kName || !symbol.op->overload.empty() || symbol.arguments.size() != kPlaces) return false;
   const auto type_of = [&](std::size_t i) {
     const ir::ValueId id = passes::value_argument(symbol, i);
     return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
   };
-  const ir::TensorType* filter = type_of(kFilter);
+  const ir::TensorType* filter = type_of(kFilters);
   if (filter == nullptr || !is_float_dtype(filter->dtype)) return false;
-  for (const std::size_t i : {kGradient, kInput, kFilter}) {
+  for (const std::size_t i : {kGradient, kImages, kFilters}) {
     if (!is_of_images(type_of(i), filter->dtype) || ir::has_symbols(*type_of(i))) return false;
   }
   for (const std::size_t i : {kStride, kPadding, kDilation}) {
     if (!pair_of(symbol.arguments[i])) return false;
   }
   if (onednn_is_fast(*filter, *pair_of(symbol.arguments[kDilation]))) return false;
-  const ir::Dim& channels = type_of(kInput)->sizes[1];
+  const ir::Dim& channels = type_of(kImages)->sizes[1];
   const auto* mask = symbol.arguments[kMask].get<ir::ArgumentList>();
   return symbol.arguments[kTransposed] == ir::Argument(false) &&
          symbol.arguments[kGroups] == ir::Argument(channels.hint) && filter->sizes[0] == channels && mask != nullptr &&
@@ -121,7 +108,7 @@ void lower_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace, runt
   const auto hints_of = [&](const ir::Argument& value, auto dims) {
     return bridge::hints(trace.tensor_type(std::get<ir::ValueId>(value.content))->*dims);
   };
-  const std::vector<std::int64_t> filter = hints_of(symbol.arguments[kFilter], &ir::TensorType::sizes);
+  const std::vector<std::int64_t> filter = hints_of(symbol.arguments[kFilters], &ir::TensorType::sizes);
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   auto backward = std::make_shared<const Backward>(Backward{op,
                                                             {.filter = {filter[2], filter[3]},

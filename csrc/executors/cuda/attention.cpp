@@ -110,24 +110,14 @@ double scale_of(const Call& call) {
   return scale != nullptr ? *scale : 1 / std::sqrt(static_cast<double>(call.query.sizes[kColumns].hint));
 }
 
-ir::BoundSymbol block_of(const ir::BoundSymbol& symbol, std::string_view executor) {
-  ir::ArgumentList reads;
-  ir::ArgumentList gives;
-  for (const ir::ValueId id : ir::distinct_values(symbol.arguments)) reads.emplace_back(id);
-  for (const ir::ValueId id : ir::flat_results(symbol)) gives.emplace_back(id);
-  ir::BoundSymbol operation = symbol;
-  operation.nested.clear();
-  ir::BoundSymbol block = fusion::make_block(executor, kAttention, std::move(reads), std::move(gives), {operation});
-  block.comment = "few queries";
-  return block;
-}
-
 }  // namespace
 
 ir::Trace with_attention_blocks(ir::Trace trace, const fusion::Target& target, std::string_view executor) {
   for (ir::BoundSymbol& symbol : trace.symbols) {
     const auto call = call_of(symbol, trace);
-    if (call && target.accepts(call->query) && has_kernel(*call)) symbol = block_of(symbol, executor);
+    if (!call || !target.accepts(call->query) || !has_kernel(*call)) continue;
+    symbol = fusion::make_block(executor, kAttention, symbol);
+    symbol.comment = "few queries";
   }
   return trace;
 }

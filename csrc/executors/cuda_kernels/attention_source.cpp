@@ -24,7 +24,6 @@ constexpr std::int64_t kKeysOfOnlyBlock = 512;
 constexpr std::int64_t kLeastKeysOfBlock = 256;
 constexpr std::int64_t kBlocksOfMultiprocessor = 2;
 
-std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 std::int64_t vector_of(ir::Dtype dtype) { return kWidestLoad / static_cast<std::int64_t>(ir::size_of(dtype)); }
 std::int64_t rows_of(const AttentionShape& shape) { return shape.heads_of_group * shape.queries; }
 

@@ -45,7 +45,6 @@ constexpr std::ptrdiff_t kSomeWork = 24;
 /// Columns from which on rows that begin between vectors are read by vectors.
 constexpr std::int64_t kLeastShifted = 1024;
 
-std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 int power_of_two(std::int64_t least, int most) {
   return static_cast<int>(std::min<std::int64_t>(
       static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(least, 1)))), most));
