@@ -164,6 +164,7 @@ class ForwardCut {
         uses_(forward),
         last_write_(forward.value_count(), 0),
         available_(forward.value_count(), false),
+        returned_sets_(forward.value_count(), false),
         compared_(compared_values(forward, backward, options.output_count)),
         read_from_memory_(values_read_from_memory(forward, backward, options)),
         in_memory_(values_in_memory(forward, uses_, options.policy)),
@@ -174,6 +175,9 @@ class ForwardCut {
     }
     const std::span saved = std::span(forward.outputs).subspan(options.output_count);
     find_available_inputs(saved);
+    for (const ir::Argument& output : std::span(forward.outputs).first(options.output_count)) {
+      ir::for_each_value(output, [&](ir::ValueId id) { returned_sets_[aliases_.set_of(id)] = true; });
+    }
     for (const ir::ValueId input : forward.inputs) add_value(input);
     for (std::uint32_t i = 0; i < forward.symbols.size(); ++i) add_symbol(i);
     for (const ir::Argument& value : saved) {
@@ -235,7 +239,8 @@ class ForwardCut {
   [[nodiscard]] std::int64_t bytes_of_writing(ir::ValueId id) const {
     const ir::TensorType* type = forward_.tensor_type(id);
     const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
-    return policy_ == Recompute::kFast && is_on_gpu ? size_in_bytes(type) / kWriting : 0;
+    const bool is_written_anyway = returned_sets_[aliases_.set_of(id)];
+    return policy_ == Recompute::kFast && is_on_gpu && !is_written_anyway ? size_in_bytes(type) / kWriting : 0;
   }
 
   /// A draw can be repeated from the generator's state.
@@ -266,6 +271,7 @@ class ForwardCut {
   ir::Uses uses_;
   std::vector<std::uint32_t> last_write_;  ///< by alias set: a symbol
   std::vector<bool> available_;            ///< inputs that saving costs nothing
+  std::vector<bool> returned_sets_;        ///< memory that the caller is given
   std::vector<bool> compared_;             ///< values that are not recomputed
   std::vector<bool> read_from_memory_;     ///< others that are not
   std::vector<bool> in_memory_;            ///< and others

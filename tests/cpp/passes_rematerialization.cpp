@@ -181,6 +181,16 @@ TEST(what_a_library_has_written_is_saved_before_what_a_fusion_would_have_to_writ
   }
 }
 
+TEST(a_result_that_the_caller_is_given_is_saved_itself) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    Pair e({device, 0});
+    const ValueId product = e.call(kMm, {e.x, e.x});
+    const ValueId result = e.call(kRelu, {product});
+    const auto [forward, backward] = e.run(result, {result}, Recompute::kFast);
+    CHECK(forward.outputs == (ArgumentList{result, result}));
+  }
+}
+
 TEST(a_mask_comes_from_what_a_norm_reads_besides) {
   for (const bool has_two : {false, true}) {
     Pair e({DeviceType::kCuda, 0});
