@@ -1,4 +1,6 @@
-"""Time of a token on a GPU: a language model of 16-bit floats generates with a static cache, one sequence at a time.
+"""Time of a token on a GPU: a language model of 16-bit floats generates, one sequence at a time.
+
+Its cache has a fixed number of places, or grows with each token (`DynamicCache`, the default of transformers).
 
 python benchmarks/generation.py [--compilers eager,inductor,thunder] [--models REGEX] [--tokens 128] [--errors]
 
@@ -18,7 +20,7 @@ from typing import Any
 
 import common
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, StaticCache
 
 LLAMA_1B: dict[str, Any] = {
     "hidden_size": 2048,
@@ -39,10 +41,11 @@ LLAMA_8B: dict[str, Any] = {
     "head_dim": 128,
     "vocab_size": 128256,
 }
-MODELS: dict[str, tuple[dict[str, Any], int]] = {
+MODELS: dict[str, tuple[dict[str, Any], int | None]] = {
     "llama 1B, cache of 256": (LLAMA_1B, 256),
     "llama 1B, cache of 4096": (LLAMA_1B, 4096),
     "llama 8B, cache of 256": (LLAMA_8B, 256),
+    "llama 1B, growing cache": (LLAMA_1B, None),
 }
 PROMPT = 16
 
@@ -50,19 +53,22 @@ Call = Callable[..., Any]
 
 
 class Generator:
-    """A model with its static cache, which eager fills with a prompt."""
+    """A model with a cache of so many places, or one that grows, which eager fills with a prompt."""
 
-    def __init__(self, sizes: dict[str, Any], places: int, dtype: torch.dtype) -> None:
+    def __init__(self, sizes: dict[str, Any], places: int | None, dtype: torch.dtype) -> None:
         torch.manual_seed(0)
         config = LlamaConfig(**sizes, eos_token_id=None)
         with torch.device("cuda"):
             self.module = LlamaForCausalLM(config).to(dtype).eval()
-        self.cache = StaticCache(config=config, max_cache_len=places)
+        self.cache = DynamicCache() if places is None else StaticCache(config=config, max_cache_len=places)
 
     @torch.no_grad()
     def run(self, call: Call, count: int, tokens: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Generate `count` tokens, or take them from `tokens`; return them, and the last logits."""
-        self.cache.reset()
+        if isinstance(self.cache, StaticCache):
+            self.cache.reset()
+        else:
+            self.cache = DynamicCache()
         places = torch.arange(PROMPT, device="cuda")
         prompt = torch.arange(PROMPT, device="cuda")[None]
         logits = self._logits(self.module, prompt, places)
@@ -123,7 +129,7 @@ def measure(name: str, compiler: str, arguments: argparse.Namespace) -> dict[str
     return row
 
 
-def error(generator: Generator, call: Call, sizes: dict[str, Any], places: int, count: int = 24) -> float:
+def error(generator: Generator, call: Call, sizes: dict[str, Any], places: int | None, count: int = 24) -> float:
     """Return the error of logits after tokens that the model itself has chosen in float64."""
     exact = Generator(sizes, places, torch.float64)
     exact.module.load_state_dict(generator.module.state_dict())

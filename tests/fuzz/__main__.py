@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 
+import torch
+
 from tests.fuzz import runner
 
 
@@ -15,9 +17,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first; the next ones follow")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--seconds", type=float, default=None, help="start no program after so long")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="where the programs' inputs are")
     parser.add_argument("--json", default=None, help="file to write the report to")
     arguments = parser.parse_args()
-    report = runner.run(arguments.programs, arguments.seed, arguments.workers, arguments.seconds, progress=True)
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: there is no GPU")
+    report = runner.run(
+        arguments.programs, arguments.seed, arguments.workers, arguments.seconds, True, arguments.device
+    )
     print(report)
     if arguments.json:
         runner.write_json(report, arguments.json)

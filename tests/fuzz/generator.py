@@ -49,9 +49,9 @@ class Generated:
     expressions: tuple[str, ...]
     settings: Settings
 
-    def make_inputs(self) -> list[torch.Tensor]:
+    def make_inputs(self, device: str = "cpu") -> list[torch.Tensor]:
         """Return fresh inputs, always the same."""
-        return inputs.make(self.expressions, self.seed, self.settings.requires_grad)
+        return inputs.make(self.expressions, self.seed, self.settings.requires_grad, device)
 
 
 class _Writer:

@@ -72,10 +72,23 @@ def laid_out(source: random.Random, shape: tuple[int, ...], dtype: str, written:
     return tensor(shape, dtype)
 
 
-def make(expressions: tuple[str, ...], seed: int, requires_grad: bool) -> list[torch.Tensor]:
-    """Return the tensors that the expressions stand for; with `requires_grad`, those that may be differentiated do."""
+def on_device(value: torch.Tensor, device: str) -> torch.Tensor:
+    """Return a copy of a tensor on the device, laid out as it is within a copy of its whole memory."""
+    memory = value.untyped_storage().to(device=torch.device(device))
+    return torch.empty(0, dtype=value.dtype, device=device).set_(
+        memory, value.storage_offset(), value.shape, value.stride()
+    )
+
+
+def make(expressions: tuple[str, ...], seed: int, requires_grad: bool, device: str = "cpu") -> list[torch.Tensor]:
+    """Return the tensors that the expressions stand for; with `requires_grad`, those that may be differentiated do.
+
+    On every device they have the same elements.
+    """
     torch.manual_seed(seed)
     tensors = [eval(expression, {"torch": torch}) for expression in expressions]
+    if device != "cpu":
+        tensors = [on_device(value, device) for value in tensors]
     for value in tensors:
         if requires_grad and (value.is_floating_point() or value.is_complex()):
             value.requires_grad_()

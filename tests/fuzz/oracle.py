@@ -42,7 +42,7 @@ class Outcome:
 
 def weights_like(tensor: torch.Tensor) -> torch.Tensor:
     """Return fixed numbers that no derivative is likely to cancel."""
-    return torch.arange(tensor.numel(), dtype=torch.float64).cos().reshape(tensor.shape).to(tensor.dtype)
+    return torch.arange(tensor.numel(), dtype=torch.float64).cos().reshape(tensor.shape).to(tensor.device, tensor.dtype)
 
 
 def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int, noise: float = 0.0) -> Outcome:
@@ -59,7 +59,7 @@ def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int, n
         if outputs:
             weights = [weights_like(output) for output in outputs]
             if noise:
-                weights = [weight * (1 + noise * torch.rand(weight.shape)).to(weight.dtype) for weight in weights]
+                weights = [weight * (1 + noise * torch.rand(weight.shape)).to(weight) for weight in weights]
             torch.autograd.backward(outputs, weights)
         _see(outcome, "input", [argument.detach() if torch.is_tensor(argument) else argument for argument in arguments])
         leaves = [argument if torch.is_tensor(argument) and argument.is_leaf else None for argument in arguments]
@@ -67,8 +67,14 @@ def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int, n
     except Exception as error:
         outcome.error = error
         return outcome
-    outcome.facts["random state"] = int(torch.get_rng_state().sum())
+    outcome.facts["random state"] = random_state()
     return outcome
+
+
+def random_state() -> int:
+    """Return a number that changes when random numbers are drawn, on the CPU or on a GPU that is in use."""
+    states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
+    return sum(int(state.sum()) for state in states)
 
 
 def _see(outcome: Outcome, name: str, values: Sequence[Any]) -> None:
@@ -78,7 +84,7 @@ def _see(outcome: Outcome, name: str, values: Sequence[Any]) -> None:
             continue
         outcome.tensors[f"{name} {i}"] = value.detach().clone()
         facts = {"dtype": value.dtype, "shape": tuple(value.shape), "requires_grad": value.requires_grad}
-        facts |= {"is_leaf": value.is_leaf, "class": type(value)}
+        facts |= {"is_leaf": value.is_leaf, "class": type(value), "device": value.device}
         if value.numel() and name != "gradient":
             facts["stride"] = tuple(
                 stride for stride, size in zip(value.stride(), value.shape, strict=True) if size != 1
@@ -116,8 +122,8 @@ def widened_argument(argument: Any, noise: float = 0.0) -> Any:
     dtype = argument.dtype if noise else _WIDER.get(argument.dtype, argument.dtype)
     result = argument.detach().to(dtype)
     if noise:
-        result = result * (1 + noise * torch.rand(argument.shape, dtype=torch.float64)).to(dtype)
-    strided = torch.empty_strided(argument.shape, argument.stride(), dtype=dtype)
+        result = result * (1 + noise * torch.rand(argument.shape, dtype=torch.float64)).to(result)
+    strided = torch.empty_strided(argument.shape, argument.stride(), dtype=dtype, device=argument.device)
     if 0 not in argument.stride():
         result = strided.copy_(result)
     return result.detach().requires_grad_(argument.requires_grad)
@@ -206,7 +212,7 @@ def require_close(
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.resolve_conj().resolve_neg().to(torch.complex128 if tensor.is_complex() else torch.float64)
+    return tensor.resolve_conj().resolve_neg().to("cpu", torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _finite(tensor: torch.Tensor, otherwise: float = 0.0) -> torch.Tensor:

@@ -33,11 +33,13 @@ class Found:
     program: str
     arguments: str
     known: str = ""
+    device: str = "cpu"
 
     @property
     def command(self) -> str:
         """The command that shows it again."""
-        return f"python -m tests.fuzz --programs 1 --seed {self.seed}"
+        device = "" if self.device == "cpu" else f" --device {self.device}"
+        return f"python -m tests.fuzz --programs 1 --seed {self.seed}{device}"
 
     def __str__(self) -> str:
         message = self.message if len(self.message) < 900 else self.message[:900] + " …"
@@ -75,10 +77,13 @@ class Report:
 # --- one program
 
 
-def check_seed(seed: int, only: str | None = None, on_made: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def check_seed(
+    seed: int, only: str | None = None, on_made: Callable[[], None] = lambda: None, device: str = "cpu"
+) -> dict[str, Any]:
     """Make and check the program of a seed; return what a Report counts, and the failures.
 
-    `on_made` is called when the program has been made, by running it in eager.
+    `on_made` is called when the program has been made, by running it in eager on the CPU. Its inputs are on the device.
+    A result with "lost" is the last one of its process: an error of a GPU stays.
     """
     from tests.fuzz import checks, known
     from tests.fuzz.generator import generate
@@ -93,17 +98,24 @@ def check_seed(seed: int, only: str | None = None, on_made: Callable[[], None] =
     result["operators"] = sorted(
         {name for line in generated.program.lines for name in re.findall(r"\.(\w+)\(", line.text)}
     )
-    case = Case(generated.program, tuple(generated.make_inputs()))
-    for plan in checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness):
+    case = Case(generated.program, tuple(generated.make_inputs(device)))
+    for plan in checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness, device):
         if only is not None and plan.check != only:
             continue
         try:
             plan.run(case)
             result["outcomes"].append((plan.check, "passed"))
-        except checks.Skipped:
+        except checks.Skipped as skipped:
             result["outcomes"].append((plan.check, "skipped"))
+            if _is_of_gpu(skipped):
+                return result | {"lost": True}
         except checks.Failure as failure:
-            found = _shrunk(case, plan, failure)
+            if _is_of_gpu(failure):
+                found = found_in(Case(case.program, ()), plan, "crash", str(failure))
+                result["outcomes"].append((plan.check, "crash"))
+                result["failures"].append(dataclasses.replace(found, device=device))
+                return result | {"lost": True}
+            found = dataclasses.replace(_shrunk(case, plan, failure), device=device)
             found.known = known.reason(found)
             result["outcomes"].append((plan.check, "known" if found.known else failure.kind))
             result["failures"].append(found)
@@ -111,6 +123,11 @@ def check_seed(seed: int, only: str | None = None, on_made: Callable[[], None] =
             result["outcomes"].append((plan.check, "mistake in the check"))
             result["failures"].append(found_in(case, plan, "mistake in the check", traceback.format_exc()[-2000:]))
     return result
+
+
+def _is_of_gpu(error: Exception) -> bool:
+    """Whether a kernel has failed (it read beyond its memory, or asserted something): nothing runs after that."""
+    return "CUDA error" in str(error) and "out of memory" not in str(error)
 
 
 def _shrunk(case: Any, plan: Any, failure: Any) -> Found:
@@ -137,7 +154,7 @@ def _shrunk(case: Any, plan: Any, failure: Any) -> Found:
 
 def found_in(case: Any, plan: Any, kind: str, message: str) -> Found:
     """Describe a failure."""
-    names = zip(case.program.parameters, case.arguments, strict=True)
+    names = zip(case.program.parameters, case.arguments, strict=False)
     arguments = "; ".join(f"{name} = {_text(value)}" for name, value in names)
     return Found(plan.seed, plan.check, kind, message, str(plan.options), case.program.text(), arguments)
 
@@ -210,25 +227,26 @@ def _quiet() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
-def _work(connection: Connection, stack: str) -> None:
+def _work(connection: Connection, stack: str, device: str) -> None:
     _quiet()
     with open(stack, "w") as file:
         faulthandler.enable(file)
-        _serve(connection)
+        _serve(connection, device)
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, device: str) -> None:
     while (seed := connection.recv()) is not None:
-        connection.send(check_seed(seed, on_made=lambda: connection.send(None)))
+        connection.send(check_seed(seed, on_made=lambda: connection.send(None), device=device))
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self.device = device
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         handle, self.stack = tempfile.mkstemp(prefix="thunder_fuzz_")
         os.close(handle)
-        self.process = context.Process(target=_work, args=(theirs, self.stack), daemon=True)
+        self.process = context.Process(target=_work, args=(theirs, self.stack, device), daemon=True)
         self.process.start()
         theirs.close()
         self.seed: int | None = None
@@ -246,13 +264,20 @@ class _Worker:
         pathlib.Path(self.stack).unlink()
 
 
-def run(programs: int, seed: int, workers: int, seconds: float | None = None, progress: bool = False) -> Report:
+def run(
+    programs: int,
+    seed: int,
+    workers: int,
+    seconds: float | None = None,
+    progress: bool = False,
+    device: str = "cpu",
+) -> Report:
     """Check the programs of `programs` seeds from `seed` on; stop handing out more after `seconds`."""
     report = Report(seed)
     begin = time.monotonic()
     operators: set[str] = set()
     seeds = iter(range(seed, seed + programs))
-    crew = [_Worker() for _ in range(workers)]
+    crew = [_Worker(device) for _ in range(workers)]
     busy: list[_Worker] = []
 
     def give(worker: _Worker) -> None:
@@ -286,7 +311,7 @@ def run(programs: int, seed: int, workers: int, seconds: float | None = None, pr
                 _print_progress(report, result)
             if result.get("lost"):
                 worker.end()
-                worker = _Worker()
+                worker = _Worker(device)
             give(worker)
     report.operators = len(operators)
     report.seconds = round(time.monotonic() - begin, 1)
@@ -329,7 +354,9 @@ def _crashed(worker: _Worker) -> dict[str, Any]:
 
     worker.process.join()
     message = f"exit code {worker.process.exitcode}\n{pathlib.Path(worker.stack).read_text()[:1500]}"
-    found = Found(worker.seed or 0, "any", "crash", message, "", "", "")
+    found = Found(worker.seed or 0, "any", "crash", message, "", "", "", device=worker.device)
+    if worker.device != "cpu":  # attempts are forks, and a fork has no GPU
+        return _lost(worker, "crash", [found])
     context = multiprocessing.get_context("spawn")
     for check in checks.CHECKS:
         ours, theirs = context.Pipe()

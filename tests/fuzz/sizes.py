@@ -34,5 +34,5 @@ def _resized(tensor: torch.Tensor, by_size: dict[int, int], source: random.Rando
             continue
         if tensor.shape[dim] == 0:
             return tensor
-        made = made.index_select(place, torch.arange(shape[dim]) % tensor.shape[dim])
+        made = made.index_select(place, torch.arange(shape[dim], device=made.device) % tensor.shape[dim])
     return made.permute(torch.tensor(order).argsort().tolist()).requires_grad_(tensor.requires_grad)
