@@ -254,7 +254,7 @@ int run_pending(PyThreadState* tstate) {
 
 int handle_pending(PyThreadState* tstate) {
   Observer* const observer = current_context == nullptr ? nullptr : current_context->observer;
-  // What handlers of signals do is no part of the program.
+  // Handlers of signals are no part of the program.
   const NativeScope native;
   const int status = run_pending(tstate);
   if (status < 0 && observer != nullptr) observer->interrupted();
