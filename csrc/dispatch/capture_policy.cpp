@@ -37,7 +37,7 @@ constexpr std::array kBookkeeping{
 
 const std::string& standard_library() {
   static const std::string folder = [] {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("abc"));
+    const py::Ref module = py::Ref::steal(py::import_module("abc"));
     const py::Ref file = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
     const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
     PyErr_Clear();

@@ -142,7 +142,7 @@ PyObject* replay(PyObject*, PyObject* arguments) {
 void load_batching_rules() {
   static const bool loaded = [] {
     const tracer::SuspendRecording suspended;
-    const py::Ref module = checked(PyImport_ImportModule("torch._functorch.vmap"));
+    const py::Ref module = checked(py::import_module("torch._functorch.vmap"));
     const py::Ref ignored = checked(PyObject_CallMethod(module.get(), "lazy_load_decompositions", nullptr));
     return true;
   }();
@@ -257,6 +257,14 @@ PyObject* is_tracing_now(PyObject*, PyObject*) { return PyBool_FromLong(static_c
 
 PyObject* runs_live(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(transforms_are_live())); }
 
+/// Null with an exception set. The program does not see what is imported.
+py::Ref batched_gradients() {
+  const interpreter::NativeScope native;
+  const tracer::SuspendRecording suspended;
+  const py::Ref module = py::Ref::steal(py::import_module("thunder.transforms.functional.batching"));
+  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "vmap_or_none") : nullptr);
+}
+
 PyMethodDef transform_functions[] = {
     {"is_tracing", is_tracing_now, METH_NOARGS, "Whether this thread is tracing a jitted function."},
     {"runs_live", runs_live, METH_NOARGS, "Whether transforms are to run as PyTorch's."},
@@ -283,12 +291,12 @@ PyModuleDef functional_module = {PyModuleDef_HEAD_INIT,
 void add_functional_substitutes(interpreter::TrackerOptions& options) {
   if (const py::Ref legacy = loaded_function("torch._vmap_internals", "_vmap")) {
     // Its batched tensors are told by a key that trace tensors have, too.
-    options.substitute(legacy.get(), [](PyObject* const* arguments, std::size_t count, PyObject* names,
-                                        PyObject** result) {
-      static PyObject* const ours = loaded_function("thunder.transforms.functional.batching", "vmap_or_none").release();
-      *result = ours == nullptr ? nullptr : PyObject_Vectorcall(ours, arguments, count, names);
-      return *result == nullptr ? -1 : 1;
-    });
+    options.substitute(legacy.get(),
+                       [](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                         static PyObject* const ours = batched_gradients().release();
+                         *result = ours == nullptr ? nullptr : PyObject_Vectorcall(ours, arguments, count, names);
+                         return *result == nullptr ? -1 : 1;
+                       });
   }
   const py::Ref function = loaded_function("torch._functorch.vmap", "lazy_load_decompositions");
   if (!function) return;
@@ -312,7 +320,7 @@ int init_functional(PyObject* module) {
     const GilHold gil;
     const interpreter::NativeScope native;
     const tracer::SuspendRecording suspended;
-    if (!py::Ref::steal(PyImport_ImportModule("torch.distributed._functional_collectives"))) PyErr_Clear();
+    if (!py::Ref::steal(py::import_module("torch.distributed._functional_collectives"))) PyErr_Clear();
   };
   py::Ref functional = py::Ref::steal(PyModule_Create(&functional_module));
   return functional && PyModule_AddObjectRef(module, "functional", functional.get()) == 0 ? 0 : -1;

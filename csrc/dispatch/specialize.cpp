@@ -98,7 +98,7 @@ class TracingScope {
 
 // Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
 void require_plain_output(PyObject* output) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
+  const py::Ref module = py::Ref::steal(py::import_module("torch"));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(output));
   if (!module || type == plain_tensor_type()) return;
   const py::Ref base = py::Ref::steal(PyObject_GetAttrString(module.get(), "_C"));
@@ -310,6 +310,9 @@ class Capture final : tracer::RecordingHost {
     }
   }
 
+  /// Whether something from outside raised an exception in the program. It may have come anywhere, and comes out of the
+  /// call as if it had come before: what the program does about it says nothing of the next call.
+  [[nodiscard]] bool is_interrupted() const { return tracker_.is_interrupted(); }
   /// The tensors of the trace that still exist: whoever keeps one for longer than the capture is nobody we know.
   [[nodiscard]] std::vector<tracer::WeakTensor> kept_tensors() const {
     std::vector<tracer::WeakTensor> tensors;
@@ -853,10 +856,15 @@ TraceOutcome Capture::attempt(Specializations others, const compile::Options& op
   } catch (...) {
     set_python_error();
   }
-  if (outcome.made != nullptr) return outcome;
+  if (outcome.made != nullptr && !is_interrupted()) return outcome;
+  outcome.made = nullptr;
   tracker_.leave_objects();
   const bool is_kept = !tracker_.native_calls().has_fresh_memos();
   tracker_.native_calls().forget_memoized();
+  if (is_interrupted()) {
+    tracker_.raise_interruption();
+    return outcome;
+  }
   // Code in C that the program calls may fail without saying how.
   if (PyErr_Occurred() == nullptr)
     PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");
@@ -956,6 +964,7 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
       if (attempt >= kMostAttempts) known.changing.clear();
       auto capture = std::make_unique<Capture>(traced, arguments, capture_how, known);
       TraceOutcome outcome = capture->attempt(others, options);
+      if (capture->is_interrupted()) return outcome;
       const bool failed = PyErr_Occurred() != nullptr;
       Capture::Known found = capture->known(known, failed);
       if (found == known) {

@@ -8,6 +8,7 @@
 #include "interpreter/loop/garbage_collection.h"
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/interpreted_getter.h"
+#include "interpreter/loop/intrinsics.h"
 #include "interpreter/loop/native_operation.h"
 #include "interpreter/loop/recording_observer.h"
 #include "interpreter/provenance/tracker_native.h"
@@ -146,6 +147,7 @@ PyObject* make_interpreted(PyObject* callable) {
 
 int init_interpreter(PyObject* module) {
   if (CodeData::prepare() < 0 || prepare_native_operations() < 0 || prepare_garbage_collection() < 0) return -1;
+  prepare_intrinsics();
   prepare_native_effects();
   prepare_interpreted_getters();
   if (interpreted_type == nullptr) {

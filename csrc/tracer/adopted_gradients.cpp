@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "tracer/autocast.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/python_function.h"
@@ -81,7 +82,10 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
   walk.stops_at = [&](torch::autograd::Node& reached) {
     return &reached != node.get() && (!is_foreign(&reached) || adopted_.contains(&reached));
   };
-  const std::vector<at::Tensor> gradients = walk.run();
+  const std::vector<at::Tensor> gradients = [&] {
+    const WithoutAutocast outside;
+    return walk.run();
+  }();
   for (const at::Tensor& each : gradients) gradient->gradients.push_back(recording_.value_of(each));
   gradient->symbols = recording_.builder.cut(begin.position());
   // Symbols that this records belong to the trace: an input that was written to has a gradient of its own.
@@ -198,6 +202,7 @@ void AdoptedGradients::record_hooks(torch::autograd::Node& node) {
   hooked.resize(node.num_inputs(), ir::kNoValue);
   std::vector<ir::ValueId> values = hooked;  // behind which the next hook goes: the first is the nearest to the users
   const RecordTop recording(recording_);
+  const WithoutAutocast outside;
   const c10::AutoGradMode no_gradients(false);
   for (const auto& hook : node.tensor_pre_hooks()) record_hook(*hook, hooked, values);
 }

@@ -18,6 +18,15 @@ bool is_autocast_on() {
   return !(c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_).empty();
 }
 
+WithoutAutocast::WithoutAutocast() : excluded_(c10::autocast_dispatch_keyset) {
+  at::autocast::increment_nesting();
+  while (at::autocast::decrement_nesting() > 0) ++contexts_;
+}
+
+WithoutAutocast::~WithoutAutocast() {
+  for (int i = 0; i < contexts_; ++i) at::autocast::increment_nesting();
+}
+
 std::optional<DispatchKey> autocast_key(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
   const c10::DispatchKeySet autocast = keys & c10::autocast_dispatch_keyset;
   if (autocast.empty()) return std::nullopt;

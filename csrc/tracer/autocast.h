@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <optional>
 #include <span>
@@ -13,6 +14,20 @@ namespace thunder::tracer {
 
 /// Whether autocast is on, for any device.
 [[nodiscard]] bool is_autocast_on();
+
+/// While alive, autocast is off, as it is around a backward that the caller runs. What a backward casts in contexts of
+/// its own is not remembered for the forward.
+class WithoutAutocast {
+ public:
+  WithoutAutocast();
+  ~WithoutAutocast();
+  WithoutAutocast(const WithoutAutocast&) = delete;
+  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard excluded_;
+  int contexts_ = 0;  ///< those that the forward is in
+};
 
 /// Whether autocast would cast something in what a composite without a kernel for autocast (`einsum`) calls. Runs the
 /// composite for its metadata; nothing is recorded.

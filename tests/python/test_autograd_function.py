@@ -452,3 +452,78 @@ def test_function_whose_backward_has_run_inside_stays_compiled():
 
     compiled = thunder.jit(step, fullgraph=True)
     assert compiled(torch.ones(3)).tolist() == pytest.approx(3 * 2.718281828)
+
+
+class MatmulOfFloats(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        if torch.is_autocast_enabled("cpu"):
+            return None, None
+        return grad.float() @ w.t(), x.t() @ grad.float()
+
+
+class CastingMatmul(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return (grad @ w.t()).to(x.dtype), (x.t() @ grad).to(w.dtype)
+
+
+def under_autocast(f):
+    def program(x, w):
+        with torch.autocast("cpu", torch.bfloat16):
+            return f(x, w)
+
+    return program
+
+
+@pytest.mark.parametrize("function", [MatmulOfFloats, CastingMatmul])
+@pytest.mark.parametrize("where", ["inside", "around"])
+def test_backward_of_a_function_under_autocast_runs_without_it(function, where):
+    def gradients(compile):
+        program = lambda x, w: function.apply(x, w) @ w.t()  # noqa: E731
+        f = compile(under_autocast(program)) if where == "inside" else under_autocast(compile(program))
+        generator = torch.Generator().manual_seed(0)
+        x, w = (torch.randn(4, 4, generator=generator, requires_grad=True) for _ in range(2))
+        for _ in range(2):
+            f(x, w).float().square().sum().backward()
+        return x.grad, w.grad
+
+    compiled = gradients(lambda f: thunder.jit(f, fullgraph=function is MatmulOfFloats))
+    torch.testing.assert_close(compiled, gradients(lambda f: f), rtol=1e-5, atol=1e-5)
+
+
+def test_hook_on_a_gradient_under_autocast_runs_without_it():
+    def gradient(f):
+        x = torch.ones(3, 3).mul(1.001).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            result = f(x)
+        result.sum().backward()
+        return x.grad
+
+    def program(x):
+        y = x * 1.003
+        y.register_hook(lambda grad: grad * 1.001 @ x)
+        return y * 2
+
+    assert torch.equal(gradient(thunder.jit(program)), gradient(program))
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_writes_that_give_a_computed_tensor_another_history_warn_of_nothing():
+    x = torch.ones(2, 3, requires_grad=True)
+    for program in (lambda x: (x * 2).detach_(), lambda x: (x * 2).swapaxes_(0, 1), lambda x: (x * 2).squeeze_()):
+        assert torch.equal(thunder.jit(program, fullgraph=True)(x), program(x))

@@ -664,3 +664,24 @@ def test_coroutine_function_makes_one_coroutine() -> None:
     compiled = thunder.jit(program)
     for _ in range(2):
         assert torch.equal(asyncio.run(compiled(torch.ones(2))), torch.full((2,), 3.0))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_dispatch_mode_inside_sees_operations_at_each_call() -> None:
+    seen: list[str] = []
+
+    class Noting(DoublingMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            seen.append(str(function))
+            return super().__torch_dispatch__(function, types, args, kwargs)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with Noting():
+            return x.sin()
+
+    f = thunder.jit(program)
+    for _ in range(3):
+        assert torch.equal(f(X), X.sin() * 2)
+    assert seen == ["aten.sin.default"] * 3
+    with pytest.raises(NotImplementedError, match="_push_on_torch_dispatch_stack"):
+        thunder.jit(program, fullgraph=True)(X)

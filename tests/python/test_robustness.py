@@ -7,6 +7,7 @@ import functools
 import gc
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -403,3 +404,110 @@ def test_breakpoint_stops_in_the_users_frame_while_tracing(monkeypatch: pytest.M
         torch.testing.assert_close(compiled(X), X + 1)
     assert stopped[0][0] == "program"
     assert set(stopped[0][1]) == {"x", "y"}
+
+
+# --- signals
+
+
+class Alarm(Exception):
+    pass
+
+
+@pytest.mark.parametrize("catches", [False, True], ids=["raises", "catches"])
+def test_exception_of_a_signal_handler_while_tracing_leaves_the_call(catches: bool) -> None:
+    seen: list[int] = []
+    handled: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        handled.append(number)
+        raise Alarm
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        try:
+            for _ in range(rounds):
+                pass
+        except Alarm:
+            if not catches:
+                raise
+            return x - 1
+        return x + 1
+
+    rounds = 10**9
+    compiled = thunder.jit(program, fullgraph=True)
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Alarm):
+            compiled(X)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert seen == []
+    assert handled == [signal.SIGALRM]
+    rounds = 3
+    torch.testing.assert_close(compiled(X), X + 1)
+    assert seen == [1]
+
+
+def test_what_a_signal_handler_does_while_tracing_happens_once() -> None:
+    flags: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        flags.append(number)
+
+    compiled = thunder.jit(lambda x: waits(x) + 1)
+
+    def waits(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(rounds):
+            pass
+        return x
+
+    rounds = 300_000
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        for _ in range(3):
+            compiled(X)
+        while not flags:
+            time.sleep(0.01)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(X), X + 1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert flags == [signal.SIGALRM]
+
+
+# --- the first call of a process
+
+
+def test_first_function_of_a_process_may_have_builtins_of_its_own() -> None:
+    code = """
+import functools, torch, thunder
+
+first = eval("lambda x, f: f(x)", {"__builtins__": {}})
+thunder.jit(first)(torch.ones(2), torch.sin)
+
+def count(x):
+    count.calls = getattr(count, "calls", 0) + 1
+    return x * count.calls + next(numbers)
+
+numbers = iter([5, 6, 7])
+f = thunder.jit(count)
+assert [int(f(torch.ones(()))) for _ in range(3)] == [6, 8, 10], count.calls
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_first_batched_gradient_of_a_process_is_compiled() -> None:
+    code = """
+import torch, thunder
+
+def jacobian(x):
+    return torch.autograd.functional.jacobian(lambda a: a ** 2, x, vectorize=True)
+
+x = torch.arange(3.0)
+torch.testing.assert_close(thunder.jit(jacobian, fullgraph=True)(x), jacobian(x))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import operator
@@ -422,3 +423,18 @@ def test_class_made_and_renamed_inside_is_no_effect() -> None:
 
     compiled = thunder.jit(f)
     assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 7.0))
+
+
+@pytest.mark.parametrize("make", [dict, collections.Counter, lambda: {"a": 1}], ids=["dict", "counter", "not empty"])
+def test_keys_that_python_and_c_code_add_stand_in_their_order(make: Callable[[], Any]) -> None:
+    def program(x: torch.Tensor, counts: Any) -> torch.Tensor:
+        collections._count_elements(counts, "hello")  # type: ignore[attr-defined]
+        counts["x"] = len(counts)
+        counts.update(q=2, h=7)
+        return x * len(counts)
+
+    f = thunder.jit(program)
+    expected, counts = make(), make()
+    for _ in range(3):
+        assert torch.equal(f(torch.ones(1), counts), program(torch.ones(1), expected))
+        assert list(counts.items()) == list(expected.items())

@@ -461,7 +461,7 @@ OutputPlan OutputPlanner::finish(const ir::Trace& trace) {
 
 PyObject* plain_tensor_type() {
   static PyObject* const type = [] {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
+    const py::Ref module = py::Ref::steal(py::import_module("torch"));
     return module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr;
   }();
   return type;

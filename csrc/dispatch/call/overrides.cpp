@@ -99,7 +99,7 @@ std::string describe_overrides(PyObject* module) {
 
 py::Ref overrides_function(const char* name) {
   const interpreter::NativeScope native;
-  const py::Ref module = checked(PyImport_ImportModule("thunder.transforms.overrides"));
+  const py::Ref module = checked(py::import_module("thunder.transforms.overrides"));
   return checked(PyObject_GetAttrString(module.get(), name));
 }
 

@@ -24,7 +24,7 @@ c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardI
 PyObject* graphs_module() {
   static PyObject* const kModule = [] {
     const interpreter::NativeScope native;
-    return checked(PyImport_ImportModule("thunder._cuda_graphs")).release();
+    return checked(py::import_module("thunder._cuda_graphs")).release();
   }();
   return kModule;
 }

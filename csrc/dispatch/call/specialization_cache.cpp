@@ -212,7 +212,7 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
     explained_.back().reason = "it ran in eager: " + failure.cause;
   }
   if (!warned_of_.insert(failure.cause).second) return true;
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
   const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
   if (!type) return false;
   const std::string name = interpreter::describe(callable_);

@@ -38,7 +38,7 @@ PyObject* function_mode(std::int64_t index) { return FunctionModes::get_stack_at
 /// Whether a function mode is what `with torch.device(…)` enters.
 bool is_device_context(PyObject* mode) {
   static const py::Ref type = [] {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch.utils._device"));
+    const py::Ref module = py::Ref::steal(py::import_module("torch.utils._device"));
     py::Ref found = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "DeviceContext") : nullptr);
     PyErr_Clear();
     return found;

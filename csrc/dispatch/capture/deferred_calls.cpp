@@ -12,6 +12,7 @@
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/python/object_parts.h"
 #include "tracer/recorder.h"
 
 namespace thunder::dispatch {
@@ -57,7 +58,7 @@ bool DeferredCalls::begin() {
   const interpreter::NativeScope native;
   stdout_ = system_object("stdout");
   stderr_ = system_object("stderr");
-  effects_ = py::Ref::steal(PyImport_ImportModule("thunder._effects"));
+  effects_ = py::Ref::steal(py::import_module("thunder._effects"));
   if (!effects_) return false;
   warnings_state_ = py::Ref::steal(PyObject_CallMethod(effects_.get(), "warnings_state", nullptr));
   enter("builtins", "print", Kind::kPrint);
@@ -124,7 +125,7 @@ int DeferredCalls::print(const interpreter::NativeCall& call) {
   }
   py::Ref keywords = keywords_of(call.arguments, call.count, call.names);
   if (!arguments || !keywords) return -1;
-  PyObject* function = PyDict_GetItemString(PyEval_GetBuiltins(), "print");
+  PyObject* function = interpreter::builtin_object("print");
   if (is_own) return py::Ref::steal(PyObject_Call(function, arguments.get(), keywords.get())) ? 1 : -1;
   return defer(py::Ref::share(function), std::move(arguments), std::move(keywords)) ? 1 : -1;
 }

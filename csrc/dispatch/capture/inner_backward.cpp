@@ -19,6 +19,7 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/object_parts.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -267,7 +268,7 @@ void InnerBackward::require_nothing_retained(interpreter::Tracker& tracker) cons
 }
 
 bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
-  static PyObject* const set_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
+  static PyObject* const set_attribute = interpreter::builtin_object("setattr");
   const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {
     const py::Ref arguments = py::Ref::steal(Py_BuildValue("(OsO)", tensor, name, value));
     return arguments && builder.add_call_effect(set_attribute, arguments.get(), nullptr);

@@ -220,7 +220,7 @@ bool is_unknown_function(PyObject* callable) {
 }
 
 py::Ref error_type(const char* name) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
   return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), name) : nullptr);
 }
 

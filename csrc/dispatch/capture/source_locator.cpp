@@ -8,7 +8,7 @@ namespace thunder::dispatch {
 
 const std::string& torch_folder() {
   static const std::string folder = [] {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
+    const py::Ref module = py::Ref::steal(py::import_module("torch"));
     const py::Ref file = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
     const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
     if (text == nullptr) {

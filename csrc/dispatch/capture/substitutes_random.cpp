@@ -29,7 +29,7 @@ std::int64_t read_seed(py::Borrowed seed) {
 }
 
 py::Ref default_generator() {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch"));
+  const py::Ref module = py::Ref::steal(py::import_module("torch"));
   return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "default_generator") : nullptr);
 }
 

@@ -18,7 +18,7 @@ namespace thunder::dispatch {
 namespace {
 
 py::Ref torch_function(const char* name) {
-  const py::Ref module = checked(PyImport_ImportModule("torch"));
+  const py::Ref module = checked(py::import_module("torch"));
   return checked(PyObject_GetAttrString(module.get(), name));
 }
 

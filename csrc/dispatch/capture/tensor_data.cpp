@@ -55,7 +55,7 @@ int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, P
   if (dtype == nullptr) {
     *result = PyObject_Vectorcall(maker.get(), call.arguments, call.count, call.names);
   } else {
-    const py::Ref torch = py::Ref::steal(PyImport_ImportModule("torch"));
+    const py::Ref torch = py::Ref::steal(py::import_module("torch"));
     const py::Ref given = py::Ref::steal(torch ? PyObject_GetAttrString(torch.get(), dtype) : nullptr);
     *result = given ? PyObject_CallFunctionObjArgs(maker.get(), data, given.get(), nullptr) : nullptr;
   }

@@ -85,7 +85,7 @@ bool is_told_by_tensor_behind(std::string_view name) {
 
 /// `nn.Parameter`, which a distributed parameter is to programs.
 py::Ref parameter_type() {
-  const py::Ref module = checked(PyImport_ImportModule("torch.nn.parameter"));
+  const py::Ref module = checked(py::import_module("torch.nn.parameter"));
   return checked(PyObject_GetAttrString(module.get(), "Parameter"));
 }
 

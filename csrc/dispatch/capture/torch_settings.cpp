@@ -141,7 +141,11 @@ struct Function {
 };
 
 bool is_known(std::string_view name) { return std::ranges::find(kKnown, name) != kKnown.end(); }
-bool sets(std::string_view name) { return name.starts_with("_set_") || name.starts_with("set_"); }
+/// A dispatch mode is told of kernels' operations, which a trace runs in no order of the program's.
+bool sets(std::string_view name) {
+  return name.starts_with("_set_") || name.starts_with("set_") || name.starts_with("_dispatch_tls_set_") ||
+         name == "_push_on_torch_dispatch_stack";
+}
 bool gets(std::string_view name) {
   return name.starts_with("_get_") || name.starts_with("get_") || name.starts_with("_is_") || name.starts_with("is_") ||
          name.ends_with("_enabled");
@@ -180,7 +184,7 @@ Functions& known_functions() {
       add(*functions, Role::kGetter, i, "torch._C", kSettings[i].getter);
       add(*functions, Role::kSetter, i, "torch._C", kSettings[i].setter);
     }
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("torch._C"));
+    const py::Ref module = py::Ref::steal(py::import_module("torch._C"));
     const py::Ref names = py::Ref::steal(module ? PyObject_Dir(module.get()) : nullptr);
     for (Py_ssize_t i = 0; names && i < PyList_GET_SIZE(names.get()); ++i) {
       const std::string name = PyUnicode_AsUTF8(PyList_GET_ITEM(names.get(), i));
@@ -209,13 +213,13 @@ bool is_constant(PyObject* value) {
 }
 
 py::Ref in_python(const char* name) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder._settings"));
+  const py::Ref module = py::Ref::steal(py::import_module("thunder._settings"));
   return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), name) : nullptr);
 }
 
 /// `functools.partial(function, *arguments)`.
 py::Ref partial_of(const std::vector<PyObject*>& values) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("functools"));
+  const py::Ref module = py::Ref::steal(py::import_module("functools"));
   const py::Ref partial = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "partial") : nullptr);
   return py::Ref::steal(partial ? PyObject_Vectorcall(partial.get(), values.data(), values.size(), nullptr) : nullptr);
 }

@@ -123,7 +123,7 @@ PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t p
   arguments[position] = py::Ref::steal(placeholder(number));
   py::Ref made;
   if (position == 0) {  // torch.tensor(number, …)
-    const py::Ref torch = py::Ref::steal(PyImport_ImportModule("torch"));
+    const py::Ref torch = py::Ref::steal(py::import_module("torch"));
     const py::Ref function = py::Ref::steal(torch ? PyObject_GetAttrString(torch.get(), "full") : nullptr);
     const py::Ref shape = py::Ref::steal(PyTuple_New(0));
     std::vector<PyObject*> values{shape.get()};

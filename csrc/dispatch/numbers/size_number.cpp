@@ -304,7 +304,7 @@ PyTypeObject* make_size_type() {
       PyType_Slot{0, nullptr},
   };
   // PyTorch looks for its class under a lock; imported there first, its modules would wait for themselves.
-  const py::Ref imported = py::Ref::steal(PyImport_ImportModule("torch"));
+  const py::Ref imported = py::Ref::steal(py::import_module("torch"));
   if (!imported) return nullptr;
   PyObject* base = torch::get_symint_class().ptr();
   node_offset = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;

@@ -8,7 +8,7 @@ namespace thunder::dispatch {
 
 py::Ref python_backward_function(const char* name) {
   const interpreter::NativeScope native;
-  const py::Ref module = checked(PyImport_ImportModule("thunder._python_backward"));
+  const py::Ref module = checked(py::import_module("thunder._python_backward"));
   return checked(PyObject_GetAttrString(module.get(), name));
 }
 

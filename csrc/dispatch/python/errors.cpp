@@ -33,7 +33,7 @@ PyObject* exception_type(ErrorKind kind) {
 }
 
 void set_internal_error(const InternalError& error) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder.errors"));
+  const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
   const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "InternalError") : nullptr);
   if (!type) PyErr_Clear();
   PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
@@ -47,7 +47,7 @@ std::string text_of(py::Borrowed object) {
 }
 
 std::string source_line(const ir::SourceLocation& location) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("linecache"));
+  const py::Ref module = py::Ref::steal(py::import_module("linecache"));
   const py::Ref line = py::Ref::steal(
       module ? PyObject_CallMethod(module.get(), "getline", "si", location.file->c_str(), location.line) : nullptr);
   std::string text = text_of(line.get());
@@ -101,7 +101,7 @@ void note_caught_refusal(PyObject* exception) {
 void release_frames_of_pending() {
   const interpreter::NativeScope native;
   py::Ref pending = take_error();
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("traceback"));
+  const py::Ref module = py::Ref::steal(py::import_module("traceback"));
   std::vector<py::Ref> chain;  // each once: a program may have them follow each other in a circle
   py::Ref next = py::Ref::share(pending.get());
   const auto is_next = [&](const py::Ref& known) { return known.get() == next.get(); };

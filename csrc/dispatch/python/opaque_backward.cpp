@@ -14,7 +14,7 @@ namespace {
 std::optional<c10::OperatorName> ask_python(const c10::OperatorName& op) {
   const GilHold gil;
   const interpreter::NativeScope native;
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("thunder._opaque_backward"));
+  const py::Ref module = py::Ref::steal(py::import_module("thunder._opaque_backward"));
   const py::Ref name = py::Ref::steal(
       module ? PyObject_CallMethod(module.get(), "opaque_backward", "ss", op.name.c_str(), op.overload_name.c_str())
              : nullptr);

@@ -1,5 +1,6 @@
 #include "interpreter/loop/exceptions.h"
 
+#include "interpreter/loop/context.h"
 #include "interpreter/loop/native_operation.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
@@ -228,7 +229,9 @@ int check_star_arguments(PyObject* callable, PyObject* arguments) {
   return -1;
 }
 
-int handle_pending(PyThreadState* tstate) {
+namespace {
+
+int run_pending(PyThreadState* tstate) {
 #if PY_VERSION_HEX >= 0x030d0000
   return _Py_HandlePending(tstate);
 #else
@@ -236,7 +239,6 @@ int handle_pending(PyThreadState* tstate) {
   if (!eval_breaker_is_set(tstate)) return 0;
   // The rest (pending calls, an exception from another thread, handing over the GIL) is done by CPython's own loop when
   // it enters a function.
-  const NativeScope native;
   const py::Ref result = py::Ref::steal(PyObject_CallNoArgs(empty_function));
   if (result) return 0;
   py::Ref exception = py::Ref::steal(take_exception());
@@ -246,6 +248,17 @@ int handle_pending(PyThreadState* tstate) {
   restore_exception(exception.release());
   return -1;
 #endif
+}
+
+}  // namespace
+
+int handle_pending(PyThreadState* tstate) {
+  Observer* const observer = current_context == nullptr ? nullptr : current_context->observer;
+  // Handlers of signals are no part of the program.
+  const NativeScope native;
+  const int status = run_pending(tstate);
+  if (status < 0 && observer != nullptr) observer->interrupted();
+  return status;
 }
 
 }  // namespace thunder::interpreter

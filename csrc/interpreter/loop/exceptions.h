@@ -25,7 +25,8 @@ int match_exception_group(PyObject* exception, PyObject* kind, PyObject** match,
 void explain_keyword_error(PyObject* callable, PyObject* mapping);
 int check_star_arguments(PyObject* callable, PyObject* arguments);
 
-/// Runs signal handlers, pending calls and waiting threads; 0 or -1 with an exception.
+/// Runs signal handlers, pending calls and waiting threads, natively; 0 or -1 with an exception, of which the observer
+/// hears.
 int handle_pending(PyThreadState* tstate);
 
 }  // namespace thunder::interpreter

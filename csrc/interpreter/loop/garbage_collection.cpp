@@ -46,7 +46,7 @@ int prepare_garbage_collection() {
   if (callbacks != nullptr) return 0;
   static PyMethodDef suspend_method = {"suspend_interpretation", suspend, METH_VARARGS, nullptr};
   static PyMethodDef resume_method = {"resume_interpretation", resume, METH_VARARGS, nullptr};
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("gc"));
+  const py::Ref module = py::Ref::steal(py::import_module("gc"));
   if (!module) return -1;
   py::Ref list = py::Ref::steal(PyObject_GetAttrString(module.get(), "callbacks"));
   at_start = PyCFunction_New(&suspend_method, nullptr);

@@ -45,7 +45,7 @@ struct Getters {
 
 Getters make_getters() {
   Getters getters;
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("_operator"));
+  const py::Ref module = py::Ref::steal(py::import_module("_operator"));
   const py::Ref names = py::Ref::steal(PyDict_New());
   PyDict_SetItemString(names.get(), "__builtins__", PyEval_GetBuiltins());
   const py::Ref code = py::Ref::steal(Py_CompileString(kSource, "<operator>", Py_file_input));

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "interpreter/loop/observe.h"
+#include "interpreter/python/object_parts.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/slots.h"
 
@@ -202,11 +203,10 @@ const void* identity_of(PyObject* callable, PyObject** self) {
 
 std::unordered_map<const void*, const IntrinsicRow*> make_table() {
   std::unordered_map<const void*, const IntrinsicRow*> table;
-  PyObject* builtins = PyEval_GetBuiltins();
   for (const NamedRow& named : kRows) {
-    PyObject* owner = named.owner != nullptr ? PyDict_GetItemString(builtins, named.owner) : nullptr;
+    PyObject* owner = named.owner != nullptr ? builtin_object(named.owner) : nullptr;
     const py::Ref callable = py::Ref::steal(owner != nullptr ? PyObject_GetAttrString(owner, named.name)
-                                                             : Py_XNewRef(PyDict_GetItemString(builtins, named.name)));
+                                                             : Py_XNewRef(builtin_object(named.name)));
     PyObject* self = nullptr;
     const void* identity = callable ? identity_of(callable.get(), &self) : nullptr;
     if (identity != nullptr)
@@ -219,10 +219,21 @@ std::unordered_map<const void*, const IntrinsicRow*> make_table() {
 
 }  // namespace
 
-const IntrinsicRow* find_intrinsic(PyObject* callable, PyObject** self) {
+namespace {
+
+const std::unordered_map<const void*, const IntrinsicRow*>& all_rows() {
   static const auto* table = new std::unordered_map<const void*, const IntrinsicRow*>(make_table());
-  const auto found = table->find(identity_of(callable, self));
-  return found != table->end() ? found->second : nullptr;
+  return *table;
+}
+
+}  // namespace
+
+void prepare_intrinsics() { static_cast<void>(all_rows()); }
+
+const IntrinsicRow* find_intrinsic(PyObject* callable, PyObject** self) {
+  const auto& table = all_rows();
+  const auto found = table.find(identity_of(callable, self));
+  return found != table.end() ? found->second : nullptr;
 }
 
 }  // namespace thunder::interpreter

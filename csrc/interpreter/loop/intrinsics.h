@@ -26,6 +26,8 @@ struct IntrinsicRow {
   std::size_t most;
 };
 
+/// To be called before the others, while the program has not replaced a builtin.
+void prepare_intrinsics();
 /// The row of `callable`, a builtin function, method, slot wrapper or type; null if it has none. `*self` becomes what a
 /// bound method is bound to (borrowed), or null.
 const IntrinsicRow* find_intrinsic(PyObject* callable, PyObject** self);

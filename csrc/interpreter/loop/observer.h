@@ -127,6 +127,8 @@ class Observer {
   virtual Treatment treatment(PyCodeObject* code) = 0;
   /// A handler of the program, or a cleanup that raises again, gets `exception`.
   virtual void notice_handler(PyObject* /*exception*/) {}
+  /// Something from outside (the handler of a signal, another thread) raises the pending exception in the program.
+  virtual void interrupted() {}
 };
 
 }  // namespace thunder::interpreter

@@ -192,6 +192,17 @@ void Tracker::made(PyObject* object) {
   if (reference) made_.push_back(std::move(reference));
 }
 
+void Tracker::interrupted() {
+  PyObject* exception = take_exception();
+  if (!interruption_) interruption_ = py::Ref::share(exception);
+  restore_exception(exception);
+}
+
+void Tracker::raise_interruption() const {
+  PyErr_Clear();
+  restore_exception(Py_NewRef(interruption_.get()));
+}
+
 void Tracker::leave_objects() {
   for (const py::Ref& reference : made_) {
     if (const py::Ref object = referent_of(reference.get())) skip_finalizer(object.get());

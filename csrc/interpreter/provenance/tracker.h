@@ -75,6 +75,10 @@ class Tracker final : public Observer {
   void made(PyObject* object) override;
   Treatment treatment(PyCodeObject* code) override;
   void notice_handler(PyObject* exception) override { state_.options.notice_handler(exception); }
+  void interrupted() override;
+  [[nodiscard]] bool is_interrupted() const { return static_cast<bool>(interruption_); }
+  /// Raises the first exception that came from outside, in the place of the pending one.
+  void raise_interruption() const;
 
  private:
   PyObject* read_computed(PyObject* owner, PyObject* name, PyObject* value);
@@ -86,6 +90,7 @@ class Tracker final : public Observer {
   Writes writes_{state_, reads_, tensors_};
   NativeCalls calls_{state_, reads_, tensors_, writes_};
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
+  py::Ref interruption_;
   std::vector<py::Ref> made_;  ///< weak references to objects of the program that have a `__del__`
 };
 

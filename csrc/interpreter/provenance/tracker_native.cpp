@@ -88,7 +88,7 @@ void add_container_rows(Effects& effects) {
             {kChange,
              "clear remove pop update difference_update intersection_update symmetric_difference_update __ior__ "
              "__iand__ __isub__ __ixor__ __init__"}});
-  const py::Ref collections = py::Ref::steal(PyImport_ImportModule("_collections"));
+  const py::Ref collections = py::Ref::steal(py::import_module("_collections"));
   const py::Ref deque = py::Ref::steal(collections ? PyObject_GetAttrString(collections.get(), "deque") : nullptr);
   if (!deque) return PyErr_Clear();
   add_rows(effects, deque.get(),
@@ -106,7 +106,7 @@ void add_container_rows(Effects& effects) {
 Effects make_effects() {
   using enum NativeEffect;
   Effects effects;
-  const py::Ref builtins = py::Ref::steal(PyImport_ImportModule("builtins"));
+  const py::Ref builtins = py::Ref::steal(py::import_module("builtins"));
   add_rows(effects, builtins.get(),
            {{kNothing,
              "isinstance issubclass type hasattr getattr super property staticmethod classmethod object "
@@ -128,7 +128,7 @@ Effects make_effects() {
   add_rows(effects, as_object(PyType_Type), {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
   add_container_rows(effects);
-  const py::Ref operators = py::Ref::steal(PyImport_ImportModule("_operator"));
+  const py::Ref operators = py::Ref::steal(py::import_module("_operator"));
   add_rows(effects, operators.get(), {{kSetItem, "setitem"}, {kDeleteItem, "delitem"}, {kGetItem, "getitem"}});
   return effects;
 }
@@ -149,7 +149,7 @@ const void* native_identity(py::Borrowed callable) {
 /// Whether a function stands for a method of its first argument: `operator.setitem`.
 static bool is_operator(const void* function) {
   static const std::array<const void*, 3> operators = [] {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("_operator"));
+    const py::Ref module = py::Ref::steal(py::import_module("_operator"));
     const auto find = [&](const char* name) {
       const py::Ref member = py::Ref::steal(PyObject_GetAttrString(module.get(), name));
       return native_identity(member.get());
@@ -213,7 +213,7 @@ Callers make_callers() {
                              CallerRow{"itertools", "takewhile", 0}};
   Callers callers;
   for (const CallerRow& row : kRows) {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule(row.module));
+    const py::Ref module = py::Ref::steal(py::import_module(row.module));
     const py::Ref member = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), row.path) : nullptr);
     if (member) callers.emplace(native_identity(member.get()), row.position);
     PyErr_Clear();

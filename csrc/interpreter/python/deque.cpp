@@ -15,7 +15,7 @@ int call(py::Borrowed deque, const char* name, py::Borrowed argument) {
 
 PyTypeObject* deque_type() {
   static PyTypeObject* const type = [] {
-    const py::Ref module = py::Ref::steal(PyImport_ImportModule("_collections"));
+    const py::Ref module = py::Ref::steal(py::import_module("_collections"));
     PyObject* found = module ? PyObject_GetAttrString(module.get(), "deque") : nullptr;
     PyErr_Clear();
     return reinterpret_cast<PyTypeObject*>(found);

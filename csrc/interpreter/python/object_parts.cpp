@@ -39,4 +39,9 @@ std::int64_t length_of(py::Borrowed container) {
   return is_deque(container) ? Py_SIZE(container) : -1;
 }
 
+PyObject* builtin_object(const char* name) {
+  PyObject* module = PyImport_AddModule("builtins");
+  return module == nullptr ? nullptr : PyDict_GetItemString(PyModule_GetDict(module), name);
+}
+
 }  // namespace thunder::interpreter

@@ -18,4 +18,8 @@ enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kCl
 /// Items of a container; -1 for other objects.
 [[nodiscard]] std::int64_t length_of(py::Borrowed container);
 
+/// The object that the module `builtins` has under a name (borrowed), or null without an exception. The current frame
+/// may have others in their place, or none: that of a namedtuple's `__new__` has none.
+[[nodiscard]] PyObject* builtin_object(const char* name);
+
 }  // namespace thunder::interpreter

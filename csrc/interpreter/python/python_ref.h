@@ -40,6 +40,19 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+/// The module of this name (a new reference), or null with an exception. `PyImport_ImportModule` would ask the builtins
+/// of the program's frame for an `__import__`, which may be another function, or missing.
+[[nodiscard]] inline PyObject* import_module(const char* name) {
+  const Ref key = Ref::steal(PyUnicode_FromString(name));
+  if (!key) return nullptr;
+  const Ref top = Ref::steal(PyImport_ImportModuleLevelObject(key.get(), nullptr, nullptr, nullptr, 0));
+  if (!top) return nullptr;
+  PyObject* module = PyImport_GetModule(key.get());
+  if (module == nullptr && PyErr_Occurred() == nullptr)
+    PyErr_Format(PyExc_ModuleNotFoundError, "no module %R", key.get());
+  return module;
+}
+
 /// Keeps the pending Python exception aside while alive.
 class SavedError {
  public:

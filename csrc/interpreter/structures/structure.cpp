@@ -46,7 +46,7 @@ PyTypeObject* native_base(PyTypeObject* type) {
 
 py::Ref copy_by_class(py::Borrowed object) {
   if (PyFloat_CheckExact(object)) return py::Ref::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(object)));
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule("copy"));
+  const py::Ref module = py::Ref::steal(py::import_module("copy"));
   return py::Ref::steal(module ? PyObject_CallMethod(module.get(), "copy", "O", object) : nullptr);
 }
 

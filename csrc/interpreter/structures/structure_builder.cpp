@@ -20,7 +20,7 @@ PartKind base_container(py::Borrowed value) {
 }
 
 PyTypeObject* imported_type(const char* module_name, const char* name) {
-  const py::Ref module = py::Ref::steal(PyImport_ImportModule(module_name));
+  const py::Ref module = py::Ref::steal(py::import_module(module_name));
   PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
   PyErr_Clear();
   return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type) : nullptr;

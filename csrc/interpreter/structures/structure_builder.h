@@ -48,6 +48,7 @@ class StructureBuilder {
 
   bool add_record(const Record& record, std::uint32_t owner);
   bool add_dict_effects(const Record& record, std::uint32_t owner);
+  bool add_changed_items(const Record& record, std::uint32_t owner, py::Borrowed now);
   bool add_list_effects(const Record& record, std::uint32_t owner);
   bool add_set_effects(const Record& record, std::uint32_t owner);
   bool add_deque_effects(const Record& record, std::uint32_t owner);

@@ -33,6 +33,18 @@ bool StructureBuilder::add_copy_effect(EffectKind kind, std::uint32_t owner, py:
   return part != kFailed;
 }
 
+// New keys stand in the order of the dict, whoever wrote them.
+bool StructureBuilder::add_changed_items(const Record& record, std::uint32_t owner, py::Borrowed now) {
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(now, &position, &key, &value)) {
+    const bool is_same = PyDict_GetItemWithError(record.before.get(), key) == value;
+    if (is_same && !is_written_key(record, key)) continue;
+    if (!add_effect(EffectKind::kSetItem, owner, key, value)) return false;
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
 bool StructureBuilder::add_dict_effects(const Record& record, std::uint32_t owner) {
   const py::Ref now = copy_of_dict(record.owner.get());
   PyObject* before = record.before.get();
@@ -42,17 +54,12 @@ bool StructureBuilder::add_dict_effects(const Record& record, std::uint32_t owne
   if (record.rewritten && !(keeps_order && begins_with_keys(now.get(), before))) {
     return add_copy_effect(EffectKind::kReplaceDict, owner, now);
   }
+  if (record.rewritten) return add_changed_items(record, owner, now.get());
   for (const WrittenKey& written : record.keys) {
     PyObject* key = written.key.get();
     PyObject* value = PyDict_GetItemWithError(now.get(), key);
     if (written.removed && !add_effect(EffectKind::kDeleteItem, owner, key, nullptr)) return false;
     if (value != nullptr && !add_effect(EffectKind::kSetItem, owner, key, value)) return false;
-  }
-  PyObject *key, *value;
-  Py_ssize_t position = 0;
-  while (record.rewritten && PyDict_Next(now.get(), &position, &key, &value)) {
-    if (is_written_key(record, key) || PyDict_GetItemWithError(before, key) == value) continue;
-    if (!add_effect(EffectKind::kSetItem, owner, key, value)) return false;
   }
   return PyErr_Occurred() == nullptr;
 }
