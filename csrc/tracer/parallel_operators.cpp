@@ -19,6 +19,7 @@
 
 #include "autograd/node_pointer.h"
 #include "operators/names.h"
+#include "tracer/unused_parameters.h"
 
 namespace thunder::tracer {
 namespace {
@@ -42,13 +43,13 @@ at::Tensor replicated(const at::Tensor& self, c10::string_view, std::int64_t, st
 }
 
 at::Tensor average_gradient(const at::Tensor& gradient, c10::string_view group, std::int64_t size, std::int64_t,
-                            std::optional<at::ScalarType> dtype) {
+                            std::optional<at::ScalarType> dtype, std::optional<std::int64_t>) {
   const at::Tensor part = gradient.to(dtype.value_or(gradient.scalar_type())).contiguous().mul(1.0 / double(size));
   return wait(call(operators::kAllReduce, "", {part, "sum", std::string(group)})).to(gradient.scalar_type());
 }
 
 at::Tensor average_gradient_meta(const at::Tensor& gradient, c10::string_view, std::int64_t, std::int64_t,
-                                 std::optional<at::ScalarType>) {
+                                 std::optional<at::ScalarType>, std::optional<std::int64_t>) {
   return at::empty_like(gradient, at::MemoryFormat::Contiguous);
 }
 
@@ -191,7 +192,8 @@ at::Tensor differentiable_replicated(c10::DispatchKeySet keys, const at::Tensor&
       below_autograd<const at::Tensor&, c10::string_view, std::int64_t, std::int64_t, std::optional<at::ScalarType>>(
           "thunder::replicated", "", keys, self, group, size, bucket_bytes, dtype);
   return with_history(result, {self}, [=, name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
-    return variable_list{call("thunder::average_gradient", "", {gradient, name, size, bucket_bytes, dtype})};
+    return variable_list{
+        call("thunder::average_gradient", "", {gradient, name, size, bucket_bytes, dtype, c10::IValue()})};
   });
 }
 
@@ -266,8 +268,8 @@ void define_data_parallel(torch::Library& library) {
       dispatch(kAnyBackend, &replicated));
   library.impl("replicated", dispatch(DispatchKey::Autograd, &differentiable_replicated));
   library.def(
-      "average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None) -> "
-      "Tensor",
+      "average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None, "
+      "int? order=None) -> Tensor",
       dispatch(kAnyBackend, &average_gradient));
   library.impl("average_gradient", dispatch(DispatchKey::Meta, &average_gradient_meta));
   library.impl("average_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
@@ -330,6 +332,7 @@ void register_parallel_operators() {
     define_data_parallel(*library);
     define_sharded(*library);
     define_tensor_parallel(*library);
+    define_unused_parameters(*library);
     return library;
   }();
   static_cast<void>(kLibrary);

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -196,7 +196,7 @@ def names_of(callable: object, tensors: list[torch.Tensor]) -> list[list[str]]:
     return [names.get(id(tensor), []) for tensor in tensors]
 
 
-def take(module: Any, places: list[tuple[str, ...]]) -> list[torch.Tensor]:
+def take(module: Any, places: Sequence[tuple[str, ...]]) -> list[torch.Tensor]:
     """Return the tensors at places in a module. Run by the interpreter, so that they are guarded and become inputs."""
     tensors = []
     for place in places:
