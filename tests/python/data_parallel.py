@@ -89,11 +89,16 @@ def train(
     ranks: list[int],
     accumulates: bool = False,
     clip: Callable[[Any], Any] | None = None,
+    seen_of: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> list[list[torch.Tensor]]:
-    """Return for each step the mean loss of `ranks` and the gradients, after clipping; AdamW."""
+    """Return for each step the mean loss of `ranks`, and what `seen_of` gives of clipped gradients; AdamW.
+
+    `seen_of`: by default what this process has.
+    """
     torch.manual_seed(0)
     model = wrap(make().to(device()))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    # Without `foreach`, which PyTorch's AdamW takes by itself on GPUs: it refuses DTensors beside other parameters.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
     seen = []
     for step in range(STEPS):
         for part in range(2 if accumulates else 1):
@@ -103,7 +108,7 @@ def train(
                 loss = torch.stack(losses).mean()
                 loss.backward()
         norm = (clip or default_clip)(model)
-        gradients = [local(each.grad).clone() for each in model.parameters() if each.grad is not None]
+        gradients = [(seen_of or local)(each.grad).clone() for each in model.parameters() if each.grad is not None]
         seen.append([mean_of(loss.detach().clone(), ranks), wrappers.full(norm).detach().clone(), *gradients])
         optimizer.step()
         optimizer.zero_grad()

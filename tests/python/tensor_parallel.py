@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import data_parallel
 import distributed_wrappers as wrappers
+import fully_sharded
 import torch
 import torch.distributed as dist
 from data_parallel import error_of
+from fully_sharded import STRATEGIES
 from processes import device
+from small_language_models import MODELS
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -142,7 +150,6 @@ def facts() -> dict[str, Any]:
             lambda: thunder.distributed.tensor_parallel(llama(True), column=["*.embed_tokens", "lm_head"])
         ),
         "twice": error_of(lambda: parallel(model)),
-        "fsdp": error_of(lambda: thunder.distributed.fsdp(model)),
         "read otherwise": error_of(lambda: thunder.distributed.column_parallel(Transposed().to(device()), ["one"])(x)),
     }
 
@@ -231,8 +238,16 @@ class Transposed(nn.Module):
         return x @ self.one.weight
 
 
-def compare_in_four(rank: int) -> dict[str, Any]:
-    """Two processes for the features, two for the batch."""
+# Layers of small_language_models.py that are split.
+SPLIT = {
+    "llama": {"column": ["*.qkv", "*.gate", "*.up", "embedding"], "row": ["*.out", "*.down"]},
+    "tied": {"column": ["embedding", "positions"], "row": ["head"]},
+    "experts": {"column": ["embedding"], "row": ["head"]},
+}
+
+
+def compare_in_four(folder: str, rank: int) -> dict[str, Any]:
+    """Two processes for the features, two for the batch. `folder`: for a checkpoint."""
     mesh = init_device_mesh(device().type, (2, 2), mesh_dim_names=("data", "features"))
     features, data = mesh["features"].get_group(), mesh["data"].get_group()
     expected = train(llama(True), [0, 1])
@@ -245,5 +260,78 @@ def compare_in_four(rank: int) -> dict[str, Any]:
     found = {"with ddp": wrappers.difference(got, expected)}
     found["with ddp, first step"] = wrappers.difference(got[:1], expected[:1])
     found["four"] = wrappers.difference(alone, train(llama(False), [0]))
+    found.update(compare_sharded(mesh))
+    found["facts"] = facts_of_sharded(mesh)
+    save(folder, mesh)
+    found["resumed"] = fully_sharded.resume(folder, rank, lambda model: sharded(mesh, model, SPLIT["llama"]))
     dist.barrier()
     return found
+
+
+def sharded(mesh: Any, model: nn.Module, split: dict[str, list[str]], **options: Any) -> Any:
+    model = thunder.distributed.tensor_parallel(model, **split, process_group=mesh["features"].get_group())
+    return thunder.distributed.fsdp(model, process_group=mesh["data"].get_group(), **options)
+
+
+def compare_sharded(mesh: Any) -> dict[str, Any]:
+    """Return for each case of `fsdp` around `tensor_parallel` the largest difference from one process."""
+    found: dict[str, Any] = {}
+    for (name, split), strategy in zip(SPLIT.items(), ["zero3 block", "zero2 layer", "zero3"], strict=True):
+        make = MODELS[name]
+
+        def wrap(model: nn.Module) -> Any:
+            return thunder.jit(sharded(mesh, model, split, **STRATEGIES[strategy]), compile="eager")  # noqa: B023
+
+        arguments: tuple[Any, ...] = (True, clip, wrappers.full)
+        runs = [data_parallel.train(make, wrap, [mesh["data"].get_local_rank()], *arguments) for _ in range(2)]
+        expected = data_parallel.train(make, lambda model: model, [0, 1], True, None, wrappers.full)
+        found[f"with fsdp: {name}"] = wrappers.difference(runs[0], expected)
+        found[f"with fsdp, again: {name}"] = wrappers.difference(*runs)
+    return found
+
+
+def clip(model: Any) -> torch.Tensor:
+    return thunder.distributed.clip_grad_norm_(model, 0.5)
+
+
+def facts_of_sharded(mesh: Any) -> dict[str, Any]:
+    """Return facts about what `fsdp` makes of what `tensor_parallel` made."""
+    split = {"column": COLUMN, "row": ROW}
+    model = sharded(mesh, llama(True), split, **STRATEGIES["zero3 block"])
+    loss = loss_of(model, 0, 0)
+    loss.backward()
+    gradient = wrappers.full(model.lm_head.weight.grad)
+    plain = llama(True)
+    plain.load_state_dict(thunder.distributed.full_state_dict(model))
+    loss_of(plain, 0, 0).backward()
+    other = sharded(mesh, llama(True), split)
+    for parameter in other.parameters():
+        nn.init.zeros_(parameter)
+    thunder.distributed.load_full_state_dict(other, plain.state_dict())
+    results = {
+        "gradients": (gradient - plain.lm_head.weight.grad).abs().max().item() < 1e-5,
+        "full state": all(
+            torch.equal(full, plain.state_dict()[name])
+            for name, full in thunder.distributed.full_state_dict(other).items()
+        ),
+        "tied": other.lm_head.weight is other.model.embed_tokens.weight,
+        "shards": [list(each.to_local().shape) for each in (model.lm_head.weight, model.model.norm.weight)],
+        "names": model.lm_head.weight.device_mesh.mesh_dim_names,
+        "placements": str(model.model.layers[0].mlp.down_proj.weight.placements),
+    }
+    for name, copied in {"copied": copy.deepcopy(model), "pickled": pickle.loads(pickle.dumps(model))}.items():
+        copied.zero_grad()
+        loss_of(copied, 0, 0).backward()
+        results[name] = wrappers.full(copied.lm_head.weight.grad).equal(gradient)
+    alike = thunder.distributed.tensor_parallel(llama(True), **split, process_group=mesh["features"].get_group())
+    results["other group"] = error_of(lambda: thunder.distributed.fsdp(alike))
+    results["two dimensions"] = error_of(lambda: thunder.distributed.fsdp(alike, device_mesh=mesh))
+    return results
+
+
+def save(folder: str, mesh: Any) -> None:
+    """Train a step, and save."""
+    model, optimizer = fully_sharded.begin(lambda model: sharded(mesh, model, SPLIT["llama"]))
+    fully_sharded.one_step(model, optimizer, [0], 0)
+    parts = get_state_dict(model, optimizer)
+    checkpoint.save(dict(zip(("model", "optimizer"), parts, strict=True)), checkpoint_id=folder)

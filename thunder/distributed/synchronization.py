@@ -11,7 +11,7 @@ import torch
 from thunder.transforms.overrides import take
 
 if TYPE_CHECKING:
-    from thunder.trace import Trace, Value
+    from thunder.trace import Trace
 
 __all__ = ["Synchronization", "is_guarded", "no_sync", "synchronization_of"]
 
@@ -52,13 +52,13 @@ class Synchronization:
         if self.shares_buffers != (has_gradients and self.syncs):
             self.shares_buffers = has_gradients and self.syncs
 
-    def owner_of(self, name: str, like: Value) -> torch.Tensor:
+    def owner_of(self, name: str, size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return the tensor whose `.grad` is the whole gradient of a sharded parameter, while it is kept back.
 
         It has one element in memory.
         """
         if name not in self._owners:
-            self._owners[name] = torch.empty((), dtype=like.dtype, device=like.device).expand(like.shape)
+            self._owners[name] = torch.empty((), dtype=dtype, device=device).expand(size)
             self._owners[name].requires_grad_()
         return self._owners[name]
 

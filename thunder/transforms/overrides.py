@@ -81,6 +81,19 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
     _changed(model, entry)
 
 
+def replace_stored(model: ThunderModule, name: str, replacement: torch.nn.Parameter) -> None:
+    """Put another tensor in the place of one that a transform before put there, which knows how to take it.
+
+    Raises RuntimeError where it is not called in `Transform.transform_module`.
+    """
+    _current_owner("replace_stored")
+    entry = overrides_of(_module(model))[name]
+    _require_plain(name, _local_part(replacement))
+    for each in entry.names:
+        _set(model, each, replacement)
+    _changed(model, entry)
+
+
 def add_parameter(model: ThunderModule, name: str, tensor: torch.Tensor, *, beside: str) -> None:
     """Add `tensor`, a parameter or (if it is no `torch.nn.Parameter`) a buffer, for programs that take another one.
 
