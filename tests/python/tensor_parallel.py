@@ -60,6 +60,29 @@ class Mixed(nn.Module):
         return self.head(torch.relu(self.other(self.norm(y + z)) * 2))
 
 
+class Residuals(nn.Module):
+    """Norms and residuals between layers with biases, of sequences of `length`, and reductions along each dimension."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self.embedding, self.positions = nn.Embedding(20, 8), nn.Embedding(12, 8)
+        self.first_norm, self.second_norm = nn.LayerNorm(8), nn.RMSNorm(8)
+        self.one, self.other, self.head = nn.Linear(8, 12), nn.Linear(12, 8), nn.Linear(8, 4)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        input_ids = input_ids.repeat(1, 2)[:, : self.length]
+        x = self.embedding(input_ids) + self.positions.weight[: input_ids.shape[1]]
+        x = x + self.other(torch.tanh(self.one(self.first_norm(x))))
+        x = self.second_norm(x) * x.var(-1, keepdim=True) + x.amax(1, keepdim=True) - x.sum((0, 2), keepdim=True)
+        return torch.tanh((self.head(x.mean(1)) + x.sum(-1).mean(0).sum()) * 0.01)
+
+
+def residuals(length: int) -> nn.Module:
+    torch.manual_seed(0)
+    return Residuals(length).to(device())
+
+
 def mixed(tied: bool) -> nn.Module:
     torch.manual_seed(0)
     return Mixed().to(device())
@@ -99,10 +122,26 @@ def parallel_mixed(model: nn.Module) -> Any:
     return thunder.distributed.tensor_parallel(model, column=["embedding", "one"], row=["other"])
 
 
-CASES: dict[str, tuple[Callable[[bool], nn.Module], bool, Callable[[nn.Module], Any]]] = {
+def in_sequences(model: nn.Module) -> Any:
+    return parallel(model, sequence_parallel=True)
+
+
+def mixed_in_sequences(model: nn.Module) -> Any:
+    return thunder.distributed.tensor_parallel(
+        model, column=["one"], row=["other", "embedding"], sequence_parallel=True
+    )
+
+
+CASES: dict[str, tuple[Callable[[Any], nn.Module], Any, Callable[[nn.Module], Any]]] = {
     "llama": (llama, False, parallel),
     "tied": (llama, True, parallel),
     "mixed": (mixed, False, parallel_mixed),
+    "llama in sequences": (llama, False, in_sequences),
+    "tied in sequences": (llama, True, in_sequences),
+    "mixed in sequences": (mixed, False, mixed_in_sequences),
+    "residuals in sequences": (residuals, 8, mixed_in_sequences),
+    "residuals in sequences that are odd": (residuals, 7, mixed_in_sequences),
+    "residuals in sequences of one": (residuals, 1, mixed_in_sequences),
 }
 
 
@@ -122,6 +161,7 @@ def compare_all(rank: int) -> dict[str, Any]:
 def facts() -> dict[str, Any]:
     model = parallel(llama(False))
     loss_of(model, 0, 0).backward()
+    results = facts_of_sequences()
     names = [symbol.name for symbol in thunder.last_traces(model)[-1].bound_symbols]
     plain = llama(False)
     plain.load_state_dict(thunder.distributed.full_state_dict(model))
@@ -133,6 +173,7 @@ def facts() -> dict[str, Any]:
         expected, got, loaded = (loss_of(each, 0, 0).item() for each in (plain, model, other))
     layer, x, is_on_cpu = nn.Linear, torch.ones(2, 4, device=device()), device().type == "cpu"
     return {
+        **results,
         "sums": sum("sum_over_processes" in name for name in names),
         "gathers": sum("gather_parts" in name for name in names),
         "part": list(model.model.layers[0].mlp.gate_proj.weight.to_local().shape),
@@ -152,6 +193,20 @@ def facts() -> dict[str, Any]:
         "twice": error_of(lambda: parallel(model)),
         "read otherwise": error_of(lambda: thunder.distributed.column_parallel(Transposed().to(device()), ["one"])(x)),
     }
+
+
+def facts_of_sequences() -> dict[str, Any]:
+    """Return facts about a Llama with parts of sequences: operations of its traces, and sizes of norms."""
+    model = in_sequences(llama(False))
+    loss_of(model, 0, 0).backward()
+    traces = {
+        "forward": thunder.last_traces(model)[0].bound_symbols,
+        "backward": thunder.last_backward_traces(model)[-1].bound_symbols,
+    }
+    operations = ("scatter_sum", "gather_summing", "gather_parts")
+    counts = {f"{which} {op}": sum(op in s.name for s in traces[which]) for which in traces for op in operations}
+    norms = {s.results[0].shape for s in traces["forward"] if s.name == "aten.rsqrt.default"}
+    return {**counts, "norms": norms}
 
 
 class Classifier(nn.Module):
@@ -239,8 +294,12 @@ class Transposed(nn.Module):
 
 
 # Layers of small_language_models.py that are split.
-SPLIT = {
-    "llama": {"column": ["*.qkv", "*.gate", "*.up", "embedding"], "row": ["*.out", "*.down"]},
+SPLIT: dict[str, dict[str, Any]] = {
+    "llama": {
+        "column": ["*.qkv", "*.gate", "*.up"],
+        "row": ["*.out", "*.down"],
+        "sequence_parallel": True,
+    },
     "tied": {"column": ["embedding", "positions"], "row": ["head"]},
     "experts": {"column": ["embedding"], "row": ["head"]},
 }
@@ -268,7 +327,7 @@ def compare_in_four(folder: str, rank: int) -> dict[str, Any]:
     return found
 
 
-def sharded(mesh: Any, model: nn.Module, split: dict[str, list[str]], **options: Any) -> Any:
+def sharded(mesh: Any, model: nn.Module, split: dict[str, Any], **options: Any) -> Any:
     model = thunder.distributed.tensor_parallel(model, **split, process_group=mesh["features"].get_group())
     return thunder.distributed.fsdp(model, process_group=mesh["data"].get_group(), **options)
 
@@ -296,7 +355,7 @@ def clip(model: Any) -> torch.Tensor:
 
 def facts_of_sharded(mesh: Any) -> dict[str, Any]:
     """Return facts about what `fsdp` makes of what `tensor_parallel` made."""
-    split = {"column": COLUMN, "row": ROW}
+    split: dict[str, Any] = {"column": COLUMN, "row": ROW}
     model = sharded(mesh, llama(True), split, **STRATEGIES["zero3 block"])
     loss = loss_of(model, 0, 0)
     loss.backward()

@@ -51,6 +51,13 @@ def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
         ("sums", 7),  # of the embedding, behind attention and MLP of each layer, and two in the loss
         ("gathers", 2),  # maxima of logits for the loss, logits for the caller
         ("part", [24, 32]),
+        # With parts of sequences: of the embedding, behind attention and MLP of each layer.
+        ("forward scatter_sum", 5),
+        ("forward gather_summing", 5),  # in front of attention and MLP of each layer, and of the head
+        ("forward gather_parts", 2),
+        ("backward scatter_sum", 5),
+        ("backward gather_parts", 5),
+        ("norms", {(2, 3, 1)}),
         ("full state", True),
         ("autocast", True),
     ],

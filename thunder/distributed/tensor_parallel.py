@@ -36,14 +36,23 @@ class TensorParallel(ParallelTransform):
     Made by `tensor_parallel`, which has the arguments.
     """
 
-    def __init__(self, group: Group, column: Sequence[str], row: Sequence[str], broadcast_from: int | None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        column: Sequence[str],
+        row: Sequence[str],
+        broadcast_from: int | None,
+        sequence_parallel: bool,
+    ) -> None:
         super().__init__(group)
+        self.sequence_parallel = sequence_parallel
         self.column = tuple(column)
         self.row = tuple(row)
         self.broadcast_from = broadcast_from
 
     def __repr__(self) -> str:
-        return f"tensor_parallel({self.group.size} processes, column: {self.column}, row: {self.row})"
+        sequences = ", parts of sequences" if self.sequence_parallel else ""
+        return f"tensor_parallel({self.group.size} processes, column: {self.column}, row: {self.row}{sequences})"
 
     # --- the module
 
@@ -129,7 +138,7 @@ class TensorParallel(ParallelTransform):
             value: (part, module.get_parameter(name).placements[0].dim, name)
             for (value, name), part in zip(names.items(), parts, strict=True)
         }
-        activations = ActivationParts(computation_trace, edit, self.group)
+        activations = ActivationParts(computation_trace, edit, self.group, self.sequence_parallel)
         for symbol in computation_trace.bound_symbols:
             read = [each for each in pytree.tree_leaves((symbol.args, symbol.kwargs)) if isinstance(each, Value)]
             weights = [stored[each] for each in read if each in stored]
@@ -173,8 +182,7 @@ class TensorParallel(ParallelTransform):
             activations.set_part(symbol, y, symbol.results[0].ndim - 1)
         else:
             own = activations.take(symbol, x, x.ndim - 1)
-            bias = None if bias is None else activations.full(symbol, bias)
-            activations.set_full(symbol, insert(symbol, _summed_linear, own, part, bias, self.group.name))
+            activations.set_sum(symbol, F.linear, own, part, bias=bias)
 
     def _embedding(self, activations: ActivationParts, symbol: BoundSymbol, stored: tuple[Value, int, str]) -> None:
         weight, indices, *options = symbol.args
@@ -192,9 +200,7 @@ class TensorParallel(ParallelTransform):
             activations.set_part(symbol, y, symbol.results[0].ndim - 1)
         else:
             first = self.group.rank * (weight.shape[0] // self.group.size)
-            activations.set_full(
-                symbol, insert(symbol, _summed_embedding, part, indices, padding, first, self.group.name)
-            )
+            activations.set_sum(symbol, _own_embedding, part, indices, padding, first)
 
     # --- state dicts
 
@@ -228,22 +234,13 @@ def _sharding_around(model: Any) -> FullySharded | None:
     return next((each for each in kept_transforms(model) if isinstance(each, FullySharded)), None)
 
 
-def _summed_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, group: str) -> torch.Tensor:
-    y: torch.Tensor = torch.ops.thunder.sum_over_processes(F.linear(x, weight), group)
-    return y if bias is None else y + bias
-
-
-def _summed_embedding(
-    weight: torch.Tensor, indices: torch.Tensor, padding: int, first: int, group: str
-) -> torch.Tensor:
-    """Look up those of the indices that are rows of this process, which begin with `first`."""
+def _own_embedding(weight: torch.Tensor, indices: torch.Tensor, padding: int, first: int) -> torch.Tensor:
+    """Look up those of the indices that are rows of this process, which begin with `first`; zeros for the others."""
     rows = weight.shape[0]
     is_other = (indices < first) | (indices >= first + rows)
     own_padding = padding - first if first <= padding < first + rows else -1
     y = torch.ops.aten.embedding.default(weight, (indices - first).masked_fill(is_other, 0), own_padding)
-    y = y.masked_fill(is_other.unsqueeze(-1), 0.0)
-    result: torch.Tensor = torch.ops.thunder.sum_over_processes(y, group)
-    return result
+    return y.masked_fill(is_other.unsqueeze(-1), 0.0)
 
 
 def tensor_parallel(
@@ -251,6 +248,7 @@ def tensor_parallel(
     *,
     column: Sequence[str] = (),
     row: Sequence[str] = (),
+    sequence_parallel: bool = False,
     process_group: ProcessGroup | None = None,
     broadcast_from: int | None = 0,
 ) -> Any:
@@ -267,6 +265,10 @@ def tensor_parallel(
             embeddings that are split by features.
         row: those of linear layers whose weights are split by columns (inputs), and of embeddings that are split by
             rows, which are words.
+        sequence_parallel: whether what row-parallel layers give is left in parts along the sequence, the last dimension
+            but one, so that norms and residuals between them and column-parallel layers are computed on parts, too.
+            Sums over processes become a reduce-scatter, and a gather in front of column-parallel layers. Where the
+            sequence is no multiple of the number of processes, it is not split.
         process_group: the processes that work together, by default all: of a mesh, `mesh["tp"].get_group()`.
         broadcast_from: the rank in the group whose parameters and buffers all processes begin with; None: each process
             has set the same ones.
@@ -284,7 +286,8 @@ def tensor_parallel(
             f"thunder.distributed.tensor_parallel: broadcast_from: expected a rank below {group.size}, got "
             f"{broadcast_from}"
         )
-    return compile_with(TensorParallel(group, column, row, broadcast_from), model, "tensor_parallel")
+    transform = TensorParallel(group, column, row, broadcast_from, sequence_parallel)
+    return compile_with(transform, model, "tensor_parallel")
 
 
 def column_parallel(model: Any, modules: Sequence[str], process_group: ProcessGroup | None = None) -> Any:
