@@ -82,9 +82,13 @@ def inherit(whole: torch.nn.Module, options: Options) -> Options:
     forward = whole.__dict__.get("forward")
     given = forward.options.transforms if _is_part(forward) else ()
     owners = overrides.owners_of(whole)
-    candidates = [each for each in given if repr(each) in owners]
-    candidates += [each for each in kept_transforms(whole) if each not in candidates]
-    kept = tuple(each for each in candidates if each not in options.transforms)
+    # A module that was copied has copies of what it keeps; one transform may take what another before it made.
+    keeps = {repr(each): each for each in kept_transforms(whole)}
+    candidates = {repr(each): keeps.get(repr(each), each) for each in given if repr(each) in owners} | keeps
+    in_order = iter(keeps.values())
+    ordered = [next(in_order) if name in keeps else each for name, each in candidates.items()]
+    named = {repr(each) for each in options.transforms}
+    kept = tuple(each for each in ordered if repr(each) not in named)
     return dataclasses.replace(options, transforms=(*kept, *options.transforms))
 
 

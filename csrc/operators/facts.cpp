@@ -242,11 +242,13 @@ constexpr Row kRows[] = {
     {"thunder::dropout_state", kDrawsRandomNumbers},
     {"thunder::gather_parts", kOrdered},
     {"thunder::gather_shards.default", kIsCheap},
+    {"thunder::gather_summing", kOrdered},
     {"thunder::grouped_attention", kCallsPyTorch},
     {"thunder::make_generator", kDrawsRandomNumbers},
     {"thunder::manual_seed", kDrawsRandomNumbers},
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},
     {"thunder::restride", kCallsPyTorch},
+    {"thunder::scatter_sum", kOrdered},
     {"thunder::sum_over_processes", kOrdered},
 };
 static_assert(std::ranges::is_sorted(kRows, {}, &Row::name));

@@ -31,8 +31,10 @@ inline constexpr const char* kWaitTensor = "_c10d_functional::wait_tensor";
 
 // Marks of transforms, which passes make collectives of (`tracer/parallel_operators.h`).
 inline constexpr const char* kAverageGradient = "thunder::average_gradient";
+inline constexpr const char* kGradientIfUsed = "thunder::gradient_if_used";
 inline constexpr const char* kGatherShards = "thunder::gather_shards";
 inline constexpr const char* kScatterGradient = "thunder::scatter_gradient";
+inline constexpr const char* kReplicatedTogether = "thunder::replicated_together";
 /// They hand their first argument on: only its gradient is another one.
 inline constexpr std::array<std::string_view, 4> kGradientMarks{"thunder::replicated", "thunder::with_gradient_for",
                                                                 "thunder::adds_gradient_of", "thunder::sums_gradient"};

@@ -18,21 +18,22 @@ extern const Pass kGradientBuckets;
 namespace {
 
 /// The arguments of `average_gradient`.
-enum : std::uint8_t { kGradient, kGroup, kGroupSize, kBucketBytes, kDtype, kArguments };
+enum : std::uint8_t { kGradient, kGroup, kGroupSize, kBucketBytes, kDtype, kOrder, kArguments };
 
 /// The first bucket is small, so that communication begins early: PyTorch's DistributedDataParallel has the same.
 constexpr std::int64_t kFirstBucketBytes = 1 << 20;
 
 /// A gradient to be averaged over the processes.
 struct Gradient {
-  std::uint32_t symbol = 0;  ///< the `average_gradient`
-  std::uint32_t place = 0;   ///< the symbol that makes it
+  std::uint32_t symbol = 0;           ///< the `average_gradient`
+  std::uint32_t place = 0;            ///< the symbol that makes it
+  std::optional<std::int64_t> order;  ///< among the gradients of all programs; none: as gradients arise in this one
 };
 
 /// Gradients that are sent as one tensor.
 struct Bucket {
   std::vector<std::uint32_t> symbols;
-  std::uint32_t place = 0;  ///< the symbol that makes the last one
+  std::uint32_t place = kNoPlace;  ///< the symbol that makes the last one
   std::int64_t bytes = 0;
 };
 
@@ -55,10 +56,16 @@ class Rewriter {
     };
     start(kNoPlace);  // gradients that are inputs
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      if (!is_averaged_[i]) result_.add(trace_.symbols[i]);
+      if (!is_averaged_[i] && !reads_average(i)) result_.add(trace_.symbols[i]);
       start(i);
     }
     for (const Started& each : started) finish_average(each);
+    for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
+      if (!reads_average(i)) continue;
+      ir::BoundSymbol copy = symbol(i);
+      replaced_.apply(copy);
+      result_.add(std::move(copy));
+    }
     replaced_.apply(result_.outputs);
     return std::move(result_);
   }
@@ -74,19 +81,30 @@ class Rewriter {
     return *trace_.tensor_type(value_argument(symbol(i), kGradient));
   }
 
-  /// In the order in which they arise. Averages that an operation of the trace reads stay where they are.
+  /// In the order that they have among themselves, or in which they arise. Averages that an operation of the trace
+  /// reads, other than one that waits with them for the end, stay where they are.
   std::vector<Gradient> find_gradients() {
     std::vector<Gradient> gradients;
     is_averaged_.assign(trace_.symbols.size(), false);
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       if (symbol(i).op->name != operators::kAverageGradient || symbol(i).arguments.size() != kArguments) continue;
-      if (!uses_.readers(single_result(symbol(i))).empty() || ir::has_symbols(type_of(i))) continue;
+      const auto is_last = [&](std::uint32_t reader) { return reads_average(reader); };
+      if (!std::ranges::all_of(uses_.readers(single_result(symbol(i))), is_last)) continue;
+      if (ir::has_symbols(type_of(i))) continue;
       is_averaged_[i] = true;
-      gradients.push_back({i, uses_.maker(value_argument(symbol(i), kGradient))});
+      const auto* order = symbol(i).arguments[kOrder].get<std::int64_t>();
+      gradients.push_back({i, uses_.maker(value_argument(symbol(i), kGradient)),
+                           order == nullptr ? std::nullopt : std::optional(*order)});
     }
     // kNoPlace, of an input, comes first.
     std::ranges::stable_sort(gradients, {}, [](const Gradient& each) { return each.place + 1; });
+    std::ranges::stable_sort(gradients, {}, &Gradient::order);
     return gradients;
+  }
+
+  /// Whether a symbol hands an average on, and nothing reads what it gives: it stands behind all waits.
+  [[nodiscard]] bool reads_average(std::uint32_t i) const {
+    return symbol(i).op->name == operators::kGradientIfUsed && uses_.readers(single_result(symbol(i))).empty();
   }
 
   /// Gradients of one group of processes and one dtype, on one device, follow one another in buckets.
@@ -97,7 +115,7 @@ class Rewriter {
       auto bucket = std::ranges::find_if(open, [&](const Bucket& each) { return are_alike(each, gradient); });
       if (bucket == open.end()) bucket = open.insert(open.end(), Bucket());
       bucket->symbols.push_back(gradient.symbol);
-      bucket->place = gradient.place;
+      bucket->place = later(bucket->place, gradient.place);
       bucket->bytes += size_in_bytes(&type_of(gradient.symbol));
       const std::int64_t most = *symbol(gradient.symbol).arguments[kBucketBytes].get<std::int64_t>();
       if (bucket->bytes < (buckets.empty() ? std::min(most, kFirstBucketBytes) : most)) continue;
@@ -105,14 +123,28 @@ class Rewriter {
       open.erase(bucket);
     }
     std::ranges::move(open, std::back_inserter(buckets));
-    std::ranges::stable_sort(buckets, {}, [](const Bucket& each) { return each.place + 1; });
+    if (std::ranges::any_of(gradients, [](const Gradient& each) { return each.order.has_value(); })) {
+      delay_to_order(buckets);
+    } else {
+      std::ranges::stable_sort(buckets, {}, [](const Bucket& each) { return each.place + 1; });
+    }
     return buckets;
+  }
+
+  /// kNoPlace, of an input, comes first.
+  static std::uint32_t later(std::uint32_t a, std::uint32_t b) { return std::max(a + 1, b + 1) - 1; }
+
+  /// Which bucket is complete first depends on the program: each waits for those before it.
+  static void delay_to_order(std::vector<Bucket>& buckets) {
+    for (std::size_t i = 1; i < buckets.size(); ++i) {
+      buckets[i].place = later(buckets[i].place, buckets[i - 1].place);
+    }
   }
 
   [[nodiscard]] bool are_alike(const Bucket& bucket, const Gradient& gradient) const {
     const ir::BoundSymbol& left = symbol(bucket.symbols.front());
     const ir::BoundSymbol& right = symbol(gradient.symbol);
-    for (std::size_t i = kGroup; i < kArguments; ++i) {
+    for (std::size_t i = kGroup; i < kOrder; ++i) {
       if (!(left.arguments[i] == right.arguments[i])) return false;
     }
     const ir::TensorType& one = type_of(bucket.symbols.front());
@@ -215,7 +247,8 @@ ir::Trace fill_buckets(const ir::Trace& trace, FindOperator find_operator) {
 
 /// Averages gradients over processes (`thunder::average_gradient`) in buckets, in the order in which they arise: an
 /// `all_reduce` starts behind the last gradient of its bucket, while the backward goes on; all waits stand at the end.
-/// The averages are views of the buckets.
+/// The averages are views of the buckets. Gradients with an order of their own, for programs that differ between
+/// processes, are put in buckets in that order.
 constexpr Pass kGradientBuckets{"gradient_buckets", &fill_buckets};
 
 }  // namespace thunder::passes

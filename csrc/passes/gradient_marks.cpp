@@ -15,8 +15,20 @@ extern const Pass kGradientMarks;
 namespace {
 
 bool is_mark(const ir::BoundSymbol& symbol) {
+  if (symbol.op->name == operators::kReplicatedTogether) return true;
   return std::ranges::find(operators::kGradientMarks, std::string_view(symbol.op->name)) !=
          operators::kGradientMarks.end();
+}
+
+/// Lets what read the results of a mark read its first argument, of lists one by one.
+void hand_on(const ir::BoundSymbol& mark, const ir::Argument& given, ir::Substitution& replaced) {
+  if (mark.op->name != operators::kReplicatedTogether) {
+    replaced.set(single_result(mark), given);
+    return;
+  }
+  const auto& results = *mark.results[0].get<ir::ArgumentList>();
+  const auto& arguments = *given.get<ir::ArgumentList>();
+  for (std::size_t i = 0; i < results.size(); ++i) replaced.set(*results[i].get<ir::ValueId>(), arguments[i]);
 }
 
 ir::Trace drop_marks(const ir::Trace& trace, FindOperator /*find_operator*/) {
@@ -27,7 +39,7 @@ ir::Trace drop_marks(const ir::Trace& trace, FindOperator /*find_operator*/) {
     ir::BoundSymbol copy = symbol;
     replaced.apply(copy);
     if (is_mark(symbol)) {
-      replaced.set(single_result(symbol), copy.arguments[0]);
+      hand_on(symbol, copy.arguments[0], replaced);
     } else {
       result.add(std::move(copy));
     }

@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 
 #include "autograd/node_pointer.h"
 #include "operators/names.h"
+#include "tracer/unused_parameters.h"
 
 namespace thunder::tracer {
 namespace {
@@ -42,13 +44,13 @@ at::Tensor replicated(const at::Tensor& self, c10::string_view, std::int64_t, st
 }
 
 at::Tensor average_gradient(const at::Tensor& gradient, c10::string_view group, std::int64_t size, std::int64_t,
-                            std::optional<at::ScalarType> dtype) {
+                            std::optional<at::ScalarType> dtype, std::optional<std::int64_t>) {
   const at::Tensor part = gradient.to(dtype.value_or(gradient.scalar_type())).contiguous().mul(1.0 / double(size));
   return wait(call(operators::kAllReduce, "", {part, "sum", std::string(group)})).to(gradient.scalar_type());
 }
 
 at::Tensor average_gradient_meta(const at::Tensor& gradient, c10::string_view, std::int64_t, std::int64_t,
-                                 std::optional<at::ScalarType>) {
+                                 std::optional<at::ScalarType>, std::optional<std::int64_t>) {
   return at::empty_like(gradient, at::MemoryFormat::Contiguous);
 }
 
@@ -131,6 +133,14 @@ at::Tensor gather_parts_meta(const at::Tensor& self, std::int64_t dim, c10::stri
   return at::empty(size, self.options());
 }
 
+/// The sum of what processes have; each gets a part of it.
+at::Tensor scatter_sum(const at::Tensor& self, std::int64_t dim, c10::string_view group, std::int64_t count,
+                       std::int64_t) {
+  const at::Tensor rows = self.movedim(dim, 0).contiguous();
+  const at::Tensor part = call(operators::kReduceScatter, "", {rows, "sum", count, std::string(group)});
+  return wait(part).movedim(0, dim).contiguous();
+}
+
 /// The part of this process.
 at::Tensor take_part(const at::Tensor& self, std::int64_t dim, c10::string_view, std::int64_t count,
                      std::int64_t rank) {
@@ -191,7 +201,8 @@ at::Tensor differentiable_replicated(c10::DispatchKeySet keys, const at::Tensor&
       below_autograd<const at::Tensor&, c10::string_view, std::int64_t, std::int64_t, std::optional<at::ScalarType>>(
           "thunder::replicated", "", keys, self, group, size, bucket_bytes, dtype);
   return with_history(result, {self}, [=, name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
-    return variable_list{call("thunder::average_gradient", "", {gradient, name, size, bucket_bytes, dtype})};
+    return variable_list{
+        call("thunder::average_gradient", "", {gradient, name, size, bucket_bytes, dtype, c10::IValue()})};
   });
 }
 
@@ -243,17 +254,44 @@ at::Tensor differentiable_sums_gradient(c10::DispatchKeySet keys, const at::Tens
   });
 }
 
-/// Each of the two is the derivative of the other.
-template <bool kGathers>
+/// Operators of parts of activations, all with the same parameters.
+struct PartsOperator {
+  const char* name;
+  const char* derivative;
+  decltype(&take_part) kernel;
+  decltype(&take_part) meta;
+};
+constexpr PartsOperator kPartsOperators[] = {
+    // Each process gets the same gradient of a tensor that all compute the same with.
+    {"gather_parts", "thunder::take_part", &gather_parts, &gather_parts_meta},
+    {"take_part", "thunder::gather_parts", &take_part, &take_part_meta},
+    // Gradients differ between processes where each computes something else with the tensor.
+    {"gather_summing", "thunder::scatter_sum", &gather_parts, &gather_parts_meta},
+    {"scatter_sum", "thunder::gather_parts", &scatter_sum, &take_part_meta},
+};
+
+template <std::size_t kIndex>
 at::Tensor differentiable_parts(c10::DispatchKeySet keys, const at::Tensor& self, std::int64_t dim,
                                 c10::string_view group, std::int64_t count, std::int64_t rank) {
-  constexpr const char* kName = kGathers ? "thunder::gather_parts" : "thunder::take_part";
-  constexpr const char* kDerivative = kGathers ? "thunder::take_part" : "thunder::gather_parts";
+  static const std::string name = std::string("thunder::") + kPartsOperators[kIndex].name;
   at::Tensor result = below_autograd<const at::Tensor&, std::int64_t, c10::string_view, std::int64_t, std::int64_t>(
-      kName, "", keys, self, dim, group, count, rank);
-  return with_history(result, {self}, [=, name = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
-    return variable_list{call(kDerivative, "", {gradient, dim, name, count, rank})};
+      name.c_str(), "", keys, self, dim, group, count, rank);
+  return with_history(result, {self}, [=, of = std::string(group)](const at::Tensor& gradient, const at::Tensor&) {
+    return variable_list{call(kPartsOperators[kIndex].derivative, "", {gradient, dim, of, count, rank})};
   });
+}
+
+template <std::size_t... kIndices>
+void define_parts(torch::Library& library, std::index_sequence<kIndices...> /*indices*/) {
+  using c10::DispatchKey;
+  using torch::dispatch;
+  const auto define = [&](const PartsOperator& op, auto* differentiable) {
+    const std::string schema = "(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor";
+    library.def((op.name + schema).c_str(), dispatch(DispatchKey::CompositeExplicitAutograd, op.kernel));
+    library.impl(op.name, dispatch(DispatchKey::Meta, op.meta));
+    library.impl(op.name, dispatch(DispatchKey::Autograd, differentiable));
+  };
+  (define(kPartsOperators[kIndices], &differentiable_parts<kIndices>), ...);
 }
 
 void define_data_parallel(torch::Library& library) {
@@ -266,8 +304,8 @@ void define_data_parallel(torch::Library& library) {
       dispatch(kAnyBackend, &replicated));
   library.impl("replicated", dispatch(DispatchKey::Autograd, &differentiable_replicated));
   library.def(
-      "average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None) -> "
-      "Tensor",
+      "average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? dtype=None, "
+      "int? order=None) -> Tensor",
       dispatch(kAnyBackend, &average_gradient));
   library.impl("average_gradient", dispatch(DispatchKey::Meta, &average_gradient_meta));
   library.impl("average_gradient", dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
@@ -312,14 +350,7 @@ void define_tensor_parallel(torch::Library& library) {
   library.impl("sum_over_processes", dispatch(DispatchKey::Autograd, &differentiable_sum_over_processes));
   library.def("sums_gradient(Tensor(a) self, str group_name) -> Tensor(a)", dispatch(kAnyBackend, &sums_gradient));
   library.impl("sums_gradient", dispatch(DispatchKey::Autograd, &differentiable_sums_gradient));
-  library.def("gather_parts(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor",
-              dispatch(kAnyBackend, &gather_parts));
-  library.impl("gather_parts", dispatch(DispatchKey::Meta, &gather_parts_meta));
-  library.impl("gather_parts", dispatch(DispatchKey::Autograd, &differentiable_parts<true>));
-  library.def("take_part(Tensor self, int dim, str group_name, int group_size, int rank) -> Tensor",
-              dispatch(kAnyBackend, &take_part));
-  library.impl("take_part", dispatch(DispatchKey::Meta, &take_part_meta));
-  library.impl("take_part", dispatch(DispatchKey::Autograd, &differentiable_parts<false>));
+  define_parts(library, std::make_index_sequence<std::size(kPartsOperators)>());
 }
 
 }  // namespace
@@ -330,6 +361,7 @@ void register_parallel_operators() {
     define_data_parallel(*library);
     define_sharded(*library);
     define_tensor_parallel(*library);
+    define_unused_parameters(*library);
     return library;
   }();
   static_cast<void>(kLibrary);

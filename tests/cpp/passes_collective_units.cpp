@@ -25,7 +25,7 @@ const Operator& kScatter = add_row(
     "bucket, ScalarType? reduce_dtype=None) -> Tensor");
 const Operator& kAverage = add_row(
     "thunder::average_gradient(Tensor gradient, str group_name, int group_size, int bucket_bytes, ScalarType? "
-    "dtype=None) -> Tensor");
+    "dtype=None, int? order=None) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 [[maybe_unused]] const bool kHasCollectives = add_collectives();
 

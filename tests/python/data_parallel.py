@@ -19,6 +19,7 @@ import thunder
 
 STEPS = 5
 PROCESSES = 2
+SMALL = {"bucket_cap_mb": 0.0001}
 
 
 def ddp(model: nn.Module, **options: Any) -> Any:
@@ -35,17 +36,69 @@ def ddp_of_jit(model: nn.Module) -> Any:
     return thunder.distributed.ddp(thunder.jit(model, rematerialize=False), bucket_size_in_mb=0.01)
 
 
+class BranchesByData(nn.Module):
+    """Each process looks at its own data, and uses other parameters in other steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.low = nn.Linear(6, 6, dtype=torch.bfloat16)
+        self.never = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.one(x)
+        if y.sum() > 0:
+            y = self.other(y) + self.low(x.bfloat16()).float()
+        if y[0, 0] > 0:
+            y = y * 2
+        return self.head(torch.relu(y))
+
+
+def uneven_loss(model: Any, rank: int, step: int) -> torch.Tensor:
+    """Return a loss of a batch whose size differs between processes."""
+    return model(wrappers.batch(rank, step, 4 + rank * (step % 3), 6)).square().mean()
+
+
+def uneven_branch_loss(model: Any, rank: int, step: int) -> torch.Tensor:
+    return model(wrappers.batch(rank, step, 4 + rank * (step % 3), 6), (rank + step) % 3 > 0).square().mean()
+
+
+UNUSED = {"find_unused_parameters": True}
+# As `DATA_PARALLEL` of distributed_wrappers.py.
+BRANCHES: dict[str, tuple[type[nn.Module], Any, dict[str, Any], bool]] = {
+    "unused parameters accumulated": (wrappers.Branches, wrappers.branch_loss, UNUSED, True),
+    "unused parameters in small buckets": (wrappers.Branches, wrappers.branch_loss, {**UNUSED, **SMALL}, False),
+    "branches by data": (BranchesByData, wrappers.layers_loss, {**UNUSED, **SMALL}, False),
+    "branches by data accumulated": (BranchesByData, wrappers.layers_loss, UNUSED, True),
+    "batches of other sizes": (wrappers.Layers, uneven_loss, {}, False),
+    "branches and batches of other sizes": (wrappers.Branches, uneven_branch_loss, UNUSED, False),
+}
+
+
+def ddp_as(options: dict[str, Any]) -> Callable[[nn.Module], Any]:
+    """Return `ddp` with those options of DistributedDataParallel that it has."""
+    own = {"find_unused_parameters": options.get("find_unused_parameters", False)}
+    if "bucket_cap_mb" in options:
+        own["bucket_size_in_mb"] = options["bucket_cap_mb"]
+    return lambda model: ddp(model, **own)
+
+
 def train(
     make: Callable[[], nn.Module],
     wrap: Callable[[nn.Module], Any],
     ranks: list[int],
     accumulates: bool = False,
     clip: Callable[[Any], Any] | None = None,
+    seen_of: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> list[list[torch.Tensor]]:
-    """Return for each step the mean loss of `ranks` and the gradients, after clipping; AdamW."""
+    """Return for each step the mean loss of `ranks`, and what `seen_of` gives of clipped gradients; AdamW.
+
+    `seen_of`: by default what this process has.
+    """
     torch.manual_seed(0)
     model = wrap(make().to(device()))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    # Without `foreach`, which PyTorch's AdamW takes by itself on GPUs: it refuses DTensors beside other parameters.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
     seen = []
     for step in range(STEPS):
         for part in range(2 if accumulates else 1):
@@ -55,7 +108,7 @@ def train(
                 loss = torch.stack(losses).mean()
                 loss.backward()
         norm = (clip or default_clip)(model)
-        gradients = [local(each.grad).clone() for each in model.parameters() if each.grad is not None]
+        gradients = [(seen_of or local)(each.grad).clone() for each in model.parameters() if each.grad is not None]
         seen.append([mean_of(loss.detach().clone(), ranks), wrappers.full(norm).detach().clone(), *gradients])
         optimizer.step()
         optimizer.zero_grad()
@@ -94,11 +147,9 @@ def compare_all(rank: int) -> dict[str, Any]:
     found["ddp of jit"] = wrappers.difference(
         train(make, ddp_of_jit, [rank]), train(make, lambda model: model, everyone)
     )
-    for name, (make, loss, options, accumulates) in wrappers.DATA_PARALLEL.items():
-        if "find_unused_parameters" in options:
-            continue
-        expected = wrappers.train(make, wrappers.data_parallel("eager"), loss, rank, accumulates)
-        got = wrappers.train(make, ddp, loss, rank, accumulates)
+    for name, (make, loss, options, accumulates) in {**wrappers.DATA_PARALLEL, **BRANCHES}.items():
+        expected = wrappers.train(make, wrappers.data_parallel("eager", **options), loss, rank, accumulates)
+        got = wrappers.train(make, ddp_as(options), loss, rank, accumulates)
         found[f"beside DistributedDataParallel: {name}"] = wrappers.difference(got, expected)
     expected = wrappers.train(wrappers.Layers, wrappers.data_parallel("eager"), wrappers.layers_loss, rank)
     low = wrappers.train(

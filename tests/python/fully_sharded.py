@@ -249,7 +249,7 @@ def one_step(model: Any, optimizer: torch.optim.Optimizer, ranks: list[int], ste
 def begin(wrap: Callable[[nn.Module], Any]) -> tuple[Any, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = wrap(MODELS["llama"]().to(device()))
-    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
 
 
 def save(folder: str, rank: int) -> None:
@@ -260,10 +260,10 @@ def save(folder: str, rank: int) -> None:
     checkpoint.save(dict(zip(("model", "optimizer"), parts, strict=True)), checkpoint_id=folder)
 
 
-def resume(folder: str, rank: int) -> tuple[float, float]:
+def resume(folder: str, rank: int, wrap: Callable[[nn.Module], Any] | None = None) -> tuple[float, float]:
     """Load, and return the losses of the next two steps; in one process, of a plain model."""
     is_alone = dist.get_world_size() == 1
-    model, optimizer = begin((lambda model: model) if is_alone else wrap_in(STRATEGIES["zero2 layer"]))
+    model, optimizer = begin((lambda model: model) if is_alone else wrap or wrap_in(STRATEGIES["zero2 layer"]))
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
     state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))

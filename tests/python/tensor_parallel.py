@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import data_parallel
 import distributed_wrappers as wrappers
+import fully_sharded
 import torch
 import torch.distributed as dist
 from data_parallel import error_of
+from fully_sharded import STRATEGIES
 from processes import device
+from small_language_models import MODELS
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -52,6 +60,29 @@ class Mixed(nn.Module):
         return self.head(torch.relu(self.other(self.norm(y + z)) * 2))
 
 
+class Residuals(nn.Module):
+    """Norms and residuals between layers with biases, of sequences of `length`, and reductions along each dimension."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self.embedding, self.positions = nn.Embedding(20, 8), nn.Embedding(12, 8)
+        self.first_norm, self.second_norm = nn.LayerNorm(8), nn.RMSNorm(8)
+        self.one, self.other, self.head = nn.Linear(8, 12), nn.Linear(12, 8), nn.Linear(8, 4)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        input_ids = input_ids.repeat(1, 2)[:, : self.length]
+        x = self.embedding(input_ids) + self.positions.weight[: input_ids.shape[1]]
+        x = x + self.other(torch.tanh(self.one(self.first_norm(x))))
+        x = self.second_norm(x) * x.var(-1, keepdim=True) + x.amax(1, keepdim=True) - x.sum((0, 2), keepdim=True)
+        return torch.tanh((self.head(x.mean(1)) + x.sum(-1).mean(0).sum()) * 0.01)
+
+
+def residuals(length: int) -> nn.Module:
+    torch.manual_seed(0)
+    return Residuals(length).to(device())
+
+
 def mixed(tied: bool) -> nn.Module:
     torch.manual_seed(0)
     return Mixed().to(device())
@@ -91,10 +122,26 @@ def parallel_mixed(model: nn.Module) -> Any:
     return thunder.distributed.tensor_parallel(model, column=["embedding", "one"], row=["other"])
 
 
-CASES: dict[str, tuple[Callable[[bool], nn.Module], bool, Callable[[nn.Module], Any]]] = {
+def in_sequences(model: nn.Module) -> Any:
+    return parallel(model, sequence_parallel=True)
+
+
+def mixed_in_sequences(model: nn.Module) -> Any:
+    return thunder.distributed.tensor_parallel(
+        model, column=["one"], row=["other", "embedding"], sequence_parallel=True
+    )
+
+
+CASES: dict[str, tuple[Callable[[Any], nn.Module], Any, Callable[[nn.Module], Any]]] = {
     "llama": (llama, False, parallel),
     "tied": (llama, True, parallel),
     "mixed": (mixed, False, parallel_mixed),
+    "llama in sequences": (llama, False, in_sequences),
+    "tied in sequences": (llama, True, in_sequences),
+    "mixed in sequences": (mixed, False, mixed_in_sequences),
+    "residuals in sequences": (residuals, 8, mixed_in_sequences),
+    "residuals in sequences that are odd": (residuals, 7, mixed_in_sequences),
+    "residuals in sequences of one": (residuals, 1, mixed_in_sequences),
 }
 
 
@@ -114,6 +161,7 @@ def compare_all(rank: int) -> dict[str, Any]:
 def facts() -> dict[str, Any]:
     model = parallel(llama(False))
     loss_of(model, 0, 0).backward()
+    results = facts_of_sequences()
     names = [symbol.name for symbol in thunder.last_traces(model)[-1].bound_symbols]
     plain = llama(False)
     plain.load_state_dict(thunder.distributed.full_state_dict(model))
@@ -125,6 +173,7 @@ def facts() -> dict[str, Any]:
         expected, got, loaded = (loss_of(each, 0, 0).item() for each in (plain, model, other))
     layer, x, is_on_cpu = nn.Linear, torch.ones(2, 4, device=device()), device().type == "cpu"
     return {
+        **results,
         "sums": sum("sum_over_processes" in name for name in names),
         "gathers": sum("gather_parts" in name for name in names),
         "part": list(model.model.layers[0].mlp.gate_proj.weight.to_local().shape),
@@ -142,9 +191,22 @@ def facts() -> dict[str, Any]:
             lambda: thunder.distributed.tensor_parallel(llama(True), column=["*.embed_tokens", "lm_head"])
         ),
         "twice": error_of(lambda: parallel(model)),
-        "fsdp": error_of(lambda: thunder.distributed.fsdp(model)),
         "read otherwise": error_of(lambda: thunder.distributed.column_parallel(Transposed().to(device()), ["one"])(x)),
     }
+
+
+def facts_of_sequences() -> dict[str, Any]:
+    """Return facts about a Llama with parts of sequences: operations of its traces, and sizes of norms."""
+    model = in_sequences(llama(False))
+    loss_of(model, 0, 0).backward()
+    traces = {
+        "forward": thunder.last_traces(model)[0].bound_symbols,
+        "backward": thunder.last_backward_traces(model)[-1].bound_symbols,
+    }
+    operations = ("scatter_sum", "gather_summing", "gather_parts")
+    counts = {f"{which} {op}": sum(op in s.name for s in traces[which]) for which in traces for op in operations}
+    norms = {s.results[0].shape for s in traces["forward"] if s.name == "aten.rsqrt.default"}
+    return {**counts, "norms": norms}
 
 
 class Classifier(nn.Module):
@@ -231,8 +293,20 @@ class Transposed(nn.Module):
         return x @ self.one.weight
 
 
-def compare_in_four(rank: int) -> dict[str, Any]:
-    """Two processes for the features, two for the batch."""
+# Layers of small_language_models.py that are split.
+SPLIT: dict[str, dict[str, Any]] = {
+    "llama": {
+        "column": ["*.qkv", "*.gate", "*.up"],
+        "row": ["*.out", "*.down"],
+        "sequence_parallel": True,
+    },
+    "tied": {"column": ["embedding", "positions"], "row": ["head"]},
+    "experts": {"column": ["embedding"], "row": ["head"]},
+}
+
+
+def compare_in_four(folder: str, rank: int) -> dict[str, Any]:
+    """Two processes for the features, two for the batch. `folder`: for a checkpoint."""
     mesh = init_device_mesh(device().type, (2, 2), mesh_dim_names=("data", "features"))
     features, data = mesh["features"].get_group(), mesh["data"].get_group()
     expected = train(llama(True), [0, 1])
@@ -245,5 +319,78 @@ def compare_in_four(rank: int) -> dict[str, Any]:
     found = {"with ddp": wrappers.difference(got, expected)}
     found["with ddp, first step"] = wrappers.difference(got[:1], expected[:1])
     found["four"] = wrappers.difference(alone, train(llama(False), [0]))
+    found.update(compare_sharded(mesh))
+    found["facts"] = facts_of_sharded(mesh)
+    save(folder, mesh)
+    found["resumed"] = fully_sharded.resume(folder, rank, lambda model: sharded(mesh, model, SPLIT["llama"]))
     dist.barrier()
     return found
+
+
+def sharded(mesh: Any, model: nn.Module, split: dict[str, Any], **options: Any) -> Any:
+    model = thunder.distributed.tensor_parallel(model, **split, process_group=mesh["features"].get_group())
+    return thunder.distributed.fsdp(model, process_group=mesh["data"].get_group(), **options)
+
+
+def compare_sharded(mesh: Any) -> dict[str, Any]:
+    """Return for each case of `fsdp` around `tensor_parallel` the largest difference from one process."""
+    found: dict[str, Any] = {}
+    for (name, split), strategy in zip(SPLIT.items(), ["zero3 block", "zero2 layer", "zero3"], strict=True):
+        make = MODELS[name]
+
+        def wrap(model: nn.Module) -> Any:
+            return thunder.jit(sharded(mesh, model, split, **STRATEGIES[strategy]), compile="eager")  # noqa: B023
+
+        arguments: tuple[Any, ...] = (True, clip, wrappers.full)
+        runs = [data_parallel.train(make, wrap, [mesh["data"].get_local_rank()], *arguments) for _ in range(2)]
+        expected = data_parallel.train(make, lambda model: model, [0, 1], True, None, wrappers.full)
+        found[f"with fsdp: {name}"] = wrappers.difference(runs[0], expected)
+        found[f"with fsdp, again: {name}"] = wrappers.difference(*runs)
+    return found
+
+
+def clip(model: Any) -> torch.Tensor:
+    return thunder.distributed.clip_grad_norm_(model, 0.5)
+
+
+def facts_of_sharded(mesh: Any) -> dict[str, Any]:
+    """Return facts about what `fsdp` makes of what `tensor_parallel` made."""
+    split: dict[str, Any] = {"column": COLUMN, "row": ROW}
+    model = sharded(mesh, llama(True), split, **STRATEGIES["zero3 block"])
+    loss = loss_of(model, 0, 0)
+    loss.backward()
+    gradient = wrappers.full(model.lm_head.weight.grad)
+    plain = llama(True)
+    plain.load_state_dict(thunder.distributed.full_state_dict(model))
+    loss_of(plain, 0, 0).backward()
+    other = sharded(mesh, llama(True), split)
+    for parameter in other.parameters():
+        nn.init.zeros_(parameter)
+    thunder.distributed.load_full_state_dict(other, plain.state_dict())
+    results = {
+        "gradients": (gradient - plain.lm_head.weight.grad).abs().max().item() < 1e-5,
+        "full state": all(
+            torch.equal(full, plain.state_dict()[name])
+            for name, full in thunder.distributed.full_state_dict(other).items()
+        ),
+        "tied": other.lm_head.weight is other.model.embed_tokens.weight,
+        "shards": [list(each.to_local().shape) for each in (model.lm_head.weight, model.model.norm.weight)],
+        "names": model.lm_head.weight.device_mesh.mesh_dim_names,
+        "placements": str(model.model.layers[0].mlp.down_proj.weight.placements),
+    }
+    for name, copied in {"copied": copy.deepcopy(model), "pickled": pickle.loads(pickle.dumps(model))}.items():
+        copied.zero_grad()
+        loss_of(copied, 0, 0).backward()
+        results[name] = wrappers.full(copied.lm_head.weight.grad).equal(gradient)
+    alike = thunder.distributed.tensor_parallel(llama(True), **split, process_group=mesh["features"].get_group())
+    results["other group"] = error_of(lambda: thunder.distributed.fsdp(alike))
+    results["two dimensions"] = error_of(lambda: thunder.distributed.fsdp(alike, device_mesh=mesh))
+    return results
+
+
+def save(folder: str, mesh: Any) -> None:
+    """Train a step, and save."""
+    model, optimizer = fully_sharded.begin(lambda model: sharded(mesh, model, SPLIT["llama"]))
+    fully_sharded.one_step(model, optimizer, [0], 0)
+    parts = get_state_dict(model, optimizer)
+    checkpoint.save(dict(zip(("model", "optimizer"), parts, strict=True)), checkpoint_id=folder)

@@ -43,7 +43,7 @@ def test_a_compiled_module_keeps_its_options(found: list[dict[str, Any]]) -> Non
     assert all(each["ddp of jit"] < 1e-5 for each in found)
 
 
-@pytest.mark.parametrize("case", [case for case in distributed_wrappers.DATA_PARALLEL if case != "unused parameters"])
+@pytest.mark.parametrize("case", [*distributed_wrappers.DATA_PARALLEL, *data_parallel.BRANCHES])
 def test_training_equals_that_of_distributed_data_parallel(found: list[dict[str, Any]], case: str) -> None:
     assert all(each[f"beside DistributedDataParallel: {case}"] < 1e-5 for each in found)
 
@@ -130,7 +130,6 @@ class OneProcess:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"find_unused_parameters": True}, NotImplementedError, "find_unused_parameters=True is not supported"),
         ({"bucket_size_in_mb": -1}, ValueError, "bucket_size_in_mb: expected a size, got -1"),
         ({"broadcast_from": 1}, ValueError, "broadcast_from: expected a rank below 1, got 1"),
         ({"communication_dtype": torch.int8}, ValueError, "communication_dtype: expected a floating-point dtype"),

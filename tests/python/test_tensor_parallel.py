@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
+import fully_sharded
 import pytest
 import tensor_parallel
 import torch
@@ -24,8 +27,13 @@ def facts(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found_in_four() -> list[dict[str, Any]]:
-    return run_in_processes(tensor_parallel.compare_in_four, processes=4)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoint")
+
+
+@pytest.fixture(scope="module")
+def found_in_four(folder: Path) -> list[dict[str, Any]]:
+    return run_in_processes(functools.partial(tensor_parallel.compare_in_four, str(folder)), processes=4)
 
 
 @pytest.mark.parametrize("case", tensor_parallel.CASES)
@@ -43,6 +51,13 @@ def test_two_runs_are_equal(found: list[dict[str, Any]]) -> None:
         ("sums", 7),  # of the embedding, behind attention and MLP of each layer, and two in the loss
         ("gathers", 2),  # maxima of logits for the loss, logits for the caller
         ("part", [24, 32]),
+        # With parts of sequences: of the embedding, behind attention and MLP of each layer.
+        ("forward scatter_sum", 5),
+        ("forward gather_summing", 5),  # in front of attention and MLP of each layer, and of the head
+        ("forward gather_parts", 2),
+        ("backward scatter_sum", 5),
+        ("backward gather_parts", 5),
+        ("norms", {(2, 3, 1)}),
         ("full state", True),
         ("autocast", True),
     ],
@@ -71,7 +86,6 @@ def test_cross_entropy_of_parts_equals_that_of_one_process(facts: list[dict[str,
         ),
         ("shared", "ValueError: thunder.distributed.tensor_parallel: lm_head.weight is shared by layers that split it"),
         ("twice", "ValueError: thunder.distributed.tensor_parallel: the module is parallel already"),
-        ("fsdp", "ValueError: thunder.distributed.fsdp: not supported for a module with DTensors"),
         (
             "read otherwise",
             "ValueError: thunder.distributed.tensor_parallel: one.weight: expected to be read by a linear",
@@ -82,10 +96,66 @@ def test_errors_in_processes(facts: list[dict[str, Any]], case: str, message: st
     assert all(each[case].startswith(message) for each in facts), [each[case] for each in facts]
 
 
+IN_FOUR = {
+    "four": 1e-5,
+    "with ddp, first step": 1e-5,
+    "with ddp": 1e-4,
+    **{f"with fsdp: {name}": 1e-5 for name in tensor_parallel.SPLIT},
+    **{f"with fsdp, again: {name}": 1e-30 for name in tensor_parallel.SPLIT},
+}
+
+
 @needs_gloo
-@pytest.mark.parametrize(("case", "bound"), [("four", 1e-5), ("with ddp, first step", 1e-5), ("with ddp", 1e-4)])
+@pytest.mark.parametrize(("case", "bound"), IN_FOUR.items())
 def test_four_processes_train_as_one(found_in_four: list[dict[str, Any]], case: str, bound: float) -> None:
     assert all(each[case] < bound for each in found_in_four)
+
+
+@needs_gloo
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("gradients", True),
+        ("full state", True),
+        ("tied", True),
+        ("shards", [[16, 32], [16]]),
+        ("names", ("parts", "shards")),
+        ("placements", "(Shard(dim=1), Shard(dim=0))"),
+        ("copied", True),
+        ("pickled", True),
+    ],
+)
+def test_shards_of_parts(found_in_four: list[dict[str, Any]], fact: str, value: object) -> None:
+    assert all(each["facts"][fact] == value for each in found_in_four), found_in_four[0]["facts"][fact]
+
+
+@needs_gloo
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (
+            "other group",
+            "ValueError: thunder.distributed.fsdp: process_group: expected the processes that have the sam",
+        ),
+        ("two dimensions", "ValueError: thunder.distributed.fsdp: device_mesh: expected one dimension around tensor_"),
+    ],
+)
+def test_fsdp_around_it_wants_the_other_dimension(found_in_four: list[dict[str, Any]], case: str, message: str) -> None:
+    assert all(each["facts"][case].startswith(message) for each in found_in_four)
+
+
+@needs_gloo
+def test_processes_go_on_from_a_checkpoint_of_shards_of_parts(found_in_four: list[dict[str, Any]]) -> None:
+    expected = fully_sharded.straight_on()
+    assert all(each["resumed"] == pytest.approx(expected, abs=1e-5) for each in found_in_four)
+
+
+@needs_gloo
+def test_one_process_goes_on_from_a_checkpoint_of_shards_of_parts(
+    found_in_four: list[dict[str, Any]], folder: Path
+) -> None:
+    with OneProcess():
+        assert fully_sharded.resume(str(folder), 0) == pytest.approx(fully_sharded.straight_on(), abs=1e-5)
 
 
 def test_a_target_that_is_no_word_fails_in_every_process(facts: list[dict[str, Any]]) -> None:

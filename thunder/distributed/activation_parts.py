@@ -31,6 +31,13 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
+class Taken:
+    """The part of a full tensor, among the arguments of a call."""
+
+    value: Value
+
+
+@dataclasses.dataclass(frozen=True)
 class Call:
     """A call that gives parts: arguments in which parts stand for full tensors, and the dimension of each result."""
 
@@ -41,11 +48,15 @@ class Call:
 
 
 class ActivationParts:
-    """The values of a trace of which processes have parts, while the trace is edited."""
+    """The values of a trace of which processes have parts, while the trace is edited.
 
-    def __init__(self, trace: Trace, edit: TraceEdit, group: Group) -> None:
+    `has_parts_of_sequences`: sums over processes are left in parts along the sequence, where there is one.
+    """
+
+    def __init__(self, trace: Trace, edit: TraceEdit, group: Group, has_parts_of_sequences: bool) -> None:
         self.edit = edit
         self.group = group
+        self.has_parts_of_sequences = has_parts_of_sequences
         self._trace = trace
         self._parts: dict[Value, Part] = {}
         self._replaced: dict[Value, Value] = {}
@@ -80,9 +91,31 @@ class ActivationParts:
     def summing(self, symbol: BoundSymbol, value: Value) -> Value:
         """Return a full tensor that is used with parts: gradients of all processes are summed."""
         if value not in self._summing:
-            mark = torch.ops.thunder.sums_gradient
-            self._summing[value] = self._before(symbol)(mark, self.full(symbol, value), self.group.name)
+            part, ops, group = self._parts.get(value), torch.ops.thunder, self.group
+            if part is not None and value not in self._replaced:
+                arguments: tuple[Any, ...] = (ops.gather_summing, part.value, part.dim)
+                arguments += (group.name, group.size, group.rank)
+            else:
+                arguments = (ops.sums_gradient, self.full(symbol, value), group.name)
+            self._summing[value] = self._before(symbol)(*arguments)
         return self._summing[value]
+
+    def set_sum(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, bias: Value | None = None) -> None:
+        """Put the sum over processes of what a function returns in the place of the only result of a symbol.
+
+        Each has a part of it along the sequence, if that is wanted, and the sequence has a length that they share. A
+        bias is added to the sum.
+        """
+        result, group = symbol.results[0], self.group
+        dim = result.ndim - 2
+        insert = self.edit.insert_before
+        if self.has_parts_of_sequences and dim >= 0 and result.shape[dim] and result.shape[dim] % group.size == 0:
+            arguments = (dim, group.name, group.size, group.rank)
+            bias = None if bias is None else self.summing(symbol, bias)
+            self.set_part(symbol, insert(symbol, _scattered_sum, function, args, arguments, bias), dim)
+        else:
+            bias = None if bias is None else self.full(symbol, bias)
+            self.set_full(symbol, insert(symbol, _sum, function, args, group.name, bias))
 
     def take(self, symbol: BoundSymbol, value: Value, dim: int) -> Value:
         """Return the part of a tensor along a dimension."""
@@ -126,6 +159,8 @@ class ActivationParts:
         return lambda function, *args, **kwargs: self.edit.insert_before(symbol, function, *args, **kwargs)
 
     def _operand(self, symbol: BoundSymbol, operand: Any) -> Any:
+        if isinstance(operand, Taken):
+            return operand.value
         if not isinstance(operand, Value):
             return operand
         part = self._parts.get(operand)
@@ -155,6 +190,23 @@ def operator_of(symbol: BoundSymbol) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
+def _sum(
+    function: Callable[..., torch.Tensor], args: tuple[Any, ...], group: str, bias: torch.Tensor | None
+) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.thunder.sum_over_processes(function(*args), group)
+    return result if bias is None else result + bias
+
+
+def _scattered_sum(
+    function: Callable[..., torch.Tensor],
+    args: tuple[Any, ...],
+    scattering: tuple[Any, ...],
+    bias: torch.Tensor | None,
+) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.thunder.scatter_sum(function(*args), *scattering)
+    return result if bias is None else result + bias
+
+
 # --- rules: the call of an operation on parts; None where it needs full tensors
 
 
@@ -169,11 +221,44 @@ def _pointwise(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | N
     if len(places) != 1 or len(symbol.results) != 1:
         return None
     place = places.pop()  # counted from the last dimension
+    taken: dict[Value, Taken] = {}
     for each in values:
         is_full = each.is_tensor and parts.find(each) is None
         if is_full and each.ndim >= -place and each.shape[place] != 1:
-            return None
-    return Call(op, symbol.args, symbol.kwargs, (symbol.results[0].ndim + place,))
+            if not parts.has_parts_of_sequences:
+                return None
+            taken[each] = Taken(parts.take(symbol, each, each.ndim + place))
+    args, kwargs = pytree.tree_map(
+        lambda each: taken.get(each, each) if isinstance(each, Value) else each, (symbol.args, symbol.kwargs)
+    )
+    return Call(op, args, kwargs, (symbol.results[0].ndim + place,))
+
+
+def _reduction(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    """Reduce along other dimensions than that of the parts."""
+    part = parts.find(symbol.args[0])
+    given = dict(zip((each.name for each in op._schema.arguments), symbol.args, strict=False)) | symbol.kwargs
+    dims = given.get("dim")
+    dims = [dims] if isinstance(dims, int) else dims
+    if part is None or not dims or len(symbol.results) != 1:
+        return None
+    rank = symbol.args[0].ndim
+    dims = {dim % rank for dim in dims}
+    if part.dim in dims:
+        return None
+    dim = part.dim if given.get("keepdim", False) else part.dim - sum(each < part.dim for each in dims)
+    return Call(op, symbol.args, symbol.kwargs, (dim,))
+
+
+def _norm(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
+    """Normalize along the last dimensions, of which processes have all."""
+    part = parts.find(symbol.args[0])
+    others = [each for each in symbol.args[2:4] if isinstance(each, Value)]
+    if part is None or part.dim >= symbol.args[0].ndim - len(symbol.args[1]):
+        return None
+    if any(parts.find(each) is not None for each in others):
+        return None
+    return Call(op, symbol.args, symbol.kwargs, (part.dim,))
 
 
 def _reshape(parts: ActivationParts, symbol: BoundSymbol, op: Any) -> Call | None:
@@ -273,6 +358,8 @@ _RULES: dict[str, Callable[[ActivationParts, BoundSymbol, Any], Call | None]] = 
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten"), _reshape),
     **dict.fromkeys(("contiguous", "clone", "_to_copy", "to", "alias", "detach"), _same),
     **dict.fromkeys(("cat", "softmax", "slice", "select", "unbind"), _along(1)),
+    **dict.fromkeys(("amax", "amin", "mean", "sum", "var"), _reduction),
+    **dict.fromkeys(("layer_norm", "rms_norm"), _norm),
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), _along(2)),
     "expand": _expand,
     "permute": _permute,

@@ -1,8 +1,8 @@
 """Processes agree on the collectives of what they compile, by the store of their process group.
 
-Each program that communicates is compared once, when it is compiled. Process 0 stores its collectives; the others
-compare theirs. The verdict is stored once: by the last process that agrees, or by the first one that does not, that
-could not compile its program, or that waited in vain. All processes wait for it.
+Each program that communicates in another way than those before is compared once, when it is compiled. Process 0 stores
+its collectives; the others compare theirs. The verdict is stored once: by the last process that agrees, or by the first
+one that does not, that could not compile its program, or that waited in vain. All processes wait for it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ _AGREED = "agreed"
 
 
 class Agreement:
-    """Compares the programs that processes of a group compile for one module, in the same order in each of them."""
+    """Compares the programs that processes of a group compile for one module, in the same order in each of them.
+
+    One that says the same as a program before is not compared: others may have compiled theirs for all shapes, or take
+    a branch that they took before, and say the same.
+    """
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self._module = ""
         self._programs = 0
+        self._agreed: set[str] = set()
 
     def begin(self) -> None:
         """Find a name for the module, the same in all processes, which all call this."""
@@ -51,6 +56,9 @@ class Agreement:
         if self.group.size == 1:
             return
         collectives = _with_numbered_groups(collectives)
+        said = "\n".join([kind, *(str(_without_line(line)) for line in collectives.splitlines())])
+        if said in self._agreed:
+            return
         store, rank = self._next_store(), self.group.rank
         store.set(f"here/{rank}", "")
         try:
@@ -65,6 +73,7 @@ class Agreement:
             verdict = _decide(store, f"{self._missing(store)} ({type(error).__name__} in process {rank})")
         if verdict != _AGREED:
             raise RuntimeError(f"thunder.distributed: {verdict}")
+        self._agreed.add(said)
 
     def note_failure(self, error: BaseException) -> None:
         """Let the others know that this process could not compile its next program."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,12 +33,14 @@ class DataParallel(ParallelTransform):
         bucket_bytes: int,
         broadcast_buffers: bool,
         communication_dtype: torch.dtype | None,
+        find_unused_parameters: bool,
     ) -> None:
         super().__init__(group)
         self.broadcast_from = broadcast_from
         self.bucket_bytes = bucket_bytes
         self.broadcast_buffers = broadcast_buffers
         self.communication_dtype = communication_dtype
+        self.find_unused_parameters = find_unused_parameters
 
     def __repr__(self) -> str:
         return f"ddp({self.group.size} processes)"
@@ -54,7 +56,7 @@ class DataParallel(ParallelTransform):
         self.agreement.begin()
         if self.broadcast_from is not None:
             broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
-        Synchronization().attach(model)
+        Synchronization(_places_of(model) if self.find_unused_parameters else ()).attach(model)
         if self.group.size > 1:
             require_programs(model)
 
@@ -76,7 +78,10 @@ class DataParallel(ParallelTransform):
         # `model.forward`, called by itself, does not read the state.
         accumulates = (not state.syncs or state.has_kept) and is_guarded(prologue_trace)
         if marked and (state.syncs or not accumulates):
-            for value, other in zip(marked, edit.insert_first(self._mark, marked, accumulates), strict=True):
+            mark = self._mark
+            if self.find_unused_parameters:
+                marked, mark = _in_order(marked, names, state.places), self._mark_together
+            for value, other in zip(marked, edit.insert_first(mark, marked, accumulates), strict=True):
                 edit.substitute(value, other)
         return prologue_trace, edit.finish(), epilogue_trace
 
@@ -88,6 +93,12 @@ class DataParallel(ParallelTransform):
         if adds_kept:
             marked = [ops.adds_gradient_of(*pair) for pair in zip(marked, parameters, strict=True)]
         return marked
+
+    def _mark_together(self, parameters: list[torch.Tensor], adds_kept: bool) -> list[torch.Tensor]:
+        """Mark all parameters, so that programs which use others of them send the same."""
+        options = self.group.name, self.group.size, self.bucket_bytes, self.communication_dtype
+        marked: list[torch.Tensor] = torch.ops.thunder.replicated_together(parameters[::-1], *options, adds_kept)
+        return marked[::-1]
 
     def _share(self, trace: Trace, edit: TraceEdit, buffers: list[Value]) -> None:
         """Let the program read the buffers of one process, and leave them in the module."""
@@ -135,7 +146,7 @@ def ddp(
     The result is what `thunder.jit` returns; `thunder.jit(ddp(model), …)` compiles it with other options, and
     `ddp(thunder.jit(model, …))` keeps those of the compiled module. It shares parameters and buffers with `model`,
     which itself stays as it was. Gradients are averaged in buckets while the backward runs, and `.grad` are views of
-    these. A parameter that the program does not read gets no gradient, as in one process.
+    these. A parameter that no process uses gets no gradient, as in one process.
 
     Args:
         model: a module, or what `thunder.jit` made of one. Its parameters have the same shapes in all processes.
@@ -146,22 +157,17 @@ def ddp(
         broadcast_buffers: whether calls begin with the buffers of process `broadcast_from` (of process 0 for None), as
             in PyTorch's DistributedDataParallel.
         communication_dtype: that gradients are sent in, a floating-point one; None: their own.
-        find_unused_parameters: not supported; False.
+        find_unused_parameters: whether processes may use different parameters, by taking different branches. All of
+            them send a gradient for each parameter then. One that this process does not use gets the mean of what
+            others give; one that no process uses gets none.
 
     Raises:
         RuntimeError: there is no torch.distributed, or no process group; parameters have other shapes in other
             processes.
         TypeError: `model` is no module, or PyTorch's DistributedDataParallel.
         ValueError: the module has no parameter that requires grad, or is parallel already; an argument is out of range.
-        NotImplementedError: `find_unused_parameters`.
     """
     group = group_of("ddp", process_group)
-    if find_unused_parameters:
-        raise NotImplementedError(
-            "thunder.distributed.ddp: find_unused_parameters=True is not supported. Parameters that no process reads "
-            "need it not; where processes take different branches, use torch.nn.parallel.DistributedDataParallel("
-            "thunder.jit(model), find_unused_parameters=True)"
-        )
     if bucket_size_in_mb < 0:
         raise ValueError(f"thunder.distributed.ddp: bucket_size_in_mb: expected a size, got {bucket_size_in_mb}")
     if broadcast_from is not None and not 0 <= broadcast_from < group.size:
@@ -173,7 +179,9 @@ def ddp(
             f"thunder.distributed.ddp: communication_dtype: expected a floating-point dtype, got {communication_dtype}"
         )
     bucket_bytes = int(bucket_size_in_mb * (1 << 20))
-    transform = DataParallel(group, broadcast_from, bucket_bytes, broadcast_buffers, communication_dtype)
+    transform = DataParallel(
+        group, broadcast_from, bucket_bytes, broadcast_buffers, communication_dtype, find_unused_parameters
+    )
     return compile_with(transform, model, "ddp")
 
 
@@ -197,3 +205,20 @@ def _require_unwritten(trace: Trace, parameters: dict[Value, str]) -> None:
                 f"thunder.distributed.ddp: the program writes to the parameter {parameters[symbol.args[0]]}, which all "
                 "processes share; write to it outside of the module's forward"
             )
+
+
+def _in_order(parameters: list[Value], names: Mapping[Value, str], places: Sequence[tuple[str, ...]]) -> list[Value]:
+    """Return the parameters in the order that all processes have."""
+    found = {names[value]: value for value in parameters}
+    ordered = [found[name] for place in places if (name := ".".join(place)) in found]
+    if len(ordered) != len(parameters):
+        raise ValueError(
+            "thunder.distributed.ddp: find_unused_parameters: expected the parameters that the module had when ddp was "
+            f"called, got {sorted(set(found) - {'.'.join(place) for place in places})} besides"
+        )
+    return ordered
+
+
+def _places_of(module: Any) -> tuple[tuple[str, ...], ...]:
+    """Return where the parameters stand whose gradients are averaged."""
+    return tuple(tuple(name.split(".")) for name, each in module.named_parameters() if each.requires_grad)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,18 +11,17 @@ import torch
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import broadcast, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
+from thunder.distributed.parameter_gathers import GatheredParameter, ParameterGathers
 from thunder.distributed.shard_layout import ShardLayout, full_tensor, is_shard, layout_of
 from thunder.distributed.synchronization import Synchronization, is_guarded, synchronization_of
-from thunder.trace import Trace, Value
-from thunder.transforms.overrides import override_parameter, overrides_of
+from thunder.trace import Trace, TraceEdit, Value
+from thunder.transforms.overrides import override_parameter, overrides_of, replace_stored
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = ["FSDPBucketingStrategy", "FSDPType", "FullySharded", "fsdp"]
-
-_REPLICAS_BUCKET_BYTES = 25 << 20  # of shards of gradients that are averaged together
 
 
 class FSDPType(enum.Enum):
@@ -46,16 +43,6 @@ class FSDPBucketingStrategy(enum.Enum):
     NONE = "none"
     LAYER = "layer"
     BLOCK = "block"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Parameter:
-    """A parameter as programs see it, and the bucket that it is gathered in."""
-
-    size: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    bucket: str
 
 
 class FullySharded(ParallelTransform):
@@ -95,13 +82,10 @@ class FullySharded(ParallelTransform):
         """Put shards in the places of the parameters, submodule by submodule."""
         if synchronization_of(model) is not None:
             raise ValueError("thunder.distributed.fsdp: the module is parallel already")
-        if any(is_shard(each) for each in model.parameters()):
-            raise ValueError(
-                "thunder.distributed.fsdp: not supported for a module with DTensors, as tensor_parallel makes them; "
-                "use thunder.distributed.ddp around tensor_parallel"
-            )
+        self._require_own_parts(model)
         require_alike("fsdp", self.group, model)
         self.agreement.begin()
+        self.layout.enter_parts(model.parameters())
         names: dict[int, list[str]] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
             names.setdefault(id(parameter), []).append(name)
@@ -112,16 +96,25 @@ class FullySharded(ParallelTransform):
             self._shard_submodule(model, path, module, tied)
         Synchronization().attach(model)
 
+    def _require_own_parts(self, model: Any) -> None:
+        """Require that DTensors are those of `tensor_parallel`, which knows how to compute with them."""
+        for name, parameter in model.named_parameters():
+            entry = overrides_of(model).get(name)
+            if is_shard(parameter) and (entry is None or not entry.owner):
+                raise ValueError(
+                    f"thunder.distributed.fsdp: {name} is a DTensor, which thunder.distributed.tensor_parallel has not "
+                    "made; give fsdp a module of plain parameters, or what tensor_parallel returned"
+                )
+
     def _shard_submodule(self, model: Any, path: str, module: torch.nn.Module, tied: Mapping[str, list[str]]) -> None:
         self._materialize(path, module)
         own = {f"{path}.{name}" if path else name: each for name, each in module.named_parameters(recurse=False)}
         state = [*own.values(), *module.buffers(recurse=False)]
-        sharded = overrides_of(model)
         if self.broadcast_from is not None:
-            shards = {id(own[name]) for name in own if name in sharded}
-            broadcast(self.group, [each for each in state if id(each) not in shards], self.broadcast_from)
+            broadcast(self.group, [each for each in state if not self.layout.holds(each)], self.broadcast_from)
         for name, parameter in own.items():
             if name in overrides_of(model):
+                self._shard_part(model, name, parameter)
                 continue
             for other in tied[name]:  # those of a module that was on the meta device are apart now
                 owner, _, local = other.rpartition(".")
@@ -129,6 +122,12 @@ class FullySharded(ParallelTransform):
             if self.layout.shards.size > 1 and parameter.numel() > 0:
                 shard = self.layout.shard_of(parameter.detach())
                 override_parameter(model, name, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
+
+    def _shard_part(self, model: Any, name: str, parameter: torch.Tensor) -> None:
+        """Shard the part that `tensor_parallel` left to this process; a parameter of several names is, once."""
+        if self.layout.shards.size > 1 and is_shard(parameter) and not self.layout.holds(parameter):
+            shard = self.layout.shard_of(parameter.detach())
+            replace_stored(model, name, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
 
     def _materialize(self, path: str, module: torch.nn.Module) -> None:
         """Initialize a submodule that is on the meta device."""
@@ -157,22 +156,33 @@ class FullySharded(ParallelTransform):
         if state is None or not names:
             return prologue_trace, computation_trace, epilogue_trace
         prologue, edit = prologue_trace.edit(repr(self)), computation_trace.edit(repr(self))
-        # A part of the module that is called by itself does not read the state.
-        accumulates = (not state.syncs or state.has_kept) and is_guarded(prologue_trace)
-        shards, owners, parameters = [], [], []
-        for value, name in names.items():
-            self._require_rows(module, name)
-            shards.append(edit.take_stored(value))
-            parameters.append(_Parameter(value.shape, value.stride(), value.dtype, self._bucket_of(name)))
-            owner = state.owner_of(name, value) if accumulates and value.requires_grad else None
-            if owner is not None:
-                prologue.add_tensor(owner)
-            owners.append(None if owner is None else edit.add_input(owner))
-        gather = functools.partial(self._gather, parameters, not state.syncs)
-        gathered = edit.insert_first(gather, shards, owners)
+        gathered = self.gather(module, prologue, edit, names, is_guarded(prologue_trace))
         for value, full in zip(names, gathered, strict=True):
             edit.substitute(value, full)
         return prologue.finish(), edit.finish(), epilogue_trace
+
+    def gather(
+        self, module: Any, prologue: TraceEdit, edit: TraceEdit, names: Mapping[Value, str], is_guarded: bool
+    ) -> list[Value]:
+        """Insert gathers of parameters, given as inputs of a program with their names; return what is gathered.
+
+        Of a layer that `tensor_parallel` split, that is the part of this process. `is_guarded`: the program is one for
+        the state of the module, which a part of it that is called by itself does not read.
+        """
+        state = synchronization_of(module)
+        assert state is not None
+        parameters = []
+        for value, name in names.items():
+            self._require_rows(module, name)
+            size, stride = self.layout.size_within(module.get_parameter(name)), value.stride()
+            if size != tuple(value.shape):
+                stride = torch.empty(size, device="meta").stride()
+            gathered = GatheredParameter(name, size, stride, value.dtype, value.requires_grad, self._bucket_of(name))
+            parameters.append((value, gathered))
+        accumulates = (not state.syncs or state.has_kept) and is_guarded
+        is_kept = self.sharding_strategy is FSDPType.ZERO2
+        gathers = ParameterGathers(self.layout, is_kept, self.param_dtype, self.reduce_dtype)
+        return gathers.insert(prologue, edit, state, accumulates, parameters)
 
     def _require_rows(self, module: Any, name: str) -> None:
         """Require that nobody has put something else in the place of a shard."""
@@ -182,41 +192,6 @@ class FullySharded(ParallelTransform):
             raise ValueError(
                 f"thunder.distributed.fsdp: {name}: expected a DTensor that is sharded by rows, Shard(0), got {found}"
             )
-
-    def _gather(
-        self,
-        parameters: Sequence[_Parameter],
-        keeps: bool,
-        shards: Sequence[torch.Tensor],
-        owners: Sequence[torch.Tensor | None],
-    ) -> list[torch.Tensor]:
-        ops = torch.ops.thunder
-        is_zero2 = self.sharding_strategy is FSDPType.ZERO2
-        gather = ops.gather_shards.kept if is_zero2 else ops.gather_shards.default
-        result = []
-        shards_group, replicas = self.layout.shards, self.layout.replicas
-        for parameter, shard, owner in zip(parameters, shards, owners, strict=True):
-            dtypes = self._communication_dtypes(parameter.dtype)
-            if not parameter.size:
-                full = ops.replicated(shard, self.group.name, self.group.size, 0)
-            else:
-                if replicas is not None:
-                    shard = ops.replicated(shard, replicas.name, replicas.size, _REPLICAS_BUCKET_BYTES)
-                size = list(parameter.size)
-                full = gather(shard, size, shards_group.name, shards_group.size, parameter.bucket, *dtypes)
-            full = full.to(parameter.dtype)
-            if full.stride() != parameter.stride:
-                full = ops.restride(full, parameter.stride)
-            if owner is not None:
-                full = (ops.with_gradient_for if keeps else ops.adds_gradient_of)(full, owner)
-            result.append(full)
-        return result
-
-    def _communication_dtypes(self, dtype: torch.dtype) -> tuple[torch.dtype | None, torch.dtype | None]:
-        """Return the dtypes that a parameter is gathered in, and its gradient summed in; None: their own."""
-        if not dtype.is_floating_point:
-            return None, None
-        return (None if self.param_dtype == dtype else self.param_dtype), self.reduce_dtype
 
     def _bucket_of(self, name: str) -> str:
         """Return the name of the bucket of a parameter; empty where it is by itself."""

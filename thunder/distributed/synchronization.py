@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from thunder.transforms.overrides import take
+
 if TYPE_CHECKING:
-    from thunder.trace import Trace, Value
+    from thunder.trace import Trace
 
 __all__ = ["Synchronization", "is_guarded", "no_sync", "synchronization_of"]
 
@@ -23,12 +25,14 @@ class Synchronization:
         syncs: gradients are exchanged; False inside of `no_sync`.
         has_kept: calls inside of `no_sync` have left gradients that were not exchanged.
         shares_buffers: the next call begins with the buffers of one process.
+        places: where parameters stand in the module that all programs with gradients have among their inputs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: tuple[tuple[str, ...], ...] = ()) -> None:
         self.syncs = True
         self.has_kept = False
         self.shares_buffers = True
+        self.places = places
         self._owners: dict[str, torch.Tensor] = {}
 
     def attach(self, model: Any) -> None:
@@ -40,19 +44,21 @@ class Synchronization:
     def before_forward(self, module: torch.nn.Module, arguments: Any) -> None:
         """Run as a part of each program."""
         has_gradients = torch.is_grad_enabled()
+        if has_gradients and self.places:
+            take(module, self.places)
         keeps = has_gradients and not self.syncs
         if has_gradients and self.has_kept != keeps:
             self.has_kept = keeps
         if self.shares_buffers != (has_gradients and self.syncs):
             self.shares_buffers = has_gradients and self.syncs
 
-    def owner_of(self, name: str, like: Value) -> torch.Tensor:
+    def owner_of(self, name: str, size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return the tensor whose `.grad` is the whole gradient of a sharded parameter, while it is kept back.
 
         It has one element in memory.
         """
         if name not in self._owners:
-            self._owners[name] = torch.empty((), dtype=like.dtype, device=like.device).expand(like.shape)
+            self._owners[name] = torch.empty((), dtype=dtype, device=device).expand(size)
             self._owners[name].requires_grad_()
         return self._owners[name]
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
+from thunder._parts import kept_transforms
 from thunder.distributed.activation_parts import ActivationParts, operator_of
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
 from thunder.distributed.shard_layout import full_tensor, is_shard
-from thunder.distributed.synchronization import synchronization_of
-from thunder.trace import BoundSymbol, Trace, Value
+from thunder.distributed.sharding import FullySharded
+from thunder.distributed.synchronization import is_guarded, synchronization_of
+from thunder.trace import BoundSymbol, Trace, TraceEdit, Value
 from thunder.transforms.overrides import override_parameter, overrides_of
 
 if TYPE_CHECKING:
@@ -34,14 +36,23 @@ class TensorParallel(ParallelTransform):
     Made by `tensor_parallel`, which has the arguments.
     """
 
-    def __init__(self, group: Group, column: Sequence[str], row: Sequence[str], broadcast_from: int | None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        column: Sequence[str],
+        row: Sequence[str],
+        broadcast_from: int | None,
+        sequence_parallel: bool,
+    ) -> None:
         super().__init__(group)
+        self.sequence_parallel = sequence_parallel
         self.column = tuple(column)
         self.row = tuple(row)
         self.broadcast_from = broadcast_from
 
     def __repr__(self) -> str:
-        return f"tensor_parallel({self.group.size} processes, column: {self.column}, row: {self.row})"
+        sequences = ", parts of sequences" if self.sequence_parallel else ""
+        return f"tensor_parallel({self.group.size} processes, column: {self.column}, row: {self.row}{sequences})"
 
     # --- the module
 
@@ -83,9 +94,6 @@ class TensorParallel(ParallelTransform):
         return found
 
     def _shard(self, model: Any, path: str, name: str, dim: int) -> None:
-        from torch.distributed.device_mesh import DeviceMesh
-        from torch.distributed.tensor import DTensor, Shard
-
         where = f"{path}.{name}"
         parameter = model.get_parameter(where)
         if where in overrides_of(model):
@@ -99,12 +107,16 @@ class TensorParallel(ParallelTransform):
                 f"thunder.distributed.tensor_parallel: {where}: expected a size that {self.group.size} processes "
                 f"share, got {parameter.shape[dim]} in dimension {dim}"
             )
-        part = (
-            parameter.detach().chunk(self.group.size, dim)[self.group.rank].clone(memory_format=torch.contiguous_format)
-        )
-        mesh = DeviceMesh.from_group(self.group.process_group, parameter.device.type)
-        shard = DTensor.from_local(part, mesh, [Shard(dim)], run_check=False)
-        override_parameter(model, where, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
+        part = self._part_of(parameter.detach(), dim)
+        override_parameter(model, where, torch.nn.Parameter(part, requires_grad=parameter.requires_grad))
+
+    def _part_of(self, full: torch.Tensor, dim: int) -> torch.Tensor:
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.tensor import DTensor, Shard
+
+        own = full.chunk(self.group.size, dim)[self.group.rank].clone(memory_format=torch.contiguous_format)
+        mesh = DeviceMesh.from_group(self.group.process_group, full.device.type)
+        return DTensor.from_local(own, mesh, [Shard(dim)], run_check=False)
 
     # --- traces
 
@@ -114,15 +126,19 @@ class TensorParallel(ParallelTransform):
         """Let layers compute with their parts, and what lies between them, too."""
         module = epilogue_trace.module
         mine = {name for name, entry in overrides_of(module).items() if entry.owner == repr(self)}
-        edit = computation_trace.edit(repr(self))
-        stored: dict[Value, tuple[Value, int, str]] = {}
+        names: dict[Value, str] = {}
         for name, value in computation_trace.parameters.items():
-            if name in mine and value not in stored:
-                dim = module.get_parameter(name).placements[0].dim
-                stored[value] = edit.take_stored(value), dim, name
-        if not stored:
+            if name in mine:
+                names.setdefault(value, name)
+        if not names:
             return prologue_trace, computation_trace, epilogue_trace
-        activations = ActivationParts(computation_trace, edit, self.group)
+        prologue, edit = prologue_trace.edit(repr(self)), computation_trace.edit(repr(self))
+        parts = self._take(module, prologue, edit, names, is_guarded(prologue_trace))
+        stored = {
+            value: (part, module.get_parameter(name).placements[0].dim, name)
+            for (value, name), part in zip(names.items(), parts, strict=True)
+        }
+        activations = ActivationParts(computation_trace, edit, self.group, self.sequence_parallel)
         for symbol in computation_trace.bound_symbols:
             read = [each for each in pytree.tree_leaves((symbol.args, symbol.kwargs)) if isinstance(each, Value)]
             weights = [stored[each] for each in read if each in stored]
@@ -142,7 +158,16 @@ class TensorParallel(ParallelTransform):
                     f"thunder.distributed.tensor_parallel: {weights[0][2]}: expected to be read by a linear layer or "
                     f"an embedding, got {symbol.name} in {symbol.file}, line {symbol.line}"
                 )
-        return prologue_trace, activations.finish(), epilogue_trace
+        return prologue.finish(), activations.finish(), epilogue_trace
+
+    def _take(
+        self, module: Any, prologue: TraceEdit, edit: TraceEdit, names: Mapping[Value, str], is_guarded: bool
+    ) -> list[Value]:
+        """Return the parts of this process, gathered where `fsdp` keeps shards of them."""
+        around = _sharding_around(module)
+        if around is None or around.layout.shards.size == 1:
+            return [edit.take_stored(value) for value in names]
+        return around.gather(module, prologue, edit, names, is_guarded)
 
     def _linear(
         self, activations: ActivationParts, symbol: BoundSymbol, stored: dict[Value, tuple[Value, int, str]]
@@ -157,8 +182,7 @@ class TensorParallel(ParallelTransform):
             activations.set_part(symbol, y, symbol.results[0].ndim - 1)
         else:
             own = activations.take(symbol, x, x.ndim - 1)
-            bias = None if bias is None else activations.full(symbol, bias)
-            activations.set_full(symbol, insert(symbol, _summed_linear, own, part, bias, self.group.name))
+            activations.set_sum(symbol, F.linear, own, part, bias=bias)
 
     def _embedding(self, activations: ActivationParts, symbol: BoundSymbol, stored: tuple[Value, int, str]) -> None:
         weight, indices, *options = symbol.args
@@ -176,9 +200,7 @@ class TensorParallel(ParallelTransform):
             activations.set_part(symbol, y, symbol.results[0].ndim - 1)
         else:
             first = self.group.rank * (weight.shape[0] // self.group.size)
-            activations.set_full(
-                symbol, insert(symbol, _summed_embedding, part, indices, padding, first, self.group.name)
-            )
+            activations.set_sum(symbol, _own_embedding, part, indices, padding, first)
 
     # --- state dicts
 
@@ -186,15 +208,18 @@ class TensorParallel(ParallelTransform):
         self, model: Any, submodule_name: str, state_dict: dict[str, Any]
     ) -> dict[str, Any]:
         """Return parts of full parameters."""
-        from torch.distributed.tensor import DTensor
-
+        around = _sharding_around(model)
         entries = dict(state_dict)
         for name, entry in entries.items():
             held = dict(model.get_submodule(submodule_name).named_parameters(recurse=False)).get(name)
-            if held is None or not is_shard(held) or is_shard(entry):
+            if held is None or not is_shard(held) or is_shard(entry) or not held.placements[0].is_shard():
                 continue
-            own = entry.chunk(self.group.size, held.placements[0].dim)[self.group.rank].contiguous()
-            entries[name] = DTensor.from_local(own, held.device_mesh, held.placements, run_check=False)
+            where = f"{submodule_name}.{name}" if submodule_name else name
+            if overrides_of(model)[where].owner != repr(self):
+                continue
+            entries[name] = self._part_of(entry, held.placements[0].dim)
+            if around is not None and around.layout.holds(held):
+                entries[name] = around.layout.shard_of(entries[name])
         return entries
 
     def reverse_transform_state_dict_for_submodule(
@@ -204,22 +229,18 @@ class TensorParallel(ParallelTransform):
         return {name: full_tensor(entry) for name, entry in state_dict.items()}
 
 
-def _summed_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, group: str) -> torch.Tensor:
-    y: torch.Tensor = torch.ops.thunder.sum_over_processes(F.linear(x, weight), group)
-    return y if bias is None else y + bias
+def _sharding_around(model: Any) -> FullySharded | None:
+    """Return the `fsdp` that was applied to a module afterwards."""
+    return next((each for each in kept_transforms(model) if isinstance(each, FullySharded)), None)
 
 
-def _summed_embedding(
-    weight: torch.Tensor, indices: torch.Tensor, padding: int, first: int, group: str
-) -> torch.Tensor:
-    """Look up those of the indices that are rows of this process, which begin with `first`."""
+def _own_embedding(weight: torch.Tensor, indices: torch.Tensor, padding: int, first: int) -> torch.Tensor:
+    """Look up those of the indices that are rows of this process, which begin with `first`; zeros for the others."""
     rows = weight.shape[0]
     is_other = (indices < first) | (indices >= first + rows)
     own_padding = padding - first if first <= padding < first + rows else -1
     y = torch.ops.aten.embedding.default(weight, (indices - first).masked_fill(is_other, 0), own_padding)
-    y = y.masked_fill(is_other.unsqueeze(-1), 0.0)
-    result: torch.Tensor = torch.ops.thunder.sum_over_processes(y, group)
-    return result
+    return y.masked_fill(is_other.unsqueeze(-1), 0.0)
 
 
 def tensor_parallel(
@@ -227,6 +248,7 @@ def tensor_parallel(
     *,
     column: Sequence[str] = (),
     row: Sequence[str] = (),
+    sequence_parallel: bool = False,
     process_group: ProcessGroup | None = None,
     broadcast_from: int | None = 0,
 ) -> Any:
@@ -243,6 +265,10 @@ def tensor_parallel(
             embeddings that are split by features.
         row: those of linear layers whose weights are split by columns (inputs), and of embeddings that are split by
             rows, which are words.
+        sequence_parallel: whether what row-parallel layers give is left in parts along the sequence, the last dimension
+            but one, so that norms and residuals between them and column-parallel layers are computed on parts, too.
+            Sums over processes become a reduce-scatter, and a gather in front of column-parallel layers. Where the
+            sequence is no multiple of the number of processes, it is not split.
         process_group: the processes that work together, by default all: of a mesh, `mesh["tp"].get_group()`.
         broadcast_from: the rank in the group whose parameters and buffers all processes begin with; None: each process
             has set the same ones.
@@ -260,7 +286,8 @@ def tensor_parallel(
             f"thunder.distributed.tensor_parallel: broadcast_from: expected a rank below {group.size}, got "
             f"{broadcast_from}"
         )
-    return compile_with(TensorParallel(group, column, row, broadcast_from), model, "tensor_parallel")
+    transform = TensorParallel(group, column, row, broadcast_from, sequence_parallel)
+    return compile_with(transform, model, "tensor_parallel")
 
 
 def column_parallel(model: Any, modules: Sequence[str], process_group: ProcessGroup | None = None) -> Any:

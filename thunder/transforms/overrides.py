@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,6 +76,19 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
     if isinstance(original, torch.nn.Parameter) and not isinstance(replacement, torch.nn.Parameter):
         replacement = torch.nn.Parameter(replacement, requires_grad=False)
     entry.owner, entry.shape, entry.stride, entry.dtype = owner, original.shape, original.stride(), original.dtype
+    for each in entry.names:
+        _set(model, each, replacement)
+    _changed(model, entry)
+
+
+def replace_stored(model: ThunderModule, name: str, replacement: torch.nn.Parameter) -> None:
+    """Put another tensor in the place of one that a transform before put there, which knows how to take it.
+
+    Raises RuntimeError where it is not called in `Transform.transform_module`.
+    """
+    _current_owner("replace_stored")
+    entry = overrides_of(_module(model))[name]
+    _require_plain(name, _local_part(replacement))
     for each in entry.names:
         _set(model, each, replacement)
     _changed(model, entry)
@@ -196,7 +209,7 @@ def names_of(callable: object, tensors: list[torch.Tensor]) -> list[list[str]]:
     return [names.get(id(tensor), []) for tensor in tensors]
 
 
-def take(module: Any, places: list[tuple[str, ...]]) -> list[torch.Tensor]:
+def take(module: Any, places: Sequence[tuple[str, ...]]) -> list[torch.Tensor]:
     """Return the tensors at places in a module. Run by the interpreter, so that they are guarded and become inputs."""
     tensors = []
     for place in places:
