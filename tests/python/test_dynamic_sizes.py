@@ -469,13 +469,61 @@ def test_a_size_met_with_a_second_value_is_a_symbol() -> None:
     assert specializations(compiled) == 2
 
 
-def test_batch_and_length_become_symbols_as_they_change() -> None:
+def test_batch_and_length_become_symbols_at_the_second_shape() -> None:
     model = Model()
     compiled = thunder.jit(model)
     for size in ((4, 24), (4, 7), (3, 9), (6, 6), (9, 30), (5, 17)):
         words, target = torch.randint(0, WORDS, size), torch.randint(0, WORDS, size)
         torch.testing.assert_close(compiled(words, target), model(words, target), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("first", [(7, 24), (7, 9), (5, 24)], ids=["length", "both equal", "batch"])
+def test_a_batch_and_a_length_have_three_programs(first: tuple[int, int]) -> None:
+    model = Model()
+    compiled = thunder.jit(model)
+    for size in (first, (7, 17), (1, 12), (8, 42), (1, 40), (3, 3), (4, 2)):
+        words, target = torch.randint(0, WORDS, size), torch.randint(0, WORDS, size)
+        torch.testing.assert_close(compiled(words, target), model(words, target), rtol=1e-4, atol=1e-5)
     assert specializations(compiled) == 3
+
+
+def test_a_size_that_is_guessed_and_needed_as_a_number_costs_no_symbol() -> None:
+    def degrees(edges: Tensor, x: Tensor) -> Tensor:
+        source, target = edges  # the first size is a number
+        return torch.zeros_like(x).index_add(0, target, x[source]) * edges.shape[1]
+
+    compiled = thunder.jit(degrees)
+    x = torch.randn(5, 3)
+    for count in (6, 9, 40, 5, 2):
+        edges = torch.randint(0, 5, (2, count))
+        torch.testing.assert_close(compiled(edges, x), degrees(edges, x))
+    assert specializations(compiled) == 2
+
+
+def test_guesses_hide_no_pin() -> None:
+    def f(x: Tensor) -> Tensor:
+        return sum((x[:, i] for i in range(x.shape[1])), x[:, 0])
+
+    compiled = thunder.jit(f)
+    for size in ((4, 3), (4, 5), (6, 5), (8, 5), (9, 5)):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), f(x))
+    assert specializations(compiled) == 3
+    assert any("line" in pin for shapes in thunder.explain_shapes(compiled) for pin in shapes.pinned)
+
+
+def test_a_guess_that_equals_a_width_costs_no_program() -> None:
+    weight = torch.randn(8, 8)
+
+    def f(words: Tensor, x: Tensor) -> Tensor:
+        return (x @ weight).sum(-1) + words[:, :1]
+
+    compiled = thunder.jit(f)
+    for batch, length in ((8, 4), (8, 5), (8, 9), (3, 7), (4, 4)):
+        words, x = torch.randint(0, 9, (batch, length)), torch.randn(batch, 8)
+        torch.testing.assert_close(compiled(words, x), f(words, x), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) <= 4
 
 
 def test_sizes_that_differed_before_may_be_equal_and_differ_again() -> None:
