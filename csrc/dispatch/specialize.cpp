@@ -173,6 +173,13 @@ std::string with_names(const std::string& text, const std::vector<std::string>& 
   return result;
 }
 
+/// Buffers of a module have the sizes that they have.
+bool may_be_guessed(const std::string& path) { return !path.starts_with("self."); }
+
+SizeHistory::Seen seen_input(const at::Tensor& tensor) {
+  return {tensor.sizes().vec(), c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)};
+}
+
 /// One trace in the making.
 class Capture final : tracer::RecordingHost {
  public:
@@ -186,6 +193,7 @@ class Capture final : tracer::RecordingHost {
     PinnedSizes pinned{};                     ///< sizes of the arguments that are numbers, with the line
     std::vector<ir::Condition> conditions{};  ///< on sizes, which the program has decided on
     SizeHistory::Inputs changing{};           ///< inputs with sizes that are other ones than in earlier traces
+    bool may_guess = true;                    ///< which other sizes are going to change
     std::set<std::string> fixed_floats{};     ///< floats that change, and are constants all the same
     bool operator==(const Known&) const = default;
   };
@@ -207,6 +215,7 @@ class Capture final : tracer::RecordingHost {
         pinned_(known.pinned),
         conditions_(known.conditions),
         changing_(known.changing),
+        may_guess_(known.may_guess),
         how_(how.dynamic),
         history_(how.sizes),
         dynamic_(arguments, how.dynamic, pinned_, changing_),
@@ -243,6 +252,12 @@ class Capture final : tracer::RecordingHost {
     }
     // Conditions name symbols, which are others when some of them are pinned.
     SizeHistory::Inputs inputs = failed && !wants_symbols_ ? before.changing : changing();
+    // Who pins what is seen without the guesses.
+    const bool keeps_guesses = pinned == before.pinned || how_ == DynamicSizes::kAll || !has_guesses(before.changing);
+    if (!keeps_guesses) {
+      pinned = before.pinned;
+      remove_guesses(inputs);
+    }
     const bool has_same_symbols = pinned == before.pinned && inputs == before.changing;
     if (!has_same_symbols) {
       conditions.clear();
@@ -255,6 +270,7 @@ class Capture final : tracer::RecordingHost {
             std::move(pinned),
             std::move(conditions),
             std::move(inputs),
+            before.may_guess && keeps_guesses,
             number_inputs_.fixed_floats(failed)};
   }
 
@@ -266,6 +282,7 @@ class Capture final : tracer::RecordingHost {
       SizeHistory::Changing input = history_->compare(path, sizes);
       if (!input.sizes.empty()) inputs.emplace(path, std::move(input));
     }
+    if (history_ != nullptr && may_guess_) history_->add_guesses(inputs, seen_);
     if (how_ == DynamicSizes::kAll) add_data_sizes(inputs);
     return inputs;
   }
@@ -300,11 +317,13 @@ class Capture final : tracer::RecordingHost {
   void remember_sizes() const {
     if (history_ == nullptr) return;
     number_inputs_.remember(*history_);
+    if (!may_guess_) history_->refuse_guesses();
     for (const auto& [path, sizes] : sizes_) {
       history_->note(path, sizes);
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         const auto input = changing_.find(path);
-        const bool changes = input != changing_.end() && input->second.before[i] != -1;
+        const bool changes =
+            input != changing_.end() && input->second.before[i] != -1 && input->second.before[i] != sizes[i];
         if (changes && (!has_symbols_ || pinned_.contains({sizes[i], input->second.before[i]}))) history_->pin(path, i);
       }
     }
@@ -372,10 +391,12 @@ class Capture final : tracer::RecordingHost {
   PinnedSizes pinned_;
   std::vector<ir::Condition> conditions_;
   SizeHistory::Inputs changing_;
+  bool may_guess_;
   DynamicSizes how_;
   SizeHistory* history_;
   std::map<PyObject*, std::string> paths_;           ///< where inputs were found
   std::map<std::string, SizeHistory::Sizes> sizes_;  ///< by where inputs were found
+  std::map<std::string, SizeHistory::Seen> seen_;    ///< tensors among them whose sizes may be guessed to change
   DynamicArguments dynamic_;
   NumberInputs number_inputs_;
   std::unique_ptr<tracer::SizeShadows> shadows_;
@@ -545,8 +566,11 @@ void Capture::add_shadows(const compile::Options& options) {
   hooks_.note_input = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
     paths_[real] = path;
     if (history_ == nullptr || is_parameter(real)) return;
-    if (unpack_tensor(real).layout() == at::kStrided) sizes_[path] = unpack_tensor(real).sizes().vec();
     static_cast<void>(traced);
+    const at::Tensor& tensor = unpack_tensor(real);
+    if (tensor.layout() != at::kStrided) return;
+    sizes_[path] = tensor.sizes().vec();
+    if (may_be_guessed(path)) seen_[path] = seen_input(tensor);
   };
   hooks_.is_changing = [this](PyObject* number, const std::string& path) {
     return number_inputs_.is_changing(number, path, history_, shadows_.get());
@@ -928,6 +952,7 @@ void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history) 
 SizeHistory::Inputs find_changing(const Specialization& like, const interpreter::CallArguments& arguments,
                                   const SizeHistory& history) {
   SizeHistory::Inputs changing;
+  std::map<std::string, SizeHistory::Seen> seen;
   for (const auto& [path, value] : like.guards.values(arguments)) {
     const bool is_number = PyLong_CheckExact(value.get());
     const bool is_input =
@@ -937,7 +962,9 @@ SizeHistory::Inputs find_changing(const Specialization& like, const interpreter:
     SizeHistory::Changing input = history.compare(
         key, is_number ? SizeHistory::Sizes{PyLong_AsLongLong(value.get())} : unpack_tensor(value.get()).sizes().vec());
     if (!input.sizes.empty()) changing.emplace(key, std::move(input));
+    if (is_input && may_be_guessed(path)) seen.emplace(path, seen_input(unpack_tensor(value.get())));
   }
+  history.add_guesses(changing, seen);
   return changing;
 }
 

@@ -26,6 +26,7 @@
 #include "tracer/operators.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
+#include "tracer/window_sizes.h"
 
 namespace thunder::tracer {
 namespace {
@@ -454,9 +455,26 @@ void SizeShadows::note_select(std::span<const IValue> arguments) {
   }
 }
 
+// With fewer than two windows the operation is another one, or an error.
+void SizeShadows::note_windows(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  if (!arguments[0].isTensor()) return;
+  ir::Dims sizes;
+  for (std::int64_t i = 0; i < arguments[0].toTensor().dim(); ++i) {
+    const std::optional<ir::Dim> size = size_at(arguments[0], i);
+    if (!size) return;
+    sizes.push_back(*size);
+  }
+  for (const ir::Dim& count : window_counts(op, arguments, sizes)) {
+    if (count.is_concrete() || count.hint < 2) continue;
+    assume({ir::Condition::Kind::kAtMost, 2, count});
+    note_expression(count);
+  }
+}
+
 std::vector<IValue> SizeShadows::at_traced_sizes(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (has_parameters(op, {"self", "dim", "start", "end", "step"})) note_slice(arguments);
   if (has_parameters(op, {"self", "dim", "index"})) note_select(arguments);
+  if (slides_windows(op)) note_windows(op, arguments);
   std::vector<IValue> result;
   for (const IValue& argument : arguments) result.push_back(with_numbers(argument, std::nullopt));
   return result;
@@ -741,27 +759,41 @@ std::optional<std::vector<std::vector<SizeInCall>>> SizeShadows::sizes_in_views(
   return result;
 }
 
-bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
-  for (const ir::BoundSymbol& symbol : trace.symbols) {
-    const bool looks_at_data = is_check(*symbol.op) || symbol.op == item_operator() || symbol.op == number_operator();
-    if (looks_at_data) continue;
-    const bool is_operation =
-        symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tensor_constant_operator();
-    // An operation without results that does not communicate may only raise an error.
-    const bool only_raises = symbol.op->results.empty() && !operators::communicates(*symbol.op);
-    if (!is_operation || (symbol.op->effect && !only_raises)) return false;
-    // A write to an input of another size would be laid out otherwise.
-    if (!symbol.op->mutates) continue;
-    bool writes_symbols = false;
-    for (const ir::Argument& argument : symbol.arguments) {
-      ir::for_each_value(argument, [&](ir::ValueId id) {
-        const ir::TensorType* type = trace.tensor_type(id);
-        writes_symbols = writes_symbols || (type != nullptr && ir::has_symbols(*type));
-      });
-    }
-    if (writes_symbols) return false;
+namespace {
+
+bool is_statistic(const ir::BoundSymbol& symbol, std::size_t argument) {
+  return symbol.op->parameters[argument].name.starts_with("running_");
+}
+
+/// Whether an operation may write to a tensor whose sizes depend on symbols: an input of another size would be laid out
+/// otherwise.
+bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  bool writes = false;
+  for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
+    if (!symbol.op->mutates && !is_statistic(symbol, i)) continue;
+    ir::for_each_value(symbol.arguments[i], [&](ir::ValueId id) {
+      const ir::TensorType* type = trace.tensor_type(id);
+      writes = writes || (type != nullptr && ir::has_symbols(*type));
+    });
   }
-  return true;
+  return writes;
+}
+
+bool is_plain_operation(const ir::BoundSymbol& symbol) {
+  if (symbol.op == tensor_constant_operator()) return true;
+  if (symbol.op->style != ir::CallStyle::kTorchOperator) return false;
+  if (!symbol.op->effect) return true;
+  // An operation without results that does not communicate may only raise an error; others update running statistics.
+  return !symbol.op->results.empty() || !operators::communicates(*symbol.op);
+}
+
+}  // namespace
+
+bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
+  return std::ranges::all_of(trace.symbols, [&](const ir::BoundSymbol& symbol) {
+    const bool looks_at_data = is_check(*symbol.op) || symbol.op == item_operator() || symbol.op == number_operator();
+    return looks_at_data || (is_plain_operation(symbol) && !writes_to_symbols(trace, symbol));
+  });
 }
 
 std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {

@@ -169,6 +169,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
              std::span<const c10::IValue> results);
   void note_slice(std::span<const c10::IValue> arguments);
   void note_select(std::span<const c10::IValue> arguments);
+  void note_windows(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   [[nodiscard]] std::optional<ir::Dim> size_at(const c10::IValue& tensor, std::int64_t dim);
   [[nodiscard]] at::Tensor tensor_in(const Shadow& shadow, const at::Tensor& tensor) const;
   void pair(Shadow& shadow, const c10::IValue& result, const c10::IValue& other);

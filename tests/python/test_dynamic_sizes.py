@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -469,13 +470,61 @@ def test_a_size_met_with_a_second_value_is_a_symbol() -> None:
     assert specializations(compiled) == 2
 
 
-def test_batch_and_length_become_symbols_as_they_change() -> None:
+def test_batch_and_length_become_symbols_at_the_second_shape() -> None:
     model = Model()
     compiled = thunder.jit(model)
     for size in ((4, 24), (4, 7), (3, 9), (6, 6), (9, 30), (5, 17)):
         words, target = torch.randint(0, WORDS, size), torch.randint(0, WORDS, size)
         torch.testing.assert_close(compiled(words, target), model(words, target), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("first", [(7, 24), (7, 9), (5, 24)], ids=["length", "both equal", "batch"])
+def test_a_batch_and_a_length_have_three_programs(first: tuple[int, int]) -> None:
+    model = Model()
+    compiled = thunder.jit(model)
+    for size in (first, (7, 17), (1, 12), (8, 42), (1, 40), (3, 3), (4, 2)):
+        words, target = torch.randint(0, WORDS, size), torch.randint(0, WORDS, size)
+        torch.testing.assert_close(compiled(words, target), model(words, target), rtol=1e-4, atol=1e-5)
     assert specializations(compiled) == 3
+
+
+def test_a_size_that_is_guessed_and_needed_as_a_number_costs_no_symbol() -> None:
+    def degrees(edges: Tensor, x: Tensor) -> Tensor:
+        source, target = edges  # the first size is a number
+        return torch.zeros_like(x).index_add(0, target, x[source]) * edges.shape[1]
+
+    compiled = thunder.jit(degrees)
+    x = torch.randn(5, 3)
+    for count in (6, 9, 40, 5, 2):
+        edges = torch.randint(0, 5, (2, count))
+        torch.testing.assert_close(compiled(edges, x), degrees(edges, x))
+    assert specializations(compiled) == 2
+
+
+def test_guesses_hide_no_pin() -> None:
+    def f(x: Tensor) -> Tensor:
+        return sum((x[:, i] for i in range(x.shape[1])), x[:, 0])
+
+    compiled = thunder.jit(f)
+    for size in ((4, 3), (4, 5), (6, 5), (8, 5), (9, 5)):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), f(x))
+    assert specializations(compiled) == 3
+    assert any("line" in pin for shapes in thunder.explain_shapes(compiled) for pin in shapes.pinned)
+
+
+def test_a_guess_that_equals_a_width_costs_no_program() -> None:
+    weight = torch.randn(8, 8)
+
+    def f(words: Tensor, x: Tensor) -> Tensor:
+        return (x @ weight).sum(-1) + words[:, :1]
+
+    compiled = thunder.jit(f)
+    for batch, length in ((8, 4), (8, 5), (8, 9), (3, 7), (4, 4)):
+        words, x = torch.randint(0, 9, (batch, length)), torch.randn(batch, 8)
+        torch.testing.assert_close(compiled(words, x), f(words, x), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) <= 4
 
 
 def test_sizes_that_differed_before_may_be_equal_and_differ_again() -> None:
@@ -618,3 +667,80 @@ def test_gradients_of_symbolic_sizes_are_made_with_create_graph() -> None:
         (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
         torch.testing.assert_close(gradient.detach(), 2 * x.detach().sum(0).expand(rows, 3))
         assert gradient.requires_grad
+
+
+class Images(nn.Module):
+    """Windows with strides, whose counts are floor divisions, and running statistics."""
+
+    def __init__(self, *, is_normed: bool) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(8) if is_normed else nn.Identity()
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.grouped = nn.Conv2d(8, 8, 3, stride=(3, 2), padding=(1, 2), dilation=(1, 2), groups=4)
+        self.average = nn.AvgPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.average(F.relu(self.grouped(self.pool(F.relu(self.norm(self.stem(x)))))))
+
+
+IMAGES = ((4, 64, 64), (6, 72, 56), (3, 65, 99), (8, 70, 71), (2, 97, 58), (5, 101, 101), (7, 66, 67))
+
+
+def test_strided_windows_have_one_program_for_images_of_all_sizes() -> None:
+    model = Images(is_normed=False)
+    compiled = thunder.jit(model)
+    for batch, height, width in IMAGES:
+        x = torch.randn(batch, 3, height, width, requires_grad=True)
+        require_equal(compiled, model, [x], [x, *model.parameters()])
+    assert specializations(compiled) == 2
+    small = torch.randn(2, 3, 9, 9)
+    with pytest.raises(RuntimeError):
+        model(small)
+    with pytest.raises(RuntimeError):
+        compiled(small)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        nn.Conv1d(3, 5, 4, stride=3),
+        nn.Conv1d(3, 5, 3, padding="same"),
+        nn.Conv1d(3, 5, 3, stride=2, padding="valid"),
+        nn.MaxPool1d(3, 2, 1),
+        nn.MaxPool1d(3, 2, ceil_mode=True),
+        nn.AvgPool1d(5, 4, 2),
+        nn.LPPool1d(2, 3),
+        nn.ConvTranspose1d(3, 5, 3, stride=2),
+        nn.Sequential(nn.Conv1d(3, 3, 2, stride=2), nn.Conv1d(3, 3, 2, stride=2), nn.Conv1d(3, 3, 2, stride=2)),
+        nn.Sequential(nn.ReflectionPad1d(2), nn.Conv1d(3, 3, 3, stride=5)),
+    ],
+    ids=str,
+)
+def test_windows_at_many_lengths_equal_eager(window: nn.Module) -> None:
+    compiled = thunder.jit(window)
+    for length in (40, 33, *range(12, 32), 1001):
+        x = torch.randn(2, 3, length, requires_grad=True)
+        require_equal(compiled, window, [x], [x, *window.parameters()])
+    has_symbols = "ceil_mode" not in str(window) and "LPPool" not in str(window)
+    assert not has_symbols or specializations(compiled) <= 6  # one for each length that has one window
+
+
+@pytest.mark.parametrize("make", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3)], ids=["rows", "images"])
+def test_running_statistics_are_updated_at_each_batch_size(make: Callable[[], nn.Module]) -> None:
+    norm = make()
+    plain = copy.deepcopy(norm)
+    compiled = thunder.jit(norm)
+    for batch in (6, 4, 9, 2, 33):
+        x = torch.randn(batch, 3, *([16, 16] if isinstance(norm, nn.BatchNorm2d) else []), requires_grad=True)
+        result, expected = compiled(x), plain(x)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+        cotangent = torch.randn_like(expected)
+        (gradient,) = torch.autograd.grad(result, x, cotangent)
+        (wanted,) = torch.autograd.grad(expected, x, cotangent)
+        torch.testing.assert_close(gradient, wanted, rtol=1e-4, atol=1e-5)
+        for buffer, other in zip(norm.buffers(), plain.buffers(), strict=True):
+            torch.testing.assert_close(buffer, other)
+    assert specializations(compiled) == 2
+    compiled.eval(), plain.eval()
+    torch.testing.assert_close(compiled(x), plain(x), rtol=1e-4, atol=1e-5)

@@ -1,5 +1,8 @@
 #include "dispatch/call/size_history.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace thunder::dispatch {
 
 SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes& sizes) const {
@@ -14,6 +17,49 @@ SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes&
     is_any = is_any || changing.before[i] != -1;
   }
   return is_any ? changing : Changing();
+}
+
+bool SizeHistory::may_change(const std::string& path, const Seen& seen, std::size_t dim) const {
+  const auto found = inputs_.find(path);
+  const bool is_known = found != inputs_.end() && found->second.sizes.size() == seen.sizes.size();
+  if (!is_known || found->second.is_pinned[dim] || seen.sizes[dim] < 2) return false;
+  return found->second.sizes[dim] == seen.sizes[dim] && (dim == 0 || (seen.has_integers && seen.sizes.size() == 2));
+}
+
+void SizeHistory::add_guesses(Inputs& changing, const std::map<std::string, Seen>& seen) const {
+  if (!may_guess_) return;
+  std::set<std::int64_t> guessed;
+  for (const auto& [path, input] : seen) {
+    const auto found = changing.find(path);
+    if (found == changing.end() || found->second.sizes != input.sizes) continue;
+    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+      std::int64_t& before = found->second.before[i];
+      if (before == -1 && may_change(path, input, i)) before = input.sizes[i];
+      if (before == input.sizes[i]) guessed.insert(before);
+    }
+  }
+  for (const auto& [path, input] : seen) {
+    if (guessed.empty() || changing.contains(path)) continue;
+    Changing equal{input.sizes, Sizes(input.sizes.size(), -1)};
+    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+      if (guessed.contains(input.sizes[i]) && may_change(path, input, i)) equal.before[i] = input.sizes[i];
+    }
+    if (std::ranges::any_of(equal.before, [](std::int64_t size) { return size != -1; })) changing.emplace(path, equal);
+  }
+}
+
+bool has_guesses(const SizeHistory::Inputs& changing) {
+  return std::ranges::any_of(changing, [](const auto& input) {
+    return !std::ranges::equal(input.second.sizes, input.second.before, std::ranges::not_equal_to());
+  });
+}
+
+void remove_guesses(SizeHistory::Inputs& changing) {
+  for (auto& [path, input] : changing) {
+    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+      if (input.before[i] == input.sizes[i]) input.before[i] = -1;
+    }
+  }
 }
 
 void SizeHistory::note(const std::string& path, const Sizes& sizes) {

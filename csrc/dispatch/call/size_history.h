@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,28 @@ namespace thunder::dispatch {
 class SizeHistory {
  public:
   using Sizes = std::vector<std::int64_t>;
-  /// An input with sizes that change: each as it is now and as it was before; -1 before: it is a number.
+  /// An input with sizes that change: each as it is now and as it was before; -1 before: it is a number. A size that
+  /// was the same before is a guess.
   struct Changing {
     Sizes sizes;
     Sizes before;
     friend bool operator==(const Changing&, const Changing&) = default;
   };
   using Inputs = std::map<std::string, Changing>;
+  /// A tensor among the inputs of a trace.
+  struct Seen {
+    Sizes sizes;
+    bool has_integers = false;
+  };
 
   /// The sizes of an input that change, if there are some.
   [[nodiscard]] Changing compare(const std::string& path, const Sizes& sizes) const;
+  /// Adds sizes that have not changed yet and are likely to, so that a batch and a length that change one after the
+  /// other need one program: where another size of the tensor changes, its first size, and both of a matrix of
+  /// integers; and sizes of other inputs that are equal to those.
+  void add_guesses(Inputs& changing, const std::map<std::string, Seen>& seen) const;
+  /// Guesses made a program need numbers: there are none from now on.
+  void refuse_guesses() { may_guess_ = false; }
   /// A trace with this input was kept.
   void note(const std::string& path, const Sizes& sizes);
   /// A program needs this size as a number.
@@ -34,7 +47,15 @@ class SizeHistory {
     Sizes before;                 ///< the last one that was another, by dimension; -1: there is none
     std::vector<bool> is_pinned;  ///< by dimension
   };
+  /// Whether size `dim` of an input that was `seen` at `path` may be guessed to change.
+  [[nodiscard]] bool may_change(const std::string& path, const Seen& seen, std::size_t dim) const;
+
   std::map<std::string, Input> inputs_;
+  bool may_guess_ = true;
 };
+
+/// Whether a size is taken for one that changes without having done so.
+[[nodiscard]] bool has_guesses(const SizeHistory::Inputs& changing);
+void remove_guesses(SizeHistory::Inputs& changing);
 
 }  // namespace thunder::dispatch

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <span>
+#include <vector>
+
+#include "ir/size.h"
+
+namespace thunder::tracer {
+
+/// Whether an operation slides windows over its first argument: a convolution or a pool, by the names of its
+/// parameters.
+[[nodiscard]] bool slides_windows(const c10::OperatorHandle& op);
+/// How many windows such an operation has along each of the last dimensions of its input, whose sizes are `sizes`.
+/// Empty: that is not known.
+[[nodiscard]] std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+                                                 const ir::Dims& sizes);
+
+}  // namespace thunder::tracer
