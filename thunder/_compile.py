@@ -6,6 +6,7 @@ import copy
 import functools
 from typing import Any
 
+from thunder._arguments import require_callable
 from thunder.recipes.recipe import BaseRecipe
 from thunder.recipes.registry import resolve_recipe
 
@@ -60,6 +61,7 @@ def explain_recipe(fn: Any, /, recipe: Any = "auto", plugins: Any = None, **opti
               dynamic=True,  # the caller
           )
     """
+    require_callable("thunder.explain_recipe", fn)
     print(_recipe_for(fn, recipe, plugins, options).settings(fn))
 
 

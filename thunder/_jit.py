@@ -15,6 +15,7 @@ import torch
 
 import thunder._copying
 import thunder._tensor_data  # noqa: F401  likewise
+from thunder._arguments import shown
 from thunder._check import load_extension
 from thunder._parts import attach_parts, compile_part, inherit, whole_of
 from thunder.module import ThunderModule, compile_inside, compile_module, with_own_structure
@@ -73,7 +74,7 @@ def jit(
 ) -> Callable[[F], F]: ...
 
 
-def jit(fn: Any = None, /, *, options: Options | None = None, **keywords: Any) -> Any:
+def jit(fn: Any = None, /, *, options: Any = None, **keywords: Any) -> Any:
     """Return `fn`, a callable or an `nn.Module`, compiled; without `fn`, a decorator.
 
     The first call with arguments of a new kind traces `fn` and compiles the trace; later calls whose guards hold run it
@@ -104,7 +105,8 @@ def jit(fn: Any = None, /, *, options: Options | None = None, **keywords: Any) -
         tensor([1., 1.])
     """
     if options is not None and not isinstance(options, Options):
-        raise TypeError(f"thunder.jit: options: expected thunder.Options, got {options!r}")
+        hint = "; write thunder.jit(fn, **options)" if isinstance(options, dict) else ""
+        raise TypeError(f"thunder.jit: options: expected thunder.Options, got {shown(options)}{hint}")
     chosen = Options.of(keywords) if options is None else options.updated(keywords)
     if fn is None:
         return functools.partial(compile_callable, options=chosen)
@@ -224,7 +226,10 @@ def _require_compilable(fn: object) -> None:
     if isinstance(fn, torch.jit.ScriptModule | torch.jit.ScriptFunction):
         raise TypeError("thunder.jit: expected a function or a module, got TorchScript; jit what was scripted")
     if not callable(fn):
-        raise TypeError(f"thunder.jit: expected a function or a module, got {fn!r}, which is not callable")
+        hint = "; jit each of them" if isinstance(fn, list | tuple | dict) else ""
+        if isinstance(fn, torch.Tensor):
+            hint = "; jit what computes with it (thunder.jit(None) is a decorator: was None given for a model?)"
+        raise TypeError(f"thunder.jit: expected a function or a module, got {shown(fn)}, which is not callable{hint}")
 
 
 def rebuild(fn: Any, options: Options) -> Any:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import linecache
-import sys
 from typing import Any
 
-import torch
-
-from thunder._check import load_extension
+from thunder._compiled import compiled_behind
 from thunder._html import table
 from thunder.choices import CACHE_OPTIONS, SHARP_EDGES_OPTIONS
 from thunder.module import ThunderModule
 from thunder.options import Options
 from thunder.statistics import CompileData, CompileStats
-from thunder.trace import Trace
+from thunder.trace import Trace, Traces
 
 __all__ = [
     "FailedGuard",
@@ -43,7 +40,7 @@ __all__ = [
 ]
 
 
-def last_traces(fn: Any) -> list[Trace]:
+def last_traces(fn: Any) -> Traces:
     """Return the stages of the computation trace of `fn`'s last compilation, as recorded first, as executed last.
 
     Empty before the first call. With gradients, this is the forward, whose `saved` are the values that the backward
@@ -60,29 +57,35 @@ def last_traces(fn: Any) -> list[Trace]:
         >>> [symbol.name for symbol in thunder.last_traces(f)[0].bound_symbols]
         ['aten.sin.default']
     """
-    traces = _traces(_compiled(fn).last_traces())
-    results = len(traces[0].outputs) if traces else 0
-    return [trace.saving_from(results) if trace.kind == "forward" else trace for trace in traces]
+    traces = _traces(fn, compiled_behind(fn).last_traces(), "no call of it was compiled")
+    for i, trace in enumerate(traces):
+        if trace.kind == "forward":
+            traces[i] = trace.saving_from(len(traces[0].outputs))
+    return traces
 
 
-def last_backward_traces(fn: Any) -> list[Trace]:
+def last_backward_traces(fn: Any) -> Traces:
     """Return the stages of the backward trace of `fn`'s last compilation; empty when no gradient was needed."""
-    return _traces(_compiled(fn).last_backward_traces())
+    return _traces(
+        fn,
+        compiled_behind(fn).last_backward_traces(),
+        "it has no backward, as nothing required grad at its last compilation",
+    )
 
 
-def last_prologue_traces(fn: Any) -> list[Trace]:
+def last_prologue_traces(fn: Any) -> Traces:
     """Return the stages of `fn`'s prologue: it takes the arguments apart, checks the guards, and gives the inputs."""
-    return _traces(_compiled(fn).last_prologue_traces())
+    return _traces(fn, compiled_behind(fn).last_prologue_traces(), "no call of it was compiled")
 
 
-def last_epilogue_traces(fn: Any) -> list[Trace]:
+def last_epilogue_traces(fn: Any) -> Traces:
     """Return the stages of `fn`'s epilogue, which writes side effects back; empty when there are none."""
-    return _traces(_compiled(fn).last_epilogue_traces())
+    return _traces(fn, compiled_behind(fn).last_epilogue_traces(), "it has no side effects to write back")
 
 
 def cache_hits(fn: Any) -> int:
     """Return the number of calls of `fn` that ran an existing specialization."""
-    return int(_compiled(fn).cache_hits)
+    return int(compiled_behind(fn).cache_hits)
 
 
 def cache_misses(fn: Any) -> int:
@@ -96,7 +99,7 @@ def cache_misses(fn: Any) -> int:
         >>> thunder.cache_misses(f), thunder.cache_hits(f)
         (2, 1)
     """
-    return int(_compiled(fn).cache_misses)
+    return int(compiled_behind(fn).cache_misses)
 
 
 def compile_stats(fn: Any) -> CompileStats:
@@ -120,7 +123,7 @@ def compile_stats(fn: Any) -> CompileStats:
         >>> thunder.compile_stats(f).calls, thunder.compile_stats(f).cache_hits
         (2, 1)
     """
-    compiled = _compiled(fn)
+    compiled = compiled_behind(fn)
     traces = {
         function.__name__: functools.partial(function, fn)
         for function in (last_traces, last_backward_traces, last_prologue_traces, last_epilogue_traces)
@@ -141,7 +144,7 @@ def compile_data(fn: Any) -> CompileData:
     """
     from thunder.extend.registry import resolve_executors
 
-    compiled, options = _compiled(fn), _options(fn)
+    compiled, options = compiled_behind(fn), _options(fn)
     defaults = Options()
     return CompileData(
         fn=compiled.__wrapped__,
@@ -356,7 +359,7 @@ def rules(fn: Any) -> list[ServedOperation]:
         >>> [(each.operation, each.rule) for each in thunder.rules(f)]
         [('aten.sin.default', 'derived')]
     """
-    return [ServedOperation(*row) for row in _compiled(fn).rules()]
+    return [ServedOperation(*row) for row in compiled_behind(fn).rules()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -451,7 +454,7 @@ def explain_misses(fn: Any) -> Misses:
     """
     return Misses(
         Miss(call, specialization, compared, tuple(FailedGuard(*guard) for guard in guards), reason)
-        for call, specialization, compared, reason, guards in _compiled(fn).explained_misses()
+        for call, specialization, compared, reason, guards in compiled_behind(fn).explained_misses()
     )
 
 
@@ -499,49 +502,25 @@ def explain_shapes(fn: Any) -> ShapesOfAll:
         >>> thunder.explain_shapes(f)[0].symbols
         ('s0: x.shape[0]', 's1: x.shape[1]')
     """
-    return ShapesOfAll(Shapes(*map(tuple, row)) for row in _compiled(fn).shapes())
+    return ShapesOfAll(Shapes(*map(tuple, row)) for row in compiled_behind(fn).shapes())
 
 
 def wait_until_compiled(fn: Any) -> None:
     """Block until everything that compiles in the background for `fn` is in place."""
-    _compiled(fn).wait()
-
-
-def _compiled(fn: Any) -> Any:
-    """Return the extension's object behind `fn`; TypeError when `fn` was not made by `thunder.jit`."""
-    if isinstance(fn, ThunderModule):
-        return fn.__compiled__
-    extension = load_extension()
-    if isinstance(fn, extension.CompiledFunction):
-        return fn
-    # A method: the compiled function lies below it.
-    function = getattr(fn, "__func__", None)
-    if isinstance(function, extension.CompiledFunction):
-        return function
-    raise TypeError(f"expected a callable that thunder.jit returned, got {_described(fn)}")
-
-
-def _described(fn: Any) -> str:
-    """Return what something is that `thunder.jit` did not return, and what to ask instead."""
-    optimized = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", ())
-    if type(fn).__name__ == "ThunderFXCompiledObject":
-        return "what thunderfx returned, which has last_traces, last_backward_traces and report() itself"
-    if isinstance(fn, optimized) or hasattr(fn, "_torchdynamo_orig_callable"):
-        return (
-            "what torch.compile returned; give it backend=thunder.dynamo.ThunderCompiler(), whose report() and "
-            "subgraph_infos tell of its graphs"
-        )
-    if not isinstance(fn, torch.nn.Module):
-        return repr(fn)
-    parts = [name for name, module in fn.named_modules() if isinstance(module, ThunderModule)]
-    name = f"the module {type(fn).__qualname__}"
-    return f"{name}, which is not compiled itself; compiled inside of it: {', '.join(parts)}" if parts else name
+    compiled_behind(fn).wait()
 
 
 def _options(fn: Any) -> Options:
-    options: Options = fn.__options__ if isinstance(fn, ThunderModule) else _compiled(fn).options
+    options: Options = fn.__options__ if isinstance(fn, ThunderModule) else compiled_behind(fn).options
     return options
 
 
-def _traces(native: list[Any]) -> list[Trace]:
-    return [Trace(trace) for trace in native]
+def _traces(fn: Any, native: list[Any], missing: str) -> Traces:
+    """Return the traces; `missing` says why there are none although a call was compiled."""
+    if not native:
+        counts = compile_stats(fn)
+        if counts["calls"] == 0:
+            missing = "it was not called yet, and traces are made by calls"
+        elif counts["eager_calls"] == counts["calls"]:
+            missing = "no call of it was compiled: thunder.explain_misses tells why"
+    return Traces((Trace(trace) for trace in native), missing)

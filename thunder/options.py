@@ -141,7 +141,8 @@ def require_choice(name: str, value: object, choices: tuple[object, ...]) -> Non
     if not isinstance(value, str):
         raise TypeError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     if value not in choices:
-        raise ValueError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        close = suggestion(value, [choice for choice in choices if isinstance(choice, str)])
+        raise ValueError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{close}")
 
 
 def require_bool(name: str, value: object) -> None:

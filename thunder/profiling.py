@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._arguments import require_callable, shown
 from thunder._html import table
 
 __all__ = ["Profile", "ProfileRow", "profile"]
@@ -17,6 +18,9 @@ __all__ = ["Profile", "ProfileRow", "profile"]
 # The ranges that compiled programs give to PyTorch's profilers: csrc/runtime/program.cpp.
 _NOTHING = "no compiled operation ran: expected what thunder.jit returned, or a function that calls it"
 _RANGE = re.compile(r"^(?P<operation>.+) of (?P<file>.+):(?P<line>\d+)$")
+
+#: Rows that are printed.
+_SHOWN = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,13 @@ class Profile(tuple[ProfileRow, ...]):
         return sorted(((*place, seconds) for place, seconds in sums.items()), key=lambda item: -item[2])
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self)) if self else _NOTHING
+        if not self:
+            return _NOTHING
+        lines = [str(row) for row in self[:_SHOWN]]
+        if len(self) > _SHOWN:
+            rest = sum(max(row.seconds, row.cuda_seconds) for row in self[_SHOWN:])
+            lines.append(f"{1e6 * rest:10.1f} us  {len(self) - _SHOWN} more rows, which a loop over the profile gives")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return table(
@@ -116,7 +126,7 @@ def profile(fn: Any, *args: Any, calls: int = 3, **kwargs: Any) -> Profile:
         Rows with seconds summed over the calls, the longest first; empty where nothing compiled ran.
 
     Raises:
-        TypeError: `fn` is not callable.
+        TypeError: `fn` is not callable, or `calls` is no number.
         ValueError: `calls` is less than 1.
 
     Example:
@@ -125,8 +135,9 @@ def profile(fn: Any, *args: Any, calls: int = 3, **kwargs: Any) -> Profile:
         >>> [row.calls for row in rows]
         [3]
     """
-    if not callable(fn):
-        raise TypeError(f"thunder.profile: expected a function or a module, got {fn!r}")
+    require_callable("thunder.profile", fn)
+    if not isinstance(calls, int):
+        raise TypeError(f"thunder.profile: calls: expected a number, got {shown(calls)}")
     if calls < 1:
         raise ValueError(f"thunder.profile: calls: expected a number from 1 on, got {calls}")
     activities = [torch.profiler.ProfilerActivity.CPU]

@@ -6,15 +6,16 @@ import functools
 import html
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex, overload
 
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._arguments import require_callable, shown
 from thunder._check import load_extension
 
-__all__ = ["BoundSymbol", "Trace", "TraceEdit", "Value", "part_of"]
+__all__ = ["BoundSymbol", "Trace", "TraceEdit", "Traces", "Value", "part_of"]
 
 _trace = load_extension().trace
 
@@ -98,7 +99,23 @@ class Trace:
 
         The function is called once, with trace tensors that have the metadata of `examples` and no data; its Python
         runs as it is, unlike in `thunder.jit`. It returns a tensor, or a container of tensors.
+
+        Raises:
+            TypeError: `function` is not callable, or one of `examples` is no tensor.
+
+        Example:
+            >>> import torch, thunder
+            >>> trace = thunder.Trace.of_function(lambda x: torch.relu(x.sin()), torch.ones(3))
+            >>> [symbol.name for symbol in trace.bound_symbols]
+            ['aten.sin.default', 'aten.relu.default']
         """
+        require_callable("thunder.Trace.of_function", function)
+        for example in examples:
+            if not isinstance(example, torch.Tensor):
+                raise TypeError(
+                    f"thunder.Trace.of_function: expected tensors, got {shown(example)}; other arguments are given by "
+                    "a lambda or functools.partial"
+                )
         return cls(_trace.record(name, list(examples), lambda tensors: pytree.tree_leaves(function(*tensors))))
 
     @property
@@ -254,6 +271,25 @@ def part_of(trace: Trace, symbols: Sequence[BoundSymbol], name: str) -> Trace:
     """Return symbols of a trace, in its order, as a trace of their own, which takes what they read from others."""
     native, _, _ = _trace.region(trace._view, [symbol.index for symbol in symbols], name)
     return Trace(native)
+
+
+class Traces(list[Trace]):
+    """The stages of a trace, as recorded first, as executed last; where it is empty, an index says why."""
+
+    def __init__(self, traces: Iterable[Trace] = (), missing: str = "") -> None:
+        super().__init__(traces)
+        self._missing = missing
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Trace: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Trace]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        if not self and not isinstance(index, slice) and self._missing:
+            raise IndexError(f"there are no traces: {self._missing}")
+        return super().__getitem__(index)
 
 
 class BoundSymbols(Sequence[BoundSymbol]):

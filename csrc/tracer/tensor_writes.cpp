@@ -126,7 +126,8 @@ void TensorWrites::require_turnable(const c10::OperatorHandle& op, const at::Ten
   const at::Tensor real = tensors_.real_behind(target);
   const bool was_resized = real.defined() && !trace_impl(target)->state()->view && real.sizes() != target.sizes();
   if (was_resized) refuse(op, "an input that was resized gets another geometry; use the variant that returns a view");
-  if (target.unsafeGetTensorImpl()->grad().defined()) refuse(op, "a tensor with a gradient gets another geometry");
+  const at::Tensor& gradient = target.mutable_grad();  // grad() warns of non-leaves
+  if (gradient.defined()) refuse(op, "a tensor with a gradient gets another geometry");
 }
 
 void TensorWrites::turn(const at::Tensor& target, const at::Tensor& source, bool detaches) {

@@ -59,6 +59,17 @@ def test_env_names_what_a_report_needs(capsys: pytest.CaptureFixture[str], monke
         assert text in printed
 
 
+def test_a_pipe_that_its_reader_closes_ends_a_command_without_a_word() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "thunder", "env"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # before anything is written: importing torch takes longer
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
 @pytest.mark.parametrize(
     ("name", "status", "words"), [("good", 0, "Linear: compiled"), ("refused", 1, "runs in eager")]
 )

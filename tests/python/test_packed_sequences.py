@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -75,3 +76,12 @@ def test_list_of_sequences_is_packed_and_unpacked() -> None:
         return unpack_sequence(pack_sequence([a * 2, b], enforce_sorted=False))
 
     assert_as_eager(program, torch.randn(2, 3, requires_grad=True), torch.randn(4, 3))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda kind: kind.__name__)
+def test_a_recurrent_layer_is_traced_without_a_warning(kind: type, capfd: pytest.CaptureFixture[str]) -> None:
+    # PyTorch warns where the `.grad` of a tensor is read that is not a leaf.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        thunder.jit(kind(4, 5))(torch.randn(3, 2, 4)).__getitem__(0).sum().backward()
+    assert capfd.readouterr().err == ""

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import thunder
+from thunder.profiling import Profile, ProfileRow
 
 LAYER = torch.nn.Linear(8, 8)
 
@@ -101,3 +102,11 @@ def test_profile_of_a_plugin_names_what_serves() -> None:
 def test_lines_of_what_was_not_called_before_are_the_callers() -> None:
     rows = thunder.profile(thunder.jit(torch.nn.Linear(4, 3)), torch.randn(2, 4))
     assert {row.file for row in rows} == {__file__}
+
+
+def test_the_longest_rows_are_printed_and_the_others_summed_up() -> None:
+    rows = [ProfileRow(f"aten::op{i}", "model.py", i, 1, 1e-6 * (100 - i), 0.0) for i in range(43)]
+    printed = str(Profile(rows)).splitlines()
+    assert len(printed) == 41
+    assert printed[39].endswith("aten::op39  # model.py:39")
+    assert printed[40].strip() == "177.0 us  3 more rows, which a loop over the profile gives"

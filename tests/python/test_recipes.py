@@ -354,7 +354,7 @@ def test_conflicting_options_name_both() -> None:
 
 def test_plugins_do_not_stay_with_a_recipe() -> None:
     recipe = recipes.BaseRecipe()
-    thunder.compile(torch.sin, recipe, plugins.QuantizeInt4())
+    thunder.compile(torch.nn.Linear(4, 3), recipe, plugins.QuantizeInt4())
     assert recipe.plugins == []
 
 

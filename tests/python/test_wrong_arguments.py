@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,13 @@ class Inside(torch.nn.Module):
 
 def plugin(method: str, value: Any) -> type[thunder.Plugin]:
     return type("Given", (thunder.Plugin,), {method: lambda self: value})
+
+
+def called(compiled: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+        compiled(X)
+    return compiled
 
 
 class OfConfig(BaseRecipe):
@@ -80,16 +88,71 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "setup_attributes: config.use_cache: Linear has no attribute 'config'",
     ),
     "class": (lambda: thunder.compile(torch.nn.Linear), TypeError, "got the class Linear; jit an instance"),
+    "modules": (lambda: thunder.jit([LINEAR]), TypeError, "which is not callable; jit each of them"),
+    "call of a decorator": (lambda: thunder.jit(None)(X), TypeError, r"a Tensor of shape \(2, 4\).*for a model"),
+    "options as a dict": (lambda: thunder.jit(LINEAR, options={"dynamic": True}), TypeError, r"jit\(fn, \*\*options\)"),
+    "choice": (lambda: thunder.jit(LINEAR, sharp_edges="eror"), ValueError, "did you mean 'error'"),
+    "executor": (lambda: thunder.jit(LINEAR, executors=["torch-compile"]), ValueError, "did you mean 'torchcompile'"),
     "text": (lambda: thunder.compile("model"), TypeError, "expected a function or a module, got 'model'"),
     "examined": (lambda: thunder.examine(3, X), TypeError, "thunder.examine: expected a function or a module, got 3"),
     "profiled": (lambda: thunder.profile(3, X), TypeError, "thunder.profile: expected a function or a module, got 3"),
+    "profiled class": (lambda: thunder.profile(torch.nn.Linear, X), TypeError, "the class Linear; give an instance"),
+    "calls of text": (lambda: thunder.profile(LINEAR, X, calls="3"), TypeError, "calls: expected a number, got '3'"),
+    "examined class": (lambda: thunder.examine(torch.nn.Linear, X), TypeError, "the class Linear; give an instance"),
+    "minified": (lambda: thunder.minify(None), TypeError, "thunder.minify: expected a function or a module, got None"),
+    "explained": (lambda: thunder.explain_recipe(None), TypeError, "thunder.explain_recipe: expected a function or a"),
+    "of thunderfx": (lambda: thunderfx(None), TypeError, "thunder.dynamo.thunderfx: expected a function or a module"),
+    "vjp": (lambda: thunder.vjp(None, X), TypeError, "thunder.vjp: expected a function or a module, got None"),
+    "class of vmap": (lambda: thunder.vmap(torch.nn.Linear), TypeError, "the class Linear; give an instance"),
+    "traced": (lambda: thunder.Trace.of_function(3, X), TypeError, "expected a function or a module, got 3"),
+    "traced number": (lambda: thunder.Trace.of_function(torch.add, X, 3), TypeError, "expected tensors, got 3; other"),
+    "fusions of a tensor": (
+        lambda: thunder.examine.get_fusions(X),
+        TypeError,
+        r"expected a thunder.Trace, got a Tensor of shape \(2, 4\)",
+    ),
+    "4 bits of a function": (
+        lambda: thunder.compile(torch.sin, plugins="quantize-int4"),
+        TypeError,
+        "QuantizeInt4: expected a module",
+    ),
     "calls": (lambda: thunder.profile(LINEAR, X, calls=0), ValueError, "thunder.profile: calls: expected a number"),
     "marked": (lambda: thunder.mark_dynamic(3, 0), TypeError, "thunder.mark_dynamic: expected a tensor, got 3"),
     "marked static": (lambda: thunder.mark_static([], 0), TypeError, "thunder.mark_static: expected a tensor"),
     "dimension": (lambda: thunder.mark_dynamic(X, 5), IndexError, "expected a dimension of a tensor of 2, got 5"),
     "name of a dimension": (lambda: thunder.mark_dynamic(X, "batch"), TypeError, "dim: expected a number, got 'batch'"),
     "grad": (lambda: thunder.grad("f"), TypeError, "expected a function or a module, got 'f'"),
-    "traces of a module": (lambda: thunder.last_traces(LINEAR), TypeError, "got the module Linear$"),
+    "traces of a module": (
+        lambda: thunder.last_traces(LINEAR),
+        TypeError,
+        "thunder.last_traces: expected a callable that thunder.jit returned, got the module Linear; thunder.jit leaves",
+    ),
+    "page of a function": (
+        lambda: thunder.view(plugin),
+        TypeError,
+        "thunder.view: expected .* got the function plugin; thunder.jit leaves it as it is",
+    ),
+    "traces of a method": (
+        lambda: thunder.fusions(thunder.jit(LINEAR).forward),
+        TypeError,
+        "thunder.fusions: .* got the method forward of a compiled module; ask the module itself",
+    ),
+    "traces of a tensor": (lambda: thunder.compile_stats(X), TypeError, r"got a Tensor of shape \(2, 4\)$"),
+    "traces before a call": (
+        lambda: thunder.last_traces(thunder.jit(LINEAR))[-1],
+        IndexError,
+        "there are no traces: it was not called yet",
+    ),
+    "backward without gradients": (
+        lambda: thunder.last_backward_traces(called(thunder.jit(torch.sin)))[-1],
+        IndexError,
+        "it has no backward, as nothing required grad",
+    ),
+    "traces of what ran in eager": (
+        lambda: thunder.last_traces(called(thunder.jit(lambda x: x * random.random())))[0],
+        IndexError,
+        "no call of it was compiled: thunder.explain_misses tells why",
+    ),
     "traces of a function": (
         lambda: thunder.last_traces(torch.relu),
         TypeError,
@@ -143,6 +206,11 @@ def test_a_model_on_the_meta_device_is_examined() -> None:
     assert thunder.compile(model)(x).is_meta
     with pytest.raises(RuntimeError, match="meta"):
         thunder.compile(model)(X)
+
+
+def test_a_model_that_has_nothing_to_quantize_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="has no torch.nn.Linear with an even number of inputs"):
+        thunder.compile(torch.nn.Linear(5, 3), plugins="quantize-int4")
 
 
 def test_profile_without_anything_compiled_says_so() -> None:

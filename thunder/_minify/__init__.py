@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from thunder._arguments import require_callable
 from thunder._minify.capture import captured
 from thunder._minify.compare import difference
 from thunder._minify.script import write_script
@@ -68,7 +69,7 @@ def minify(
 
     Raises:
         ValueError: `fn(*args)` does not fail, or what was taken from it does not.
-        TypeError: an unknown option.
+        TypeError: `fn` is not callable; an unknown option.
 
     Example:
         >>> import torch, thunder
@@ -82,6 +83,7 @@ def minify(
             return (t3, )
         <BLANKLINE>
     """
+    require_callable("thunder.minify", fn)
     Options.of(options)
     failure = "" if fails is not None else difference(fn, args, options)
     if failure is None:

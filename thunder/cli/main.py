@@ -15,7 +15,21 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return the exit status: 0, 1 where what is looked at does not work, 2 for wrong arguments."""
+    """Run a command, and return the exit status: 0, 1 where what is looked at does not work, 2 for wrong arguments.
+
+    Where the reader of a pipe has closed it, as `head` does, the command ends without a word, with 1.
+    """
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Python flushes standard output once more as it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:

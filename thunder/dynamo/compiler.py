@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from thunder import inspect as reports
+from thunder._arguments import require_callable
 from thunder.dynamo.regions import Region, Report, prepare
 from thunder.options import Options
 from thunder.trace import Trace
@@ -138,7 +139,7 @@ def thunderfx(fn: Callable[..., Any], /, **options: Any) -> ThunderFXCompiledObj
             `thunder.jit`.
 
     Raises:
-        TypeError: neither has an option of that name.
+        TypeError: `fn` is not callable, or neither has an option of that name.
 
     Example:
         >>> import torch
@@ -150,6 +151,7 @@ def thunderfx(fn: Callable[..., Any], /, **options: Any) -> ThunderFXCompiledObj
         graph 0:
           thunder: 2 operations
     """
+    require_callable("thunder.dynamo.thunderfx", fn)
     of_torch_compile = {name: value for name, value in options.items() if name in _OF_TORCH_COMPILE}
     for_thunder = {name: value for name, value in options.items() if name not in _OF_TORCH_COMPILE}
     mode = of_torch_compile.pop("mode", None)

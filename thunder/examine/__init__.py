@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from thunder._arguments import shown
 from thunder.examine.examination import Examination, is_fusion
 from thunder.examine.examination import examine as _examine
 from thunder.trace import BoundSymbol, Trace, part_of
@@ -25,7 +26,24 @@ def get_fusion_symbols(trace: Trace) -> list[BoundSymbol]:
 
 
 def get_fusions(trace: Trace) -> list[tuple[str, Callable[..., Any]]]:
-    """Return the fusions of a trace, in order: a name, and a function that runs what it computes with PyTorch."""
+    """Return the fusions of a trace, in order: a name, and a function that runs what it computes with PyTorch.
+
+    Raises:
+        TypeError: `trace` is no `thunder.Trace`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: torch.sin(x) * 2)
+        >>> y = f(torch.zeros(2))
+        >>> [(name, run)] = thunder.examine.get_fusions(thunder.last_traces(f)[-1])
+        >>> name, run(torch.zeros(2))
+        ('cpu_fusion0', (tensor([0., 0.]),))
+    """
+    if not isinstance(trace, Trace):
+        raise TypeError(
+            f"thunder.examine.get_fusions: expected a thunder.Trace, got {shown(trace)}; "
+            "thunder.last_traces(fn)[-1] is one"
+        )
     found = []
     for number, symbol in enumerate(get_fusion_symbols(trace)):
         owner = str(symbol.args[0]) if symbol.name == "prims.fused" else symbol.comment.replace(".", "_")

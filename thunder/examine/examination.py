@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from thunder import inspect as reports
+from thunder._arguments import require_callable
 from thunder._jit import jit
 from thunder.errors import EagerFallbackWarning, SharpEdgeError
 from thunder.trace import BoundSymbol, Trace, Value
@@ -119,8 +120,7 @@ def examine(fn: Any, *args: Any, measure: bool = True, options: Any = None, **kw
         >>> found.compiles, found.operations["forward"]
         (True, 2)
     """
-    if not callable(fn):
-        raise TypeError(f"thunder.examine: expected a function or a module, got {fn!r}")
+    require_callable("thunder.examine", fn)
     chosen = options
     if hasattr(fn, "__options__") or hasattr(fn, "options"):
         chosen = chosen or getattr(fn, "__options__", None) or fn.options

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable
 
 from thunder._check import load_extension
+from thunder._names import suggestion
 from thunder.extend.executors import BUILT_IN, Executor
 
 __all__ = [
@@ -70,9 +71,11 @@ def get_executor(name: Executor | str) -> Executor:
     if name in _LOADED_WHEN_ASKED and name not in _known:
         register_executor(importlib.import_module(_LOADED_WHEN_ASKED[name]).make_default())
     if name not in _known:
-        choices = ", ".join(dict.fromkeys((*_known, *_LOADED_WHEN_ASKED)))
-        instead = f"; of Lightning Thunder's {name!r}: {_INSTEAD[name]}" if name in _INSTEAD else ""
-        raise ValueError(f"thunder.extend: expected an executor among {choices}, got {name!r}{instead}")
+        names = list(dict.fromkeys((*_known, *_LOADED_WHEN_ASKED)))
+        instead = suggestion(name, names)
+        if name in _INSTEAD:
+            instead = f"; of Lightning Thunder's {name!r}: {_INSTEAD[name]}"
+        raise ValueError(f"thunder.extend: expected an executor among {', '.join(names)}, got {name!r}{instead}")
     return _known[name]
 
 

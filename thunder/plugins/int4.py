@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from thunder._arguments import shown
 from thunder.plugins.plugin import Plugin
 from thunder.trace import Trace
 from thunder.transforms import Transform, add_parameter, override_parameter
@@ -117,6 +119,19 @@ class QuantizeInt4(Plugin):
 
     def __init__(self, group: int = 64) -> None:
         self.transform = Int4Weights(group)
+
+    def setup_model(self, model: Any) -> Any:
+        """Return the model, of which a linear layer is expected."""
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"thunder.plugins.QuantizeInt4: expected a module, got {shown(model)}")
+        linear = (each for each in model.modules() if isinstance(each, torch.nn.Linear))
+        if all(each.in_features % 2 for each in linear):
+            warnings.warn(
+                f"thunder.plugins.QuantizeInt4: {type(model).__qualname__} has no torch.nn.Linear with an even number "
+                "of inputs, so that nothing of it is kept in 4 bits",
+                stacklevel=2,
+            )
+        return model
 
     def setup_transforms(self) -> Iterable[Transform]:
         """Return the transform."""

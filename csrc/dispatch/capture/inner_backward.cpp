@@ -276,7 +276,7 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   for (const TorchHooks::InputState& input : hooks_.states()) {
     const at::Tensor& traced = unpack_tensor(input.traced.get());
     if (input.knows_grad) {
-      const py::Ref now = py::Ref::steal(wrap_tensor(traced.grad()));
+      const py::Ref now = py::Ref::steal(wrap_tensor(traced.mutable_grad()));  // grad() warns of non-leaves
       if (!now) return false;
       const bool is_changed = now.get() != input.grad.get();
       if (is_changed && traced.sizes() != unpack_tensor(input.real.get()).sizes()) {

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._arguments import require_callable
 from thunder._check import load_extension
 from thunder._jit import jit
 from thunder.transforms.functional.structures import (
@@ -87,6 +88,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         >>> vjp_function(torch.ones(2))
         (tensor([1., 1.]),)
     """
+    require_callable("thunder.vjp", func)
     if is_called_in_a_trace():
         return _vjp(func, primals, has_aux)
     return _compiled_vjp(func, has_aux)(*primals)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._arguments import require_callable
 from thunder._check import load_extension
 from thunder._jit import jit
 
@@ -104,8 +105,7 @@ def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Calla
 
     Raises TypeError when `func` is not callable.
     """
-    if not callable(func):
-        raise TypeError(f"thunder.transforms: expected a function or a module, got {func!r}")
+    require_callable("thunder.transforms", func)
 
     def transform(*args: Any, **kwargs: Any) -> Any:
         return transformed(*args, **kwargs)
