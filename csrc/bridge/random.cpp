@@ -2,21 +2,39 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 
 #include <mutex>
+#include <optional>
+
+#include "bridge/generator_states.h"
 
 namespace thunder::bridge {
 
-at::Tensor random_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  return generator.get_state();
+void RandomState::add(const at::Generator& generator) {
+  if (is_captured(generator)) return;
+  at::Generator shared = generator;
+  const std::scoped_lock lock(shared.mutex());
+  states_.emplace_back(shared, shared.get_state());
 }
 
-void set_random_state(const at::Tensor& state) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  generator.set_state(state);
+RandomState RandomState::now() {
+  RandomState state;
+  state.add(at::detail::getDefaultCPUGenerator());
+  const std::optional<c10::DeviceType> type = at::getAccelerator();
+  if (!type) return state;
+  const at::AcceleratorHooksInterface& hooks = at::globalContext().getAcceleratorHooksInterface(type);
+  for (c10::DeviceIndex i = 0; i < hooks.deviceCount(); ++i) {
+    if (hooks.hasPrimaryContext(i)) state.add(hooks.getDefaultGenerator(i));
+  }
+  return state;
+}
+
+void RandomState::restore() const {
+  for (auto [generator, state] : states_) {
+    const std::scoped_lock lock(generator.mutex());
+    generator.set_state(state);
+  }
 }
 
 at::Generator make_generator(c10::Device device) {

@@ -54,6 +54,9 @@ std::string obstacle_of(const ir::BoundSymbol& symbol) {
   if (operators::facts_of(op).has_any(Fact::kReadsData | Fact::kShapeFollowsData | Fact::kAsksAboutTensor)) {
     return op.name + " reads data";
   }
+  if (operators::facts_of(op).has_any(Fact::kTurns | Fact::kResizes | Fact::kReplacesStorage)) {
+    return op.name + " changes what a tensor is, and not only its elements";
+  }
   return {};
 }
 

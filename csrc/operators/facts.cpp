@@ -56,6 +56,7 @@ constexpr Row kRows[] = {
     {"aten::amin", kIsCheap},
     {"aten::arange", kIsCheap | kKeepsShapeOfOut},
     {"aten::argwhere", kShapeFollowsData},
+    {"aten::as_strided_", kTurns},
     {"aten::bernoulli", kDrawsRandomNumbers},
     {"aten::bernoulli_", kOverwrites},
     {"aten::bilinear", kCastsInside},

@@ -35,6 +35,7 @@ enum class Fact : std::uint8_t {
   kCopies,           ///< gives the first argument what the second one holds
   kOverwrites,       ///< writes to the first argument, and nothing of it is left
   kWritesToIndices,  ///< `index_put` and its like: (self, indices, values, accumulate)
+  kTurns,            ///< gives the first argument other sizes and strides over the same memory
   kResizes,          ///< changes how many elements the first argument has
   kReplacesStorage,  ///< gives the first argument another memory
   kKeepsShapeOfOut,  ///< its `out=` of as many elements keeps its shape

@@ -24,13 +24,13 @@ at::Tensor zeros_of(const at::Tensor& tensor) {
 /// Random numbers that are drawn are drawn again.
 class SameRandomState {
  public:
-  SameRandomState() : state_(bridge::random_state()) {}
-  ~SameRandomState() { bridge::set_random_state(state_); }
+  SameRandomState() = default;
+  ~SameRandomState() { state_.restore(); }
   SameRandomState(const SameRandomState&) = delete;
   SameRandomState& operator=(const SameRandomState&) = delete;
 
  private:
-  at::Tensor state_;
+  bridge::RandomState state_ = bridge::RandomState::now();
 };
 
 torch::jit::Stack call_on_zeros(const c10::OperatorHandle& op, std::span<const IValue> arguments) {

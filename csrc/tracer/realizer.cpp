@@ -48,22 +48,22 @@ struct RealScope {
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-/// The generator as the trace left it, while alive.
+/// The generators as the trace left them, while alive.
 class RandomScope {
  public:
-  explicit RandomScope(std::optional<at::Tensor>& state) : state_(state), outside_(bridge::random_state()) {
-    if (state_) bridge::set_random_state(*state_);
+  explicit RandomScope(std::optional<bridge::RandomState>& state) : state_(state) {
+    if (state_) state_->restore();
   }
   ~RandomScope() {
-    state_ = bridge::random_state();
-    bridge::set_random_state(outside_);
+    state_ = bridge::RandomState::now();
+    outside_.restore();
   }
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
  private:
-  std::optional<at::Tensor>& state_;
-  at::Tensor outside_;
+  std::optional<bridge::RandomState>& state_;
+  bridge::RandomState outside_ = bridge::RandomState::now();
 };
 
 ResultType describe(const at::Tensor& real, bool requires_grad) {
@@ -226,7 +226,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   for (const IValue& argument : arguments) stack.push_back(map_tensors(argument, real_for));
   {
     // Numbers that the operation draws here are drawn again when the trace runs.
-    std::optional<at::Tensor> random = random_;
+    std::optional<bridge::RandomState> random = random_;
     const RandomScope nothing_drawn(random);
     const c10::AutoGradMode gradients(requires_grad);
     op.callBoxed(stack);

@@ -11,13 +11,14 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bridge/random.h"
 #include "ir/trace.h"
 #include "tracer/evaluate.h"
 
 namespace thunder::tracer {
 
 /// Runs a trace in the making on its real inputs, as far as it goes, when the program asks for data. Nothing outside
-/// sees it: inputs that an operation writes to are copied first, and the CPU generator's state is put back each time.
+/// sees it: inputs that an operation writes to are copied first, and the states of random generators are put back each time.
 class Realizer {
  public:
   /// Data of these inputs, by position, is not known, nor what is computed from it: a transform replaced them, or will
@@ -54,7 +55,7 @@ class Realizer {
   std::size_t inputs_known_ = 0;
   std::size_t done_ = 0;                      ///< symbols that have run
   std::unordered_set<std::uint32_t> copied_;  ///< inputs that stand for themselves as copies
-  std::optional<at::Tensor> random_;          ///< the generator's state after them
+  std::optional<bridge::RandomState> random_;  ///< the generators' states after them
 };
 
 }  // namespace thunder::tracer

@@ -231,7 +231,11 @@ def _work(connection: Connection, stack: str, device: str) -> None:
     _quiet()
     with open(stack, "w") as file:
         faulthandler.enable(file)
-        _serve(connection, device)
+        try:
+            _serve(connection, device)
+        except Exception:
+            traceback.print_exc(file=file)
+            raise
 
 
 def _serve(connection: Connection, device: str) -> None:

@@ -50,6 +50,20 @@ def test_results_of_new_inputs_are_those_of_eager():
     assert_recorded(mlp(), lambda: (numbers(8, 32),))
 
 
+def test_inputs_that_are_turned_have_other_sizes_after_each_call():
+    def turn(x: torch.Tensor) -> torch.Tensor:
+        x.t_()
+        return x + 1
+
+    compiled = jitted(turn)
+    for _ in range(CALLS):
+        x = numbers(2, 3)
+        expected = x.t() + 1
+        torch.testing.assert_close(compiled(x), expected)
+        assert x.shape == (3, 2)
+    assert "changes what a tensor is" in graph_of(compiled)
+
+
 def test_inputs_at_one_place_are_read_there():
     x = numbers(8, 32)
 

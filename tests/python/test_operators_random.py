@@ -139,3 +139,32 @@ def test_generators_made_inside_are_separate_in_each_thread() -> None:
 def test_seeds_that_are_read_are_refused(program: Callable[[], Any]) -> None:
     with pytest.raises(NotImplementedError, match="not supported inside a jitted function"):
         thunder.jit(lambda a: (program(), a)[1], fullgraph=True)(x())
+
+
+def drawn_in_two_orders(a: torch.Tensor) -> Any:
+    first = a.clone().exponential_()
+    return first, torch.rand_like(a), torch.normal(a), a.clone().random_(3), torch.randint_like(a, 5)
+
+
+def drawn_before_a_decision(a: torch.Tensor) -> Any:
+    scale = torch.rand_like(a)
+    if (scale.sum() > 0).item():
+        a = a + torch.randn_like(a)
+    return a * scale
+
+
+def drawn_before_data_is_read(a: torch.Tensor) -> Any:
+    return a * (torch.rand_like(a) * 100).long().sum().item() + torch.rand_like(a)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("program", [drawn_in_two_orders, drawn_before_a_decision, drawn_before_data_is_read])
+def test_draws_from_a_gpus_generator(program: Callable[..., Any]) -> None:
+    a = torch.randn(7, device="cuda")
+    compiled = thunder.jit(program, compile="eager")
+    for call in range(4):
+        seen = []
+        for function in (program, compiled):
+            torch.manual_seed(call)
+            seen.append((function(a), torch.cuda.get_rng_state(), torch.get_rng_state()))
+        torch.testing.assert_close(seen[1], seen[0], rtol=0, atol=0)

@@ -125,8 +125,8 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
     inputs = call->take_inputs();
     return true;
   };
-  // When a walk stops, the generator is put back: the next run draws the same numbers.
-  const auto random = family.draws_random ? std::make_optional(bridge::random_state()) : std::nullopt;
+  // When a walk stops, the generators are put back: the next run draws the same numbers.
+  const auto random = family.draws_random ? std::make_optional(bridge::RandomState::now()) : std::nullopt;
   try {
     Walk done;
     KeptWarnings warnings;
@@ -148,11 +148,11 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
     *result = nullptr;
     if (!call || call->may_have_written()) return Served::kYes;
     call->take_back();
-    if (random) bridge::set_random_state(*random);
+    if (random) random->restore();
     return Served::kEager;
   }
   if (call) call->take_back();
-  if (random) bridge::set_random_state(*random);
+  if (random) random->restore();
   return Served::kNo;
 }
 
