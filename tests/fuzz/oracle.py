@@ -64,6 +64,8 @@ def observe(function: Callable[..., Any], arguments: Sequence[Any], seed: int, n
         _see(outcome, "input", [argument.detach() if torch.is_tensor(argument) else argument for argument in arguments])
         leaves = [argument if torch.is_tensor(argument) and argument.is_leaf else None for argument in arguments]
         _see(outcome, "gradient", [None if leaf is None else leaf.grad for leaf in leaves])
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # a kernel's error is this function's, and not the next one's
     except Exception as error:
         outcome.error = error
         return outcome

@@ -119,7 +119,10 @@ def check_seed(
             found.known = known.reason(found)
             result["outcomes"].append((plan.check, "known" if found.known else failure.kind))
             result["failures"].append(found)
-        except Exception:
+        except Exception as error:
+            if _is_of_gpu(error):  # of eager, by the arguments of another size
+                result["outcomes"].append((plan.check, "skipped"))
+                return result | {"lost": True}
             result["outcomes"].append((plan.check, "mistake in the check"))
             result["failures"].append(found_in(case, plan, "mistake in the check", traceback.format_exc()[-2000:]))
     return result
@@ -234,7 +237,7 @@ def _work(connection: Connection, stack: str, device: str) -> None:
         try:
             _serve(connection, device)
         except Exception:
-            traceback.print_exc(file=file)
+            file.write(traceback.format_exc()[-1200:])
             raise
 
 
@@ -360,6 +363,8 @@ def _crashed(worker: _Worker) -> dict[str, Any]:
     message = f"exit code {worker.process.exitcode}\n{pathlib.Path(worker.stack).read_text()[:1500]}"
     found = Found(worker.seed or 0, "any", "crash", message, "", "", "", device=worker.device)
     if worker.device != "cpu":  # attempts are forks, and a fork has no GPU
+        if not worker.is_made:  # eager crashes
+            return {**_lost(worker, "crash", []), "outcomes": [("any", "skipped")]}
         return _lost(worker, "crash", [found])
     context = multiprocessing.get_context("spawn")
     for check in checks.CHECKS:
