@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executors/api/operands.h"
@@ -11,6 +12,7 @@
 #include "executors/cuda/batch.h"
 #include "executors/cuda/driver_engine.h"
 #include "executors/cuda/fusion.h"
+#include "executors/cuda/pooling.h"
 #include "executors/cuda_kernels/target.h"
 #include "fusion/assembly.h"
 #include "fusion/block_results.h"
@@ -56,7 +58,9 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   const auto role = [&](const ir::BoundSymbol& symbol, const ir::Trace& of) {
     return is_on_one_device(symbol, of) ? fusion::role_of(symbol, of, target) : fusion::FusionRole{};
   };
-  return with_attention_blocks(fusion::fuse(trace, {.role = role}, self.name, &describe), target, self.name);
+  ir::Trace fused = fusion::fuse(trace, {.role = role}, self.name, &describe);
+  fused = with_attention_blocks(std::move(fused), target, self.name);
+  return with_pooling_blocks(std::move(fused), target, self.name);
 }
 
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {
