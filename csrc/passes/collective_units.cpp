@@ -62,6 +62,11 @@ CollectiveRewriter::CollectiveRewriter(const ir::Trace& trace, FindOperator find
       result_(trace.empty_copy(pass)),
       find_operator_(find_operator) {}
 
+bool CollectiveRewriter::is_move(std::uint32_t i) const {
+  if (symbol(i).op->name != operators::kCast) return false;
+  return argument_type(symbol(i), trace_, 0)->device != type_of(i).device;
+}
+
 const ir::TensorType& CollectiveRewriter::type_of(std::uint32_t i) const {
   return *trace_.tensor_type(single_result(symbol(i)));
 }

@@ -47,6 +47,8 @@ class CollectiveRewriter {
   CollectiveRewriter(const ir::Trace& trace, FindOperator find_operator, const char* pass);
 
   [[nodiscard]] const ir::BoundSymbol& symbol(std::uint32_t i) const { return trace_.symbols[i]; }
+  /// Whether a symbol copies a tensor to another device.
+  [[nodiscard]] bool is_move(std::uint32_t i) const;
   /// The type of the only result of a symbol.
   [[nodiscard]] const ir::TensorType& type_of(std::uint32_t i) const;
 

@@ -37,12 +37,12 @@ class ScatterRewriter : CollectiveRewriter {
     };
     start_at(0);
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      if (!is_replaced_[i] && !is_average_of_shard(i)) result_.add(trace_.symbols[i]);
+      if (!is_replaced_[i] && !follows_shard(i)) result_.add(trace_.symbols[i]);
       start_at(i + 1);
     }
     while (next_wait_ < units_.size()) finish_next();
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
-      if (is_average_of_shard(i)) replaced_.apply(result_.add(trace_.symbols[i]));
+      if (follows_shard(i)) replaced_.apply(result_.add(trace_.symbols[i]));
     }
     replaced_.apply(result_.outputs);
     return std::move(result_);
@@ -63,25 +63,27 @@ class ScatterRewriter : CollectiveRewriter {
   /// Sums of these could overflow, so that they are divided before.
   [[nodiscard]] bool is_divided_before(std::uint32_t i) const { return sum_dtype(i) == ir::Dtype::kFloat16; }
 
-  /// Whether a symbol only averages a gradient, which the trace returns.
-  [[nodiscard]] bool is_average(std::uint32_t i) const {
-    return symbol(i).op->name == operators::kAverageGradient && uses_.readers(single_result(symbol(i))).empty();
+  /// Whether a symbol only averages a gradient which the trace returns, or copies it to another device.
+  [[nodiscard]] bool is_last(std::uint32_t i) const {
+    if (symbol(i).op->name != operators::kAverageGradient && !is_move(i)) return false;
+    return std::ranges::all_of(uses_.readers(single_result(symbol(i))), [&](std::uint32_t k) { return is_last(k); });
   }
-  /// Whether a symbol averages what a unit gives: the shards that other groups of processes have of the same rows.
-  [[nodiscard]] bool is_average_of_shard(std::uint32_t i) const {
-    if (!is_average(i)) return false;
+  /// Whether a symbol takes what a unit gives, directly or after another one that does: the shards that other groups of
+  /// processes have of the same rows are averaged, those that the processor keeps are copied to it.
+  [[nodiscard]] bool follows_shard(std::uint32_t i) const {
+    if (!is_last(i)) return false;
     const std::uint32_t maker = uses_.maker(value_argument(symbol(i), kGradient));
-    return maker != kNoPlace && is_replaced_[maker];
+    return maker != kNoPlace && (is_replaced_[maker] || follows_shard(maker));
   }
 
-  /// Those whose results, averaged perhaps, are gradients that the trace returns. Place zero: it takes the gradient as
-  /// an input.
+  /// Those whose results, averaged or copied perhaps, are gradients that the trace returns. Place zero: it takes the
+  /// gradient as an input.
   std::vector<CollectiveRequest> find_scatters() {
     std::vector<CollectiveRequest> scatters;
     for (std::uint32_t i = 0; i < trace_.symbols.size(); ++i) {
       if (symbol(i).op->name != operators::kScatterGradient || symbol(i).arguments.size() != kArguments) continue;
       const auto readers = uses_.readers(single_result(symbol(i)));
-      if (!std::ranges::all_of(readers, [&](std::uint32_t reader) { return is_average(reader); })) continue;
+      if (!std::ranges::all_of(readers, [&](std::uint32_t reader) { return is_last(reader); })) continue;
       is_replaced_[i] = true;
       const ir::ValueId gradient = value_argument(symbol(i), kGradient);
       scatters.push_back({i, uses_.maker(gradient) + 1, size_in_bytes(&gradient_type(i))});

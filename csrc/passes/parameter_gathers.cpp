@@ -45,12 +45,23 @@ class GatherRewriter : CollectiveRewriter {
       if (symbol(i).op->name != operators::kGatherShards || symbol(i).arguments.size() != kArguments) continue;
       const ir::ValueId full = single_result(symbol(i));
       const bool is_read = !uses_.readers(full).empty();
-      if (uses_.maker(value_argument(symbol(i), kShard)) != kNoPlace || (!is_read && !uses_.is_output(full))) continue;
+      const std::uint32_t move = move_of(i);
+      const ir::ValueId shard = value_argument(symbol(move == kNoPlace ? i : move), kShard);
+      if (uses_.maker(shard) != kNoPlace || (!is_read && !uses_.is_output(full))) continue;
       is_replaced_[i] = true;
+      if (move != kNoPlace) is_replaced_[move] = true;
       const auto end = static_cast<std::uint32_t>(trace_.symbols.size());
       gathers.push_back({i, is_read ? uses_.readers(full).front() : end, size_in_bytes(&type_of(i))});
     }
     return gathers;
+  }
+
+  /// The symbol that copies a shard from another device, for its gather alone; kNoPlace: there is none.
+  [[nodiscard]] std::uint32_t move_of(std::uint32_t gather) const {
+    const ir::ValueId shard = value_argument(symbol(gather), kShard);
+    const std::uint32_t maker = uses_.maker(shard);
+    const bool is_alone = uses_.count(shard) == 1;
+    return maker != kNoPlace && is_alone && is_move(maker) ? maker : kNoPlace;
   }
 
   /// Starts what comes next, while it fits beside what is under way: one unit, or small ones up to the largest.
@@ -87,6 +98,7 @@ class GatherRewriter : CollectiveRewriter {
 
   /// The shard in the dtype that is sent, with as many rows as those of other processes.
   ir::ValueId padded_shard(std::uint32_t i) {
+    if (const std::uint32_t move = move_of(i); move != kNoPlace) result_.add(symbol(move));
     return with_rows(cast(contiguous(value_argument(symbol(i), kShard)), type_of(i).dtype), rows_of_shard(i));
   }
 
@@ -123,6 +135,7 @@ ir::Trace gather_parameters(const ir::Trace& trace, FindOperator find_operator) 
 
 /// Gathers parameters from their shards (`thunder::gather_shards`), those of a bucket together: waits in front of the
 /// first operation that reads one, and starts the next one there, or several small ones, so that it runs meanwhile.
+/// Shards of another device are copied where their gather starts.
 constexpr Pass kParameterGathers{"parameter_gathers", &gather_parameters};
 
 }  // namespace thunder::passes

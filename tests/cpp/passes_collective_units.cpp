@@ -36,13 +36,21 @@ struct Example {
   ValueId x = trace.add_input(matrix(8), "x");
 
   ValueId shard(std::int64_t rows = 4) { return trace.add_input(matrix(rows)); }
-  ValueId gather(ValueId shard, const char* bucket, std::int64_t rows = 8, Dtype dtype = Dtype::kFloat32) {
-    return add_call(trace, kGather, {shard, ArgumentList{rows, 8}, "0", 2, bucket, dtype}, matrix(rows, dtype));
+  ValueId gather(ValueId shard, const char* bucket, std::int64_t rows = 8, Dtype dtype = Dtype::kFloat32,
+                 Device device = {}) {
+    return add_call(trace, kGather, {shard, ArgumentList{rows, 8}, "0", 2, bucket, dtype},
+                    tensor_type(dtype, {rows, 8}, device));
   }
-  ValueId scatter(ValueId gradient, const char* bucket, std::int64_t rows = 4, Argument reduce_dtype = {}) {
+  ValueId scatter(ValueId gradient, const char* bucket, std::int64_t rows = 4, Argument reduce_dtype = {},
+                  Device device = {}) {
     const Dtype dtype = trace.tensor_type(gradient)->dtype;
     return add_call(trace, kScatter, {gradient, rows, dtype, "0", 2, bucket, std::move(reduce_dtype)},
-                    matrix(rows, dtype));
+                    tensor_type(dtype, {rows, 8}, device));
+  }
+  ValueId move(ValueId a, Device device) {
+    TensorType type = *trace.tensor_type(a);
+    type.device = device;
+    return add_call(trace, *find_row("aten::_to_copy", ""), {a, type.dtype}, make_type(type));
   }
   ValueId mm(ValueId a, ValueId b) { return add_call(trace, kMm, {a, b}, trace.value(a).type); }
 
@@ -72,6 +80,28 @@ TEST(the_next_parameter_is_gathered_while_one_is_used) {
   for (const ValueId each : gathered) y = e.mm(y, each);
   e.trace.outputs = {y};
   CHECK_EQ(e.rewritten(kParameterGathers), "all_gather wait all_gather mm wait all_gather mm wait mm");
+}
+
+TEST(shards_of_another_device_are_copied_where_their_gather_starts) {
+  Example e;
+  const Device gpu{DeviceType::kCuda, 0};
+  std::vector<ValueId> gathered;
+  for (int i = 0; i < 3; ++i) gathered.push_back(e.gather(e.move(e.shard(), gpu), "", 8, Dtype::kFloat32, gpu));
+  ValueId y = e.trace.add_input(tensor_type(Dtype::kFloat32, {8, 8}, gpu));
+  for (const ValueId each : gathered) y = e.mm(y, each);
+  e.trace.outputs = {y};
+  CHECK_EQ(e.rewritten(kParameterGathers),
+           "_to_copy all_gather wait _to_copy all_gather mm wait _to_copy all_gather mm wait mm");
+}
+
+TEST(gradients_are_copied_to_another_device_at_the_end) {
+  Example e;
+  const Device gpu{DeviceType::kCuda, 0};
+  const ValueId first = e.mm(e.trace.add_input(tensor_type(Dtype::kFloat32, {8, 8}, gpu)), e.x);
+  const ValueId second = e.mm(first, first);
+  e.trace.outputs = {e.move(e.scatter(first, "", 4, {}, gpu), Device()),
+                     e.move(e.scatter(second, "", 4, {}, gpu), Device())};
+  CHECK_EQ(e.rewritten(kGradientScatters), "mm reduce_scatter mm reduce_scatter wait mul wait mul _to_copy _to_copy");
 }
 
 TEST(parameters_of_a_bucket_are_gathered_together) {

@@ -107,6 +107,44 @@ def compare_all(rank: int) -> dict[str, Any]:
     return found
 
 
+def offload(rank: int) -> dict[str, Any]:
+    """Return how far training with shards on the CPU is from one process, and facts about it."""
+    found: dict[str, Any] = {}
+    everyone = list(range(dist.get_world_size()))
+    for name, make in MODELS.items():
+        for strategy in ("zero2 layer", "zero3 block"):
+            wrap = wrap_in({**STRATEGIES[strategy], "cpu_offload": True})
+            got = train(make, wrap, [rank], True, clip)
+            expected = shards_of(train(make, lambda model: model, everyone, True), dist.get_world_size())
+            found[name, strategy] = wrappers.difference(
+                [[each.cpu() for each in step] for step in got], [[each.cpu() for each in step] for step in expected]
+            )
+    model, optimizer = begin(wrap_in({**STRATEGIES["zero3 block"], "cpu_offload": True}))
+    one_step(model, optimizer, [rank], 0)
+    one_step(model, optimizer, [rank], 1)
+    language_loss(model, rank, 0).backward()
+    tensors = [local(each) for each in model.parameters()] + [local(each.grad) for each in model.parameters()]
+    tensors += [local(each) for state in optimizer.state.values() for each in state.values()]
+    backward = thunder.last_backward_traces(model)[-1].bound_symbols
+    is_copy = [each.name == "aten._to_copy.default" and each.results[0].device.type == "cpu" for each in backward]
+    last = max(i for i, each in enumerate(backward) if SCATTER in each.name)
+    found["devices"] = {each.device.type for each in tensors}
+    found["pinned"] = all(local(each).is_pinned() for each in model.parameters())
+    found["copied at the end"] = any(is_copy) == (device().type == "cuda") and not any(is_copy[:last])
+    full = thunder.distributed.full_state_dict(model)
+    other = wrap_in({"cpu_offload": True})(MODELS["llama"]().to(device()))
+    thunder.distributed.load_full_state_dict(other, full)
+    found["full state"] = all(
+        torch.equal(tensor.cpu(), full[name].cpu())
+        for name, tensor in thunder.distributed.full_state_dict(other).items()
+    )
+    with torch.no_grad():
+        found["loss"] = (language_loss(other, rank, 0) - language_loss(model, rank, 0)).abs().item()
+    found["pickled"] = pickle.loads(pickle.dumps(model)).embedding.weight.to_local().device.type
+    dist.barrier()
+    return found
+
+
 def count(traces: list[Any], name: str) -> int:
     return sum(name in symbol.name for symbol in traces[-1].bound_symbols)
 

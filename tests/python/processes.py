@@ -21,7 +21,9 @@ needs_gloo = pytest.mark.skipif(
 )
 
 needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-BACKENDS = [pytest.param("gloo", marks=needs_gloo), pytest.param("nccl", marks=[pytest.mark.gpu, needs_two_gpus])]
+GPU = [pytest.mark.gpu, needs_two_gpus]
+BACKENDS = [pytest.param("gloo", marks=needs_gloo), pytest.param("nccl", marks=GPU)]
+OFFLOADING = [pytest.param("gloo", marks=needs_gloo), pytest.param("cpu:gloo,cuda:nccl", marks=GPU)]
 AFTER_FAILURE = 20.0  # seconds
 
 _here = torch.device("cpu")
@@ -85,7 +87,7 @@ def _receive(process: multiprocessing.connection.Connection, rank: int) -> tuple
 def _work(function: Callable[[int], Any], rank: int, processes: int, backend: str, store: str, results: Any) -> None:
     global _here
     torch.set_num_threads(1)
-    if backend == "nccl":
+    if "nccl" in backend:
         _here = torch.device("cuda", rank)
         torch.cuda.set_device(_here)
     dist.init_process_group(

@@ -9,7 +9,7 @@ from typing import Any
 import fully_sharded
 import pytest
 import torch
-from processes import BACKENDS, needs_gloo, run_in_processes
+from processes import BACKENDS, OFFLOADING, needs_gloo, run_in_processes
 from small_language_models import MODELS
 from test_data_parallel import OneProcess
 
@@ -116,6 +116,27 @@ def test_pytorch_clips_by_the_norm_of_all_shards(found: list[dict[str, Any]], ca
 
 def test_parameters_are_gathered_in_a_lower_precision(found: list[dict[str, Any]]) -> None:
     assert all(0 < each["bfloat16"] < 5e-2 for each in found)
+
+
+@pytest.fixture(scope="module", params=OFFLOADING)
+def offloaded(request: pytest.FixtureRequest) -> list[dict[Any, Any]]:
+    return run_in_processes(fully_sharded.offload, backend=request.param)
+
+
+@pytest.mark.parametrize("strategy", ["zero2 layer", "zero3 block"])
+@pytest.mark.parametrize("model", MODELS)
+def test_shards_on_the_cpu_train_as_one_process(offloaded: list[dict[Any, Any]], model: str, strategy: str) -> None:
+    assert all(each[model, strategy] < 1e-5 for each in offloaded)
+
+
+def test_shards_gradients_and_moments_lie_on_the_cpu(offloaded: list[dict[Any, Any]]) -> None:
+    for each in offloaded:
+        assert each["devices"] == {"cpu"}
+        assert each["pinned"] == torch.cuda.is_available()
+        assert each["copied at the end"]
+        assert each["full state"]
+        assert each["loss"] < 1e-5
+        assert each["pickled"] == "cpu"
 
 
 @pytest.mark.parametrize("processes", [1, 4])

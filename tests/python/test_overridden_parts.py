@@ -17,6 +17,7 @@ from torch import nn
 
 import thunder
 from thunder.transforms import Transform, add_parameter, override_parameter
+from thunder.transforms.overrides import see_on
 
 Int8Weights = example("int8_weights").Int8Weights
 AnyLora: Any = example("lora").Lora
@@ -444,3 +445,26 @@ def test_no_warning_tells_of_anything_in_ordinary_use() -> None:
         compiled, _ = adapted()
         for call in CALLS.values():
             call(compiled, inputs())
+
+
+class SeenOnMeta(Transform):
+    """Keeps a parameter on the CPU that programs see on the meta device."""
+
+    def transform_module(self, model: Any) -> None:
+        override_parameter(model, "weight", torch.nn.Parameter(torch.ones(3, 4)))
+        see_on(model, "weight", torch.device("meta"))
+
+    def transform_traces_pre_prologue(self, prologue: Any, computation: Any, epilogue: Any, **kwargs: Any) -> Any:
+        edit = computation.edit(repr(self))
+        value = computation.parameters["weight"]
+        assert value.device.type == "meta"
+        stored = edit.take_stored(value)
+        edit.substitute(value, edit.insert_first(torch.ops.aten._to_copy.default, stored, device=torch.device("meta")))
+        return prologue, edit.finish(), epilogue
+
+
+def test_a_parameter_is_seen_on_another_device_than_it_is_stored_on() -> None:
+    model = thunder.jit(torch.nn.Linear(4, 3, bias=False, device="meta"), transforms=[SeenOnMeta()])
+    with torch.no_grad():
+        result = model(torch.ones(2, 4, device="meta"))
+    assert (result.device.type, result.shape, model.weight.device.type) == ("meta", (2, 3), "cpu")

@@ -27,6 +27,7 @@ class GatheredParameter:
     dtype: torch.dtype
     requires_grad: bool
     bucket: str
+    device: torch.device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,7 @@ class ParameterGathers:
             shards.append(edit.take_stored(value))
             owner = None
             if accumulates and parameter.requires_grad:
-                owner = state.owner_of(parameter.name, parameter.size, parameter.dtype, value.device)
+                owner = state.owner_of(parameter.name, parameter.size, parameter.dtype, parameter.device)
                 prologue.add_tensor(owner)
             owners.append(None if owner is None else edit.add_input(owner))
         gather = functools.partial(self._gather, [each for _, each in parameters], not state.syncs)
@@ -86,6 +87,8 @@ class ParameterGathers:
     def _full(self, parameter: GatheredParameter, shard: torch.Tensor) -> torch.Tensor:
         ops, everyone = torch.ops.thunder, self.layout.everyone
         full: torch.Tensor
+        if shard.device != parameter.device:
+            shard = torch.ops.aten._to_copy(shard, device=parameter.device, non_blocking=True)
         if not parameter.size:
             full = ops.replicated(shard, everyone.name, everyone.size, 0)
             return full

@@ -67,22 +67,26 @@ class ShardLayout:
         # A mesh of a process group is made anew.
         return self.__dict__ if self.replicas else {**self.__dict__, "_mesh": None}
 
-    def shard_of(self, full: torch.Tensor) -> torch.Tensor:
-        """Return the rows of this process as a DTensor, of a part those of the part; of a scalar, the scalar."""
+    def shard_of(self, full: torch.Tensor, is_offloaded: bool = False) -> torch.Tensor:
+        """Return the rows of this process as a DTensor, of a part those of the part; of a scalar, the scalar.
+
+        `is_offloaded`: in memory of the CPU, from which a GPU reads by itself.
+        """
         from torch.distributed.tensor import DTensor, Replicate, Shard
 
-        mesh = self._mesh_on(full.device.type)
+        mesh = self._mesh_on("cpu" if is_offloaded else full.device.type)
         placements = [Replicate()] * mesh.ndim
         size = full.shape
         if is_shard(full):
             placements[0], full = full.placements[0], full.to_local()
-        if full.dim() == 0:
-            return DTensor.from_local(full.clone(), mesh, placements, run_check=False)
-        rows = -(-full.shape[0] // self.shards.size)
-        part = full[self.shards.rank * rows : (self.shards.rank + 1) * rows]
+        part = full
+        if full.dim() > 0:
+            rows = -(-full.shape[0] // self.shards.size)
+            part = full[self.shards.rank * rows : (self.shards.rank + 1) * rows]
+            placements = [*placements[:-1], Shard(0)]
         part = part.clone(memory_format=torch.contiguous_format)
+        part = _offloaded(part) if is_offloaded else part
         stride = torch.empty(size, device="meta").stride()
-        placements = [*placements[:-1], Shard(0)]
         return DTensor.from_local(part, mesh, placements, run_check=False, shape=size, stride=stride)
 
     def size_within(self, stored: torch.Tensor) -> tuple[int, ...]:
@@ -107,7 +111,7 @@ class ShardLayout:
 
         if self._mesh is None or (self.replicas is None and self._mesh.device_type != device_type):
             self._mesh = self._new_mesh(device_type)
-        if self._mesh.device_type != device_type:
+        if self._mesh.device_type != device_type and device_type != "cpu":
             raise ValueError(
                 f"thunder.distributed.fsdp: device_mesh: expected a mesh of {device_type}, where a parameter is, got "
                 f"one of {self._mesh.device_type}"
@@ -151,6 +155,12 @@ def layout_of(function: str, process_group: ProcessGroup | None, mesh: DeviceMes
     is_all = mesh.size() == dist.get_world_size()
     everyone = Group(dist.group.WORLD if is_all else mesh._flatten().get_group())
     return ShardLayout(everyone, shards, Group(mesh.get_group(0)), mesh)
+
+
+def _offloaded(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor on the CPU, in pinned memory where there is a GPU."""
+    tensor = tensor.cpu()
+    return tensor.pin_memory() if torch.cuda.is_available() else tensor
 
 
 def is_shard(tensor: torch.Tensor) -> bool:

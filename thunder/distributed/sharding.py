@@ -15,7 +15,7 @@ from thunder.distributed.parameter_gathers import GatheredParameter, ParameterGa
 from thunder.distributed.shard_layout import ShardLayout, full_tensor, is_shard, layout_of
 from thunder.distributed.synchronization import Synchronization, is_guarded, synchronization_of
 from thunder.trace import Trace, TraceEdit, Value
-from thunder.transforms.overrides import override_parameter, overrides_of, replace_stored
+from thunder.transforms.overrides import override_parameter, overrides_of, replace_stored, see_on
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -61,6 +61,7 @@ class FullySharded(ParallelTransform):
         device: torch.device | None,
         param_dtype: torch.dtype | None,
         reduce_dtype: torch.dtype | None,
+        cpu_offload: bool,
     ) -> None:
         super().__init__(layout.everyone)
         self.layout = layout
@@ -70,6 +71,7 @@ class FullySharded(ParallelTransform):
         self.device = device
         self.param_dtype = param_dtype
         self.reduce_dtype = reduce_dtype
+        self.cpu_offload = cpu_offload
 
     def __repr__(self) -> str:
         strategy, bucketing = self.sharding_strategy.value, self.bucketing_strategy.value
@@ -120,14 +122,18 @@ class FullySharded(ParallelTransform):
                 owner, _, local = other.rpartition(".")
                 model.get_submodule(owner)._parameters[local] = parameter
             if self.layout.shards.size > 1 and parameter.numel() > 0:
-                shard = self.layout.shard_of(parameter.detach())
+                shard = self.layout.shard_of(parameter.detach(), self.cpu_offload)
                 override_parameter(model, name, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
+                if self.cpu_offload:
+                    see_on(model, name, parameter.device)
 
     def _shard_part(self, model: Any, name: str, parameter: torch.Tensor) -> None:
         """Shard the part that `tensor_parallel` left to this process; a parameter of several names is, once."""
         if self.layout.shards.size > 1 and is_shard(parameter) and not self.layout.holds(parameter):
-            shard = self.layout.shard_of(parameter.detach())
+            shard = self.layout.shard_of(parameter.detach(), self.cpu_offload)
             replace_stored(model, name, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
+            if self.cpu_offload:
+                see_on(model, name, parameter.device)
 
     def _materialize(self, path: str, module: torch.nn.Module) -> None:
         """Initialize a submodule that is on the meta device."""
@@ -177,7 +183,8 @@ class FullySharded(ParallelTransform):
             size, stride = self.layout.size_within(module.get_parameter(name)), value.stride()
             if size != tuple(value.shape):
                 stride = torch.empty(size, device="meta").stride()
-            gathered = GatheredParameter(name, size, stride, value.dtype, value.requires_grad, self._bucket_of(name))
+            bucket, requires_grad = self._bucket_of(name), value.requires_grad
+            gathered = GatheredParameter(name, size, stride, value.dtype, requires_grad, bucket, value.device)
             parameters.append((value, gathered))
         accumulates = (not state.syncs or state.has_kept) and is_guarded
         is_kept = self.sharding_strategy is FSDPType.ZERO2
@@ -231,7 +238,7 @@ class FullySharded(ParallelTransform):
                     f"thunder.distributed: {submodule_name}.{name}: expected the full parameter, {list(size)}, got "
                     f"{found}; shards are loaded by load_state_dict"
                 )
-            entries[name] = self.layout.shard_of(entries[name])
+            entries[name] = self.layout.shard_of(entries[name], self.cpu_offload)
         return entries
 
     def reverse_transform_state_dict_for_submodule(
@@ -258,6 +265,7 @@ def fsdp(
     param_dtype: torch.dtype | None = None,
     reduce_dtype: torch.dtype | None = None,
     device_mesh: DeviceMesh | None = None,
+    cpu_offload: bool = False,
 ) -> Any:
     """Return a compiled module whose parameters are shards; each process has its own.
 
@@ -281,6 +289,9 @@ def fsdp(
         reduce_dtype: that gradients are summed in; None: `param_dtype`.
         device_mesh: in the place of `process_group`: parameters are sharded over its only dimension, or over the second
             of two. Processes along the first one have copies of the same shards (hybrid sharding).
+        cpu_offload: whether shards lie in the memory of the CPU, with their gradients, and so with the optimizer's
+            state. Programs copy them to where the parameters were, and gradients back. Buffers stay. The process group
+            needs a backend for CPUs, too: `init_process_group("cpu:gloo,cuda:nccl")`.
 
     Raises:
         RuntimeError: there is no torch.distributed, or no process group; parameters have other shapes in other
@@ -305,9 +316,14 @@ def fsdp(
         raise ValueError(
             f"thunder.distributed.fsdp: broadcast_from: expected a rank below {size}, got {broadcast_from}"
         )
+    if cpu_offload and torch.device("cpu") not in layout.everyone.process_group._device_types:
+        raise ValueError(
+            "thunder.distributed.fsdp: cpu_offload: expected a process group that has a backend for CPUs, too: "
+            'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")'
+        )
     where = None if device is None else torch.device(device)
     transform = FullySharded(
-        layout, sharding_strategy, bucketing_strategy, broadcast_from, where, param_dtype, reduce_dtype
+        layout, sharding_strategy, bucketing_strategy, broadcast_from, where, param_dtype, reduce_dtype, cpu_offload
     )
     return compile_with(transform, model, "fsdp")
 

@@ -219,7 +219,7 @@ class TensorParallel(ParallelTransform):
                 continue
             entries[name] = self._part_of(entry, held.placements[0].dim)
             if around is not None and around.layout.holds(held):
-                entries[name] = around.layout.shard_of(entries[name])
+                entries[name] = around.layout.shard_of(entries[name], around.cpu_offload)
         return entries
 
     def reverse_transform_state_dict_for_submodule(

@@ -34,6 +34,7 @@ class Override:
         names: where it stands in the module: several names where it is shared (tied weights).
         owner: `repr` of the transform that replaced it; empty where none did.
         shape, stride, dtype: as programs see it; None where it was not replaced.
+        device: where programs see it; None: where the replacement is.
         added: the parameters and buffers that were added beside it, with `repr` of the transform that did.
     """
 
@@ -42,6 +43,7 @@ class Override:
     shape: torch.Size | None = None
     stride: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None
+    device: torch.device | None = None
     added: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -78,6 +80,13 @@ def override_parameter(model: ThunderModule, name: str, replacement: torch.Tenso
     entry.owner, entry.shape, entry.stride, entry.dtype = owner, original.shape, original.stride(), original.dtype
     for each in entry.names:
         _set(model, each, replacement)
+    _changed(model, entry)
+
+
+def see_on(model: ThunderModule, name: str, device: torch.device) -> None:
+    """Let programs see a parameter that was replaced on another device than its replacement is on."""
+    entry = overrides_of(_module(model))[name]
+    entry.device = device
     _changed(model, entry)
 
 
@@ -185,7 +194,8 @@ def describe(module: torch.nn.Module) -> list[tuple[Any, ...]]:
             for each, owner in entry.added.items()
             if (tensor := _get(module, each)) is not None
         ]
-        described.append((name, entry.owner, tensors, entry.shape, entry.stride, entry.dtype, added))
+        seen = entry.shape, entry.stride, entry.dtype, entry.device
+        described.append((name, entry.owner, tensors, *seen, added))
     return described
 
 

@@ -1,5 +1,6 @@
 #include "dispatch/call/overrides.h"
 
+#include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 
 #include <algorithm>
@@ -37,16 +38,20 @@ Overrides::Added read_added(PyObject* described) {
 
 Overrides::Entry read_entry(PyObject* described) {
   const char *name, *owner;
-  PyObject *tensors, *shape, *stride, *dtype, *added;
-  if (PyArg_ParseTuple(described, "ssOOOOO", &name, &owner, &tensors, &shape, &stride, &dtype, &added) == 0) {
+  PyObject *tensors, *shape, *stride, *dtype, *device, *added;
+  if (PyArg_ParseTuple(described, "ssOOOOOO", &name, &owner, &tensors, &shape, &stride, &dtype, &device, &added) == 0) {
     throw PendingError();
   }
-  Overrides::Entry entry{name, owner, items_of(tensors), {}, {}};
+  Overrides::Entry entry{name, owner, items_of(tensors), {}, {}, false};
   for (const py::Ref& each : items_of(added)) entry.added.push_back(read_added(each.get()));
   if (!THPDtype_Check(dtype)) return entry;
   entry.seen.sizes = dims_of(shape);
   entry.seen.strides = dims_of(stride);
   entry.seen.dtype = bridge::from_torch(reinterpret_cast<THPDtype*>(dtype)->scalar_type);
+  if (THPDevice_Check(device)) {
+    entry.seen.device = bridge::from_torch(reinterpret_cast<THPDevice*>(device)->device);
+    entry.has_device = true;
+  }
   return entry;
 }
 
@@ -72,6 +77,7 @@ ir::TypePtr Overrides::seen_type(const Entry& entry, const at::Tensor& real) {
     type.sizes = entry.seen.sizes;
     type.strides = entry.seen.strides;
     type.dtype = entry.seen.dtype;
+    if (entry.has_device) type.device = entry.seen.device;
     type.storage_offset = 0;
   }
   const auto requires_grad = [](const Added& each) { return unpack_tensor(each.tensor.get()).requires_grad(); };

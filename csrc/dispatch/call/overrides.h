@@ -29,6 +29,7 @@ class Overrides {
     std::vector<py::Ref> tensors;  ///< in the module now, one for each place that shared the original
     ir::TensorType seen;           ///< as programs see it; meaningless without an owner
     std::vector<Added> added;
+    bool has_device = false;  ///< programs see it on another device than the tensor is on
   };
 
   /// Those of a module; none for any other callable. Throws PendingError.
