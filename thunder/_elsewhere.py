@@ -93,6 +93,8 @@ MODULES: dict[str, str] = {
     "thunder.distributed.prims": "torch.ops._c10d_functional: traces hold PyTorch's operators",
     "thunder.dynamo.report": "thunderfx(fn).report() and thunder.minify",
     "thunder.examine.memory_calculation": "thunder.view(fn) shows the memory over a trace",
+    "thunder.executors.apexex": _EXECUTOR,
+    "thunder.executors.cudnn_layernormex": _EXECUTOR,
     "thunder.executors.cudnnex": _EXECUTOR,
     "thunder.executors.nvfuserex": _EXECUTOR,
     "thunder.executors.pythonex": _EXECUTOR,
@@ -131,6 +133,11 @@ MEMBERS: dict[str, dict[str, str]] = {
     "thunder.examine": {
         **dict.fromkeys(("make_trace_dot", "get_nvfuser_fusion_definition", "get_nvfuser_repro"), _GRAPHS),
         "warn_fusions": "print(thunder.fusions(fn))",
+    },
+    "thunder.executors": {},
+    "thunder.executors.torch_compile": {
+        "torch_compile_ex": 'executors=["torchcompile"]',
+        "torch_compile_cat_ex": 'executors=["torchcompile"], or thunder\'s own fusions',
     },
     "thunder.extend": {
         **dict.fromkeys(
