@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from thunder._backend import announce
 from thunder._check import require_own_package
+from thunder._elsewhere import ForeignModules, missing_attribute
 
 if TYPE_CHECKING:
     from thunder._compile import compile, explain_recipe
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from thunder.errors import EagerFallbackWarning, InternalError, SharpEdgeError, SharpEdgeWarning
     from thunder.extend import (
         Executor,
+        add_default_executor,
         get_all_executors,
         get_default_executors,
         get_executor,
@@ -95,6 +98,7 @@ __all__ = [
     "Trace",
     "Transform",
     "View",
+    "add_default_executor",
     "autocast",
     "cache_hits",
     "cache_misses",
@@ -174,6 +178,7 @@ _ORIGIN = {
     "explain_shapes": "inspect",
     "fusions": "inspect",
     "get_all_executors": "extend",
+    "add_default_executor": "extend",
     "get_default_executors": "extend",
     "get_executor": "extend",
     "grad": "transforms.functional",
@@ -206,16 +211,14 @@ _MODULES = ("core", "distributed", "dynamo", "examine", "executors", "extend", "
 
 require_own_package()
 announce()
+sys.meta_path.append(ForeignModules())
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"thunder.{name}")
     if name not in _ORIGIN:
-        from thunder._elsewhere import ATTRIBUTES
-
-        instead = f"; instead of Lightning Thunder's: {ATTRIBUTES[name]}" if name in ATTRIBUTES else ""
-        raise AttributeError(f"module 'thunder' has no attribute {name!r}{instead}")
+        raise missing_attribute("thunder", name)
     value = getattr(importlib.import_module(f"thunder.{_ORIGIN[name]}"), name)
     globals()[name] = value
     return value

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["ATTRIBUTES", "OPTIONS"]
+import dis
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["ATTRIBUTES", "MEMBERS", "MODULES", "OPTIONS", "ForeignModules", "attribute_of", "missing_attribute"]
 
 _DTYPES = (
     *("bool8", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64"),
@@ -27,6 +32,7 @@ ATTRIBUTES: dict[str, str] = {
     "torch": "torch: jitted functions and transforms call PyTorch itself",
     "dtypes": "torch's dtypes",
     "devices": "torch.device",
+    "TraceCtx": "thunder.Trace",
     "get_compile_data": "thunder.compile_data(fn)",
     "DebugOptions": "traces are always verified; thunder.minify makes a failing program small",
     "set_execution_callback_file": "thunder.last_traces(fn)[-1].python_callable()",
@@ -54,3 +60,134 @@ OPTIONS: dict[str, str] = {
         "an option of nvFuser, which thunder has not; leave it out",
     ),
 }
+
+_TRACES = "traces are thunder.Trace, their operations trace.bound_symbols, changed by trace.edit(…)"
+_DERIVATIVES = "thunder.grad and its like; rules by register_implementation(…, grad_transform=…)"
+_GRAPHS = "thunder.view(fn) shows traces as a page; thunder.last_kernels(fn) has the sources of kernels"
+
+#: Modules of the package, with what to use instead.
+MODULES: dict[str, str] = {
+    "thunder.clang": ATTRIBUTES["clang"],
+    "thunder.numpy": ATTRIBUTES["numpy"],
+    "thunder.torch": ATTRIBUTES["torch"],
+    "thunder.common": "thunder.compile_data(fn) and thunder.compile_stats(fn)",
+    "thunder.benchmarks": "thunder bench, on the command line",
+    "thunder.tests": "the test models of Lightning Thunder are LitGPT's: from litgpt import GPT, Config",
+    "thunder.dev_utils": "thunder.profile(fn, *args), and ranges for PyTorch's profilers",
+    "thunder.core.baseutils": "Python's and torch's own",
+    "thunder.core.compile_data": "thunder.compile_data(fn)",
+    "thunder.core.devices": ATTRIBUTES["devices"],
+    "thunder.core.dtypes": ATTRIBUTES["dtypes"],
+    "thunder.core.interpreter": ATTRIBUTES["last_interpreter_log"],
+    "thunder.core.langctxs": OPTIONS["langctx"],
+    "thunder.core.module": "thunder.ThunderModule",
+    "thunder.core.prims": "torch.ops.aten: traces hold PyTorch's operators",
+    "thunder.core.proxies": ATTRIBUTES["TensorProxy"],
+    "thunder.core.pytree": "torch.utils._pytree",
+    "thunder.core.recipe": "thunder.recipes.BaseRecipe",
+    "thunder.core.rematerialization": "rematerialize=True, the default",
+    "thunder.core.symbol": _TRACES,
+    "thunder.core.trace": _TRACES,
+    "thunder.core.utils": "Python's and torch's own",
+    "thunder.core.vjp_utils": _DERIVATIVES,
+    "thunder.distributed.prims": "torch.ops._c10d_functional: traces hold PyTorch's operators",
+    "thunder.dynamo.report": "thunderfx(fn).report() and thunder.minify",
+    "thunder.examine.memory_calculation": "thunder.view(fn) shows the memory over a trace",
+    "thunder.executors.apexex": _EXECUTOR,
+    "thunder.executors.cudnn_layernormex": _EXECUTOR,
+    "thunder.executors.cudnnex": _EXECUTOR,
+    "thunder.executors.nvfuserex": _EXECUTOR,
+    "thunder.executors.pythonex": _EXECUTOR,
+    "thunder.executors.sdpaex": _EXECUTOR,
+    "thunder.executors.torchex": _EXECUTOR,
+    "thunder.executors.transformer_engineex": _EXECUTOR,
+    "thunder.executors.triton_crossentropy": _EXECUTOR,
+    "thunder.transforms.autocast": "torch.autocast around calls, or thunder.autocast(fn, …)",
+    "thunder.transforms.constant_folding": "a pass that always runs",
+    "thunder.transforms.cudagraph": "thunder.plugins.ReduceOverhead",
+    "thunder.transforms.materialization": "model.to_empty(device=…) before thunder.jit",
+    "thunder.transforms.prune_prologue_checks": 'cache="same input", which checks the arguments alone',
+    "thunder.transforms.qlora": "examples/extending/lora.py, a transform",
+    "thunder.transforms.quantization": "thunder.plugins.Int4Weights",
+}
+
+#: Attributes of the package's modules, with what to use instead.
+MEMBERS: dict[str, dict[str, str]] = {
+    "thunder": ATTRIBUTES,
+    "thunder.core": {},
+    "thunder.core.options": {"DebugOptions": ATTRIBUTES["DebugOptions"]},
+    "thunder.core.transforms": {
+        **dict.fromkeys(("grad", "vjp", "value_and_grad", "inline_value_and_grad"), "thunder.grad and its like"),
+        **dict.fromkeys(("register_grad", "register_augmented_forward", "register_backward"), _DERIVATIVES),
+        **dict.fromkeys(("bsym_list_to_dag", "toposort_bsym_dag", "visitor_transform", "add_transform"), _TRACES),
+    },
+    "thunder.core.transform_common": dict.fromkeys(("dce", "cse"), "passes that always run: thunder.compile_stats(fn)"),
+    "thunder.distributed": {
+        "skip_data_parallel_grad_sync": "thunder.distributed.no_sync(model)",
+        "set_skip_data_parallel_grad_sync": "thunder.distributed.no_sync(model)",
+        "copy_default_process_group": "process_group=torch.distributed.new_group()",
+    },
+    "thunder.dynamo": dict.fromkeys(
+        ("thunder_optimize", "thunder_profile"), "thunder.examine(fn, *args), which measures thunder and eager"
+    ),
+    "thunder.examine": {
+        **dict.fromkeys(("make_trace_dot", "get_nvfuser_fusion_definition", "get_nvfuser_repro"), _GRAPHS),
+        "warn_fusions": "print(thunder.fusions(fn))",
+    },
+    "thunder.executors": {},
+    "thunder.executors.torch_compile": {
+        "torch_compile_ex": 'executors=["torchcompile"]',
+        "torch_compile_cat_ex": 'executors=["torchcompile"], or thunder\'s own fusions',
+    },
+    "thunder.extend": {
+        **dict.fromkeys(
+            ("get_always_executors", "set_always_executors", "add_always_executor", "remove_always_executor"),
+            "add_default_executor and its like: thunder's own executors always stand behind",
+        ),
+        "StatefulExecutor": "a transform that adds buffers: examples/extending/amax_history.py",
+        "TemporaryExecutor": "thunder.extend.OperatorExecutor, which need not be registered",
+        "single_op_executor": "thunder.extend.OperatorExecutor",
+        "add_executor_lists": ATTRIBUTES["add_executor_lists"],
+    },
+    "thunder.transforms": {
+        "ConstantFolding": MODULES["thunder.transforms.constant_folding"],
+        "LORATransform": MODULES["thunder.transforms.qlora"],
+        "MaterializationTransform": MODULES["thunder.transforms.materialization"],
+        "PrunePrologueChecks": MODULES["thunder.transforms.prune_prologue_checks"],
+        "ExtractionOnlyPrologueTransform": MODULES["thunder.transforms.prune_prologue_checks"],
+    },
+}
+
+
+def attribute_of(module: str) -> Callable[[str], Any]:
+    """Return a `__getattr__` for a module: it raises, with what to use instead where that is known."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise missing_attribute(module, name)
+
+    return __getattr__
+
+
+def missing_attribute(module: str, name: str) -> Exception:
+    """Return what the `__getattr__` of a module, which calls this, raises for a name that the module has not.
+
+    That is an AttributeError, but for `from module import name` an ImportError: there, Python would drop the message of
+    an AttributeError.
+    """
+    instead = MEMBERS[module].get(name) or MODULES.get(f"{module}.{name}")
+    told = f"; instead of Lightning Thunder's: {instead}" if instead else ""
+    reader = sys._getframe(2)
+    if told and reader.f_code.co_code[reader.f_lasti] == dis.opmap["IMPORT_FROM"]:
+        return ImportError(f"cannot import name {name!r} from {module!r}{told}", name=name)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{told}")
+
+
+class ForeignModules:
+    """The last of Python's finders of modules: imports of Lightning Thunder's modules say what to use instead."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Raise ModuleNotFoundError for a module of Lightning Thunder's; None for all others."""
+        if name in MODULES:
+            raise ModuleNotFoundError(
+                f"No module named {name!r}; instead of Lightning Thunder's: {MODULES[name]}", name=name
+            )

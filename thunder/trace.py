@@ -6,6 +6,8 @@ import functools
 import html
 import os
 import pathlib
+import sys
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex, overload
 
@@ -503,3 +505,13 @@ def store_buffer(module: torch.nn.Module, name: str, value: torch.Tensor) -> Non
 
 
 _METADATA = ("shape", "dtype", "device")
+
+
+class _Callable(types.ModuleType):
+    """Lets `thunder.trace()(fn, *tensors)`, as Lightning Thunder has it, return the trace of a function."""
+
+    def __call__(self) -> Callable[..., Trace]:
+        return Trace.of_function
+
+
+sys.modules[__name__].__class__ = _Callable

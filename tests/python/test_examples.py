@@ -1,4 +1,4 @@
-"""The worked examples of docs/extending.md, and the code on that page."""
+"""The worked examples of docs/extending.md, and the code on that page and on docs/program-transforms.md."""
 
 from __future__ import annotations
 
@@ -168,11 +168,12 @@ def test_shards_are_trained_as_the_whole_model_is() -> None:
     assert run.stdout.count("_c10d_functional.reduce_scatter_tensor.default") == 4
 
 
-def test_code_on_the_page_runs() -> None:
-    text = (ROOT / "docs/extending.md").read_text()
+@pytest.mark.parametrize("page", ["docs/extending.md", "docs/program-transforms.md"])
+def test_code_on_the_page_runs(page: str) -> None:
+    text = (ROOT / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) > 5
     namespace: dict[str, Any] = {"__name__": "extending"}
     for block in blocks:
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(block, "docs/extending.md", "exec"), namespace)
+            exec(compile(block, page, "exec"), namespace)

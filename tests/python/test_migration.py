@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import thunder
+from thunder._elsewhere import MEMBERS, MODULES
 from thunder.extend import FusionExecutor, OperatorExecutor, get_executor
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/migration.md"
@@ -37,6 +39,13 @@ def answered(name: str) -> bool:
     """Whether an attribute of the package that is not there says what to use instead."""
     with pytest.raises(AttributeError, match=rf"no attribute '{name}'; instead of Lightning Thunder's: ."):
         getattr(thunder, name)
+    return True
+
+
+def not_imported(module: str) -> bool:
+    """Whether an import of a module that is not there says what to use instead."""
+    with pytest.raises(ModuleNotFoundError, match=f"'{module}'; instead of Lightning Thunder's: ."):
+        importlib.import_module(module)
     return True
 
 
@@ -76,14 +85,17 @@ def runs_sine() -> bool:
     return "migration_tests.sine" in str(thunder.last_traces(f)[-1])
 
 
-def derivative_by_hand() -> bool:
-    from thunder.core.transforms import get_grad, put_grad
+def derivative_by_hand(name: str, several: bool = False) -> bool:
+    from thunder.core.transforms import get_grad, put_grad, put_grads
 
-    executor = OperatorExecutor("migration_grad_tests")
+    executor = OperatorExecutor(name)
 
     def tripled(x: torch.Tensor) -> torch.Tensor:
         y = torch.sin(x)
-        put_grad(x, 3 * get_grad(y))
+        if several:
+            put_grads((x, 3), [3 * get_grad(y), None])
+        else:
+            put_grad(x, 3 * get_grad(y))
         return y
 
     executor.register_implementation(torch.sin, grad_transform=tripled)
@@ -130,7 +142,11 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "jit(skip_inplace_alias_updates=)": lambda: refused(skip_inplace_alias_updates=True),
     "jit(nv_enable_linear=)": lambda: refused(nv_enable_linear=True) and refused(nv_enable_matmul=True),
     "thunder.grad": lambda: torch.equal(thunder.grad(torch.sin)(torch.tensor(0.0)), torch.tensor(1.0)),
-    "thunder.trace": lambda: len(thunder.Trace.of_function(torch.sin, torch.ones(2)).bound_symbols) == 1,
+    "thunder.trace": lambda: (
+        len(thunder.trace()(torch.sin, torch.ones(2)).bound_symbols)
+        == len(thunder.Trace.of_function(torch.sin, torch.ones(2)).bound_symbols)
+        == 1
+    ),
     # --- looking at it
     "thunder.last_traces": lambda: str(thunder.last_traces(compiled())[-1]),
     "thunder.last_backward_traces": lambda: str(thunder.last_backward_traces(compiled())[-1]),
@@ -165,6 +181,10 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "thunder.float32": lambda: answered("float32") and answered("bool8") and answered("complex64"),
     "thunder.dtypes": lambda: answered("dtypes") and answered("devices"),
     "thunder.torch": lambda: answered("torch") and answered("numpy") and answered("clang"),
+    "thunder.core.proxies, symbol, trace, …": lambda: (
+        not_imported("thunder.core.proxies") and not_imported("thunder.core.symbol") and not_imported("thunder.torch")
+    ),
+    "thunder.core.trace.TraceCtx": lambda: answered("TraceCtx") and not_imported("thunder.core.trace"),
     # --- modules
     "ThunderModule": lambda: isinstance(thunder.jit(LINEAR), thunder.ThunderModule),
     "ThunderModule.get_parameter": lambda: thunder.jit(LINEAR).get_parameter("weight") is LINEAR.weight,
@@ -183,7 +203,10 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "Transform.reverse_transform_state_dict_for_submodule": (
         lambda: thunder.Transform.reverse_transform_state_dict_for_submodule
     ),
-    "thunder.core.transforms.get_grad, put_grad": derivative_by_hand,
+    "thunder.core.transforms.get_grad, put_grad, put_grads": lambda: (
+        derivative_by_hand("migration_grad_tests") and derivative_by_hand("migration_grads_tests", several=True)
+    ),
+    "thunder.core.transforms.register_grad": lambda: "register_grad" in MEMBERS["thunder.core.transforms"],
     "thunder.transforms.autocast": lambda: (
         thunder.autocast(lambda x: x @ x, device_type="cpu", dtype=torch.bfloat16)(torch.ones(2, 2)).dtype
         is torch.bfloat16
@@ -219,12 +242,12 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "thunder.Executor": lambda: thunder.Executor is thunder.extend.Executor,
     "extend.OperatorExecutor": runs_sine,
     "extend.OperatorExecutor.register_operator": runs_sine,
-    "extend.OperatorExecutor.register_implementation": derivative_by_hand,
+    "extend.OperatorExecutor.register_implementation": lambda: derivative_by_hand("migration_rule_tests"),
     "extend.FusionExecutor": lambda: FusionExecutor("migration_fusion_tests").fusion_pass,
     "extend.StatefulExecutor": lambda: thunder.transforms.add_parameter,
     "extend.register_executor": lambda: registered(lambda executor: get_executor(executor.name)),
     "extend.deregister_executor": lambda: registered(lambda executor: None),
-    "extend.add_default_executor": lambda: registered(thunder.extend.add_default_executor),
+    "extend.add_default_executor": lambda: registered(thunder.add_default_executor),
     "extend.remove_default_executor": lambda: registered(lambda _: thunder.extend.remove_default_executor("cpu")),
     "extend.set_default_executors": lambda: registered(lambda each: thunder.extend.set_default_executors([each])),
     "extend.add_always_executor": lambda: not hasattr(thunder.extend, "add_always_executor"),
@@ -272,3 +295,26 @@ def test_page_and_checks_have_the_same_rows() -> None:
 @pytest.mark.parametrize("name", CHECKS)
 def test_row_holds(name: str) -> None:
     assert CHECKS[name]()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_that_are_not_here_say_what_to_use(module: str) -> None:
+    assert not_imported(module)
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module in MEMBERS for name in MEMBERS[module]])
+def test_names_that_are_not_here_say_what_to_use(module: str, name: str) -> None:
+    found = importlib.import_module(module)
+    assert not hasattr(found, name)
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; instead of Lightning Thunder's: ."):
+        getattr(found, name)
+    with pytest.raises(ImportError, match=rf"import name '{name}' from '{module}'; instead of Lightning Thunder's: ."):
+        exec(f"from {module} import {name}")
+
+
+@pytest.mark.parametrize("module", ["thunder", *MEMBERS])
+def test_names_of_nobody_are_missed_as_ever(module: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'zzz'$"):
+        _ = importlib.import_module(module).zzz
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'thunder\.zzz'"):
+        importlib.import_module("thunder.zzz")

@@ -132,6 +132,31 @@ def refused(x: torch.Tensor) -> torch.Tensor:
     return x * random.random()
 
 
+def test_traffic_with_and_without_fusions_is_examined() -> None:
+    size = 4 * 100 * 100
+    found = thunder.examine(lambda x: (x.sin() * 2 + 1).tanh() * x, torch.randn(100, 100), measure=False)
+    # One by one: four operations that read one tensor and write one, one that reads two.
+    assert found.traffic == (2 * size, (4 * 2 + 3) * size)
+    assert found.expected_gain == 5.5
+    assert found.gain is None
+    assert "0.0763 MiB, 0.42 MiB without fusions: 5.50 times as fast where memory is the limit" in str(found)
+
+
+def test_traffic_of_a_backward_is_examined_and_views_move_nothing() -> None:
+    x = torch.randn(100, 100, requires_grad=True)
+    found = thunder.examine(lambda x: x.t().sin(), x, measure=False)
+    size = 4 * 100 * 100
+    # The sine; and its derivative, cos(x) times the gradient, which is fused.
+    assert found.traffic == (5 * size, 7 * size)
+
+
+def test_a_program_without_fusions_has_no_expected_gain() -> None:
+    found = thunder.examine(torch.matmul, torch.ones(8, 8), torch.ones(8, 8), measure=False)
+    assert found.traffic == (3 * 256, 3 * 256)
+    assert "without fusions" not in str(found)
+    assert thunder.examine(lambda x: x, torch.ones(2), measure=False).expected_gain == 1
+
+
 @pytest.mark.parametrize("options", [None, thunder.Options(fullgraph=True), thunder.Options(sharp_edges="error")])
 def test_refusal_is_examined_with_its_line(options: Any) -> None:
     found = thunder.examine(refused, torch.ones(3), options=options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import inspect
 import json
@@ -119,10 +120,34 @@ def test_page_has_the_fusions(compiled: Any, page: thunder.View) -> None:
     assert thunder.view(compiled, measure=True).data["fusions"][0]["seconds"] > 0
 
 
+def test_page_has_the_kernels_of_the_fusions(compiled: Any, page: thunder.View) -> None:
+    for fusion, shown in zip(thunder.fusions(compiled, sources=True), page.data["fusions"], strict=True):
+        assert page.data["kernels"][shown["kernel"]] == fusion.cuda_source.strip()
+    assert "__global__" in page.data["kernels"][0]
+
+
+def test_lines_of_the_executed_traces_name_their_fusion(page: thunder.View) -> None:
+    numbers = []
+    for kind in ("computation", "backward"):
+        for line in page.data["stages"][kind][-1]["lines"]:
+            assert (line["fusion"] is not None) == line["fused"]
+            if line["fused"] and line["fusion"] not in numbers:
+                numbers.append(line["fusion"])
+                assert page.data["fusions"][line["fusion"]]["line"] == line["line"]
+    assert numbers == list(range(len(page.data["fusions"])))
+    assert len(numbers) >= 2
+
+
 def test_page_has_the_memory_of_each_operation(compiled: Any, page: thunder.View) -> None:
     points = page.data["memory"]["computation"]
     assert len(points) == len(thunder.last_traces(compiled)[-1].bound_symbols)
     assert max(point["bytes"] for point in points) >= 4 * 8 * 4
+
+
+def test_memory_of_composite_operations_is_counted_and_views_are_not() -> None:
+    f = thunder.jit(lambda x, y: torch.matmul(x, y).reshape(-1).contiguous())
+    f(torch.ones(8, 8), torch.ones(8, 8))
+    assert {point["bytes"] for point in thunder.view(f).data["memory"]["computation"]} == {8 * 8 * 4}
 
 
 def test_names_and_sources_cannot_break_the_page() -> None:
@@ -158,12 +183,18 @@ window.addEventListener("load", () => {
   const chosen = [count("#source"), count("#trace-left"), count("#trace-right"), count("#fusions")];
   document.querySelector("#trace-left .row[data-key]").click();
   const source = document.querySelector("#source .chosen").dataset.key.split(":").pop();
+  const empty = document.querySelector("#kernel pre").textContent;
+  document.querySelector("#fusions tr[data-key]").click();
+  const kernel = document.querySelector("#kernel pre").textContent;
+  document.querySelector("#kernel").replaceChildren();
+  document.querySelector("#trace-right .fused").click();
+  const same = document.querySelector("#kernel pre").textContent === kernel;
   const select = document.getElementById("right");
   select.value = select.options.length - 1;
   select.dispatchEvent(new Event("change"));
   const stage = document.querySelector("#trace-right h2").textContent;
   const drawn = document.querySelectorAll("#memory polyline").length;
-  document.title = JSON.stringify({ chosen, source, stage, drawn });
+  document.title = JSON.stringify({ chosen, source, stage, drawn, empty, kernel, same });
 });
 </script></body>"""
 
@@ -174,8 +205,8 @@ def test_clicks_in_a_browser(page: thunder.View, tmp_path: Path) -> None:
     path.write_text(page.html.replace("</body>", CLICKS.replace("LINE", str(FIRST_LINE + 2))), encoding="utf8")
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
     done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120)
-    title = re.search("<title>(.*?)</title>", done.stdout)
-    found = json.loads(title.group(1))
+    title = re.search("<title>(.*?)</title>", done.stdout, re.DOTALL)
+    found = json.loads(html.unescape(title.group(1)))
     # The program's line; softmax and product as recorded; the fusion that they are in, with its lines; its row.
     source, left, right, fusions = found["chosen"]
     assert (source, left) == (1, 2)
@@ -184,3 +215,7 @@ def test_clicks_in_a_browser(page: thunder.View, tmp_path: Path) -> None:
     assert found["source"] == str(FIRST_LINE + 1)
     assert found["stage"].startswith("epilogue")
     assert found["drawn"] == 2
+    assert found["empty"].startswith("Click a fusion")
+    assert found["kernel"].startswith("// aten.")
+    assert found["kernel"].endswith(page.data["kernels"][page.data["fusions"][0]["kernel"]])
+    assert found["same"]

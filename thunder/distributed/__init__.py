@@ -1,5 +1,6 @@
 """Training in several processes, by transforms of traces. See docs/distributed.md."""
 
+from thunder._elsewhere import attribute_of
 from thunder.distributed.data_parallel import DataParallel, ddp
 from thunder.distributed.sharding import FSDPBucketingStrategy, FSDPType, FullySharded, fsdp
 from thunder.distributed.shards import clip_grad_norm_, full_state_dict, load_full_state_dict
@@ -22,3 +23,5 @@ __all__ = [
     "row_parallel",
     "tensor_parallel",
 ]
+
+__getattr__ = attribute_of(__name__)

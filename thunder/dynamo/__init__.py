@@ -1,5 +1,6 @@
 """thunder as a back end of torch.compile. See docs/torch-compile.md."""
 
+from thunder._elsewhere import attribute_of
 from thunder.dynamo.compiler import (
     SubgraphInfo,
     ThunderCompiler,
@@ -17,3 +18,5 @@ __all__ = [
     "thunder_backend",
     "thunderfx",
 ]
+
+__getattr__ = attribute_of(__name__)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from thunder._arguments import shown
+from thunder._elsewhere import attribute_of
 from thunder.examine.examination import Examination, is_fusion
 from thunder.examine.examination import examine as _examine
 from thunder.trace import BoundSymbol, Trace, part_of
@@ -50,6 +51,9 @@ def get_fusions(trace: Trace) -> list[tuple[str, Callable[..., Any]]]:
         name = f"{owner}_fusion{number}"
         found.append((name, part_of(trace, [symbol], name).python_callable()))
     return found
+
+
+__getattr__ = attribute_of(__name__)
 
 
 class _Callable(types.ModuleType):

@@ -20,6 +20,7 @@ from thunder import inspect as reports
 from thunder._arguments import require_callable
 from thunder._jit import jit
 from thunder.errors import EagerFallbackWarning, SharpEdgeError
+from thunder.examine.traffic import FUSIONS, bytes_moved, bytes_unfused
 from thunder.trace import BoundSymbol, Trace, Value
 
 __all__ = ["Examination", "examine"]
@@ -44,6 +45,8 @@ class Examination:
         executors: for each executor, the operations that it runs and how often; a fusion counts as its operations.
         fusions: how many operations run in fusions, and in how many.
         saved_bytes: of the tensors that the forward keeps for the backward, besides parameters and arguments.
+        traffic: the bytes that operations of a call and its backward read and write, and those that they would without
+            fusions.
         difference: the largest difference from eager's results, relative to the largest of these; None without floats
             that have data.
         first_seconds: of the first call, with its backward, which traces and compiles.
@@ -59,6 +62,7 @@ class Examination:
     executors: dict[str, dict[str, int]]
     fusions: tuple[int, int]
     saved_bytes: int
+    traffic: tuple[int, int]
     difference: float | None
     first_seconds: float
     seconds: float | None
@@ -68,6 +72,11 @@ class Examination:
     def gain(self) -> float | None:
         """How many times as fast as eager a later call is."""
         return self.eager_seconds / self.seconds if self.seconds and self.eager_seconds else None
+
+    @property
+    def expected_gain(self) -> float:
+        """How many times as fast as without fusions a call is where the memory is the limit; matmuls gain less."""
+        return self.traffic[1] / self.traffic[0] if self.traffic[0] else 1.0
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {'compiled' if self.compiles else 'runs in eager'}"]
@@ -81,6 +90,7 @@ class Examination:
             most = sorted(names.items(), key=lambda item: -item[1])[:6]
             listed = ", ".join(f"{count} {name}" for name, count in most) + (", …" if len(names) > 6 else "")
             lines.append(f"  {executor} runs {sum(names.values())}: {listed}")
+        lines.append(self._described_traffic())
         if "backward" in self.operations:
             lines.append(f"  kept for the backward: {self.saved_bytes / 2**20:.3g} MiB")
         if self.difference is not None:
@@ -92,6 +102,13 @@ class Examination:
                 f"{self.gain:.2f} times as fast"
             )
         return "\n".join(lines)
+
+    def _described_traffic(self) -> str:
+        moved, unfused = (f"{size / 2**20:.3g} MiB" for size in self.traffic)
+        if self.traffic[0] == self.traffic[1]:
+            return f"  memory traffic: {moved}"
+        gain = f"{self.expected_gain:.2f} times as fast where memory is the limit"
+        return f"  memory traffic: {moved}, {unfused} without fusions: {gain}"
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -144,6 +161,7 @@ def examine(fn: Any, *args: Any, measure: bool = True, options: Any = None, **kw
         executors=_by_executor(traces),
         fusions=(sum(max(1, len(symbol.nested)) for symbol in fused), len(fused)),
         saved_bytes=_saved_bytes(compiled),
+        traffic=_traffic(compiled),
         difference=None if refused else _difference(result, eager),
         first_seconds=first_seconds,
         seconds=_time(compiled, args, kwargs) if measured else None,
@@ -153,7 +171,7 @@ def examine(fn: Any, *args: Any, measure: bool = True, options: Any = None, **kw
 
 def is_fusion(symbol: BoundSymbol) -> bool:
     """Return whether a symbol is several operations that run as one."""
-    return symbol.name in ("prims.fused", "prims.fusion")
+    return symbol.name in FUSIONS
 
 
 def executor_of(symbol: BoundSymbol) -> str:
@@ -217,6 +235,11 @@ def _by_executor(traces: list[Trace]) -> dict[str, dict[str, int]]:
             names = symbol.nested if is_fusion(symbol) and symbol.nested else [symbol.name]
             counts.setdefault(executor_of(symbol), collections.Counter()).update(names)
     return {executor: dict(counts[executor]) for executor in sorted(counts)}
+
+
+def _traffic(compiled: Any) -> tuple[int, int]:
+    found = [stages for stages in (reports.last_traces(compiled), reports.last_backward_traces(compiled)) if stages]
+    return sum(bytes_moved(stages[-1]) for stages in found), sum(map(bytes_unfused, found))
 
 
 def _saved_bytes(compiled: Any) -> int:

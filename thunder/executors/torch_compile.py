@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from thunder._elsewhere import attribute_of
 from thunder.extend.executors import FusionExecutor
 from thunder.extend.operations import may_share_memory, operator_named
 from thunder.trace import BoundSymbol, Trace, TraceEdit, Value
@@ -153,3 +154,6 @@ def _without_escaping_views(trace: Trace, group: Sequence[BoundSymbol]) -> list[
             outside.update(results)
             inside.discard(symbol.index)
     return [symbol for symbol in group if symbol.index in inside]
+
+
+__getattr__ = attribute_of(__name__)

@@ -1,5 +1,6 @@
 """Executors of your own: operators, implementations of PyTorch's, fusion passes. See docs/extending.md."""
 
+from thunder._elsewhere import attribute_of
 from thunder.extend.executors import Executor, FusionExecutor, OperatorExecutor
 from thunder.extend.gradients import get_grad, put_grad
 from thunder.extend.registry import (
@@ -30,3 +31,5 @@ __all__ = [
     "resolve_executors",
     "set_default_executors",
 ]
+
+__getattr__ = attribute_of(__name__)

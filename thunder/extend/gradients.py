@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from thunder._check import load_extension
 
-__all__ = ["derivatives", "differentiable", "driver", "get_grad", "put_grad", "undifferentiable"]
+__all__ = ["derivatives", "differentiable", "driver", "get_grad", "put_grad", "put_grads", "undifferentiable"]
 
 _extend = load_extension().extend
 
@@ -37,6 +37,18 @@ def put_grad(argument: torch.Tensor, gradient: torch.Tensor | None, /) -> None:
         RuntimeError: called elsewhere than in a grad_transform.
     """
     _current().gradients.append((argument, gradient))
+
+
+def put_grads(arguments: Any, gradients: Any, /) -> None:
+    """Say what the gradients of several arguments are: `put_grad` for each tensor of two containers of one structure.
+
+    Raises:
+        RuntimeError: called elsewhere than in a grad_transform.
+        ValueError: the containers hold different numbers of leaves.
+    """
+    for argument, gradient in zip(pytree.tree_leaves(arguments), pytree.tree_leaves(gradients), strict=True):
+        if isinstance(argument, torch.Tensor) and isinstance(gradient, torch.Tensor):
+            put_grad(argument, gradient)
 
 
 class _Rule:

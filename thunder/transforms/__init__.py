@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from thunder._elsewhere import missing_attribute
 from thunder.transforms.overrides import Override, add_parameter, override_parameter, overrides_of
 from thunder.transforms.transform import Transform
 
@@ -26,7 +27,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # They are jitted functions, and `thunder.jit` takes transforms: loaded when first used.
     if name not in __all__:
-        raise AttributeError(f"module 'thunder.transforms' has no attribute {name!r}")
+        raise missing_attribute("thunder.transforms", name)
     from thunder.transforms import functional
 
     return getattr(functional, name)

@@ -8,7 +8,8 @@ from typing import Any
 
 from thunder import inspect as reports
 from thunder.examine.examination import executor_of, is_fusion
-from thunder.extend.operations import may_share_memory, operator_named
+from thunder.examine.traffic import is_view
+from thunder.extend.operations import operator_named
 from thunder.trace import BoundSymbol, Trace, Value
 
 __all__ = ["collect"]
@@ -33,11 +34,14 @@ def collect(fn: Any, measure: bool) -> dict[str, Any]:
     stages = {kind: [_stage(trace) for trace in _changed(found)] for kind, found in traces.items() if found}
     places = {(line["file"], line["line"]) for found in stages.values() for stage in found for line in stage["lines"]}
     executed = {kind: found[-1] for kind, found in traces.items() if kind in ("computation", "backward") and found}
+    _number_fusions(executed, stages)
+    fusions, kernels = _fusions(fn, measure)
     return {
         "name": _name(fn),
         "stages": stages,
         "sources": _sources({(file, line) for file, line in places if file}),
-        "fusions": _fusions(fn, measure),
+        "fusions": fusions,
+        "kernels": kernels,
         "memory": {kind: _memory(trace) for kind, trace in executed.items()},
         "statistics": str(reports.compile_stats(fn)),
         "misses": str(reports.explain_misses(fn)),
@@ -88,6 +92,7 @@ def _lines(trace: Trace) -> list[dict[str, Any]]:
                 "line": current.line if current is not None else 0,
                 "executor": executor_of(current) if current is not None else "",
                 "fused": current is not None and is_fusion(current),
+                "fusion": None,
             }
         )
     return found
@@ -112,8 +117,22 @@ def _sources(places: set[tuple[str, int]]) -> dict[str, list[dict[str, Any]]]:
     return sources
 
 
-def _fusions(fn: Any, measure: bool) -> list[dict[str, Any]]:
-    return [
+def _number_fusions(executed: dict[str, Trace], stages: dict[str, list[dict[str, Any]]]) -> None:
+    """Give the lines of fusions, as executed, the number of their fusion in `thunder.fusions`, which has this order."""
+    count = 0
+    for kind, trace in executed.items():
+        fused = [symbol.index for symbol in trace.bound_symbols if symbol.name == "prims.fused"]
+        numbers = {index: count + i for i, index in enumerate(fused)}
+        for line in stages[kind][-1]["lines"]:
+            line["fusion"] = numbers.get(line["operation"])
+        count += len(fused)
+
+
+def _fusions(fn: Any, measure: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the fusions, each with the index of its kernel, and the sources of kernels, each once."""
+    found = reports.fusions(fn, measure=measure, sources=True)
+    indices = {source: i for i, source in enumerate(dict.fromkeys(f.cuda_source for f in found if f.cuda_source))}
+    rows = [
         {
             "trace": fusion.trace,
             "executor": fusion.executor,
@@ -123,9 +142,11 @@ def _fusions(fn: Any, measure: bool) -> list[dict[str, Any]]:
             "line": fusion.line,
             "seconds": fusion.seconds,
             "of_copy": fusion.of_copy,
+            "kernel": indices.get(fusion.cuda_source or ""),
         }
-        for fusion in reports.fusions(fn, measure=measure)
+        for fusion in found
     ]
+    return rows, [source.strip() for source in indices]
 
 
 def _memory(trace: Trace) -> list[dict[str, Any]]:
@@ -152,7 +173,7 @@ def _memory(trace: Trace) -> list[dict[str, Any]]:
 
 def _allocated(symbol: BoundSymbol) -> dict[str, int]:
     op = operator_named(symbol.name)
-    if op is not None and (may_share_memory(op) or op._schema.is_mutable):
+    if is_view(symbol) or (op is not None and op._schema.is_mutable):
         return {}
     leaves: list[Any] = []
     for result in symbol.results:

@@ -47,7 +47,8 @@ class View:
 def view(fn: Any, path: str | os.PathLike[str] | None = None, *, measure: bool = False) -> View:
     """Return a page that shows the last compilation of `fn`: source, traces of all stages, fusions, memory.
 
-    A click on a line of the program shows its operations in all stages, one on an operation its line.
+    A click on a line of the program shows its operations in all stages, one on an operation its line, one on a fusion
+    the CUDA C++ of its kernel: of a fusion of the CPU, the kernel that a GPU would run for it.
 
     Args:
         fn: what `thunder.jit` returned, called at least once.
