@@ -607,4 +607,30 @@ TEST(updates_of_many_tensors_are_one_launch) {
   for (const std::size_t i : {0U, 2U, 4U}) check_equal(given[i], inputs[i], i);
 }
 
+TEST(reductions_of_one_element_without_dimensions) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    check({real({}, dtype), real({}, dtype)}, [](const Tensors& x) {
+      const at::Tensor product = x[0] * x[1];
+      return Tensors{product.sum({0}) + 1, (product + x[1]).mean({-1}).exp(), at::amax(product * 2, {0}) - x[0]};
+    });
+    // A mean over one dimension of another tensor, and the derivative of a norm.
+    check({real({}, dtype), real({}, dtype)}, [](const Tensors& x) {
+      const at::Tensor norm = x[0].abs().clamp_min(1e-8);
+      const at::Tensor unit = x[1] / norm;
+      return Tensors{(unit * unit).sum({0}).log1p() + (unit / norm).masked_fill(norm == 0, 0)};
+    });
+  }
+  const auto one = [] { return real({}, at::kBFloat16); };
+  check({one(), one(), one(), one(), one()}, [](const Tensors& x) {
+    const at::Tensor bound = at::scalar_tensor(1e-8, at::kFloat);
+    const at::Tensor norm = at::clamp_min(x[1], bound).to(at::kBFloat16);
+    const at::Tensor unit = x[0] / norm;
+    const at::Tensor sum = (unit * unit).sum({0});
+    const at::Tensor gradient = x[2] + x[4] + (x[3] + x[4]) / (sum + 1);
+    const at::Tensor scaled = gradient * unit;
+    const at::Tensor side = -scaled * (unit / norm) * (x[0] / x[1]).masked_fill(x[1] == 0, 0);
+    return Tensors{scaled / norm + scaled / norm + side + side};
+  });
+}
+
 }  // namespace thunder::compile

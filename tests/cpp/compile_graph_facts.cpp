@@ -1,4 +1,4 @@
-// What keeps a program from being recorded as a CUDA graph.
+// Obstacles to recording a program as a CUDA graph.
 #include "compile/graph_facts.h"
 
 #include "check.h"
