@@ -53,9 +53,16 @@ Tensors run_on_host(const TensorFunction& program, const Tensors& inputs, int la
   return results;
 }
 
+/// The maxima, and their places by PyTorch's kernel for CUDA and images that lie channels last: that of -infinity is 0.
+Tensors expected_of(const at::Tensor& x, const Window& of) {
+  Tensors made = pooled(x, of);
+  made[1] = made[1].masked_fill(made[0].isneginf(), 0);
+  return made;
+}
+
 /// Elements, places, strides and gradients are PyTorch's, to the last bit where nothing is added.
 void check_pooling(const at::Tensor& x, const Window& of, int launches = 1) {
-  const Tensors expected = pooled(x, of);
+  const Tensors expected = launches == 0 ? pooled(x, of) : expected_of(x, of);
   const Tensors given = run_on_host([&](const Tensors& t) { return pooled(t[0], of); }, {x}, launches);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(at::allclose(given.at(i), expected[i], 0, 0, /*equal_nan=*/true));
@@ -71,9 +78,9 @@ void check_pooling(const at::Tensor& x, const Window& of, int launches = 1) {
                                                         of.is_rounded_up, t[2])};
   };
   const at::Tensor cotangent = at::randn_like(expected[0]);
-  const Tensors inputs{cotangent, x, expected[1]};
+  const Tensors inputs{cotangent, x, pooled(x, of)[1]};
   const at::Tensor made = run_on_host(gradient, inputs, launches).at(0);
-  const at::Tensor wide = gradient({cotangent.to(at::kDouble), x.to(at::kDouble), expected[1]}).at(0);
+  const at::Tensor wide = gradient({cotangent.to(at::kDouble), x.to(at::kDouble), inputs[2]}).at(0);
   const double tolerance = x.scalar_type() == at::kFloat ? 1e-6 : x.scalar_type() == at::kHalf ? 1e-3 : 8e-3;
   CHECK(at::allclose(made.to(at::kDouble), wide, tolerance, tolerance));
   CHECK(made.strides() == gradient(inputs).at(0).strides());
@@ -120,6 +127,13 @@ TEST(numbers_that_are_not_finite_win_as_in_pytorch) {
     check_pooling(x, {});
     check_pooling(at::full_like(x, number), {});
   }
+}
+
+TEST(the_place_of_a_maximum_of_minus_infinity_is_0) {
+  at::Tensor x = images({1, 8, 8, 8});
+  x.slice(2, 4).fill_(-INFINITY);
+  const at::Tensor places = run_on_host([](const Tensors& t) { return pooled(t[0], {{2}, {2}, {0}}); }, {x}, 1).at(1);
+  CHECK(places.slice(2, 2).eq(0).all().item<bool>());
 }
 
 TEST(an_odd_number_of_channels_is_run_by_pytorch) { check_pooling(images({2, 6, 9, 9}), {}, 0); }

@@ -3,7 +3,8 @@
 namespace thunder::executors::cuda {
 
 // Each thread takes a vector of channels of one maximum. All elements of its window are loaded before the first of them
-// is compared. As in PyTorch's kernel, the first of equal elements wins, and the last NaN.
+// is compared. As in PyTorch's kernel for such images, the first of equal elements wins, the last NaN, and the place of
+// a maximum of -infinity is 0.
 const std::string_view kMaxPoolingText = R"(
 typedef Vector<Element, kVector> Elements;
 typedef Vector<Integer, kVector> Places;
@@ -32,13 +33,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) FUNCTION(const Parameters
       if (is_inside) window[y][x] = read(images + (row * width + column) * vectors);
     }
   }
-  const Index first = (top > 0 ? top : 0) * width + (left > 0 ? left : 0);
   float best[kVector];
   Index places[kVector];
   #pragma unroll
   for (int e = 0; e < kVector; ++e) {
     best[e] = value_of(Bfloat16{0xff80});  // -infinity
-    places[e] = first;
+    places[e] = 0;
   }
   #pragma unroll
   for (int y = 0; y < kKernelHeight; ++y) {
