@@ -52,6 +52,9 @@ def explain_recipe(fn: Any, /, recipe: Any = "auto", plugins: Any = None, **opti
         plugins: plugins, their classes or names.
         **options: options of `thunder.jit`.
 
+    Raises:
+        TypeError, ValueError, NotImplementedError: as `thunder.compile` does.
+
     Example:
         >>> import torch, thunder
         >>> thunder.explain_recipe(torch.nn.Linear(4, 3), dynamic=True)

@@ -126,7 +126,7 @@ def _describe_options() -> None:
     ]
     signed: Any = jit
     signed.__signature__ = inspect.Signature(parameters)
-    descriptions = inspect.cleandoc(Options.__doc__ or "").partition("Attributes:\n")[2]
+    descriptions = inspect.cleandoc(Options.__doc__ or "").partition("Attributes:\n")[2].partition("\nExample:")[0]
     if jit.__doc__ is not None:
         indented = "".join(f"    {line}\n" if line else "\n" for line in descriptions.splitlines())
         place = "        **keywords: the attributes of `thunder.Options`.\n"

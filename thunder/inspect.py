@@ -65,7 +65,18 @@ def last_traces(fn: Any) -> Traces:
 
 
 def last_backward_traces(fn: Any) -> Traces:
-    """Return the stages of the backward trace of `fn`'s last compilation; empty when no gradient was needed."""
+    """Return the stages of the backward trace of `fn`'s last compilation; empty when no gradient was needed.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> f(torch.ones(3, requires_grad=True)).sum().backward()
+        >>> [symbol.name for symbol in thunder.last_backward_traces(f)[0].bound_symbols]
+        ['aten.cos.default', 'aten.mul.Tensor']
+    """
     return _traces(
         fn,
         compiled_behind(fn).last_backward_traces(),
@@ -74,22 +85,59 @@ def last_backward_traces(fn: Any) -> Traces:
 
 
 def last_prologue_traces(fn: Any) -> Traces:
-    """Return the stages of `fn`'s prologue: it takes the arguments apart, checks the guards, and gives the inputs."""
+    """Return the stages of `fn`'s prologue: it takes the arguments apart, checks the guards, and gives the inputs.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(3))
+        >>> 'check_tensor' in str(thunder.last_prologue_traces(f)[-1])
+        True
+    """
     return _traces(fn, compiled_behind(fn).last_prologue_traces(), "no call of it was compiled")
 
 
 def last_epilogue_traces(fn: Any) -> Traces:
-    """Return the stages of `fn`'s epilogue, which writes side effects back; empty when there are none."""
+    """Return the stages of `fn`'s epilogue, which writes side effects back; empty when there are none.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> results = []
+        >>> f = thunder.jit(lambda x: results.append(x + 1))
+        >>> f(torch.ones(3))
+        >>> len(thunder.last_epilogue_traces(f)) > 0
+        True
+    """
     return _traces(fn, compiled_behind(fn).last_epilogue_traces(), "it has no side effects to write back")
 
 
 def cache_hits(fn: Any) -> int:
-    """Return the number of calls of `fn` that ran an existing specialization."""
+    """Return the number of calls of `fn` that ran an existing specialization.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(3)), f(torch.zeros(3))
+        >>> thunder.cache_hits(f)
+        1
+    """
     return int(compiled_behind(fn).cache_hits)
 
 
 def cache_misses(fn: Any) -> int:
-    """Return the number of calls of `fn` that were traced and compiled.
+    """Return the number of calls of `fn` that were traced and compiled; `explain_misses` tells why.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
 
     Example:
         >>> import torch, thunder
@@ -162,17 +210,47 @@ def compile_data(fn: Any) -> CompileData:
 
 
 def cache_option(fn: Any) -> CACHE_OPTIONS:
-    """Return the option `cache` of `fn`."""
+    """Return the option `cache` of `fn`.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.cache_option(thunder.jit(torch.sin, cache='no caching')) == 'no caching'
+        True
+    """
     return CACHE_OPTIONS(_options(fn).cache)
 
 
 def list_transforms(fn: Any) -> list[Any]:
-    """Return the transforms that `fn` was compiled with, in the order in which they are applied."""
+    """Return the transforms that `fn` was compiled with, in the order in which they are applied.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.list_transforms(thunder.jit(torch.sin))
+        []
+    """
     return list(_options(fn).transforms)
 
 
 def last_compile_options(fn: Any) -> None:
-    """Print the options of `fn`: those that were given, then the defaults."""
+    """Print the options of `fn`: those that were given, then the defaults.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.last_compile_options(thunder.jit(torch.sin, dynamic=False))
+        Given options:
+          dynamic=False
+        Defaults:
+        ...
+    """
     given = compile_data(fn).compile_options
     print("Given options:")
     for name, value in given.items():
@@ -506,7 +584,19 @@ def explain_shapes(fn: Any) -> ShapesOfAll:
 
 
 def wait_until_compiled(fn: Any) -> None:
-    """Block until everything that compiles in the background for `fn` is in place."""
+    """Block until everything that compiles in the background for `fn` is in place: kernels of GPUs.
+
+    A call before that runs their operations by PyTorch's kernels. A benchmark begins after it.
+
+    Raises:
+        TypeError: `fn` was not made by `thunder.jit`.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(torch.sin)
+        >>> y = f(torch.ones(3))
+        >>> thunder.wait_until_compiled(f)
+    """
     compiled_behind(fn).wait()
 
 

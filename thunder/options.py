@@ -27,35 +27,42 @@ class Options:
     """How a callable is compiled; the keywords of `thunder.jit`, which also takes them as one: `options=Options(…)`.
 
     Attributes:
-        executors: executors (`thunder.extend`), or their names, by priority; None for the default ones. Thunder's own
-            come behind them, for whatever is left.
-        transforms: trace transforms, in the order in which they are applied.
-        passes: names of the optimization passes that run, see docs/maintainers/passes.md; None for all.
-        rematerialize: True lets backwards compute again what is cheap, in place of having it saved, and on a GPU saves
-            what matmuls, convolutions and attention read all the same, which is faster; "memory" lets them compute
-            that again, too; False saves all.
-        prepack_weights: True keeps weights of products and convolutions in the layout of the library that computes
-            them, beside the weights themselves, where that is faster (docs/maintainers/cpu-executor.md says where), and
-            promises that weights which are written to move their version counter: no writes through `.data` or NumPy.
-        cache: "constant values" keeps one specialization for each set of guards that held; "symbolic values" does so
-            with `dynamic=True`; "same input" checks the arguments of later calls against those of the first one
-            (ValueError when they differ) and takes everything else, parameters included, for the very objects of the
-            first call; "no caching" traces at every call.
-        sharp_edges: what happens when the program reaches beyond Python's objects (print, warnings, logging, random
-            numbers of Python and NumPy, clocks, files, threads; docs/guards.md has the table). "exact": what eager
-            does, at each call; prints, warnings and log records come after the computation, a call that does anything
-            else of this kind runs in eager, with a `thunder.EagerFallbackWarning`. "allow": it happens while the
-            function is traced, and not at later calls, which use the same values again; "warn": the same, with a
-            `thunder.SharpEdgeWarning`; "error": a `thunder.SharpEdgeError`.
-        compile: "background" runs fusions through ATen, operation by operation, until their kernels for a GPU are
-            compiled; "eager" waits for them in the first call. The CPU's kernels need no compiler.
-        cuda_graphs: which programs run as CUDA graphs, one launch for all of their kernels
-            (docs/maintainers/cuda.md). None: small ones without gradients; True: all that can; False: none.
-            `compile_stats(f)["cuda_graph"]` says whether the last one does, or why not.
-        fullgraph: True makes Python that depends on tensor data an error instead of several traces.
-        dynamic: which sizes of the tensors among the arguments may change without a new specialization. None: those
-            that `thunder.mark_dynamic` names, and those that are met with a second value; True: all, but for those of
-            parameters and what `thunder.mark_static` names; False: none (docs/dynamic-shapes.md).
+        executors: executors (`thunder.extend`) or their names, the first that can run an operation runs it. None: the
+            default ones. Thunder's own executors come after those that are given, for what is left.
+        transforms: trace transforms (`thunder.Transform`), in the order in which they are applied.
+        passes: names of the optimization passes that run; docs/maintainers/passes.md lists them. None: all.
+        rematerialize: what a backward recomputes instead of having the forward save it. True: what is cheap; on a GPU,
+            what matmuls, convolutions and attention read is saved all the same, which is faster. "memory": that is
+            recomputed, too, to save memory. False: nothing.
+        prepack_weights: True keeps a copy of the weights of matmuls and convolutions in the layout of the CPU library
+            that computes them, where that is faster (docs/maintainers/cpu-executor.md). You promise that weights change
+            only in ways that move their version counter: not through `.data` or NumPy.
+        cache: when a compiled program is used again. "constant values": when its guards hold. "symbolic values": the
+            same, with `dynamic=True`. "same input": at all later calls, whose arguments must be like those of the first
+            (else ValueError); everything else, parameters included, is the very objects of the first call. "no
+            caching": never, each call is traced.
+        sharp_edges: what becomes of print, warnings, logging, Python's and NumPy's random numbers, clocks, files and
+            threads (docs/guards.md has a table). "exact": what eager does, at each call: prints, warnings and log
+            records come after the computation; a call that does anything else of this kind runs in eager, with a
+            `thunder.EagerFallbackWarning`. "allow": they happen only while the program is traced; later calls use the
+            same values again. "warn": the same, with a `thunder.SharpEdgeWarning`. "error": a `thunder.SharpEdgeError`.
+        compile: "background": until its kernel for a GPU is compiled, a fusion runs operation by operation, by PyTorch.
+            "eager": the first call waits for kernels. The CPU's kernels need no compiler.
+        cuda_graphs: which programs run as CUDA graphs, one launch for all of their kernels (docs/maintainers/cuda.md).
+            None: small ones without gradients. True: all that can. False: none. `compile_stats(f)["cuda_graph"]` says
+            whether the last one does, or why not.
+        fullgraph: True raises an error where the program would otherwise run in eager, or be cut into several compiled
+            segments because Python depends on the data of tensors.
+        dynamic: which sizes of the tensors among the arguments are symbols, so that other values need no new trace
+            (docs/dynamic-shapes.md). None: those that `thunder.mark_dynamic` names, and each size once it has had a
+            second value. True: all except those of parameters and those that `thunder.mark_static` names. False: none.
+
+    Example:
+        >>> import torch, thunder
+        >>> options = thunder.Options(dynamic=False, fullgraph=True)
+        >>> f = thunder.jit(torch.sin, options=options)
+        >>> thunder.compile_data(f).compile_options
+        {'fullgraph': True, 'dynamic': False}
     """
 
     executors: tuple[str | Executor, ...] | None = None

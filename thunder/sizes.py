@@ -38,9 +38,22 @@ def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max:
 def mark_static(tensor: torch.Tensor, dim: int) -> None:
     """Trace programs for the size of dimension `dim` of `tensor`, also with `thunder.jit(…, dynamic=True)`.
 
+    Args:
+        tensor: an argument of the next call that is traced.
+        dim: from `-tensor.ndim` to `tensor.ndim - 1`.
+
     Raises:
         TypeError: it is no tensor, or `dim` no number.
         IndexError: the tensor has no such dimension.
+
+    Example:
+        >>> import torch, thunder
+        >>> f = thunder.jit(lambda x: x * 2, dynamic=True)
+        >>> x = torch.ones(4, 5)
+        >>> thunder.mark_static(x, 1)
+        >>> y = f(x)
+        >>> thunder.explain_shapes(f)[0].symbols
+        ('s0: x.shape[0]',)
     """
     dimension = _dimension("mark_static", tensor, dim)
     _marks(tensor)[dimension] = None

@@ -168,6 +168,18 @@ def test_shards_are_trained_as_the_whole_model_is() -> None:
     assert run.stdout.count("_c10d_functional.reduce_scatter_tensor.default") == 4
 
 
+def test_two_processes_train_one_model() -> None:
+    program = [str(ROOT / "examples/distributed_training.py")]
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    sums = {}
+    for kind in ("ddp", "fsdp"):
+        run = subprocess.run([*start, *program, kind], capture_output=True, text=True, check=False, timeout=300)
+        assert run.returncode == 0, run.stderr
+        sums[kind] = [float(number) for number in re.findall(r"sum is (\S+),", run.stdout)]
+    assert len(sums["ddp"]) == 2
+    assert sums["ddp"][0] == sums["ddp"][1] == pytest.approx(sum(sums["fsdp"]), abs=1e-4)
+
+
 @pytest.mark.parametrize("page", ["docs/extending.md", "docs/program-transforms.md"])
 def test_code_on_the_page_runs(page: str) -> None:
     text = (ROOT / page).read_text()

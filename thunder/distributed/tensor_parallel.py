@@ -291,10 +291,28 @@ def tensor_parallel(
 
 
 def column_parallel(model: Any, modules: Sequence[str], process_group: ProcessGroup | None = None) -> Any:
-    """Return `tensor_parallel(model, column=modules)`, for the processes of `process_group`."""
+    """Return `tensor_parallel(model, column=modules)`, for the processes of `process_group`.
+
+    Args:
+        model: a module.
+        modules: names of linear layers, or patterns of them, whose outputs are split.
+        process_group: the processes that work together, by default all.
+
+    Raises:
+        RuntimeError, TypeError, ValueError: as `tensor_parallel` does.
+    """
     return tensor_parallel(model, column=modules, process_group=process_group)
 
 
 def row_parallel(model: Any, modules: Sequence[str], process_group: ProcessGroup | None = None) -> Any:
-    """Return `tensor_parallel(model, row=modules)`, for the processes of `process_group`."""
+    """Return `tensor_parallel(model, row=modules)`, for the processes of `process_group`.
+
+    Args:
+        model: a module.
+        modules: names of linear layers, or patterns of them, whose inputs are split.
+        process_group: the processes that work together, by default all.
+
+    Raises:
+        RuntimeError, TypeError, ValueError: as `tensor_parallel` does.
+    """
     return tensor_parallel(model, row=modules, process_group=process_group)

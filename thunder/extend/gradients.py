@@ -26,12 +26,31 @@ def get_grad(result: torch.Tensor, /) -> torch.Tensor:
 
     Raises:
         RuntimeError: called elsewhere.
+        TypeError: `result` is no tensor.
+
+    Example:
+        >>> import torch, thunder
+        >>> from thunder.extend import OperatorExecutor, get_grad, put_grad
+        >>> mine = OperatorExecutor("example_of_get_grad")
+        >>> def clipped_gradient(x):
+        ...     result = torch.exp(x)
+        ...     put_grad(x, (get_grad(result) * result).clamp(max=1))
+        ...     return result
+        >>> mine.register_implementation(torch.exp, grad_transform=clipped_gradient)
+        >>> x = torch.tensor([0.0, 3.0], requires_grad=True)
+        >>> thunder.jit(torch.exp, executors=[mine])(x).sum().backward()
+        >>> x.grad
+        tensor([1., 1.])
     """
     return _current().cotangent_of(result)
 
 
 def put_grad(argument: torch.Tensor, gradient: torch.Tensor | None, /) -> None:
     """Say what the gradient of an argument of the operation is; several are added up, None is zero.
+
+    Args:
+        argument: a tensor that the grad_transform was given.
+        gradient: of the argument's shape, dtype and device. `get_grad` has an example.
 
     Raises:
         RuntimeError: called elsewhere than in a grad_transform.

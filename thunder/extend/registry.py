@@ -65,7 +65,16 @@ def deregister_executor(executor: Executor | str) -> None:
 
 
 def get_executor(name: Executor | str) -> Executor:
-    """Return the executor of a name. Raises ValueError when there is none."""
+    """Return the executor of a name; an executor is returned as it is.
+
+    Raises:
+        ValueError: there is no executor of that name; the message lists those that there are.
+
+    Example:
+        >>> import thunder
+        >>> thunder.get_executor("cpu").name
+        'cpu'
+    """
     if isinstance(name, Executor):
         return name
     if name in _LOADED_WHEN_ASKED and name not in _known:
@@ -80,17 +89,42 @@ def get_executor(name: Executor | str) -> Executor:
 
 
 def get_all_executors() -> tuple[Executor, ...]:
-    """Return thunder's executors and the registered ones; "torchcompile" is among them once it was asked for."""
+    """Return thunder's executors and the registered ones; "torchcompile" is among them once it was asked for.
+
+    Example:
+        >>> import thunder
+        >>> "aten" in [executor.name for executor in thunder.get_all_executors()]
+        True
+    """
     return tuple(_known.values())
 
 
 def get_default_executors() -> tuple[Executor, ...]:
-    """Return the executors of functions that are jitted without `executors=`, by priority."""
+    """Return the executors of functions that are jitted without `executors=`, by priority.
+
+    Example:
+        >>> import thunder
+        >>> thunder.get_default_executors()[-1].name  # it runs every operation that no other one claims
+        'aten'
+    """
     return tuple(_known[name] for name in _extend.default_executor_names())
 
 
 def resolve_executors(executors: Iterable[Executor | str] | None) -> tuple[Executor, ...]:
-    """Return the executors that run a function which is jitted with the option `executors`, by priority."""
+    """Return the executors that run a function which is jitted with the option `executors`, by priority.
+
+    Args:
+        executors: executors or their names; None stands for the defaults. Thunder's own come after them, unless "aten",
+            which runs every operation, is among them.
+
+    Raises:
+        ValueError: there is no executor of a name.
+
+    Example:
+        >>> import thunder
+        >>> [executor.name for executor in thunder.resolve_executors(["cpu", "aten"])]
+        ['cpu', 'aten']
+    """
     if executors is None:
         return get_default_executors()
     chosen = [get_executor(executor) for executor in executors]
@@ -111,13 +145,32 @@ def set_default_executors(executors: Iterable[Executor | str]) -> None:
 
 
 def add_default_executor(executor: Executor | str) -> None:
-    """Put an executor in front of the defaults."""
+    """Put an executor in front of those that run functions which are jitted from now on without `executors=`.
+
+    Args:
+        executor: an executor, which is registered where it is not yet, or the name of one that is registered.
+
+    Raises:
+        ValueError: there is no executor of that name.
+
+    Example:
+        >>> import thunder
+        >>> mine = thunder.extend.OperatorExecutor("mine")
+        >>> thunder.add_default_executor(mine)
+        >>> thunder.get_default_executors()[0].name
+        'mine'
+        >>> thunder.extend.deregister_executor(mine)
+    """
     added = get_executor(executor)
     set_default_executors([added, *(each for each in get_default_executors() if each.name != added.name)])
 
 
 def remove_default_executor(executor: Executor | str) -> None:
-    """Take an executor out of the defaults; it stays registered."""
+    """Take an executor, or that of a name, out of the defaults; it stays registered.
+
+    Raises:
+        ValueError: there is no executor of that name.
+    """
     removed = get_executor(executor)
     set_default_executors([each for each in get_default_executors() if each.name != removed.name])
 

@@ -51,6 +51,18 @@ class Int4Weights(Transform):
 
     A weight whose rows have an odd number of elements stays as it is. Where `group` does not divide the columns, the
     whole row is a group. The weights are not trained; what is around them may be.
+
+    Args:
+        group: how many elements of a row share a scale and an offset; an even number.
+
+    Raises:
+        ValueError: `group` is no even number from 2 on.
+
+    Example:
+        >>> import torch, thunder
+        >>> model = thunder.jit(torch.nn.Linear(64, 3), transforms=[thunder.plugins.Int4Weights()])
+        >>> model.weight.dtype, tuple(model.weight.shape)  # two elements a byte
+        (torch.uint8, (3, 32))
     """
 
     def __init__(self, group: int = 64) -> None:

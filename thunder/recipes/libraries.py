@@ -35,7 +35,7 @@ class HFTransformers(BaseRecipe):
 
     name = "hf-transformers"
     reasons: Mapping[str, str] = {
-        "generation_config.cache_implementation": "tokens behind the prompt share one program",
+        "generation_config.cache_implementation": "tokens after the prompt share one program",
         "generation_config.disable_compile": "thunder compiles the decoding step, not torch.compile",
     }
 

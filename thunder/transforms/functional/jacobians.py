@@ -51,6 +51,15 @@ def jacfwd(
 
     All columns are computed at once. The result and `func`, `argnums`, `has_aux` are those of `jacrev`; `randomness` is
     `vmap`'s.
+
+    Raises:
+        TypeError: `func` is not callable.
+
+    Example:
+        >>> import torch, thunder
+        >>> thunder.jacfwd(lambda x: x**2)(torch.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     return compiled(torch.func.jacfwd(func, argnums, has_aux, randomness=randomness), func)
 
@@ -59,6 +68,9 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
     """Return the function that computes the Hessian of `func`: `jacfwd(jacrev(func, argnums), argnums)`.
 
     For an output without dimensions and an argument of shape `[*n]` it has the shape `[*n, *n]`.
+
+    Raises:
+        TypeError: `func` is not callable.
 
     Example:
         >>> import torch, thunder

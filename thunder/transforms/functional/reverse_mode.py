@@ -61,6 +61,10 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
     With `has_aux`, `((value, aux), gradient)`.
 
+    Raises:
+        TypeError: `func` is not callable.
+        RuntimeError: `func` returns something else than one number.
+
     Example:
         >>> import torch, thunder
         >>> thunder.value_and_grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
