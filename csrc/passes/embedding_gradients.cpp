@@ -72,8 +72,8 @@ class Rewriter {
     if (!symbol.arguments[kPaddingIndex].is<std::int64_t>()) return false;
     const ir::TensorType& type = *trace_.tensor_type(gradient);
     const bool exact = type.dtype == ir::Dtype::kFloat32 || type.dtype == ir::Dtype::kFloat64;
-    return exact && type.device.type == ir::DeviceType::kCpu && !aliases_.is_written(gradient) &&
-           !aliases_.is_written(indices);
+    const bool has_sums = type.device.type == ir::DeviceType::kCpu || type.device.type == ir::DeviceType::kCuda;
+    return exact && has_sums && !aliases_.is_written(gradient) && !aliases_.is_written(indices);
   }
 
   /// Which argument of a sum is a dense gradient that nobody else reads, to be added to one that lies as the sum does.
@@ -103,10 +103,16 @@ class Rewriter {
     location_ = dense.location;
     const ir::ValueId rows = as(value_argument(dense, kGradient), contiguous(row_type, {count, width}));
     const ir::ValueId indices = as(value_argument(dense, kIndices), contiguous(index_type, {count}));
+    const ir::Argument given(without_padding(rows, indices, dense.arguments[kPaddingIndex]));
     ir::BoundSymbol add = sum;
-    add.op = find_operator_("aten::index_add", "");
-    add.arguments = {ir::Argument(table), ir::Argument(0), ir::Argument(indices),
-                     ir::Argument(without_padding(rows, indices, dense.arguments[kPaddingIndex])), ir::Argument(1)};
+    if (row_type.device.type == ir::DeviceType::kCuda) {
+      add.op = find_operator_("aten::index_put", "");
+      add.arguments = {ir::Argument(table), ir::Argument(ir::ArgumentList{ir::Argument(indices)}), given,
+                       ir::Argument(/*accumulate=*/true)};
+    } else {
+      add.op = find_operator_("aten::index_add", "");
+      add.arguments = {ir::Argument(table), ir::Argument(0), ir::Argument(indices), given, ir::Argument(1)};
+    }
     result_.add(std::move(add));
   }
 
@@ -152,10 +158,11 @@ ir::Trace add_embedding_gradients(const ir::Trace& trace, FindOperator find_oper
 }  // namespace
 
 /// Where the dense gradient of an embedding (`embedding_dense_backward`: zeros as large as the table, then its rows) is
-/// added to another gradient, as for a table that is the output projection too, adds the rows to that one (`index_add`,
-/// which `buffer_assignment` lets write to it). On the CPU, where `index_add` adds in order, and in float32 and
-/// float64: in a lower precision, each row would be rounded to that of the sum. Tables scaled by frequency stay as they
-/// are.
+/// added to another gradient, as for a table that is the output projection too, adds the rows to that one, which
+/// `buffer_assignment` lets write to it: by `index_add` on the CPU, where it adds in order, and on a GPU by
+/// `index_put`, which sorts the indices first and adds equal ones in order, where `index_add` goes by atomic
+/// operations. In float32 and float64: in a lower precision, each row would be rounded to that of the sum. Tables
+/// scaled by frequency stay as they are.
 constexpr Pass kEmbeddingGradients{"embedding_gradients", &add_embedding_gradients};
 
 }  // namespace thunder::passes

@@ -62,16 +62,20 @@ class Widener {
   }
 
   /// Whether the caller gets the value, or views of it, and nobody computes with it. The gradients of weights that were
-  /// joined are rows of one matrix.
+  /// joined are rows of one matrix. Rows that are added to it, those of an embedding, are in its memory in the end.
   [[nodiscard]] bool is_only_given_out(ir::ValueId id) const {
     if (id == ir::kNoValue) return false;
     const auto gives_out = [&](std::uint32_t reader) {
       const ir::BoundSymbol& view = trace_.symbols[reader];
-      bool gives = operators::is_view(*view.op);
+      bool gives = operators::is_view(*view.op) || adds_rows_to(id, view);
       for_each_result(view, [&](ir::ValueId result) { gives = gives && is_only_given_out(result); });
       return gives;
     };
     return (uses_.is_output(id) || !uses_.readers(id).empty()) && std::ranges::all_of(uses_.readers(id), gives_out);
+  }
+
+  [[nodiscard]] bool adds_rows_to(ir::ValueId table, const ir::BoundSymbol& symbol) const {
+    return symbol.op->name == "aten::index_put" && value_argument(symbol, 0) == table && uses_.count(table) == 1;
   }
 
   const ir::Trace& trace_;

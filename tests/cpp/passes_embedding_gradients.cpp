@@ -22,6 +22,8 @@ const Operator& kDense = add_row(
     "scale_grad_by_freq) -> Tensor");
 [[maybe_unused]] const Operator& kIndexAdd =
     add_row("aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor");
+const Operator& kIndexPut =
+    add_row("aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor");
 [[maybe_unused]] const Operator& kReshape = add_row("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)");
 [[maybe_unused]] const Operator& kEq = add_row("aten::eq.Scalar(Tensor self, Scalar other) -> Tensor");
 [[maybe_unused]] const Operator& kUnsqueeze = add_row("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)");
@@ -35,12 +37,12 @@ struct Example {
   ValueId indices;
   ValueId projection;
 
-  explicit Example(Dtype dtype = Dtype::kFloat32, std::vector<std::int64_t> tokens = {2, 3}) {
+  explicit Example(Dtype dtype = Dtype::kFloat32, std::vector<std::int64_t> tokens = {2, 3}, Device device = {}) {
     const auto sizes = [](const std::vector<std::int64_t>& of) { return Dims(of.begin(), of.end()); };
-    table_type = tensor_type(dtype, {16, 4});
-    indices = trace.add_input(tensor_type(Dtype::kInt64, sizes(tokens)), "indices");
+    table_type = tensor_type(dtype, {16, 4}, device);
+    indices = trace.add_input(tensor_type(Dtype::kInt64, sizes(tokens), device), "indices");
     tokens.push_back(4);
-    gradient = trace.add_input(tensor_type(dtype, sizes(tokens)), "gradient");
+    gradient = trace.add_input(tensor_type(dtype, sizes(tokens), device), "gradient");
     projection = trace.add_input(table_type, "projection");
   }
   ValueId dense(std::int64_t padding = -1, bool scale = false) {
@@ -54,7 +56,8 @@ struct Example {
   }
   [[nodiscard]] bool is_left_alone() const {
     const Trace result = rewritten();
-    return std::ranges::none_of(result.symbols, [](const auto& symbol) { return symbol.op == &kIndexAdd; });
+    return std::ranges::none_of(result.symbols,
+                                [](const auto& symbol) { return symbol.op == &kIndexAdd || symbol.op == &kIndexPut; });
   }
 };
 
@@ -103,6 +106,28 @@ def backward(indices, gradient, projection):
   del gradient, t6
   t4 = torch.ops.aten.index_add.default(projection, 0, indices, t7)  # t4: "cpu f64[16, 4]"
   del projection, indices, t7
+  return (t4,)
+)");
+}
+
+TEST(rows_on_a_gpu_are_added_in_the_order_of_indices) {
+  Example e(Dtype::kFloat32, {2, 3}, {DeviceType::kCuda, 0});
+  const ValueId dense = e.dense(/*padding=*/2);
+  e.trace.outputs = {e.add(e.projection, dense)};
+  CHECK_EQ(print(e.rewritten(), {.deletions = false}), R"(# backward: embedding_gradients
+import torch
+
+@torch.no_grad()
+def backward(indices, gradient, projection):
+  # indices: "cuda:0 i64[2, 3]"
+  # gradient: "cuda:0 f32[2, 3, 4]"
+  # projection: "cuda:0 f32[16, 4]"
+  t5 = torch.ops.aten.reshape.default(gradient, [6, 4])  # t5: "cuda:0 f32[6, 4]"
+  t6 = torch.ops.aten.reshape.default(indices, [6])  # t6: "cuda:0 i64[6]"
+  t7 = torch.ops.aten.eq.Scalar(t6, 2)  # t7: "cuda:0 b8[6]"
+  t8 = torch.ops.aten.unsqueeze.default(t7, 1)  # t8: "cuda:0 b8[6, 1]"
+  t9 = torch.ops.aten.masked_fill.Scalar(t5, t8, 0)  # t9: "cuda:0 f32[6, 4]"
+  t4 = torch.ops.aten.index_put.default(projection, [t6], t9, True)  # t4: "cuda:0 f32[16, 4]"
   return (t4,)
 )");
 }

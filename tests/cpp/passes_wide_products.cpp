@@ -14,6 +14,8 @@ const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
 const Operator& kWide = add_row("aten::mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor");
 const Operator& kCast = add_row("aten::_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor");
 const Operator& kSelect = add_row("aten::select(Tensor(a) self, int dim, int index) -> Tensor(a)");
+const Operator& kIndexPut =
+    add_row("aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor");
 const Operator& kNeg = add_row("aten::neg(Tensor self) -> Tensor");
 
 struct Example {
@@ -73,6 +75,22 @@ TEST(the_caller_gets_views_of_what_is_computed_in_float32) {
   };
   CHECK(!views(false));
   CHECK(views(true));
+}
+
+TEST(rows_may_be_added_to_what_is_computed_in_float32) {
+  const auto added = [](bool is_table) {
+    Example e;
+    const TypePtr wide_type = tensor_type(Dtype::kFloat32, {8, 8}, {DeviceType::kCuda, 0});
+    const ValueId indices = e.trace.add_input(tensor_type(Dtype::kInt64, {8}, {DeviceType::kCuda, 0}), "indices");
+    const ValueId other = e.trace.add_input(wide_type, "other");
+    const ValueId wide = e.cast(Dtype::kFloat32);
+    const Argument places(ArgumentList{Argument(indices)});
+    e.trace.outputs = {
+        add_call(e.trace, kIndexPut, {is_table ? wide : other, places, is_table ? other : wide, true}, wide_type)};
+    return e.is_left();
+  };
+  CHECK(!added(true));
+  CHECK(added(false));
 }
 
 TEST(casts_that_are_computed_with_stay) {

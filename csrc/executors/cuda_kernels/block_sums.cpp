@@ -16,6 +16,8 @@ constexpr int kFinishColumns = 8;
 constexpr int kFinishShares = BlockSums::kFinishThreads / kFinishColumns;
 constexpr int kSharesAtOnce = 8;
 constexpr std::int64_t kAlignment = 16;
+/// Elements between the columns of a vector in shared memory, so that threads which add neighbours read other banks.
+constexpr int kBanksApart = 4;
 
 std::string shared_as(const std::string& type) { return join("reinterpret_cast<", type, "*>(shared)"); }
 
@@ -110,6 +112,7 @@ void BlockSums::write(SharedMemory& shared, Lines& to) {
 }
 
 void BlockSums::write_columns(const Sum& sum, SharedMemory& shared, Lines& to) const {
+  if (mapping_.rows > 1) return write_columns_of_rows(sum, shared, to);
   to.add("#pragma unroll");
   to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
   to.add("#pragma unroll");
@@ -117,13 +120,44 @@ void BlockSums::write_columns(const Sum& sum, SharedMemory& shared, Lines& to) c
   to.add("const Index column = first + j * ", mapping_.threads * mapping_.vector, " + e;");
   to.add(sum.type, " all = ", sum.accumulator, "[j][e];");
   if (sum.node->kind == Kind::kColumnMoments) to.add("all.count = taken;");
-  if (mapping_.rows > 1) {
-    shared.need(mapping_.thread_count() * sum.bytes());
-    to.add("all = reduce_apart<Sum, ", mapping_.rows, ", ", mapping_.threads, ">(all, ", shared_as(sum.type), ");");
-  }
-  to.add("if (y == 0 && column < columns) ", sum.shares(), "[part * columns + column] = all;");
+  to.add("if (column < columns) ", sum.shares(), "[part * columns + column] = all;");
   to.add("}");
   to.add("}");
+}
+
+/// Threads put a vector of sums each into shared memory, and then add, column by column, those of the thread block's
+/// rows.
+void BlockSums::write_columns_of_rows(const Sum& sum, SharedMemory& shared, Lines& to) const {
+  const int width = mapping_.threads * mapping_.vector;
+  const int step = mapping_.thread_count() + kBanksApart;
+  shared.need(std::int64_t{mapping_.vector} * step * sum_bytes(sum));
+  to.add("#pragma unroll");
+  to.add("for (int j = 0; j < ", mapping_.repeats, "; ++j) {");
+  to.add(sum.type, "* const given = ", shared_as(sum.type), ";");
+  to.add("#pragma unroll");
+  to.add("for (int e = 0; e < ", mapping_.vector, "; ++e) {");
+  if (sum.node->kind == Kind::kColumnMoments) to.add(sum.accumulator, "[j][e].count = taken;");
+  to.add("given[e * ", step, " + threadIdx.x] = ", sum.accumulator, "[j][e];");
+  to.add("}");
+  to.add("__syncthreads();");
+  to.add("for (int i = threadIdx.x; i < ", width, "; i += ", mapping_.thread_count(), ") {");
+  to.add("const ", sum.type, "* const own = given + i % ", mapping_.vector, " * ", step, " + i / ", mapping_.vector,
+         ";");
+  to.add(sum.type, " all = own[0];");
+  to.add("#pragma unroll");
+  to.add("for (int k = 1; k < ", mapping_.rows, "; ++k) all = Sum::of(all, own[k * ", mapping_.threads, "]);");
+  to.add("const Index column = first - x * ", mapping_.vector, " + j * ", width, " + i;");
+  to.add("if (column < columns) ", sum.shares(), "[part * columns + column] = all;");
+  to.add("}");
+  to.add("__syncthreads();");
+  to.add("}");
+}
+
+/// The bytes of one thread's sum of a column.
+std::int64_t BlockSums::sum_bytes(const Sum& sum) const {
+  const bool is_float = passes_.operand(*sum.node).type == ComputeType::kFloat;
+  const std::int64_t word = is_float ? 4 : 8;
+  return sum.node->kind == Kind::kColumnMoments ? 3 * word : word;
 }
 
 std::int64_t BlockSums::finish(SharedMemory& shared, Lines& to) {

@@ -59,6 +59,8 @@ class BlockSums {
   [[nodiscard]] fusion::ComputeType real_type(const Sum& sum) const;
   [[nodiscard]] std::int64_t share_count() const { return mapping_.blocks * mapping_.chunks; }
   void write_columns(const Sum& sum, SharedMemory& shared, Lines& to) const;
+  void write_columns_of_rows(const Sum& sum, SharedMemory& shared, Lines& to) const;
+  [[nodiscard]] std::int64_t sum_bytes(const Sum& sum) const;
   void finish_columns(const Sum& sum, SharedMemory& shared, Lines& to);
   void store_columns(const Sum& sum, Lines& to);
   void finish_totals(SharedMemory& shared, Lines& to);

@@ -211,10 +211,8 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
     const std::int64_t most = mapping.is_shifted ? kMostShiftedRepeats : kMostRepeats;
     mapping.repeats = repeats <= most || has_sums ? static_cast<int>(repeats) : 0;
-    // Thread blocks with sums have the registers that were reckoned for them, and none for loads ahead.
     const std::int64_t covered = std::int64_t{mapping.threads} * mapping.vector * mapping.repeats;
-    mapping.is_full =
-        !has_sums && !has_totals(kernel) && !mapping.has_partial_vectors() && kernel.domain.columns == covered;
+    mapping.is_full = !has_totals(kernel) && !mapping.has_partial_vectors() && kernel.domain.columns == covered;
     if (mapping.repeats == 0 && rows > facts.multiprocessors) in_cache = rows_in_cache(kernel, mapping, facts);
     if (in_cache == 1) mapping.threads = kMostThreadsOfOnlyRow;
   } else {
