@@ -47,6 +47,7 @@
 #include "passes/written_gelus.h"
 #include "tracer/custom_gradient.h"
 #include "transforms/channels_last.h"
+#include "transforms/patch_convolutions.h"
 #include "transforms/symbolic_grad.h"
 
 namespace thunder::passes {
@@ -154,11 +155,23 @@ bool is_on_gpu(const ir::Trace& trace) {
   });
 }
 
-void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
+/// Whether a computation may be recorded again, with other layouts.
+bool may_change_layouts(const Compilation& compilation) {
   const ir::Trace& computation = compilation.forward.history.last();
   // A tensor with another layout is a copy, which shares no memory.
-  if (compilation.hands_out_numbers || outputs_share_memory(computation)) return;
-  if (!ir::symbol_sources(computation).empty()) return;
+  return !compilation.hands_out_numbers && !outputs_share_memory(computation) &&
+         ir::symbol_sources(computation).empty();
+}
+
+void make_patches(Compilation& compilation, const PassRunner& runner) {
+  if (!fuses_on_gpu(compilation) || !may_change_layouts(compilation)) return;
+  auto trace = transforms::patch_convolutions(compilation.forward.history.last(), ir::DeviceType::kCuda);
+  if (trace) runner.keep(transforms::kPatchConvolutions, *std::move(trace), compilation.forward.history);
+}
+
+void keep_channels_last(Compilation& compilation, const PassRunner& runner) {
+  if (!may_change_layouts(compilation)) return;
+  const ir::Trace& computation = compilation.forward.history.last();
   auto trace = transforms::channels_last(computation, fuses_on_gpu(compilation));
   if (trace) runner.keep(transforms::kChannelsLast, *std::move(trace), compilation.forward.history);
 }
@@ -433,6 +446,9 @@ constexpr std::array kDerivationSteps{
     Step(JointStep{passes::kGroupedKeys, &group_keys, true}),
     // after constant_folding, constant_masks and grouped_keys: because what only these needed is dead.
     Step(TraceStep{Part::kComputation, &passes::kDeadCodeElimination}),
+    // after dead_code_elimination: because what is dead would be recorded again. Before channels_last: because what is
+    // no convolution any more needs no layout of its own.
+    Step(JointStep{transforms::kPatchConvolutions, &make_patches, true}),
     // after dead_code_elimination: because what is dead would be recorded again.
     Step(JointStep{transforms::kChannelsLast, &keep_channels_last, true}),
     // before forward_and_backward: because the derivative of the formula is another one.

@@ -1,7 +1,6 @@
 #include "transforms/channels_last.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 #include <vector>
 
 #include "operators/facts.h"
-#include "tracer/operators.h"
 #include "transforms/batch_norm.h"
 #include "transforms/group_norm.h"
+#include "transforms/recorded_layout.h"
 #include "transforms/replay.h"
 
 namespace thunder::transforms {
@@ -51,9 +50,6 @@ bool is_candidate(const ir::Trace& trace, bool fuses_on_gpu) {
   std::int64_t made = 0;
   std::int64_t trained = 0;
   for (const ir::BoundSymbol& symbol : trace.symbols) {
-    const bool can_repeat =
-        symbol.op->style == ir::CallStyle::kTorchOperator || symbol.op == tracer::tensor_constant_operator();
-    if (!can_repeat) return false;
     const ir::TensorType* image = image_of(trace, symbol, fuses_on_gpu);
     if (image == nullptr) continue;
     taken += size_of(image);
@@ -61,7 +57,7 @@ bool is_candidate(const ir::Trace& trace, bool fuses_on_gpu) {
     const ir::TensorType* filter = type_of(trace, symbol.arguments[1]);
     if (filter != nullptr && filter->requires_grad) trained += size_of(filter);
   }
-  return taken >= kSmall && taken + made >= kImagesForEachFilter * trained;
+  return can_repeat(trace) && taken >= kSmall && taken + made >= kImagesForEachFilter * trained;
 }
 
 /// How the operations of a replay are called.
@@ -76,27 +72,10 @@ class ChannelsLast {
       return call_batch_norm(stack);
     } else if (symbol.op->name == "aten::group_norm") {
       return call_group_norm(stack);
-    } else if (symbol.op->random || operators::has_fact(*symbol.op, operators::Fact::kReadsStrides)) {
-      // These follow the order of memory, not that of indices.
-      for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
-        const auto* id = symbol.arguments[i].get<ir::ValueId>();
-        if (id != nullptr && stack[i].isTensor()) stack[i] = as_recorded(stack[i].toTensor(), *id);
-      }
+    } else {
+      restore_layouts(trace_, symbol, stack);
     }
     return false;
-  }
-
-  /// The tensor with the strides that its value has in the trace.
-  [[nodiscard]] at::Tensor as_recorded(const at::Tensor& tensor, ir::ValueId id) const {
-    const ir::TensorType* type = trace_.tensor_type(id);
-    if (type == nullptr) return tensor;
-    std::vector<std::int64_t> strides;
-    for (const ir::Dim& stride : type->strides) strides.push_back(stride.hint);
-    if (tensor.strides().equals(strides)) return tensor;
-    static const auto kRestride = c10::Dispatcher::singleton()
-                                      .findSchemaOrThrow("thunder::restride", "")
-                                      .typed<at::Tensor(const at::Tensor&, at::IntArrayRef)>();
-    return kRestride.call(tensor, strides);
   }
 
   [[nodiscard]] bool pays() const { return convolutions_ >= 2 * copies_; }
@@ -149,9 +128,7 @@ std::optional<ir::Trace> channels_last(const ir::Trace& trace, bool fuses_on_gpu
   const AdaptCall adapt = [&](const auto& symbol, auto& stack) { return layout.adapt(symbol, stack); };
   ir::Trace result = record(trace, kChannelsLast, described, [&](const std::vector<at::Tensor>& inputs) {
     std::vector<at::Tensor> outputs = replay(trace, inputs, GradMode::kAsRecorded, adapt);
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].defined()) outputs[i] = layout.as_recorded(outputs[i], *trace.outputs[i].get<ir::ValueId>());
-    }
+    restore_outputs(trace, outputs);
     return outputs;
   });
   if (!layout.pays()) return std::nullopt;
