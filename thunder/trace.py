@@ -501,7 +501,7 @@ class TraceEdit:
     def _require_value(self, value: object) -> None:
         if not isinstance(value, Value):
             raise TypeError(
-                f"{self._step}: expected a value of the trace, such as symbol.results[0], or what an insertion returned; "
+                f"{self._step}: expected a value of the trace (symbol.results[0], or what an insertion returned), "
                 f"got {shown(value)}"
             )
 
@@ -511,7 +511,7 @@ class TraceEdit:
         index: int = symbol.index
         ours = self._trace.bound_symbols
         if index >= len(ours) or ours[index].name != symbol.name:
-            raise ValueError(f"{self._step}: expected a symbol of the trace that is edited, got one of another: {symbol}")
+            raise ValueError(f"{self._step}: expected a symbol of the edited trace, got one of another: {symbol}")
         return index
 
     def _insert(self, position: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -275,14 +275,14 @@ def test_an_edit_that_is_finished_takes_no_other_change(is_possible: bool) -> No
         (lambda edit, trace: edit.remove("aten.sin.default"), TypeError, "expected a symbol among trace.bound_symbols"),
         (lambda edit, trace: edit.replace(None, torch.cos), TypeError, "expected a symbol .* got None"),
         (lambda edit, trace: edit.replace(trace.bound_symbols[0], 3), TypeError, "mine: expected a function"),
-        (lambda edit, trace: edit.substitute(1, 2), TypeError, "expected a value of the trace, .* got 1"),
-        (lambda edit, trace: edit.set_output(0, None), TypeError, "expected a value of the trace, .* got None"),
+        (lambda edit, trace: edit.substitute(1, 2), TypeError, "expected a value of the trace .* got 1"),
+        (lambda edit, trace: edit.set_output(0, None), TypeError, "expected a value of the trace .* got None"),
         (
             lambda edit, trace: edit.remove(thunder.Trace.of_function(torch.cos, torch.ones(2)).bound_symbols[0]),
             ValueError,
-            "expected a symbol of the trace that is edited, got one of another: .*cos",
+            "expected a symbol of the edited trace, got one of another: .*cos",
         ),
-        (lambda edit, trace: trace.python_ctx(), AttributeError, r"instead of Lightning Thunder's: trace\.python_callable"),
+        (lambda edit, trace: trace.python_ctx(), AttributeError, r"Lightning Thunder's: trace\.python_callable"),
         (lambda edit, trace: trace.zzz, AttributeError, "'Trace' object has no attribute 'zzz'$"),
     ],
 )
