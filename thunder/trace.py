@@ -70,6 +70,17 @@ else:
     Value = _trace.Value
 
 
+#: Attributes of Lightning Thunder's traces, with what to use instead.
+_INSTEAD = {
+    "args": "trace.inputs",
+    "output": "trace.outputs",
+    "names": "symbol.results and symbol.args of trace.bound_symbols",
+    "python": "str(trace)",
+    "python_ctx": "trace.python_callable()",
+    "set_provenance": "trace.edit(step), whose step is named in trace.history",
+}
+
+
 class Trace:
     """One stage of a compiled program. `str(trace)` is a Python program; `python_callable()` runs it.
 
@@ -210,6 +221,10 @@ class Trace:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
+    def __getattr__(self, name: str) -> Any:
+        told = f"; instead of Lightning Thunder's: {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"'Trace' object has no attribute {name!r}{told}")
+
     def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
         """Store the trace in a file (a path, or an object with `write`), from which `Trace.load` makes it again.
 
@@ -323,19 +338,26 @@ class TraceEdit:
 
     def __init__(self, trace: Trace, step: str) -> None:
         self._trace = trace
-        self._native = _trace.Edit(trace._view, step)
+        self._edit: Any = _trace.Edit(trace._view, step)
         self._step = step
         self._stored = list(trace._stored)
         self._removed_inputs: set[int] = set()
         self._stores = trace.stores
 
+    @property
+    def _native(self) -> Any:
+        """The extension module's object, until `finish` has moved its changes into a trace."""
+        if self._edit is None:
+            raise RuntimeError(f"{self._step}: this edit is finished; trace.edit(…) begins another one")
+        return self._edit
+
     def insert_before(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Insert what `function(*args, **kwargs)` does in front of a symbol; return its results, as values."""
-        return self._insert(symbol.index, function, args, kwargs)
+        return self._insert(self._index_of(symbol), function, args, kwargs)
 
     def insert_after(self, symbol: BoundSymbol, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Insert what `function(*args, **kwargs)` does behind a symbol; return its results, as values."""
-        return self._insert(symbol.index + 1, function, args, kwargs)
+        return self._insert(self._index_of(symbol) + 1, function, args, kwargs)
 
     def insert_first(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Insert what `function(*args, **kwargs)` does at the start; return its results, as values."""
@@ -350,7 +372,7 @@ class TraceEdit:
 
         Raises ValueError, naming the symbol, unless its results have the symbol's shapes, dtypes and devices.
         """
-        returned = self._insert(symbol.index, function, symbol.args, symbol.kwargs)
+        returned = self._insert(self._index_of(symbol), function, symbol.args, symbol.kwargs)
         new, old = pytree.tree_leaves(returned), pytree.tree_leaves(symbol.results)
         if len(new) != len(old):
             raise ValueError(self._message(symbol, f"expected {len(old)} results, got {len(new)}"))
@@ -360,21 +382,27 @@ class TraceEdit:
             if after is None or any(getattr(before, what) != getattr(after, what) for what in _METADATA):
                 raise ValueError(self._message(symbol, f"expected a result like {before!r}, got {after!r}"))
             self._native.substitute(before, after)
-        self._native.remove(symbol.index)
+        self._native.remove(self._index_of(symbol))
 
     def remove(self, symbol: BoundSymbol) -> None:
         """Remove a symbol. What read its results needs others: see `substitute`."""
-        self._native.remove(symbol.index)
+        self._native.remove(self._index_of(symbol))
 
     def substitute(self, old: Value, new: Value) -> None:
         """Let the trace's symbols and outputs read `new` in the place of `old`.
 
         What the edit inserts reads the values that it was given: give it `new` where it shall read that.
+
+        Raises:
+            TypeError: they are no values of traces.
         """
+        for value in (old, new):
+            self._require_value(value)
         self._native.substitute(old, new)
 
     def set_output(self, index: int, value: Value) -> None:
-        """Return another value as output `index`."""
+        """Return another value as output `index`. Raises TypeError for what is no value of a trace."""
+        self._require_value(value)
         self._native.set_output(index, value)
 
     def set_input(self, index: int, like: Value | torch.Tensor) -> Value:
@@ -455,16 +483,39 @@ class TraceEdit:
             compiler: gets the symbols as a trace of their own; returns a function that takes its inputs and returns its
                 outputs: a tensor, or a tuple of several.
         """
-        positions = [symbol.index for symbol in symbols]
+        positions = [self._index_of(symbol) for symbol in symbols]
         native, inputs, outputs = _trace.region(self._trace._view, positions, "fusion")
         self._native.fuse(positions, inputs, outputs, compiler(Trace(native)), name)
 
     def finish(self) -> Trace:
-        """Return the changed trace, verified. Raises ValueError, naming the symbol, when it cannot run."""
+        """Return the changed trace, verified. No other change can follow.
+
+        Raises:
+            ValueError: the trace cannot run; the message names the symbol.
+            RuntimeError: it was called before.
+        """
+        native, self._edit = self._native, None
         stored = [each for i, each in enumerate(self._stored) if i not in self._removed_inputs]
-        return Trace(self._native.finish(), self._trace._saved, stored, self._trace._module, self._stores)
+        return Trace(native.finish(), self._trace._saved, stored, self._trace._module, self._stores)
+
+    def _require_value(self, value: object) -> None:
+        if not isinstance(value, Value):
+            raise TypeError(
+                f"{self._step}: expected a value of the trace (symbol.results[0], or what an insertion returned), "
+                f"got {shown(value)}"
+            )
+
+    def _index_of(self, symbol: BoundSymbol) -> int:
+        if not isinstance(symbol, BoundSymbol):
+            raise TypeError(f"{self._step}: expected a symbol among trace.bound_symbols, got {shown(symbol)}")
+        index: int = symbol.index
+        ours = self._trace.bound_symbols
+        if index >= len(ours) or ours[index].name != symbol.name:
+            raise ValueError(f"{self._step}: expected a symbol of the edited trace, got one of another: {symbol}")
+        return index
 
     def _insert(self, position: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        require_callable(self._step, function)
         leaves, spec = pytree.tree_flatten((list(args), dict(kwargs)))
         values = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Value)))
         structure: list[Any] = []

@@ -247,3 +247,46 @@ def test_edit_of_a_long_trace_takes_time_in_proportion() -> None:
     made = edit.finish()
     assert set(names(made)) == {"aten.abs.default"}
     assert len(made.bound_symbols) == 2000
+
+
+def sine() -> thunder.Trace:
+    return thunder.Trace.of_function(lambda x: x.sin(), torch.ones(2))
+
+
+@pytest.mark.parametrize("is_possible", [True, False])
+def test_an_edit_that_is_finished_takes_no_other_change(is_possible: bool) -> None:
+    trace = sine()
+    edit = trace.edit("mine")
+    if is_possible:
+        edit.finish()
+    else:
+        edit.remove(trace.bound_symbols[0])
+        with pytest.raises(ValueError, match="used before it is made"):
+            edit.finish()
+    with pytest.raises(RuntimeError, match="mine: this edit is finished"):
+        edit.insert_last(torch.sin, torch.ones(2))
+    with pytest.raises(RuntimeError, match="this edit is finished"):
+        edit.finish()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda edit, trace: edit.remove("aten.sin.default"), TypeError, "expected a symbol among trace.bound_symbols"),
+        (lambda edit, trace: edit.replace(None, torch.cos), TypeError, "expected a symbol .* got None"),
+        (lambda edit, trace: edit.replace(trace.bound_symbols[0], 3), TypeError, "mine: expected a function"),
+        (lambda edit, trace: edit.substitute(1, 2), TypeError, "expected a value of the trace .* got 1"),
+        (lambda edit, trace: edit.set_output(0, None), TypeError, "expected a value of the trace .* got None"),
+        (
+            lambda edit, trace: edit.remove(thunder.Trace.of_function(torch.cos, torch.ones(2)).bound_symbols[0]),
+            ValueError,
+            "expected a symbol of the edited trace, got one of another: .*cos",
+        ),
+        (lambda edit, trace: trace.python_ctx(), AttributeError, r"Lightning Thunder's: trace\.python_callable"),
+        (lambda edit, trace: trace.zzz, AttributeError, "'Trace' object has no attribute 'zzz'$"),
+    ],
+)
+def test_wrong_arguments_of_an_edit_say_what_is_expected(change: Any, error: type[Exception], words: str) -> None:
+    trace = sine()
+    with pytest.raises(error, match=words):
+        change(trace.edit("mine"), trace)

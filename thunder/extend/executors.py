@@ -170,7 +170,9 @@ class OperatorExecutor(_PythonExecutor):
         Args:
             operation: a torch function such as `torch.nn.functional.linear`, a `torch.ops` operator or overload, its
                 name ("aten::linear"), or an operator that an executor registered.
-            op: an operator, mostly of this executor, that is called in its place.
+            op: an operator, mostly of this executor, that is called in its place. A plain function is an
+                `execution_transform`: it is called once, while the program is traced. A function that is to run at each
+                call, on real tensors, is made an operator by `register_operator`.
             checker: says, from arguments that have a shape, dtype and device but no data, whether the executor takes
                 this call; otherwise the next executor is asked. None: always.
             execution_transform: in the place of `op`: a function of torch operations that computes the same.
