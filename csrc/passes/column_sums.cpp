@@ -33,6 +33,7 @@ struct Summed {
 std::optional<std::vector<std::size_t>> permutation_of(const ir::BoundSymbol& symbol, std::size_t rank) {
   std::vector<std::size_t> order(rank);
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (rank == 0) return std::nullopt;
   const std::string_view name = symbol.op->name;
   if (name == "aten::t" && rank == 2) {
     std::swap(order[0], order[1]);
@@ -148,6 +149,7 @@ class Rewriter {
     const auto* dims = symbol.arguments[1].get<ir::ArgumentList>();
     if (!is_on_gpu(value) || dims == nullptr || dims->empty()) return false;
     const std::size_t rank = trace_.tensor_type(value)->sizes.size();
+    if (rank == 0) return false;  // `dims` are 0 and -1 there
     Summed sum{value, std::vector<bool>(rank, false)};
     for (const ir::Argument& dim : *dims) {
       if (!dim.is<std::int64_t>()) return false;

@@ -56,7 +56,7 @@ Tensors run_on_host(const TensorFunction& program, const Tensors& inputs, int la
 /// The maxima, and their places by PyTorch's kernel for CUDA and images that lie channels last: that of -infinity is 0.
 Tensors expected_of(const at::Tensor& x, const Window& of) {
   Tensors made = pooled(x, of);
-  made[1] = made[1].masked_fill(made[0].isneginf(), 0);
+  made[1].masked_fill_(made[0].isneginf(), 0);
   return made;
 }
 

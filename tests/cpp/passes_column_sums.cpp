@@ -70,6 +70,16 @@ const BoundSymbol* find(const Trace& trace, const Operator& op) {
 
 }  // namespace
 
+TEST(the_sum_of_one_element_stays) {
+  Example of;
+  const ValueId x = of.trace.add_input(plain({}), "x");
+  const ValueId y = add_call(of.trace, kSin, {x}, plain({}));
+  for (const std::int64_t dim : {0, -1}) {
+    of.trace.outputs.emplace_back(add_call(of.trace, kSum, {y, ArgumentList{dim}, false, Argument()}, plain({})));
+  }
+  CHECK_EQ(of.rewritten().symbols.size(), 3U);
+}
+
 TEST(a_sum_of_views_is_one_of_what_they_view) {
   Example e;
   const ValueId x = e.trace.add_input(channels_last(2, 8, 4, 4), "x");
