@@ -10,7 +10,6 @@
 #include "executors/api/operands.h"
 #include "executors/cuda/attention.h"
 #include "executors/cuda/batch.h"
-#include "executors/cuda/depthwise.h"
 #include "executors/cuda/driver_engine.h"
 #include "executors/cuda/fusion.h"
 #include "executors/cuda/pooling.h"
@@ -61,8 +60,7 @@ std::optional<ir::Trace> fuse(const Executor& self, const ir::Trace& trace) {
   };
   ir::Trace fused = fusion::fuse(trace, {.role = role}, self.name, &describe);
   fused = with_attention_blocks(std::move(fused), target, self.name);
-  fused = with_pooling_blocks(std::move(fused), target, self.name);
-  return with_depthwise_blocks(std::move(fused), target, self.name);
+  return with_pooling_blocks(std::move(fused), target, self.name);
 }
 
 bool claim(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& /*trace*/) {

@@ -17,7 +17,6 @@
 #include "bridge/convert.h"
 #include "executors/api/operands.h"
 #include "executors/cuda/attention.h"
-#include "executors/cuda/depthwise.h"
 #include "executors/cuda/pooling.h"
 #include "executors/cuda_kernels/prelude.h"
 #include "fusion/region.h"
@@ -203,7 +202,6 @@ std::optional<KernelSource> Fusion::source_for(const Plan& plan, const fusion::S
   const ir::BoundSymbol& block = sized.symbols[0];
   if (fusion::kind_of(block) == kAttention) return attention_source(block, sized, strides, facts);
   if (fusion::kind_of(block) == kPooling) return pooling_source(block, sized, strides, facts);
-  if (fusion::kind_of(block) == kDepthwise) return depthwise_source(block, sized, strides, facts);
   if (strides == fusion::traced_strides(sized)) {
     if (!kernel_) return std::nullopt;
     return emit_source(kernel_->at(ir::SymbolValues(plan.layout.symbols)), facts);

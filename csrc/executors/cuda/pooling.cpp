@@ -1,11 +1,11 @@
 #include "executors/cuda/pooling.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "executors/cuda/channels_last.h"
 #include "executors/cuda_kernels/pooling_source.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
@@ -36,6 +36,17 @@ std::optional<Pair> pair_of(const ir::BoundSymbol& symbol, std::size_t place, st
   const auto* first = list->front().get<std::int64_t>();
   const auto* last = list->back().get<std::int64_t>();
   return first == nullptr || last == nullptr ? std::nullopt : std::make_optional(Pair{*first, *last});
+}
+
+/// Whether images of these sizes lie channels last, without gaps, if their strides are these.
+bool lies_channels_last(const ir::Dims& sizes, const ir::Dims& strides) {
+  if (sizes.size() != 4 || strides.size() != 4) return false;
+  const ir::Dim row = sizes[3] * sizes[1];
+  const std::array expected{sizes[2] * row, ir::Dim(1), row, sizes[1]};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (sizes[i] != ir::Dim(1) && strides[i] != expected[i]) return false;
+  }
+  return true;
 }
 
 /// The types of all tensors that a call reads, then gives; empty: it reads something else, or one tensor twice.
