@@ -51,17 +51,49 @@ void ArrayMemory::note_returned(const at::Tensor& trace_tensor) {
   }
 }
 
+std::vector<bool> ArrayMemory::connected_to(std::size_t first) const {
+  std::vector<bool> found(arrays_.size());
+  std::vector<std::size_t> open{first};
+  found[first] = true;
+  while (!open.empty()) {
+    const Array& array = arrays_[open.back()];
+    open.pop_back();
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      const bool is_next =
+          &root_of(*arrays_[i].state) == &root_of(*array.state) || overlaps(arrays_[i].real, array.real);
+      if (found[i] || !is_next) continue;
+      found[i] = true;
+      open.push_back(i);
+    }
+  }
+  return found;
+}
+
+std::vector<at::Tensor> ArrayMemory::returned() const {
+  std::vector<at::Tensor> result;
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    if (!arrays_[i].is_returned) continue;
+    const std::vector<bool> connected = connected_to(i);
+    for (std::size_t other = 0; other < arrays_.size(); ++other) {
+      if (connected[other]) result.push_back(arrays_[other].real);
+    }
+  }
+  return result;
+}
+
 void ArrayMemory::require_one_owner(const std::function<bool(const TraceState& root)>& is_input) const {
-  const auto outlives = [&](const Array& array) { return array.is_returned || is_input(root_of(*array.state)); };
-  for (const Array& array : arrays_) {
-    const bool shares = array.is_returned && std::ranges::any_of(arrays_, [&](const Array& other) {
-                          return &root_of(*other.state) != &root_of(*array.state) && outlives(other) &&
-                                 overlaps(other.real, array.real);
-                        });
-    if (!shares) continue;
-    throw UserError(ErrorKind::kNotImplemented,
-                    "thunder.jit: returns a tensor that shares memory with another one by way of an array of NumPy, or "
-                    "the like; return a copy of it");
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    if (!arrays_[i].is_returned) continue;
+    const TraceState& root = root_of(*arrays_[i].state);
+    const std::vector<bool> connected = connected_to(i);
+    for (std::size_t other = 0; other < arrays_.size(); ++other) {
+      const TraceState& other_root = root_of(*arrays_[other].state);
+      const bool shares = connected[other] && &other_root != &root;
+      if (!shares || !(arrays_[other].is_returned || is_input(other_root))) continue;
+      throw UserError(ErrorKind::kNotImplemented,
+                      "thunder.jit: returns a tensor that shares memory with another one by way of an array of NumPy, "
+                      "or the like; return a copy of it");
+    }
   }
 }
 

@@ -29,13 +29,18 @@ class ArrayMemory {
 
   void add(const at::Tensor& real, const at::Tensor& trace_tensor);
   void note_returned(const at::Tensor& trace_tensor);
-  [[nodiscard]] const std::vector<Array>& arrays() const { return arrays_; }
+  /// Those whose memory a result shows.
+  [[nodiscard]] std::vector<at::Tensor> returned() const;
   /// Refuses programs that wrote to such memory: the trace keeps what a tensor held, not the memory.
   void require_unwritten() const;
   /// Refuses results over memory that an input, or another result, has by way of what is no tensor.
   void require_one_owner(const std::function<bool(const TraceState& root)>& is_input) const;
 
  private:
+  /// By place among the arrays: those that share memory with one, by way of others, too. What is read of a tensor that
+  /// an array gave may be a copy, over which the next array lies.
+  [[nodiscard]] std::vector<bool> connected_to(std::size_t first) const;
+
   std::vector<Array> arrays_;
 };
 

@@ -192,12 +192,16 @@ std::optional<Number> DataAccess::compute(std::string_view operation, const Numb
                     *value);
 }
 
+void DataAccess::require_known(const NumberOperand& operand) const {
+  if (const Number* number = std::get_if<Number>(&operand)) static_cast<void>(numbers_.at(index_of(number->id)));
+}
+
 void DataAccess::observe(const Number& number) {
   add_check(check_number_operator(), number.id, argument_of(number.value));
 }
 
 at::Tensor DataAccess::number_tensor(ir::ValueId number) {
-  at::Tensor& tensor = numbers_[index_of(number)].tensor;
+  at::Tensor& tensor = numbers_.at(index_of(number)).tensor;
   if (!tensor.defined()) tensor = tensors_.make(number);
   return tensor;
 }

@@ -53,6 +53,8 @@ class DataAccess {
                                               const NumberOperand& right);
   /// The program looks at a number: what follows holds for this one only.
   void observe(const Number& number);
+  /// Throws where a number is none of this trace: it is another recorder's, which recorded something else.
+  void require_known(const NumberOperand& operand) const;
   /// The one element of a tensor that the program looks at.
   [[nodiscard]] c10::Scalar read_number(const at::Tensor& tensor);
   /// Whether the one element of a tensor is true to Python, which the program looks at.

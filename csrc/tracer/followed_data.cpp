@@ -63,6 +63,7 @@ std::optional<Number> FollowedData::compute(std::string_view operation, const Nu
   const std::optional<Number> number = recorder_.data.compute(operation, left, right);
   if (shadows_ == nullptr) return number;
   shadows_->follow_data([&](Recorder& there, const SizeShadows::FindTensor& /*find*/) {
+    for (const NumberOperand* operand : {&left, &right}) there.data.require_known(*operand);
     static_cast<void>(there.data.compute(operation, left, right));
     return at::Tensor();
   });
@@ -73,6 +74,7 @@ void FollowedData::observe(const Number& number) const {
   recorder_.data.observe(number);
   if (shadows_ == nullptr) return;
   shadows_->follow_data([&](Recorder& there, const SizeShadows::FindTensor& /*find*/) {
+    there.data.require_known(number);
     there.data.observe(number);
     return at::Tensor();
   });

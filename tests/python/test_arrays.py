@@ -152,6 +152,22 @@ def array_as_a_tensor_is_returned(x: torch.Tensor, array: Any) -> Any:
 
 
 @refused
+def input_as_an_array_of_an_array_is_returned(x: torch.Tensor, array: Any) -> Any:
+    return torch.as_tensor(torch.as_tensor(x.numpy()).numpy())
+
+
+@refused
+def tensors_of_one_array_by_way_of_another_are_returned(x: torch.Tensor, array: Any) -> Any:
+    first = torch.from_numpy((x + 1).numpy())
+    return first, torch.from_numpy(torch.from_numpy(first.numpy()).numpy()[1:])
+
+
+@refused
+def array_as_a_tensor_of_a_tensor_is_returned(x: torch.Tensor, array: Any) -> Any:
+    return torch.from_numpy(torch.from_numpy(array).numpy()), x
+
+
+@refused
 def view_of_an_array_is_returned(x: torch.Tensor, array: Any) -> Any:
     return x, array[1:]
 

@@ -121,6 +121,19 @@ def test_a_count_that_the_program_raises_is_stored() -> None:
     assert specializations(compiled) == 2
 
 
+def test_a_number_of_data_behind_a_leaf_that_the_program_makes() -> None:
+    def step(x: Tensor, counter: Counter) -> tuple[Tensor, Tensor]:
+        counter.steps += 1
+        leaf = torch.ones(3, requires_grad=True) * x.sum()
+        number = torch.full((), float(counter.steps)).item()
+        return x * number + (number + 1), leaf * number
+
+    compiled, counter, expected = thunder.jit(step), Counter(), Counter()
+    for _ in range(4):
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x, counter), step(x, expected))
+
+
 class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()

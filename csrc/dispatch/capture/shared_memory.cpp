@@ -51,11 +51,10 @@ void require_no_shared_effects(const tracer::Recorder& recorder, interpreter::Tr
                     std::string("thunder.jit: writes to the memory of an object of type '") +
                         Py_TYPE(written)->tp_name + "' from outside of the function; write to it after the call");
   }
-  for (const tracer::ArrayMemory::Array& memory : recorder.arrays.arrays()) {
-    const bool is_from_outside =
-        memory.is_returned && std::ranges::any_of(provenance.nodes(), [&](const interpreter::Node& node) {
-          return is_buffer(node) && shares_memory(node.object.get(), memory.real);
-        });
+  for (const at::Tensor& memory : recorder.arrays.returned()) {
+    const bool is_from_outside = std::ranges::any_of(provenance.nodes(), [&](const interpreter::Node& node) {
+      return is_buffer(node) && shares_memory(node.object.get(), memory);
+    });
     if (!is_from_outside) continue;
     throw UserError(ErrorKind::kNotImplemented,
                     "thunder.jit: returns a tensor over the memory of an array from outside of the function; return a "
