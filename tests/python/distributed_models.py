@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
+import operator
+import os
+import socket
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -185,6 +191,80 @@ def strategies() -> dict[str, tuple[Callable[[str], Callable[[nn.Module], Any]],
     }
 
 
+def sharded_by(strategy: str, **options: Any) -> Callable[[nn.Module], Any]:
+    return lambda model: thunder.distributed.fsdp(model, **STRATEGIES[strategy], **options)
+
+
+def compare_litgpt() -> dict[str, float]:
+    """Return how far the losses of LitGPT's loop are from those of one process, by each strategy."""
+    litgpt, utils = importlib.import_module("litgpt"), importlib.import_module("litgpt.utils")
+    sizes = {"n_layer": 2, "n_embd": 32, "n_head": 4, "intermediate_size": 64, "block_size": 32}
+    config = litgpt.Config.from_name("pythia-14m", padded_vocab_size=64, **sizes)
+    torch.manual_seed(0)
+    original = litgpt.GPT(config).to(device())
+    tokens = torch.randint(0, 64, (4, 17), generator=torch.Generator().manual_seed(1)).to(device())
+
+    def losses(model: Any) -> list[float]:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
+        found = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = utils.chunked_cross_entropy(model(tokens[:, :-1]), tokens[:, 1:], chunk_size=0)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    split = {"column": ["*.attn.qkv", "*.mlp.fc", "lm_head"], "row": ["*.attn.proj", "*.mlp.proj", "*.wte"]}
+    wraps: dict[str, Callable[[nn.Module], Any]] = {
+        "ddp": thunder.distributed.ddp,
+        "zero2": sharded_by("zero2 layer"),
+        "zero3": sharded_by("zero3 block"),
+        "tp": lambda model: thunder.distributed.tensor_parallel(model, **split),
+    }
+    expected = losses(copy.deepcopy(original))
+    got = {name: losses(wrap(copy.deepcopy(original))) for name, wrap in wraps.items()}
+    return {f"{name} litgpt": max(map(abs, map(operator.sub, got[name], expected))) for name in wraps}
+
+
+def compare_trainer(rank: int) -> dict[str, float]:
+    """Return how far the losses of Trainer are from those with DistributedDataParallel, by each strategy."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun sets it; Accelerate starts more threads otherwise
+    generator = torch.Generator().manual_seed(1)
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(0, VOCABULARY, (16, 8), generator=generator)]
+
+    def loss(wrap: Callable[[nn.Module], Any]) -> float:
+        torch.manual_seed(0)
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = transformers.TrainingArguments(
+                folder,
+                per_device_train_batch_size=2,
+                gradient_accumulation_steps=2,
+                max_grad_norm=0.5,
+                num_train_epochs=2,
+                learning_rate=1e-2,
+                report_to=[],
+                disable_tqdm=True,
+                use_cpu=True,
+                logging_strategy="no",
+                save_strategy="no",
+            )
+            trainer = transformers.Trainer(wrap(llama()), arguments, train_dataset=rows)
+            return float(trainer.train().training_loss)
+
+    expected = loss(lambda model: model)
+    wraps = {
+        "ddp": thunder.distributed.ddp,
+        "zero2": sharded_by("zero2 layer"),
+        "zero3": sharded_by("zero3 block"),
+    }
+    return {f"{name} trainer": abs(loss(wrap) - expected) for name, wrap in wraps.items()}
+
+
 def compare_all(rank: int) -> dict[str, float]:
     """Return for each strategy and model the largest difference from one process."""
     found = {}
@@ -198,5 +278,13 @@ def compare_all(rank: int) -> dict[str, float]:
                 dist.all_reduce(step[0])
                 step[0] /= dist.get_world_size()
             found[f"{strategy} {name}"] = wrappers.difference(got, known[name, len(everyone)])
+    dist.barrier()
+    return found
+
+
+def compare_loops(rank: int) -> dict[str, float]:
+    """Return for each strategy how far the losses of others' training loops are; Trainer's on the CPU alone."""
+    found = compare_litgpt() if importlib.util.find_spec("litgpt") else {}
+    found.update(compare_trainer(rank) if device().type == "cpu" else {})
     dist.barrier()
     return found

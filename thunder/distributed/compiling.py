@@ -40,4 +40,6 @@ def compile_with(transform: Transform, model: Any, function: str) -> Any:
         raise TypeError(f"thunder.distributed.{function}: expected a module, got {model!r}")
     result = compile_callable(model, dataclasses.replace(options, transforms=(*options.transforms, transform)))
     keep_transform(result, transform)
+    # Accelerate, and so Trainer, puts a DistributedDataParallel around what has no mark of its own.
+    result.__dict__["_is_accelerate_prepared"] = True
     return result
