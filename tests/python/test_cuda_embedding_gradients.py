@@ -17,6 +17,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("width", [6, 64])
 @pytest.mark.parametrize("count", [0, 1, 3000])
 def test_rows_are_added_to_the_gradient_of_the_projection(options: dict[str, Any], width: int, count: int) -> None:
+    torch.cuda.get_device_properties(0)  # the first one in a process loads NVML, which no program repeats
     indices = torch.randint(0, 8, (3, count), device="cuda")
 
     def tied(table: torch.Tensor) -> torch.Tensor:
@@ -39,4 +40,4 @@ def test_rows_are_added_to_the_gradient_of_the_projection(options: dict[str, Any
     if count > 0:
         text = str(thunder.last_backward_traces(compiled)[-1])
         assert "embedding_dense_backward" not in text
-        assert "aten.index_put_" in text
+        assert "aten.index_put" in text
