@@ -18,7 +18,8 @@
 namespace thunder::tracer {
 
 /// Runs a trace in the making on its real inputs, as far as it goes, when the program asks for data. Nothing outside
-/// sees it: inputs that an operation writes to are copied first, and the states of random generators are put back each time.
+/// sees it: inputs that an operation writes to are copied first, and the states of random generators are put back each
+/// time.
 class Realizer {
  public:
   /// Data of these inputs, by position, is not known, nor what is computed from it: a transform replaced them, or will
@@ -53,8 +54,8 @@ class Realizer {
   std::unordered_map<std::uint32_t, const std::string*> unknown_;  ///< values, with the names of the inputs behind
   const std::string* lost_random_ = nullptr;  ///< who would have drawn random numbers before the next one
   std::size_t inputs_known_ = 0;
-  std::size_t done_ = 0;                      ///< symbols that have run
-  std::unordered_set<std::uint32_t> copied_;  ///< inputs that stand for themselves as copies
+  std::size_t done_ = 0;                       ///< symbols that have run
+  std::unordered_set<std::uint32_t> copied_;   ///< inputs that stand for themselves as copies
   std::optional<bridge::RandomState> random_;  ///< the generators' states after them
 };
 

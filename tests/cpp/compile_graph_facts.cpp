@@ -1,7 +1,6 @@
 // Obstacles to recording a program as a CUDA graph.
-#include "compile/graph_facts.h"
-
 #include "check.h"
+#include "compile/graph_facts.h"
 #include "compile/pass_runner.h"
 #include "ir/builder.h"
 #include "tracer/fallback.h"
