@@ -18,15 +18,19 @@ build() {
   CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${install[@]}" --no-build-isolation .
 }
 
-tests() {
-  # From elsewhere, so that the installed package is what is tested.
+copy_tests() { # elsewhere, so that the installed package is what is tested
   mkdir -p /tmp/thunder-tests
   cp -r tests docs examples benchmarks /tmp/thunder-tests
+}
+
+tests() {
+  copy_tests
   (cd /tmp/thunder-tests && python3 -m pytest -q -n 8 -p no:cacheprovider tests/python "$@")
 }
 
 sanitize() {
   local tool
+  copy_tests
   for tool in memcheck racecheck; do
     # Without PyTorch's cache of memory, each tensor ends where its allocation does.
     (cd /tmp/thunder-tests && PYTORCH_NO_CUDA_MEMORY_CACHING=1 "${SANITIZER:-compute-sanitizer}" --tool "$tool" \
