@@ -274,6 +274,7 @@ class BufferAssignment {
     const operators::RowCopy* places = operators::find_row_copy(*symbols_[i].op);
     if (places == nullptr) return;
     const ir::ValueId target = passes::value_argument(symbols_[i], places->target);
+    if (trace_.tensor_type(target)->sizes.empty()) return;
     const ir::ValueId index = passes::value_argument(symbols_[i], places->index);
     const RowSource source = row_source_of(passes::value_argument(symbols_[i], places->source));
     const std::uint32_t place = source.fusion;

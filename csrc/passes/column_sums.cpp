@@ -31,9 +31,9 @@ struct Summed {
 };
 
 std::optional<std::vector<std::size_t>> permutation_of(const ir::BoundSymbol& symbol, std::size_t rank) {
+  if (rank == 0) return std::nullopt;
   std::vector<std::size_t> order(rank);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (rank == 0) return std::nullopt;
   const std::string_view name = symbol.op->name;
   if (name == "aten::t" && rank == 2) {
     std::swap(order[0], order[1]);

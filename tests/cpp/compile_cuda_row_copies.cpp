@@ -138,6 +138,14 @@ TEST(an_index_of_32_bits) {
   CHECK_THROWS(write_keys({real({1, 2, 9, 4}), numbers({8}).to(at::kInt), real({1, 2, 1, 4}), real({4})}), c10::Error);
 }
 
+TEST(a_cache_without_dimensions_has_no_rows) {
+  const auto program = [](const Tensors& x) {
+    x[0].index_copy_(0, x[1], at::exp(x[2]) * x[2]);
+    return Tensors{};
+  };
+  check_rows({at::randn({}), at::zeros({}, at::kLong), at::randn({})}, program, false);
+}
+
 TEST(columns_that_are_chosen_are_left_to_pytorch) {
   const auto write = [](const Tensors& x) {
     x[0].index_copy_(1, x[1], x[2] * 2 + 1);
