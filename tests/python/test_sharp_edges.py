@@ -271,6 +271,16 @@ UNKNOWN_IN_C = {
 }
 
 
+def test_the_number_of_gpus_is_no_sharp_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    # PyTorch 2.11 asks NVML, through ctypes, at the first time in a process.
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: PROCESS.getpid() > 0)
+    monkeypatch.setattr(torch.cuda, "_cached_device_count", 2)
+    with pytest.raises(NotImplementedError, match="cannot be repeated"):
+        thunder.jit(lambda x: x * torch.cuda.device_count(), fullgraph=True)(X)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert torch.equal(thunder.jit(lambda x: x * torch.cuda.device_count(), fullgraph=True)(X), X * 2)
+
+
 @pytest.mark.parametrize("name", UNKNOWN_IN_C)
 def test_functions_in_c_of_unknown_modules_are_not_traced(name: str) -> None:
     with pytest.raises(NotImplementedError, match="cannot be repeated"):

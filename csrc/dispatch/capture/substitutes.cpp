@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "interpreter/loop/native_scope.h"
+
 namespace thunder::dispatch {
 
 py::Ref loaded_function(const char* module_name, std::string_view path) {
@@ -42,6 +44,22 @@ void add_pickle_substitutes(interpreter::TrackerOptions& options) {
       return *result != nullptr ? 1 : -1;
     });
   }
+}
+
+void add_device_substitutes(interpreter::TrackerOptions& options) {
+  const py::Ref count = loaded_function("torch.cuda", "device_count");
+  if (!count) return;
+  options.substitute(count.get(), [function = count](PyObject* const* arguments, std::size_t given, PyObject* names,
+                                                     PyObject** result) {
+    const interpreter::NativeScope native;
+    const py::Ref is_initialized = loaded_function("torch.cuda", "is_initialized");
+    if (!is_initialized) return 0;
+    const py::Ref answer = py::Ref::steal(PyObject_CallNoArgs(is_initialized.get()));
+    if (!answer) return -1;
+    if (answer.get() != Py_True) return 0;
+    *result = PyObject_Vectorcall(function.get(), arguments, given, names);
+    return *result != nullptr ? 1 : -1;
+  });
 }
 
 }  // namespace thunder::dispatch
