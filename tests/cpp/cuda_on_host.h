@@ -47,9 +47,6 @@ T rsqrt(T x) {
   return T(1) / sqrt(x);
 }
 
-static bool is_trapped = false;
-inline void trap() { is_trapped = true; }
-
 struct Fiber {
   ucontext_t context{};
   std::unique_ptr<char[]> stack{new char[1 << 16]};
@@ -58,10 +55,17 @@ struct Fiber {
 static ucontext_t scheduler;
 static std::vector<Fiber> fibers;
 static void (*body)();
+static bool is_trapped = false;
 
 inline void __syncthreads() {
   const unsigned own = threadIdx.x;
   swapcontext(&fibers[own].context, &scheduler);
+}
+
+/// The thread does not go on, and no thread block begins.
+inline void trap() {
+  is_trapped = true;
+  __syncthreads();
 }
 
 template <typename T>

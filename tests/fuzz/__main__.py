@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from tests.fuzz import runner
+from tests.fuzz import kernels_on_host, runner
 
 
 def main() -> int:
@@ -17,11 +17,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first; the next ones follow")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--seconds", type=float, default=None, help="start no program after so long")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="where the programs' inputs are")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        choices=("cpu", "cuda", kernels_on_host.DEVICE),
+        help=f"where the programs' inputs are; {kernels_on_host.DEVICE}: on the CPU, which runs CUDA kernels too",
+    )
     parser.add_argument("--json", default=None, help="file to write the report to")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: there is no GPU")
+    if arguments.device == kernels_on_host.DEVICE:
+        kernels_on_host.choose()
     report = runner.run(
         arguments.programs, arguments.seed, arguments.workers, arguments.seconds, True, arguments.device
     )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import thunder
-from tests.fuzz import oracle
+from tests.fuzz import kernels_on_host, oracle
 from tests.fuzz.sizes import at_other_sizes
 from thunder._check import load_extension
 from thunder._minify.shrink import Case, cloned
@@ -454,6 +454,8 @@ def plans_for(seed: int, requires_grad: bool, is_random: bool, device: str = "cp
         options["passes"] = source.sample(PASSES, source.randrange(len(PASSES) + 1))
     if source.random() < 0.3:
         options["rematerialize"] = False
+    if device == kernels_on_host.DEVICE:
+        options["executors"] = [kernels_on_host.EXECUTOR]
     checks = ["call"]
     if source.random() < 0.4:
         checks.append(source.choice(("traces", "orders")))

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from tests.fuzz import kernels_on_host
+
 _SECONDS_PER_PROGRAM = 90
 _SECONDS_TO_SHRINK = 15
 
@@ -98,7 +100,8 @@ def check_seed(
     result["operators"] = sorted(
         {name for line in generated.program.lines for name in re.findall(r"\.(\w+)\(", line.text)}
     )
-    case = Case(generated.program, tuple(generated.make_inputs(device)))
+    lies_on = "cpu" if device == kernels_on_host.DEVICE else device
+    case = Case(generated.program, tuple(generated.make_inputs(lies_on)))
     for plan in checks.plans_for(seed, generated.settings.requires_grad, generated.settings.randomness, device):
         if only is not None and plan.check != only:
             continue

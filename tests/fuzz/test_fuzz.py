@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.fuzz import runner
+from tests.fuzz import kernels_on_host, runner
 
 # A program that cannot be compiled runs in eager, and is compared all the same.
 pytestmark = pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
@@ -24,6 +24,17 @@ def test_random_programs(part: int) -> None:
     report = runner.run(end - first, _SEED + first, workers=1, seconds=_SECONDS / _PARTS)
     print(report)
     assert report.programs == end - first or report.seconds >= _SECONDS / _PARTS
+    assert report.outcomes["call"]["passed"] > report.programs // 2
+    unknown = [str(found) for found in report.failures if not found.known]
+    assert not unknown, "\n\n".join(unknown)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not kernels_on_host.EXTENSION.exists(), reason="the extension of the tests has not been built")
+def test_random_programs_of_cuda_kernels_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kernels_on_host.CHOICE, "1")
+    report = runner.run(60, _SEED, workers=1, seconds=_SECONDS / _PARTS, device=kernels_on_host.DEVICE)
+    print(report)
     assert report.outcomes["call"]["passed"] > report.programs // 2
     unknown = [str(found) for found in report.failures if not found.known]
     assert not unknown, "\n\n".join(unknown)
