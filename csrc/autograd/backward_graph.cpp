@@ -30,12 +30,15 @@ void accumulate(at::Tensor& sum, at::Tensor gradient) {
   sum = sum.defined() ? sum.add(gradient) : std::move(gradient);
 }
 
-/// A gradient as the receiving node expects it: reduced where the operation broadcast, in the right dtype.
-at::Tensor fit(at::Tensor gradient, const Edge& edge) {
+/// A gradient as the receiving node expects it: reduced where the operation broadcast, unless it `is_reduced`, in the
+/// right dtype.
+at::Tensor fit(at::Tensor gradient, const Edge& edge, bool is_reduced = false) {
   if (!gradient.defined()) return gradient;
   const auto& metadata = edge.function->input_metadata(edge.input_nr);
   if (metadata.was_default_constructed()) return gradient;
-  gradient = metadata.maybe_reduce(edge.input_nr, std::move(gradient), [](const std::string& text) { return text; });
+  if (!is_reduced) {
+    gradient = metadata.maybe_reduce(edge.input_nr, std::move(gradient), [](const std::string& text) { return text; });
+  }
   const auto dtype = c10::typeMetaToScalarType(metadata.options().dtype());
   if (gradient.is_complex() && !c10::isComplexType(dtype)) {
     throw UserError(ErrorKind::kNotImplemented, "a backward gives a complex gradient to a tensor of real numbers");
@@ -70,7 +73,9 @@ class Walk {
     find_needed();
     for (std::size_t i = 0; i < options_.roots.size(); ++i) {
       const Edge& root = options_.roots[i];
-      if (root.is_valid() && needed_.contains(root.function.get())) receive(root, fit(options_.cotangents[i], root));
+      if (root.is_valid() && needed_.contains(root.function.get())) {
+        receive(root, fit(options_.cotangents[i], root, has_sizes(options_.cotangents[i], root)));
+      }
     }
     for (Node* node : order_) {
       if (needed_.contains(node) && dependencies_[node] == 0) ready_.push(node);
@@ -89,6 +94,11 @@ class Walk {
   };
 
   [[nodiscard]] bool stops_at(Node& node) const { return options_.stops_at && options_.stops_at(node); }
+  [[nodiscard]] bool has_sizes(const at::Tensor& gradient, const Edge& edge) const {
+    if (!options_.has_sizes || !gradient.defined()) return false;
+    const auto& metadata = edge.function->input_metadata(edge.input_nr);
+    return !metadata.was_default_constructed() && options_.has_sizes(gradient, metadata.shape_as_dim_vector());
+  }
 
   void discover(const Edge& root) {
     std::vector<Node*> pending;
@@ -174,7 +184,10 @@ class Walk {
       if (!edge.is_valid()) continue;
       Node* next = edge.function.get();
       const bool is_needed = needed_.contains(next);
-      if (is_needed && i < results.size()) receive(edge, fit(std::move(results[i]), edge));
+      if (is_needed && i < results.size()) {
+        const bool is_reduced = stops_at(*next) && has_sizes(results[i], edge);
+        receive(edge, fit(std::move(results[i]), edge, is_reduced));
+      }
       if (--dependencies_[next] == 0 && is_needed) ready_.push(next);
     }
   }

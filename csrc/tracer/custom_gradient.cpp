@@ -1,13 +1,16 @@
 #include "tracer/custom_gradient.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <unordered_set>
 #include <utility>
 
+#include "base/error.h"
 #include "ir/builder.h"
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
+#include "ir/trace_sizes.h"
 
 namespace thunder::tracer {
 std::vector<ir::ValueId> free_values(const CustomGradient& gradient) {
@@ -48,6 +51,79 @@ std::optional<ir::Trace> without_custom_gradients(const ir::Trace& trace) {
     for_each_handed_on(symbol, [&](ir::ValueId from, ir::ValueId to) { values.set(from, to); });
   }
   values.apply(result.outputs);
+  return result;
+}
+
+namespace {
+
+std::vector<std::size_t> places_of_gradients(const ir::Trace& trace) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < trace.symbols.size(); ++i) {
+    if (trace.symbols[i].op == custom_gradient_operator()) places.push_back(i);
+  }
+  return places;
+}
+
+/// The operations of all custom gradients of a trace, in order, as a trace with its values.
+ir::Trace operations_of_gradients(const ir::Trace& trace) {
+  ir::Trace result = trace.empty_copy("custom_gradients");
+  result.outputs.clear();
+  for (const std::size_t place : places_of_gradients(trace)) {
+    const std::vector<ir::BoundSymbol>& symbols = custom_gradient_of(trace.symbols[place], trace).symbols;
+    result.symbols.insert(result.symbols.end(), symbols.begin(), symbols.end());
+  }
+  if (places_of_gradients(result).empty()) return result;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "expected backwards without backwards of their own where sizes are symbols");
+}
+
+/// Gives the custom gradients of a trace these operations, as many to each as it has.
+void set_operations(ir::Trace& trace, ir::Trace operations) {
+  auto next = std::make_move_iterator(operations.symbols.begin());
+  for (const std::size_t place : places_of_gradients(trace)) {
+    auto gradient = std::make_shared<CustomGradient>(custom_gradient_of(trace.symbols[place], trace));
+    const auto end = next + std::ssize(gradient->symbols);
+    gradient->symbols.assign(next, end);
+    next = end;
+    trace.symbols[place].arguments.at(2) =
+        ir::Argument(trace.context()->add_object(ir::ObjectKind::kCustomGradient, std::move(gradient)));
+  }
+}
+
+bool have_equal_lengths(const ir::Trace& left, const ir::Trace& right) {
+  return std::ranges::all_of(places_of_gradients(left), [&](std::size_t place) {
+    return custom_gradient_of(left.symbols[place], left).symbols.size() ==
+           custom_gradient_of(right.symbols[place], right).symbols.size();
+  });
+}
+
+}  // namespace
+
+ir::Trace at_sizes_with_gradients(const ir::Trace& trace, ir::SymbolValues symbols) {
+  ir::Trace result = ir::at_sizes(trace, symbols);
+  if (!places_of_gradients(trace).empty())
+    set_operations(result, ir::at_sizes(operations_of_gradients(trace), symbols));
+  return result;
+}
+
+ir::Trace generalize_with_gradients(std::span<const ir::Trace> traces, ir::SizeFit& fit,
+                                    const ir::AreAlike& are_alike) {
+  const ir::TraceContext& context = *traces[0].context();
+  const auto is_gradient = [&](ir::ObjectConstant object) {
+    return context.objects[object.index].kind == ir::ObjectKind::kCustomGradient;
+  };
+  ir::Trace result = ir::generalize(traces, fit, [&](ir::ObjectConstant left, ir::ObjectConstant right) {
+    return (is_gradient(left) && is_gradient(right)) || are_alike(left, right);
+  });
+  if (places_of_gradients(result).empty()) return result;
+  std::vector<ir::Trace> gradients;
+  for (const ir::Trace& trace : traces) {
+    if (!have_equal_lengths(traces[0], trace)) {
+      throw UserError(ErrorKind::kNotImplemented, "expected the same backward at all sizes");
+    }
+    gradients.push_back(operations_of_gradients(trace));
+  }
+  set_operations(result, ir::generalize(gradients, fit, are_alike));
   return result;
 }
 

@@ -19,6 +19,7 @@
 #include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "ir/trace_sizes.h"
+#include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
 #include "tracer/kept_errors.h"
@@ -379,6 +380,16 @@ void SizeShadows::note_copy(const c10::TensorImpl& tensor, const at::Tensor& cop
     shadow.tensors.insert_or_assign(copy.unsafeGetTensorImpl(), other);
   }
   if (is_known) kept_.push_back(copy);
+}
+
+void SizeShadows::note_data(const c10::TensorImpl& tensor, const at::Tensor& data) {
+  const Inside inside(*this);
+  for (Shadow& shadow : shadows_) {
+    const auto found = shadow.tensors.find(&tensor);
+    if (shadow.is_lost || found == shadow.tensors.end()) continue;
+    const RecordTop recording(*shadow.recorder);
+    pair(shadow, data, at::Tensor(found->second).variable_data());
+  }
 }
 
 // --- arguments of operations
@@ -780,7 +791,7 @@ bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
 }
 
 bool is_plain_operation(const ir::BoundSymbol& symbol) {
-  if (symbol.op == tensor_constant_operator()) return true;
+  if (symbol.op == tensor_constant_operator() || symbol.op == custom_gradient_operator()) return true;
   if (symbol.op->style != ir::CallStyle::kTorchOperator) return false;
   if (!symbol.op->effect) return true;
   // An operation without results that does not communicate may only raise an error; others update running statistics.
@@ -808,7 +819,7 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
       keep_errors(other);
       traces.push_back(std::move(other));
     }
-    ir::Trace result = ir::generalize(traces, *fit_, are_alike);
+    ir::Trace result = generalize_with_gradients(traces, *fit_, are_alike);
     ir::require_sizes_of_two(result, ir::Trace(result));
     for (const Assumed& assumed : assumed_) result.conditions.push_back(assumed.condition);
     for (const ir::SymbolSource& source : ir::symbol_sources(result)) {

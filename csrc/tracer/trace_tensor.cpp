@@ -210,6 +210,8 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(c10
   // `.data` is the only caller that asks for this.
   if (!allow_tensor_metadata_change && is_recording()) {
     static_cast<TraceTensorImpl*>(copy.get())->state_ = data_state();
+    SizeReads* const reads = TraceSession::current().size_reads;
+    if (reads != nullptr && reads->is_outside()) reads->note_data(*this, at::Tensor(copy));
   } else {
     note_copy(copy);
   }

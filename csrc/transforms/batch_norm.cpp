@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bridge/least_run.h"
+#include "transforms/many_sizes.h"
 
 namespace thunder::transforms {
 
@@ -43,8 +44,10 @@ bool BatchNorm::has_rows() const {
   };
   const bool are_plain = input_.is_floating_point() &&
                          std::ranges::all_of(std::array{kWeight, kBias, kRunningMean, kRunningVariance}, is_plain);
-  return are_plain && input_.is_cpu() && input_.dim() > 2 && input_.is_contiguous() && input_.numel() > 0 &&
-         input_.numel() / (input_.size(0) * input_.size(1)) >= bridge::kLeastRun;
+  if (!are_plain || !input_.is_cpu() || input_.dim() <= 2 || !input_.is_contiguous() || input_.numel() == 0) {
+    return false;
+  }
+  return ManySizes::are_on() || input_.numel() / (input_.size(0) * input_.size(1)) >= bridge::kLeastRun;
 }
 
 std::int64_t BatchNorm::count() const { return input_.size(1) == 0 ? 0 : input_.numel() / input_.size(1); }

@@ -16,6 +16,7 @@
 #include "ir/trace_sizes.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/symbols.h"
+#include "transforms/many_sizes.h"
 
 namespace thunder::transforms {
 namespace {
@@ -35,17 +36,6 @@ ir::AreAlike are_alike_in(const ir::TraceContext& context) {
   };
 }
 
-/// The gradient of one is a trace of its own, with the numbers that were recorded.
-void refuse_custom_gradients(const ir::Trace& computation) {
-  for (const ir::BoundSymbol& symbol : computation.symbols) {
-    if (symbol.op != tracer::custom_gradient_operator()) continue;
-    throw UserError(ErrorKind::kNotImplemented,
-                    "expected operations of PyTorch where sizes are symbols, got a backward "
-                    "of the program's own" +
-                        ir::describe_line(symbol.location, " (in ", ")"));
-  }
-}
-
 /// A computation at each of the sizes, differentiated.
 class SymbolicGrad {
  public:
@@ -59,8 +49,9 @@ class SymbolicGrad {
                       "expected a program that is differentiated for many sizes, got conditions that few meet");
     }
     fit_.add_all(computation);
+    const ManySizes are_many;
     for (const std::vector<std::int64_t>& sample : fit_.samples()) {
-      gradients_.push_back(forward_and_backward(ir::at_sizes(computation, sample)));
+      gradients_.push_back(forward_and_backward(tracer::at_sizes_with_gradients(computation, sample)));
     }
   }
 
@@ -85,6 +76,7 @@ class SymbolicGrad {
 
   /// A backward for some of the cotangents.
   ir::Trace derive(const std::vector<bool>& cotangents) {
+    const ManySizes are_many;
     ir::Trace backward =
         with_sizes(generalized([&](const ForwardBackward& gradient) { return backward_for(gradient, cotangents); }));
     ir::require_sizes_of_two(backward, ir::Trace(backward));
@@ -138,7 +130,6 @@ class SymbolicGrad {
 }  // namespace
 
 ForwardBackward symbolic_forward_and_backward(const ir::Trace& computation) {
-  refuse_custom_gradients(computation);
   const auto grad = std::make_shared<SymbolicGrad>(computation);
   ForwardBackward gradient = grad->run();
   if (gradient.differentiable_outputs.size() > 1) {

@@ -433,3 +433,16 @@ def test_number_beside_an_array(array: Any, operation: str, step: float) -> None
         assert type(got) is type(expected)
         assert got.dtype == expected.dtype
         numpy.testing.assert_array_equal(got, expected)
+
+
+def test_a_number_behind_a_transform_that_is_not_followed_at_other_sizes() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        gradients = thunder.vmap(thunder.grad(lambda row: row.sum()))(x)
+        number = torch.full((), 3.0).sum().item()
+        return gradients * number + y.sum() * (number + 1)
+
+    compiled = thunder.jit(f)
+    x = torch.randn(3, 3)
+    for rows in (1, 9, 4):
+        y = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
