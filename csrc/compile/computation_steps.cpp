@@ -11,6 +11,7 @@
 #include "compile/execution.h"
 #include "compile/overwritten_values.h"
 #include "ir/trace_sizes.h"
+#include "operators/facts.h"
 #include "passes/alias_analysis.h"
 #include "passes/constant_folding.h"
 #include "passes/constant_masks.h"
