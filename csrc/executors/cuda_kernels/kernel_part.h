@@ -15,7 +15,8 @@
 
 namespace thunder::executors::cuda {
 
-/// The state that the parts of a kernel's text share: the graph, its mapping to threads, and what they declare together.
+/// The state that the parts of a kernel's text share: the graph, its mapping to threads, and what they declare
+/// together.
 struct KernelContext {
   KernelContext(const fusion::SizedKernel& sized, const LaunchFacts& launch);
   KernelContext(const KernelContext&) = delete;
