@@ -394,10 +394,14 @@ def fusions(fn: Any, *, measure: bool = False, sources: bool = False) -> Fusions
                     line=symbol.line,
                     seconds=timing[0] if timing else None,
                     copy_seconds=timing[1] if timing else None,
-                    cuda_source=symbol.cuda_source() if sources else None,
+                    cuda_source=_cuda_source(symbol) if sources else None,
                 )
             )
     return found
+
+
+def _cuda_source(symbol: Any) -> str | None:
+    return "".join(text for _, text, *_ in symbol.kernels(on_gpu=True)) or None
 
 
 def _bytes(values: list[Any]) -> int:

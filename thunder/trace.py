@@ -56,14 +56,14 @@ if TYPE_CHECKING:
         comment: str
         nested: list[str]
 
-        def kernels(self) -> list[tuple[Any, ...]]:
-            """Return the kernels of a block: (beginning, text, launches, whether it is compiled, operations)."""
+        def kernels(self, *, on_gpu: bool = False) -> list[tuple[Any, ...]]:
+            """Return the kernels of a block: (beginning, text, launches, whether it is compiled, operations).
+
+            `on_gpu`: those that its operations would have on a GPU, for the traced sizes, which nobody launches.
+            """
 
         def timing(self, rounds: int) -> tuple[float, float] | None:
             """Return the seconds of a fusion run by itself and of a copy of as many bytes, where that is possible."""
-
-        def cuda_source(self) -> str | None:
-            """Return the CUDA C++ of a fusion's kernel, without what all kernels share; None where it has none."""
 
 else:
     BoundSymbol = _trace.BoundSymbol

@@ -14,11 +14,12 @@
 #include "bindings/trace_file.h"
 #include "bridge/constant.h"
 #include "bridge/convert.h"
-#include "compile/fusion_source.h"
+#include "compile/block_kernels.h"
 #include "compile/fusion_timing.h"
 #include "dispatch/python/gil.h"
 #include "dispatch/python/trace_object.h"
 #include "executors/callback/callback_executor.h"
+#include "fusion/region.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/shared_object.h"
 #include "interpreter/traces/guard_primitives.h"
@@ -326,22 +327,22 @@ python::list operations_of(const ir::BoundSymbol& block) {
   return operations;
 }
 
-/// The kernels of a block: (beginning, text, launches, whether it is compiled, operations).
-python::list kernels_of(const SymbolView& self) {
+/// The kernels of a block, or those that its operations would have on a GPU: (beginning, text, launches, whether it is
+/// compiled, operations).
+python::list kernels_of(const SymbolView& self, bool on_gpu) {
   const ir::BoundSymbol& block = self.symbol();
-  const auto* name = block.op->style == ir::CallStyle::kBlock ? block.arguments.at(0).get<std::string>() : nullptr;
-  const executors::Executor* executor = name == nullptr ? nullptr : compile::find_executor(*name);
+  const ir::Trace& trace = self.view->trace();
+  const auto found = on_gpu ? compile::block_kernels_on_gpu(block, trace) : compile::block_kernels(block, trace);
+  const auto blocks = fusion::members_or_itself(block);
   python::list kernels;
-  if (executor == nullptr || executor->kernels == nullptr) return kernels;
-  const bool is_batch = block.nested.front().op->style == ir::CallStyle::kBlock;
-  std::size_t member = 0;
-  for (const executors::KernelText& kernel : executor->kernels(*executor, block, self.view->trace())) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const executors::KernelText& kernel = found[i];
     python::list launches;
     for (const auto& launch : kernel.launches) {
       launches.append(python::make_tuple(launch.function, launch.thread_blocks, launch.threads, launch.registers));
     }
-    const python::list operations = operations_of(is_batch ? block.nested.at(member++) : block);
-    kernels.append(python::make_tuple(kernel.beginning, kernel.text, launches, kernel.is_compiled, operations));
+    kernels.append(
+        python::make_tuple(kernel.beginning, kernel.text, launches, kernel.is_compiled, operations_of(blocks[i])));
   }
   return kernels;
 }
@@ -394,9 +395,7 @@ void define_symbol(python::module_& module) {
                              })
       .def_property_readonly("comment", [](const SymbolView& self) { return self.symbol().comment; })
       .def("timing", &timing_of)
-      .def("cuda_source",
-           [](const SymbolView& self) { return compile::cuda_source(self.symbol(), self.view->trace()); })
-      .def("kernels", &kernels_of)
+      .def("kernels", &kernels_of, python::kw_only(), python::arg("on_gpu") = false)
       .def("__str__", [](const SymbolView& self) { return ir::print(self.symbol(), self.view->trace()); });
 }
 

@@ -25,6 +25,10 @@ std::string_view kind_of(const ir::BoundSymbol& block) { return std::get<std::st
 bool is_kernel(const ir::BoundSymbol& symbol) { return symbol.op == fused_operator() && kind_of(symbol) == kKernel; }
 bool is_batch(const ir::BoundSymbol& symbol) { return symbol.op == fused_operator() && kind_of(symbol) == kBatch; }
 
+std::span<const ir::BoundSymbol> members_or_itself(const ir::BoundSymbol& symbol) {
+  return is_batch(symbol) ? std::span(symbol.nested) : std::span(&symbol, 1);
+}
+
 ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
                            ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations) {
   ir::BoundSymbol block;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,8 @@ inline constexpr std::string_view kBatch = "batch";
 /// Whether the symbol is a block of that kind.
 [[nodiscard]] bool is_kernel(const ir::BoundSymbol& symbol);
 [[nodiscard]] bool is_batch(const ir::BoundSymbol& symbol);
+/// The blocks that a batch holds; of any other symbol, itself.
+[[nodiscard]] std::span<const ir::BoundSymbol> members_or_itself(const ir::BoundSymbol& symbol);
 /// A block of operations, which reads and gives those values.
 [[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::ArgumentList reads,
                                          ir::ArgumentList gives, std::vector<ir::BoundSymbol> operations);

@@ -74,4 +74,4 @@ def test_what_is_no_fusion_has_no_source() -> None:
     compiled = thunder.jit(torch.mm)
     compiled(torch.ones(2, 3), torch.ones(3, 2))
     (symbol,) = thunder.last_traces(compiled)[-1].bound_symbols
-    assert symbol.cuda_source() is None
+    assert symbol.kernels(on_gpu=True) == []

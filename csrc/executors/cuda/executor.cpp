@@ -85,15 +85,9 @@ void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace&
 }
 
 std::vector<KernelText> kernels(const Executor& self, const ir::BoundSymbol& block, const ir::Trace& trace) {
-  std::vector<const ir::BoundSymbol*> blocks{&block};
-  const bool is_batch = fusion::is_batch(block);
-  if (is_batch) {
-    blocks.clear();
-    for (const ir::BoundSymbol& member : block.nested) blocks.push_back(&member);
-  }
   std::vector<KernelText> made;
-  for (const ir::BoundSymbol* each : blocks) {
-    const auto known = Fusion::find(*each, trace, *backend_of(self).engine, is_batch);
+  for (const ir::BoundSymbol& each : fusion::members_or_itself(block)) {
+    const auto known = Fusion::find(each, trace, *backend_of(self).engine, fusion::is_batch(block));
     made.push_back(known == nullptr ? KernelText() : known->text());
   }
   return made;

@@ -239,7 +239,7 @@ KernelText Fusion::text() const {
   if (plans_.empty() || plans_.front()->compilation == nullptr) return made;
   const Plan& plan = *plans_.front();
   const std::string& text = plan.compilation->text();
-  const std::size_t shared = text.find(kPrelude) + kPrelude.size();
+  const std::size_t shared = prelude_end(text);
   made.beginning = text.substr(0, shared);
   made.text = text.substr(shared);
   const Module* const module = plan.compilation->module();

@@ -36,6 +36,18 @@ double reach_of(const Addresses::Access& access, const fusion::BasicDomain<std::
 
 }  // namespace
 
+void Addresses::declare_indices(Lines& to) {
+  const std::vector<std::int64_t>& outer = kernel_.domain.outer;
+  if (outer.empty()) return;
+  to.add("Index rest = row;");
+  for (std::size_t i = outer.size(); i-- > 1;) {
+    const std::string size = numbers_.index(outer[i], "size");
+    to.add("const Index i", i, " = rest % ", size, ";");
+    to.add("rest /= ", size, ";");
+  }
+  to.add("const Index i0 = rest;");
+}
+
 std::string Addresses::row_offset(const Access& access) {
   if (access.is_dense) {
     if (access.extent != Extent::kElements) return "row";

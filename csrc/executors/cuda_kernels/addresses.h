@@ -20,6 +20,8 @@ class Addresses {
 
   Addresses(const fusion::SizedKernel& kernel, Numbers& numbers) : kernel_(kernel), numbers_(numbers) {}
 
+  /// Declares the indices of a row.
+  void declare_indices(Lines& to);
   /// The offset of a row's first element.
   [[nodiscard]] std::string row_offset(const Access& access);
   /// How far behind it the element at a column is.

@@ -317,4 +317,6 @@ __device__ inline RandomNumbers random_numbers_at(const Integer* state, Index el
 }
 )";
 
+std::size_t prelude_end(std::string_view text) { return text.find(kPrelude) + kPrelude.size(); }
+
 }  // namespace thunder::executors::cuda
