@@ -15,7 +15,14 @@ _NUMBER_WEIGHTS = (2, 4, 4, 3, 4, 2, 1, 1, 0.4, 1, 0.4)
 _DTYPES = ("torch.float32", "torch.float64", "torch.bfloat16", "torch.float16")
 _VALUES = ("0.5", "-1.0", "2.0", "0.0", "1.5", "-0.25", "3.0", "-2.0", "0.125")
 _ODD_VALUES = ("float('nan')", "float('inf')", "-0.0", "1e20", "-float('inf')")
-_INSTEAD = {"v": "x * 1", "n": "1", "i": "torch.tensor([1, 0, 2])", "b": "torch.tensor([True, False, True])", "r": "x"}
+_INSTEAD = {
+    "v": "x * 1",
+    "n": "1",
+    "a": "x.detach().numpy()",
+    "i": "torch.tensor([1, 0, 2])",
+    "b": "torch.tensor([True, False, True])",
+    "r": "x",
+}
 _LIBRARY_NEEDS = {"half": ("helper",), "compose": ("helper",)}
 
 
@@ -28,7 +35,7 @@ class _Names:
     """The variables that a line may use, by kind."""
 
     def __init__(self) -> None:
-        self.by_kind: dict[str, list[str]] = {"f": [], "i": [], "b": [], "n": [], "any": []}
+        self.by_kind: dict[str, list[str]] = {"f": [], "i": [], "b": [], "n": [], "a": [], "any": []}
 
     def copy(self) -> _Names:
         names = _Names()
@@ -162,6 +169,8 @@ class Generator:
                 return "torch.tensor([1, 0, 2])"
             if kind == "b":
                 return f"({choose(names['f'])} > 0)"
+            if kind == "a":
+                return choose(names["a"]) if names["a"] else f"{choose(names['f'])}.detach().numpy()"
             if kind == "n":
                 return choose(names["n"]) if names["n"] and self.random.random() < 0.5 else self.number()
             if kind == "k":
@@ -175,7 +184,7 @@ class Generator:
 
     def line(self, table: list[tuple[str, str]]) -> str:
         kind, template = self.random.choice(table)
-        while template[:3] in ("{i}", "{b}") and not self.names.by_kind[template[1]]:
+        while template[:3] in ("{i}", "{b}", "{a}") and not self.names.by_kind[template[1]]:
             kind, template = self.random.choice(table)
         new = "v" if kind == "f" else kind
         text = self.fill(template, new)
@@ -255,7 +264,8 @@ class Generator:
     def results(self) -> str:
         names = self.names.by_kind
         some = self.random.sample(names["f"], min(len(names["f"]), self.random.randrange(1, 4)))
-        some += self.random.sample(names["n"] + names["b"] + names["i"], min(len(names["n"]), self.random.randrange(2)))
+        others = names["n"] + names["b"] + names["i"] + names["a"]
+        some += self.random.sample(others, min(len(names["n"] + names["a"]), self.random.randrange(2)))
         if self.random.random() < 0.25:
             some.append(self.fill(self.random.choice(
                 ("x", "{f}[:1]", "{f}.detach()", "{f}.view(-1)", "{f}.mT", "log", "None", "[{f}, {f}]", "outside",
@@ -393,6 +403,9 @@ _AROUND = (
     "CALL if torch.is_grad_enabled() else 1",
     "Twice.apply(first(CALL))",
     "torch.autograd.functional.vjp(lambda x: first(CALL).sum(), x)[1]",
+    "with Doubling():", "with Shifting():", "with Dispatched():", "with Renaming():",
+    "with Dispatched(), Dispatched():",
+    "with torch.autograd.graph.save_on_cpu():", "with torch.autograd.graph.allow_mutation_on_saved_tensors():",
 )  # fmt: skip
 _CHANGES = (
     "x = x.detach()", "x.requires_grad_(not x.requires_grad)", "x = x.detach().requires_grad_()", "x = x.t()",
@@ -427,6 +440,15 @@ _AFTER = (
     "first(RESULT).retain_grad(); backward(RESULT)", "backward(first(RESULT).detach().requires_grad_() * x)",
     "x.add_(1); backward(RESULT)", "leaf.add_(1)", "first(RESULT).resize_(0)", "first(RESULT)[0] = 5; backward(RESULT)",
     "third = [t * 2 for t in RESULT]",
+    "x.register_post_accumulate_grad_hook(lambda t: outside.append(t.grad.sum().item())); backward(RESULT)",
+    "first(RESULT).register_hook(lambda g: outside.append(g.sum().item())); backward(RESULT)",
+    "first(RESULT).register_hook(lambda g: 1 / 0); backward(RESULT)",
+    "torch.autograd.graph.register_multi_grad_hook([x, first(RESULT)], lambda gs: outside.append(len(gs))); "
+    "backward(RESULT)",
+    "with Dispatched(): backward(RESULT)", "with Doubling(): backward(RESULT)",
+    "with torch.no_grad(): backward(RESULT)",
+    "with torch.inference_mode(): backward(RESULT)", 'with torch.autocast("cpu", enabled=False): backward(RESULT)',
+    "first(RESULT).detach().numpy()[...] = 2", "backward(RESULT, inputs=[x])",
 )  # fmt: skip
 
 

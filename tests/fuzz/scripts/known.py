@@ -107,6 +107,17 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"\.grad requires_grad: expected False, got True\n.*(zeros\(0|tensor\(\[\]|\[:0\]).*create_graph=True",
         "eager's gradient of an empty tensor, written to through a view, is a constant",
     ),
+    (
+        "value",
+        r"^step[^\n]* Dispatched\.seen value: .*with Dispatched\(\):\n +backward\(",
+        "a dispatch mode around a backward sees the operations of the compiled one",
+    ),
+    (
+        "raises nothing",
+        r"in eager RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
+        r"operation.*class Pair\(.*Pair\.apply\(.*\w_\(",
+        "a tensor of which a backward reads the shape only is written to behind the function that saved it",
+    ),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
 )
 

@@ -94,6 +94,27 @@ class Doubling(torch.overrides.TorchFunctionMode):
         Doubling.given = [type(argument).__name__ for argument in args]
         return function(*args, **(kwargs or {}))
 """,
+    "Shifting": """
+class Shifting(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result + 1 if function is torch.Tensor.mul or function is torch.tanh else result
+""",
+    "Dispatched": """
+class Dispatched(torch.utils._python_dispatch.TorchDispatchMode):
+    seen = 0
+
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        Dispatched.seen += function is not torch.ops.aten.detach.default
+        return function(*args, **(kwargs or {}))
+""",
+    "Renaming": """
+class Renaming(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        if function is torch.ops.aten.sin.default:
+            function = torch.ops.aten.cos.default
+        return function(*args, **(kwargs or {}))
+""",
     "Noted": """
 class Noted(torch.Tensor):
     given = []

@@ -4,6 +4,7 @@ A line is `kind | text`: the kind of the variable that it defines, or `-`. In th
 
 {f} a tensor of floats   {i} a tensor of ints   {b} a tensor of bools   {t} any of them   {w} one that may be written to
 {n} a number             {k} a small int        {d} a dtype             {o} one more variable's name
+{a} an array of NumPy
 """
 
 from __future__ import annotations
@@ -308,6 +309,146 @@ f | {new} = {f} * {n} if {n} else {f}
 - | {f}.detach().numpy()[..., 0] = {n}
 - | assert {f}.sum() == {f}.sum(), "user: nan"
 """,
+    "arrays": """
+a | {new} = {f}.detach().numpy()
+a | {new} = {f}.numpy(force=True)
+a | {new} = np.asarray({f}.detach())
+a | {new} = {a}.T
+a | {new} = {a}[..., ::-1]
+a | {new} = {a}[::2]
+a | {new} = {a}[:1].T
+a | {new} = {a}.reshape(-1)
+a | {new} = {a}.ravel()[1:]
+a | {new} = {a}[None].squeeze()
+a | {new} = {a}.view(np.int32)
+a | {new} = np.swapaxes({a}, 0, -1)
+a | {new} = np.broadcast_to({a}, (2, *{a}.shape))
+a | {new} = np.lib.stride_tricks.sliding_window_view({a}, 1, -1)
+a | {new} = np.atleast_2d({a})
+a | {new} = np.ascontiguousarray({a})
+a | {new} = np.split({a}, {a}.shape[-1], -1)[0]
+a | {new} = {a}.copy()
+a | {new} = {a} * {n}
+a | {new} = {a} + {a}
+a | {new} = {a}.astype(np.float64)
+a | {new} = np.where({a} > {n}, {a}, {n})
+a | {new} = np.concatenate([{a}.ravel(), {a}.ravel()])
+a | {new} = {a}[{a} > {n}]
+a | {new} = np.sort({a}, axis=-1)
+f | {new} = torch.from_numpy({a})
+f | {new} = torch.from_numpy({a}.copy()) * {n}
+f | {new} = torch.as_tensor({a})
+f | {new} = torch.tensor({a}) + 1
+f | {new} = {f} * torch.from_numpy({a}).sum()
+f | {new} = {f} + {a}.sum()
+f | {new} = {f}.new_tensor({a})
+n | {new} = {a}.shape
+n | {new} = {a}.strides[0]
+n | {new} = {a}.flags.writeable
+n | {new} = {a}.sum()
+n | {new} = float({a}.max())
+n | {new} = {a}.base is None
+n | {new} = np.shares_memory({a}, {a})
+n | {new} = bool(({a} > 0).all())
+n | {new} = {a}.tolist()
+n | {new} = {a}.dtype.name
+- | {a}[...] = {n}
+- | {a}[..., 0] += 1
+- | {a} *= 2
+- | {a}.fill({n})
+- | {a}.sort()
+- | {a}.T[:1] = {n}
+- | np.add({a}, 1, out={a})
+- | np.copyto({a}, {n})
+- | np.negative({a}, {a})
+- | {a}.flat[0] = {n}
+- | {a}.resize({a}.shape)
+- | {w}.detach().copy_(torch.from_numpy({a}))
+- | {w}.detach().add_(1)
+- | outside.append({a})
+- | log.append({a})
+- | for cell in np.nditer({a}, op_flags=["readwrite"]): cell[...] = {n}
+""",
+    "hooks": """
+- | x.register_hook(lambda g: outside.append(g.sum().item()))
+- | x.register_hook(lambda g: None)
+- | x.register_hook(lambda g: g * {n})
+- | x.register_hook(lambda g: torch.zeros_like(g))
+- | x.register_hook(lambda g: g.detach().mul_(2))
+- | {f}.register_hook(lambda g: g + {f}.detach().sum())
+- | {f}.register_hook(lambda g: outside.append(len(outside)))
+- | {f}.register_hook(lambda g: box_of(g).value * {n})
+- | {f}.register_hook(lambda g: g[:1] if {n} == 99 else g)
+- | {f}.register_hook(functools.partial(torch.mul, other={n}))
+- | {f}.register_hook(torch.sin)
+- | {f}.register_hook(lambda g: g * len(outside))
+- | {f}.register_hook(lambda g, seen=[]: seen.append(1) or g * len(seen))
+- | {f}.register_hook(lambda g: g if g.sum() > 0 else -g)
+- | {f}.register_hook(lambda g: g * g.requires_grad)
+- | {f}.register_hook(lambda g: g * torch.is_grad_enabled())
+- | {f}.register_hook(lambda g: 1 / 0)
+- | {f}.register_hook(lambda g: g).remove()
+- | handle = {f}.register_hook(lambda g: g * 3); handle.remove()
+- | x.register_post_accumulate_grad_hook(lambda t: outside.append(t.grad.sum().item()))
+- | x.register_post_accumulate_grad_hook(lambda t: t.grad.mul_(2))
+- | torch.autograd.graph.register_multi_grad_hook([x, {f}], lambda gs: outside.append(len(gs)))
+- | torch.autograd.graph.register_multi_grad_hook([{f}, {f}], lambda gs: outside.append([g is None for g in gs]))
+- | torch.autograd.graph.register_multi_grad_hook([{f}], lambda g: outside.append(1), mode="any")
+- | {f}.grad_fn.register_hook(lambda after, before: outside.append(len(after)))
+- | {f}.grad_fn.register_prehook(lambda before: outside.append(len(before)))
+- | {f}.retain_grad()
+- | ({f} * {f}).sum().backward(retain_graph=True)
+- | {f}.sum().backward()
+f | {new} = {f} * ({f}._backward_hooks is None)
+f | {new} = torch.autograd.grad({f}.sum(), x, retain_graph=True, allow_unused=True)[0]
+f | {new} = Twice.apply({f})
+f | {new} = {f} * 2
+""",
+    "algebra": """
+f | {new} = torch.linalg.inv({f} @ {f}.mT + torch.eye({f}.shape[0]))
+f | {new} = torch.linalg.solve({f} @ {f}.mT + torch.eye({f}.shape[0]), {f})
+f | {new} = torch.linalg.cholesky({f} @ {f}.mT + torch.eye({f}.shape[0]))
+f | {new} = torch.linalg.cholesky_ex({f} @ {f}.mT - {n})[1] + {f}
+f | {new} = torch.linalg.inv_ex({f} @ {f}.mT).info + {f}
+f | {new} = torch.linalg.det({f} @ {f}.mT) + {f}
+f | {new} = torch.linalg.slogdet({f} @ {f}.mT + torch.eye({f}.shape[0])).logabsdet * {f}
+f | {new} = torch.linalg.svdvals({f})
+f | {new} = torch.linalg.eigvalsh({f} @ {f}.mT)
+f | {new} = torch.linalg.qr({f}).R.abs()
+f | {new} = torch.linalg.pinv({f} + 1)
+f | {new} = torch.linalg.matrix_exp({f} @ {f}.mT * 0.01)
+f | {new} = torch.linalg.matrix_power({f} @ {f}.mT, {k})
+f | {new} = torch.linalg.matrix_norm({f})
+f | {new} = torch.linalg.lstsq({f}.detach() + torch.eye({f}.shape[0], 3), {f}.detach()).solution
+f | {new} = torch.linalg.matrix_rank({f}) * {f}
+f | {new} = torch.linalg.vander({f})
+f | {new} = torch.linalg.cross({f}, {f})
+f | {new} = torch.fft.rfft({f}).abs()
+f | {new} = torch.view_as_real(torch.fft.fft({f}))
+f | {new} = torch.fft.irfft(torch.fft.rfft({f}), n=3)
+f | {new} = torch.fft.ifft2({f}).real
+f | {new} = torch.fft.fftshift({f}, -1)
+f | {new} = torch.stft({f}.flatten(), 4, 2, window=torch.ones(4), return_complex=True).abs()
+f | {new} = torch.complex({f}, {f}).conj().imag
+f | {new} = ({f} * 1j).conj().imag
+f | {new} = torch.complex({f}, {f}).conj().neg().real
+f | {new} = torch.polar({f}, {f}).real
+f | {new} = (torch.complex({f}, {f}) ** 2).abs()
+f | {new} = torch.einsum("i...,i...->...", {f}, {f})
+f | {new} = torch.einsum("ii->i", {f} @ {f}.mT)
+f | {new} = torch.tensordot({f}, {f}, dims=([0], [0]))
+f | {new} = torch.cdist({f}, {f})
+f | {new} = torch.corrcoef({f} + torch.rand_like({f}))
+f | {new} = torch.kron({f}, {f})
+f | {new} = F.conv1d({f}[None], torch.ones(1, {f}.shape[0], 2))
+f | {new} = F.grid_sample({f}[None, None], {f}.new_zeros(1, 1, 1, 2), align_corners=False)
+- | torch.linalg.inv({f} @ {f}.mT + torch.eye({f}.shape[0]), out={w})
+- | torch.view_as_real(torch.complex({w}, {w})).mul_(2)
+- | torch.complex({w}, {w}).real.mul_(2)
+n | {new} = torch.linalg.vector_norm({f}).item()
+n | {new} = torch.complex({f}, {f}).sum().item()
+n | {new} = ({f} * 1j).conj().is_conj()
+""",
     "autograd": """
 f | {new} = torch.autograd.grad({f}.sum(), x, allow_unused=True)[0]
 f | {new} = torch.autograd.grad(({f} * {f}).sum(), [x], create_graph=True, allow_unused=True)[0]
@@ -504,6 +645,18 @@ with torch.utils.data._utils.worker.threading.Lock():
 with torch.autograd.forward_ad.dual_level():
 with torch._C.DisableTorchFunctionSubclass():
 with Doubling():
+with Shifting():
+with Shifting(), Doubling():
+with Dispatched():
+with Dispatched(), torch.no_grad():
+with Doubling(), Dispatched():
+with Renaming() as renaming:
+with torch.overrides.BaseTorchFunctionMode():
+with torch._C.DisableTorchFunction():
+with torch.utils.flop_counter.FlopCounterMode(display=False):
+with torch.autograd.graph.allow_mutation_on_saved_tensors():
+with torch.autograd.graph.disable_saved_tensors_hooks("user: no hooks"):
+with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
 with torch.autograd.profiler.record_function("x"):
 """,
     "functions": """
