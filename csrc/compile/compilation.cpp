@@ -2,17 +2,9 @@
 
 #include <algorithm>
 
+#include "passes/symbol_facts.h"
+
 namespace thunder::compile {
-namespace {
-
-bool is_on_gpu(const ir::Trace& trace) {
-  return std::ranges::any_of(trace.inputs, [&](ir::ValueId id) {
-    const ir::TensorType* type = trace.tensor_type(id);
-    return type != nullptr && type->device.type == ir::DeviceType::kCuda;
-  });
-}
-
-}  // namespace
 
 SavedRange saved_range(const Compilation& compilation) {
   const std::size_t outputs = compilation.forward.history.output_count();
@@ -32,7 +24,8 @@ const fusion::Target* target_on_gpu(const Compilation& compilation) {
 bool fuses_on_gpu(const Compilation& compilation) { return target_on_gpu(compilation) != nullptr; }
 
 bool fuses_on_gpu(const Compilation& compilation, const ir::Trace& trace) {
-  return fuses_on_gpu(compilation) && is_on_gpu(trace);
+  const auto is_there = [&](ir::ValueId id) { return passes::is_on_gpu(trace.tensor_type(id)); };
+  return fuses_on_gpu(compilation) && std::ranges::any_of(trace.inputs, is_there);
 }
 
 }  // namespace thunder::compile

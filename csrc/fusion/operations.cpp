@@ -12,6 +12,9 @@ const Operation* find_elementwise(const ir::Operator& op);
 // One for each area; each adds its rows.
 using Table = std::unordered_map<std::string_view, Operation>;
 void add_rowwise(Table& table);
+void add_norms(Table& table);
+void add_losses(Table& table);
+void add_row_gathers(Table& table);
 void add_row_products(Table& table);
 void add_placements(Table& table);
 void add_random_operations(Table& table);
@@ -22,6 +25,9 @@ namespace {
 Table make_table() {
   Table table;
   add_rowwise(table);
+  add_norms(table);
+  add_losses(table);
+  add_row_gathers(table);
   add_row_products(table);
   add_placements(table);
   add_random_operations(table);

@@ -6,6 +6,7 @@ namespace thunder::operators {
 
 /// `aten::convolution_backward`, whose results are the gradients of images, filters and bias, in the order of its mask.
 struct ConvolutionBackward {
+  static constexpr const char* kName = "aten::convolution_backward";
   enum Place : std::size_t {
     kGradient,
     kImages,

@@ -10,6 +10,7 @@
 #include "ir/builder.h"
 #include "ir/uses.h"
 #include "operators/names.h"
+#include "operators/reorderings.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -284,9 +285,8 @@ class Aligner {
     if (maker == ir::kNoPlace || uses_.is_output(matrix)) return ir::kNoValue;
     const ir::BoundSymbol& view = trace_.symbols[maker];
     const ir::ValueId source = value_argument(view, 0);
-    const bool is_reshape = view.op->name == operators::kReshape || view.op->name == operators::kView ||
-                            view.op->name == "aten::_unsafe_view";
-    if (!is_reshape || source == ir::kNoValue || uses_.count(source) != 1 || uses_.is_output(source)) {
+    if (!operators::is_reshape(*view.op) || source == ir::kNoValue || uses_.count(source) != 1 ||
+        uses_.is_output(source)) {
       return ir::kNoValue;
     }
     const ir::TensorType& type = this->type(source);

@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <numeric>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "ir/builder.h"
 #include "ir/trace_sizes.h"
+#include "operators/convolution_backward.h"
 #include "operators/facts.h"
 #include "operators/names.h"
+#include "operators/reorderings.h"
 #include "passes/pass.h"
 #include "passes/symbol_facts.h"
 
@@ -20,41 +20,14 @@ extern const Pass kColumnSums;
 
 namespace {
 
-/// Arguments of `convolution_backward`, and its results.
-enum : std::size_t { kGradient, kOutputMask = 10 };
-enum : std::size_t { kOfInput, kOfWeight, kOfBias };
+using Convolution = operators::ConvolutionBackward;
+enum : std::size_t { kOfImages, kOfFilters, kOfBias };  // results of `Convolution`
 
 /// A value, and which of its dimensions are summed.
 struct Summed {
   ir::ValueId value;
   std::vector<bool> is_reduced;  ///< by dimension
 };
-
-std::optional<std::vector<std::size_t>> permutation_of(const ir::BoundSymbol& symbol, std::size_t rank) {
-  if (rank == 0) return std::nullopt;
-  std::vector<std::size_t> order(rank);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const std::string_view name = symbol.op->name;
-  if (name == "aten::t" && rank == 2) {
-    std::swap(order[0], order[1]);
-  } else if (name == "aten::transpose") {
-    const auto* first = symbol.arguments[1].get<std::int64_t>();
-    const auto* second = symbol.arguments[2].get<std::int64_t>();
-    if (first == nullptr || second == nullptr) return std::nullopt;
-    std::swap(order[wrap_dim(*first, rank)], order[wrap_dim(*second, rank)]);
-  } else if (name == "aten::permute") {
-    const auto* dims = symbol.arguments[1].get<ir::ArgumentList>();
-    for (std::size_t i = 0; i < rank; ++i) order[i] = wrap_dim(std::get<std::int64_t>((*dims)[i].content), rank);
-  } else {
-    return std::nullopt;
-  }
-  return order;
-}
-
-bool is_reshape(const ir::BoundSymbol& symbol) {
-  constexpr std::array<std::string_view, 3> kNames{operators::kReshape, operators::kView, "aten::_unsafe_view"};
-  return std::ranges::find(kNames, std::string_view(symbol.op->name)) != kNames.end() && symbol.op->overload.empty();
-}
 
 /// The sum of a permuted value, as one of that value; nullopt: what is kept would be in another order.
 std::optional<Summed> before_permutation(const Summed& sum, ir::ValueId source, const std::vector<std::size_t>& order) {
@@ -112,18 +85,18 @@ class Rewriter {
   }
 
  private:
-  [[nodiscard]] bool is_on_gpu(ir::ValueId id) const {
+  [[nodiscard]] bool may_sum(ir::ValueId id) const {
     const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
-    return type != nullptr && type->device.type == ir::DeviceType::kCuda && is_float(type) && !ir::has_symbols(*type);
+    return is_on_gpu(type) && is_float(type) && !ir::has_symbols(*type);
   }
 
   /// The gradient of a convolution's bias is a sum, which PyTorch computes by itself.
   bool add_convolution(const ir::BoundSymbol& symbol) {
-    if (symbol.op->name != "aten::convolution_backward" || symbol.results.size() != 3) return false;
-    const ir::ValueId gradient = value_argument(symbol, kGradient);
+    if (symbol.op->name != Convolution::kName || symbol.results.size() != 3) return false;
+    const ir::ValueId gradient = value_argument(symbol, Convolution::kGradient);
     const auto* bias = symbol.results[kOfBias].get<ir::ValueId>();
-    const auto* mask = symbol.arguments[kOutputMask].get<ir::ArgumentList>();
-    if (bias == nullptr || mask == nullptr || mask->size() != 3 || !is_on_gpu(gradient)) return false;
+    const auto* mask = symbol.arguments[Convolution::kMask].get<ir::ArgumentList>();
+    if (bias == nullptr || mask == nullptr || mask->size() != 3 || !may_sum(gradient)) return false;
     const ir::TensorType& type = *trace_.tensor_type(gradient);
     const bool has_columns = type.sizes.size() > 2 && type.strides[1].hint == 1 && is_dense(type);
     const bool is_bias = (*mask)[kOfBias] == ir::Argument(true) && trace_.tensor_type(*bias)->dtype == type.dtype;
@@ -132,11 +105,11 @@ class Rewriter {
     is_reduced[1] = false;
     add_sum_of(from_maker({gradient, is_reduced}).value_or(Summed{gradient, is_reduced}), *bias, symbol.location,
                ir::Argument());
-    const bool needs_more = std::ranges::any_of(std::array{kOfInput, kOfWeight},
+    const bool needs_more = std::ranges::any_of(std::array{kOfImages, kOfFilters},
                                                 [&](std::size_t i) { return (*mask)[i] == ir::Argument(true); });
     if (!needs_more) return true;
     ir::BoundSymbol rest = symbol;
-    std::get<ir::ArgumentList>(rest.arguments[kOutputMask].content)[kOfBias] = ir::Argument(false);
+    std::get<ir::ArgumentList>(rest.arguments[Convolution::kMask].content)[kOfBias] = ir::Argument(false);
     rest.results[kOfBias] = ir::Argument();
     rest.nested.clear();
     result_.add(std::move(rest));
@@ -147,7 +120,7 @@ class Rewriter {
     const ir::ValueId value = value_argument(symbol, 0);
     const ir::ValueId result = single_result(symbol);
     const auto* dims = symbol.arguments[1].get<ir::ArgumentList>();
-    if (!is_on_gpu(value) || dims == nullptr || dims->empty()) return false;
+    if (!may_sum(value) || dims == nullptr || dims->empty()) return false;
     const std::size_t rank = trace_.tensor_type(value)->sizes.size();
     if (rank == 0) return false;  // `dims` are 0 and -1 there
     Summed sum{value, std::vector<bool>(rank, false)};
@@ -170,12 +143,12 @@ class Rewriter {
       const ir::BoundSymbol& symbol = trace_.symbols[maker];
       const ir::ValueId source = value_argument(symbol, 0);
       const ir::TensorType* type = source == ir::kNoValue ? nullptr : trace_.tensor_type(source);
-      if (type == nullptr || !is_on_gpu(source)) return std::nullopt;
-      const auto order = permutation_of(symbol, type->sizes.size());
+      if (type == nullptr || !may_sum(source)) return std::nullopt;
+      const auto order = operators::permutation_of(symbol, type->sizes.size());
       std::optional<Summed> made;
       if (order) {
         made = before_permutation(sum, source, *order);
-      } else if (is_reshape(symbol)) {
+      } else if (operators::is_reshape(*symbol.op)) {
         made = before_reshape(sum, source, type->sizes, trace_.tensor_type(sum.value)->sizes);
       } else {
         const bool may_fuse = is_pure(symbol) && !operators::is_view(*symbol.op) &&

@@ -10,8 +10,9 @@
 #include "ir/builder.h"
 #include "ir/uses.h"
 #include "operators/names.h"
+#include "operators/reorderings.h"
 #include "passes/alias_analysis.h"
-#include "passes/layout_cleanup.h"
+#include "passes/pass.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
@@ -79,7 +80,7 @@ class Rewriter {
     while (true) {
       found.is_read_once = found.is_read_once && uses_.count(found.source) == 1;
       const ir::BoundSymbol* view = maker(found.source);
-      const auto inner = view == nullptr ? std::nullopt : permutation_of(*view, found.order.size());
+      const auto inner = view == nullptr ? std::nullopt : operators::permutation_of(*view, found.order.size());
       if (!inner) return found;
       for (std::size_t& dim : found.order) dim = (*inner)[dim];
       found.source = value_argument(*view, 0);

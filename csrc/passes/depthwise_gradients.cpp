@@ -58,7 +58,7 @@ class Rewriter {
  private:
   /// The padding of the convolution that gives the images' gradient; nullopt: the symbol stays as it is.
   [[nodiscard]] std::optional<ir::ArgumentList> padding_of_gradient(const ir::BoundSymbol& symbol) const {
-    if (symbol.op->name != "aten::convolution_backward" || !symbol.op->overload.empty()) return std::nullopt;
+    if (symbol.op->name != operators::ConvolutionBackward::kName || !symbol.op->overload.empty()) return std::nullopt;
     if (symbol.arguments.size() != kPlaces || symbol.results.size() != kResults) return std::nullopt;
     const auto* gradient = symbol.results[0].get<ir::ValueId>();
     const ir::ArgumentList& mask = list_at(symbol, kMask);

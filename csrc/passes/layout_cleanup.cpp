@@ -1,13 +1,13 @@
 #include "passes/layout_cleanup.h"
 
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "operators/reorderings.h"
 #include "passes/symbol_facts.h"
 #include "passes/value_rewriter.h"
 
@@ -78,11 +78,8 @@ ir::ValueId identity(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) { r
 
 // --- views that keep the order of the elements
 
-bool is_reshape(const ir::Operator& op) {
-  return op.name == "aten::view" ? op.overload.empty() : op.name == "aten::reshape" || op.name == "aten::_unsafe_view";
-}
 bool keeps_order(const ir::Operator& op) {
-  return is_reshape(op) || op.name == "aten::unsqueeze" || op.name == "aten::squeeze";
+  return operators::is_reshape(op) || op.name == "aten::unsqueeze" || op.name == "aten::squeeze";
 }
 
 ir::ValueId reshape(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
@@ -96,12 +93,13 @@ ir::ValueId reshape(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
     if (from != nullptr && same_layout(*from, *type)) return origin;
     const ir::BoundSymbol* maker = rewriter.maker(origin);
     if (maker == nullptr || !keeps_order(*maker->op)) break;
-    if (!is_reshape(*maker->op) && joined == ir::kNoValue) joined = origin;
+    if (!operators::is_reshape(*maker->op) && joined == ir::kNoValue) joined = origin;
     if (joined == ir::kNoValue) only_views = only_views && maker->op->name == "aten::view";
     origin = value_argument(*maker, 0);
   }
   if (joined == ir::kNoValue) joined = origin;
-  if (!is_reshape(*symbol.op) || joined == value_argument(symbol, 0) || joined == ir::kNoValue) return ir::kNoValue;
+  if (!operators::is_reshape(*symbol.op) || joined == value_argument(symbol, 0) || joined == ir::kNoValue)
+    return ir::kNoValue;
   const ir::Operator* op = only_views ? symbol.op : rewriter.find_operator("aten::reshape", "");
   if (op == nullptr) return ir::kNoValue;
   symbol.op = op;
@@ -113,7 +111,7 @@ ir::ValueId reshape(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
 
 std::optional<Permutation> permutation_of(const ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
   const ir::TensorType* type = argument_type(symbol, rewriter);
-  return type == nullptr ? std::nullopt : passes::permutation_of(symbol, type->sizes.size());
+  return type == nullptr ? std::nullopt : operators::permutation_of(symbol, type->sizes.size());
 }
 
 ir::ValueId permute(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
@@ -210,27 +208,6 @@ ValueRewriter::Rule layout_rule(const ir::Operator& op) {
 }
 
 }  // namespace
-
-std::optional<std::vector<std::size_t>> permutation_of(const ir::BoundSymbol& symbol, std::size_t rank) {
-  std::vector<std::size_t> order(rank);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto dim = [&](const ir::Argument& argument) {
-    const auto* number = argument.get<std::int64_t>();
-    return static_cast<std::size_t>(*number < 0 ? *number + static_cast<std::int64_t>(order.size()) : *number);
-  };
-  const ir::Operator& op = *symbol.op;
-  if (op.name == "aten::t") {
-    if (order.size() == 2) std::swap(order[0], order[1]);
-  } else if (op.name == "aten::transpose" && op.overload == "int") {
-    if (!order.empty()) std::swap(order[dim(symbol.arguments[1])], order[dim(symbol.arguments[2])]);
-  } else if (op.name == "aten::permute") {
-    const auto& dims = std::get<ir::ArgumentList>(symbol.arguments[1].content);
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = dim(dims[i]);
-  } else {
-    return std::nullopt;
-  }
-  return order;
-}
 
 bool cast_is_exact(ir::Dtype from, ir::Dtype to) {
   const std::optional<Range> source = range_of(from);

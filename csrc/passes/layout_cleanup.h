@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <vector>
-
 #include "passes/pass.h"
 
 namespace thunder::passes {
@@ -14,10 +10,6 @@ namespace thunder::passes {
 [[nodiscard]] ir::Trace clean_up_layout(const ir::Trace& trace, FindOperator find_operator);
 
 inline constexpr Pass kLayoutCleanup{"layout_cleanup", &clean_up_layout};
-
-/// The dimensions of the argument that the dimensions of the result of `t`, `transpose` or `permute` are; nullopt: it
-/// is none of these.
-[[nodiscard]] std::optional<std::vector<std::size_t>> permutation_of(const ir::BoundSymbol& symbol, std::size_t rank);
 
 /// Every value of `from` is one of `to`, and other casts give the same of either.
 [[nodiscard]] bool cast_is_exact(ir::Dtype from, ir::Dtype to);

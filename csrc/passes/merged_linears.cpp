@@ -13,8 +13,8 @@
 #include "ir/builder.h"
 #include "ir/uses.h"
 #include "operators/names.h"
+#include "operators/reorderings.h"
 #include "passes/alias_analysis.h"
-#include "passes/layout_cleanup.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
@@ -33,9 +33,7 @@ bool cast_alike(const ir::BoundSymbol* left, const ir::BoundSymbol* right) {
 
 /// Views that give the elements of a contiguous tensor other dimensions.
 bool is_reshape(const ir::Operator& op) {
-  constexpr std::array<std::string_view, 5> kNames{operators::kReshape, operators::kView, "aten::_unsafe_view",
-                                                   "aten::flatten", "aten::unflatten"};
-  return std::ranges::find(kNames, std::string_view(op.name)) != kNames.end() && op.overload != "dtype";
+  return operators::is_reshape(op) || op.name == "aten::flatten" || op.name == "aten::unflatten";
 }
 
 /// Views whose strides are those of what they view, or multiples of these.
@@ -45,7 +43,7 @@ bool is_strided_view(const ir::BoundSymbol& symbol, std::size_t rank) {
       "aten::split", "aten::split_with_sizes", "aten::squeeze", "aten::unbind", operators::kUnsqueeze,
   };
   return std::ranges::find(kNames, std::string_view(symbol.op->name)) != kNames.end() ||
-         permutation_of(symbol, rank).has_value();
+         operators::permutation_of(symbol, rank).has_value();
 }
 
 /// Operations that are no views, and whose results have the strides of their first argument, gaps among them.

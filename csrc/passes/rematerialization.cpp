@@ -18,6 +18,7 @@
 #include "passes/alias_analysis.h"
 #include "passes/max_flow.h"
 #include "passes/random_draws.h"
+#include "passes/saving_preferences.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
@@ -28,130 +29,6 @@ constexpr std::int64_t kSmall = 4;
 /// On a GPU, a value that could be recomputed is not in memory, but for being saved: among values of about the same
 /// size, those are saved that libraries have written. The share of its bytes by which it counts more.
 constexpr std::int64_t kWriting = 16;
-
-/// Which values of a forward are among those that it saves, and `holds` of them and the numbers of the backward's
-/// inputs, or are what these are views of.
-template <typename Holds>
-std::vector<bool> saved_values(const ir::Trace& forward, std::size_t output_count, const Holds& holds) {
-  std::vector<bool> found(forward.value_count(), false);
-  const ir::Uses uses(forward);
-  for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
-    const auto* saved = forward.outputs[i].get<ir::ValueId>();
-    if (saved == nullptr || !holds(*saved, i - output_count)) continue;
-    for (ir::ValueId value = *saved; value != ir::kNoValue;) {  // through views, which are not saved themselves
-      found[ir::index_of(value)] = true;
-      const std::uint32_t maker = uses.maker(value);
-      const bool is_view = maker != kNoPlace && operators::is_view(*forward.symbols[maker].op);
-      value = is_view ? value_argument(forward.symbols[maker], 0) : ir::kNoValue;
-    }
-  }
-  return found;
-}
-
-/// The values of a forward from which the backward computes what it tests for equality (with a maximum, say).
-/// Recomputed, by another kernel perhaps, they could differ in the last bit, and be equal nowhere.
-std::vector<bool> compared_values(const ir::Trace& forward, const ir::Trace& backward, std::size_t output_count) {
-  std::vector<bool> reaches_test(backward.value_count(), false);
-  for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
-    bool reaches = operators::has_fact(*symbol.op, operators::Fact::kTestsEquality);
-    for_each_result(symbol, [&](ir::ValueId id) { reaches = reaches || reaches_test[ir::index_of(id)]; });
-    if (!reaches) continue;
-    for_each_argument(symbol, [&](ir::ValueId id) { reaches_test[ir::index_of(id)] = true; });
-  }
-  return saved_values(forward, output_count, [&](ir::ValueId value, std::size_t input) {
-    return is_float(forward.tensor_type(value)) && reaches_test[ir::index_of(backward.inputs[input])];
-  });
-}
-
-/// Whether a library's kernel runs the symbol, so that no fusion goes across it.
-bool runs_in_library(const ir::BoundSymbol& symbol) {
-  return operators::find_matmul(*symbol.op) != nullptr ||
-         operators::has_fact(*symbol.op, operators::Fact::kReadsFromMemory);
-}
-
-/// The values of a forward on a GPU that a library's kernels read in the backward. Each would be recomputed by a kernel
-/// of its own there, which takes more time than saving it, where on the way into a fusion it takes none.
-std::vector<bool> values_read_from_memory(const ir::Trace& forward, const ir::Trace& backward,
-                                          const RematerializationOptions& options) {
-  if (options.policy == Recompute::kMemory) return std::vector<bool>(forward.value_count(), false);
-  std::vector<bool> is_read(backward.value_count(), false);
-  for (const ir::BoundSymbol& symbol : std::views::reverse(backward.symbols)) {
-    bool reads = runs_in_library(symbol);
-    if (operators::is_view(*symbol.op)) {
-      for_each_result(symbol, [&](ir::ValueId id) { reads = reads || is_read[ir::index_of(id)]; });
-    }
-    if (!reads) continue;
-    for_each_argument(symbol, [&](ir::ValueId id) { is_read[ir::index_of(id)] = true; });
-  }
-  return saved_values(forward, options.output_count, [&](ir::ValueId value, std::size_t input) {
-    const ir::TensorType* type = forward.tensor_type(value);
-    return type != nullptr && type->device.type == ir::DeviceType::kCuda &&
-           is_read[ir::index_of(backward.inputs[input])];
-  });
-}
-
-/// Whether a symbol that reads a value, or a view of it, reads what a library computes from that value, too.
-bool is_read_beside_what_follows(const ir::Trace& forward, const ir::Uses& uses, ir::ValueId value) {
-  enum : std::uint8_t { kNone, kDepends, kThroughLibrary };
-  std::vector<ir::ValueId> views{value};
-  std::vector<std::uint8_t> state(forward.value_count(), kNone);
-  state[ir::index_of(value)] = kDepends;
-  std::uint32_t last = 0;
-  for (const std::uint32_t reader : uses.readers(value)) last = std::max(last, reader);
-  for (std::uint32_t i = uses.maker(value) + 1; i <= last; ++i) {
-    const ir::BoundSymbol& symbol = forward.symbols[i];
-    std::uint8_t most = kNone;
-    bool reads_value = false;
-    for_each_argument(symbol, [&](ir::ValueId id) {
-      most = std::max(most, state[ir::index_of(id)]);
-      reads_value = reads_value || std::ranges::find(views, id) != views.end();
-    });
-    if (most == kNone) continue;
-    if (reads_value && most == kThroughLibrary) return true;
-    if (reads_value && operators::is_view(*symbol.op)) {
-      const ir::ValueId view = single_result(symbol);
-      views.push_back(view);
-      if (view != ir::kNoValue) {
-        for (const std::uint32_t reader : uses.readers(view)) last = std::max(last, reader);
-      }
-    }
-    if (runs_in_library(symbol)) most = kThroughLibrary;
-    for_each_result(symbol, [&](ir::ValueId id) { state[ir::index_of(id)] = most; });
-  }
-  return false;
-}
-
-/// The values of a forward on a GPU that it has in memory whether they are saved or not: those that are read
-/// together with what a library computes from them, as a residual stream is. A chain of sums would be recomputed at
-/// once, and written as often as there are sums, where the backward begins.
-std::vector<bool> values_in_memory(const ir::Trace& forward, const ir::Uses& uses, Recompute policy) {
-  std::vector<bool> found(forward.value_count(), false);
-  if (policy != Recompute::kFast) return found;
-  for (const ir::BoundSymbol& symbol : forward.symbols) {
-    if (operators::is_view(*symbol.op)) continue;
-    for_each_result(symbol, [&](ir::ValueId id) {
-      const ir::TensorType* type = forward.tensor_type(id);
-      const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
-      if (!is_on_gpu || uses.readers(id).size() < 2) return;
-      found[ir::index_of(id)] = is_read_beside_what_follows(forward, uses, id);
-    });
-  }
-  return found;
-}
-
-/// Parameters that a forward gathers from their shards, as they are, shown in another way, or cast: they are to be
-/// gathered again, whoever reads them.
-std::vector<bool> gathered_values(const ir::Trace& forward) {
-  std::vector<bool> gathered(forward.value_count(), false);
-  for (const ir::BoundSymbol& symbol : forward.symbols) {
-    const ir::ValueId first = value_argument(symbol, 0);
-    const bool is_gather = symbol.op->name == operators::kGatherShards && symbol.op->overload.empty();
-    const bool is_same = operators::is_view(*symbol.op) || symbol.op->name == operators::kCast;
-    if (!is_gather && !(is_same && first != ir::kNoValue && gathered[ir::index_of(first)])) continue;
-    for_each_result(symbol, [&](ir::ValueId id) { gathered[ir::index_of(id)] = true; });
-  }
-  return gathered;
-}
 
 /// The values of a forward trace as a flow network: each is two nodes, joined by an edge as wide as the bytes that
 /// saving it takes.
@@ -166,7 +43,7 @@ class ForwardCut {
         available_(forward.value_count(), false),
         returned_sets_(forward.value_count(), false),
         compared_(compared_values(forward, backward, options.output_count)),
-        read_from_memory_(values_read_from_memory(forward, backward, options)),
+        read_from_memory_(values_read_from_memory(forward, backward, options.policy, options.output_count)),
         in_memory_(values_in_memory(forward, uses_, options.policy)),
         gathered_(gathered_values(forward)),
         flow_(static_cast<std::uint32_t>(2 * forward.value_count() + 2)) {
@@ -238,9 +115,8 @@ class ForwardCut {
 
   [[nodiscard]] std::int64_t bytes_of_writing(ir::ValueId id) const {
     const ir::TensorType* type = forward_.tensor_type(id);
-    const bool is_on_gpu = type != nullptr && type->device.type == ir::DeviceType::kCuda;
     const bool is_written_anyway = returned_sets_[aliases_.set_of(id)];
-    return policy_ == Recompute::kFast && is_on_gpu && !is_written_anyway ? size_in_bytes(type) / kWriting : 0;
+    return policy_ == Recompute::kFast && is_on_gpu(type) && !is_written_anyway ? size_in_bytes(type) / kWriting : 0;
   }
 
   /// A draw can be repeated from the generator's state.
@@ -315,7 +191,7 @@ class ReadTwice {
   /// Whether the value is one of these, for a symbol of the backward that reads it.
   [[nodiscard]] bool holds(ir::ValueId id, const ir::BoundSymbol& reader) const {
     const ir::TensorType* type = forward_.tensor_type(id);
-    if (type == nullptr || type->device.type != ir::DeviceType::kCuda || !is_elementwise(reader)) return false;
+    if (!is_on_gpu(type) || !is_elementwise(reader)) return false;
     std::vector<ir::ValueId> pending{id};
     std::vector<ir::ValueId> large;
     for (std::size_t next = 0; next < pending.size(); ++next) {

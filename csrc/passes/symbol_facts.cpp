@@ -8,15 +8,12 @@ namespace thunder::passes {
 namespace {
 
 /// Whether all that a symbol reads and gives is on a GPU, where kernels raise nothing.
-bool is_on_gpu(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  bool is_on_gpu = true;
-  const auto look = [&](ir::ValueId id) {
-    const ir::TensorType* type = trace.tensor_type(id);
-    is_on_gpu = is_on_gpu && type != nullptr && type->device.type == ir::DeviceType::kCuda;
-  };
+bool runs_on_gpu(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  bool is_all = true;
+  const auto look = [&](ir::ValueId id) { is_all = is_all && is_on_gpu(trace.tensor_type(id)); };
   for_each_argument(symbol, look);
   for_each_result(symbol, look);
-  return is_on_gpu;
+  return is_all;
 }
 
 /// Whether data may make an operation raise an error that the call sees.
@@ -24,7 +21,7 @@ bool raises_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (!operators::may_raise_for_data(trace, symbol)) return false;
   using enum operators::Fact;
   const operators::FactSet facts = operators::facts_of(*symbol.op);
-  return !facts.has_any(kChoosesByIndex | kRaisesForZero) || !is_on_gpu(trace, symbol);
+  return !facts.has_any(kChoosesByIndex | kRaisesForZero) || !runs_on_gpu(trace, symbol);
 }
 
 }  // namespace

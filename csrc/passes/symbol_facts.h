@@ -57,6 +57,10 @@ void for_each_result(const ir::BoundSymbol& symbol, Visitor&& visit) {
 [[nodiscard]] const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id);
 /// Whether a type has a floating-point dtype from 16 to 64 bits; false for null, which is no tensor.
 [[nodiscard]] bool is_float(const ir::TensorType* type);
+/// Whether a tensor is on a GPU; false for null, which is no tensor.
+[[nodiscard]] inline bool is_on_gpu(const ir::TensorType* type) {
+  return type != nullptr && type->device.type == ir::DeviceType::kCuda;
+}
 /// The element of a list of one; any other argument as it is.
 [[nodiscard]] const ir::Argument& only_of(const ir::Argument& argument);
 /// The type of argument `i`; null where that is no tensor.

@@ -118,9 +118,6 @@ def _by_name(name: str, what: str) -> OpOverloadPacket | OpOverload:
     return found
 
 
-_UNANNOTATED = {bool: "bool", int: "int", float: "float", str: "str"}
-
-
 def schema_of(function: Callable[..., Any], what: str) -> str:
     """Return the schema of a function without its name: `(Tensor a, float scale=1.0) -> Tensor`.
 

@@ -14,12 +14,12 @@
 #include "executors/cpu/plain_tensor.h"
 #include "ir/symbol_values.h"
 #include "operators/convolution_backward.h"
+#include "operators/image_pairs.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cpu {
 namespace {
 
-constexpr const char* kName = "aten::convolution_backward";
 using enum operators::ConvolutionBackward::Place;
 
 struct Backward {
@@ -27,16 +27,6 @@ struct Backward {
   DepthwiseConvolution convolution;
   std::vector<std::int64_t> filter_strides;
 };
-
-/// One or two numbers, for rows and columns.
-std::optional<std::array<std::int64_t, 2>> pair_of(const ir::Argument& argument) {
-  const auto* list = argument.get<ir::ArgumentList>();
-  if (list == nullptr || list->empty() || list->size() > 2) return std::nullopt;
-  const auto* rows = list->front().get<std::int64_t>();
-  const auto* columns = list->back().get<std::int64_t>();
-  if (rows == nullptr || columns == nullptr) return std::nullopt;
-  return std::array{*rows, *columns};
-}
 
 bool is_float_dtype(ir::Dtype dtype) {
   return dtype == ir::Dtype::kFloat32 || dtype == ir::Dtype::kFloat64 || dtype == ir::Dtype::kBfloat16 ||
@@ -83,7 +73,9 @@ void run_depthwise(const void* state, std::vector<c10::IValue>& stack) {
 }  // namespace
 
 bool takes_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  if (symbol.op->name != kName || !symbol.op->overload.empty() || symbol.arguments.size() != kPlaces) return false;
+  if (symbol.op->name != operators::ConvolutionBackward::kName || !symbol.op->overload.empty() ||
+      symbol.arguments.size() != kPlaces)
+    return false;
   const auto type_of = [&](std::size_t i) {
     const ir::ValueId id = passes::value_argument(symbol, i);
     return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
@@ -94,9 +86,9 @@ bool takes_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
     if (!is_of_images(type_of(i), filter->dtype) || ir::has_symbols(*type_of(i))) return false;
   }
   for (const std::size_t i : {kStride, kPadding, kDilation}) {
-    if (!pair_of(symbol.arguments[i])) return false;
+    if (!operators::pair_of(symbol.arguments[i])) return false;
   }
-  if (onednn_is_fast(*filter, *pair_of(symbol.arguments[kDilation]))) return false;
+  if (onednn_is_fast(*filter, *operators::pair_of(symbol.arguments[kDilation]))) return false;
   const ir::Dim& channels = type_of(kImages)->sizes[1];
   const auto* mask = symbol.arguments[kMask].get<ir::ArgumentList>();
   return symbol.arguments[kTransposed] == ir::Argument(false) &&
@@ -110,12 +102,13 @@ void lower_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace, runt
   };
   const std::vector<std::int64_t> filter = hints_of(symbol.arguments[kFilters], &ir::TensorType::sizes);
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  auto backward = std::make_shared<const Backward>(Backward{op,
-                                                            {.filter = {filter[2], filter[3]},
-                                                             .stride = *pair_of(symbol.arguments[kStride]),
-                                                             .padding = *pair_of(symbol.arguments[kPadding]),
-                                                             .dilation = *pair_of(symbol.arguments[kDilation])},
-                                                            hints_of(symbol.results[1], &ir::TensorType::strides)});
+  auto backward =
+      std::make_shared<const Backward>(Backward{op,
+                                                {.filter = {filter[2], filter[3]},
+                                                 .stride = *operators::pair_of(symbol.arguments[kStride]),
+                                                 .padding = *operators::pair_of(symbol.arguments[kPadding]),
+                                                 .dilation = *operators::pair_of(symbol.arguments[kDilation])},
+                                                hints_of(symbol.results[1], &ir::TensorType::strides)});
   builder.call(op, &run_depthwise, std::move(backward), operands_of(symbol, trace), result_slots(symbol),
                location_of(symbol));
 }

@@ -13,6 +13,7 @@
 #include "ir/uses.h"
 #include "operators/facts.h"
 #include "operators/names.h"
+#include "operators/reorderings.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
 
@@ -27,11 +28,6 @@ constexpr std::int64_t kVectorElements = 8;  ///< elements of 16 bits in 16 byte
 
 bool is_tanh(const ir::BoundSymbol& symbol, std::size_t argument) {
   return symbol.arguments.size() > argument && symbol.arguments[argument] == ir::Argument(std::string("tanh"));
-}
-
-bool is_reshape(const ir::BoundSymbol& symbol) {
-  constexpr std::array<std::string_view, 3> kNames{operators::kReshape, operators::kView, "aten::_unsafe_view"};
-  return std::ranges::find(kNames, std::string_view(symbol.op->name)) != kNames.end() && symbol.op->overload.empty();
 }
 
 /// A matmul whose result a function reads, perhaps reshaped in between.
@@ -81,7 +77,7 @@ class Taker {
     Source source{uses_.maker(id)};
     ir::ValueId multiplied = id;
     if (source.matmul != kNoPlace && trace_.symbols[source.matmul].op != nullptr &&
-        is_reshape(trace_.symbols[source.matmul])) {
+        operators::is_reshape(*trace_.symbols[source.matmul].op)) {
       multiplied = value_argument(trace_.symbols[source.matmul], 0);
       source = {is_matrix(multiplied) ? uses_.maker(multiplied) : kNoPlace, source.matmul};
     }

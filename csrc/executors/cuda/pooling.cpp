@@ -9,13 +9,14 @@
 #include "executors/cuda_kernels/pooling_source.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
+#include "operators/image_pairs.h"
 #include "operators/max_pooling.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::executors::cuda {
 namespace {
 
-using Pair = PoolingShape::Pair;
+using operators::Pair;
 
 /// A call of max pooling or its derivative, all of whose tensors are images of as many channels, channels last.
 struct PoolingCall {
@@ -27,15 +28,10 @@ struct PoolingCall {
   Pair padding{};
 };
 
-/// A number for each direction, of a list of two, or of one for both; nullopt: it is something else.
-std::optional<Pair> pair_of(const ir::BoundSymbol& symbol, std::size_t place, std::optional<Pair> otherwise) {
-  if (place >= symbol.arguments.size()) return otherwise;
-  const auto* list = symbol.arguments[place].get<ir::ArgumentList>();
-  if (list == nullptr || list->size() > 2) return std::nullopt;
-  if (list->empty()) return otherwise;
-  const auto* first = list->front().get<std::int64_t>();
-  const auto* last = list->back().get<std::int64_t>();
-  return first == nullptr || last == nullptr ? std::nullopt : std::make_optional(Pair{*first, *last});
+/// The pair that an argument is; `otherwise`, where it is left out.
+std::optional<Pair> pair_or(const ir::BoundSymbol& symbol, std::size_t place, std::optional<Pair> otherwise) {
+  const bool is_given = place < symbol.arguments.size() && symbol.arguments[place] != ir::Argument(ir::ArgumentList());
+  return is_given ? operators::pair_of(symbol.arguments[place]) : otherwise;
 }
 
 /// Whether images of these sizes lie channels last, without gaps, if their strides are these.
@@ -67,10 +63,10 @@ std::vector<const ir::TensorType*> pooled_tensors(const ir::BoundSymbol& symbol,
 std::optional<PoolingCall> pooling_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const operators::MaxPooling* places = operators::find_max_pooling(*symbol.op);
   if (places == nullptr) return std::nullopt;
-  const auto kernel = pair_of(symbol, places->kernel, std::nullopt);
-  const auto stride = pair_of(symbol, places->stride, kernel);
-  const auto padding = pair_of(symbol, places->padding, Pair{0, 0});
-  const auto dilation = pair_of(symbol, places->dilation, Pair{1, 1});
+  const auto kernel = pair_or(symbol, places->kernel, std::nullopt);
+  const auto stride = pair_or(symbol, places->stride, kernel);
+  const auto padding = pair_or(symbol, places->padding, Pair{0, 0});
+  const auto dilation = pair_or(symbol, places->dilation, Pair{1, 1});
   if (!kernel || !stride || !padding || dilation != Pair{1, 1}) return std::nullopt;
   const std::vector<const ir::TensorType*> types = pooled_tensors(symbol, *places, trace);
   if (types.empty() || types[0] == nullptr || types[0]->sizes.size() != 4) return std::nullopt;
