@@ -6,14 +6,12 @@ namespace thunder::executors::cpu {
 
 /// The type that the elements of a register are computed in: bfloat16 and float16 in float, integers exactly.
 enum class ComputeType : std::uint8_t { kFloat, kDouble, kInt, kBool };
-inline constexpr int kLaneCount = 4;
 [[nodiscard]] constexpr std::int64_t size_of(ComputeType compute_type) {
   return compute_type == ComputeType::kFloat ? 4 : compute_type == ComputeType::kBool ? 1 : 8;
 }
 
 /// The type of elements in memory.
 enum class Storage : std::uint8_t { kBool, kUint8, kInt8, kInt16, kInt32, kInt64, kHalf, kBfloat16, kFloat, kDouble };
-inline constexpr int kStorageCount = 10;
 [[nodiscard]] constexpr std::int64_t size_of(Storage storage) {
   constexpr std::int64_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
   return kSizes[static_cast<int>(storage)];

@@ -47,13 +47,6 @@ bool note_key(Record& record, py::Borrowed key, int present, bool removes) {
   return true;
 }
 
-void call_all(std::vector<py::Ref>& callables) {
-  for (const py::Ref& callable : std::exchange(callables, {})) {
-    const py::Ref done = py::Ref::steal(callable ? PyObject_CallNoArgs(callable.get()) : nullptr);
-    if (!done) PyErr_Clear();
-  }
-}
-
 }  // namespace
 
 Record* Journal::open(py::Borrowed container, Store store) {
@@ -169,13 +162,8 @@ void Journal::rollback() {
   }
   by_owner_.clear();
   records_.clear();
-  call_all(at_end_);
 }
 
-Journal::~Journal() {
-  rollback();
-  const py::SavedError pending;
-  call_all(at_failure_);
-}
+Journal::~Journal() { rollback(); }
 
 }  // namespace thunder::interpreter

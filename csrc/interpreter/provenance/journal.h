@@ -46,13 +46,6 @@ class Journal {
   /// Grows with each write that was announced here.
   [[nodiscard]] std::uint64_t write_count() const { return write_count_; }
 
-  /// Has `callable` called, without arguments, when everything is put back.
-  void call_at_end(py::Ref callable) { at_end_.push_back(std::move(callable)); }
-  /// Has `callable` called as `call_at_end` does, but only when the trace failed: when the journal dies without
-  /// `accept`.
-  void call_at_failure(py::Ref callable) { at_failure_.push_back(std::move(callable)); }
-  void accept() { at_failure_.clear(); }
-
   /// Puts everything back as it was, the newest record first. The journal is empty afterwards.
   void rollback();
 
@@ -65,8 +58,6 @@ class Journal {
   /// Containers that are watched, each with a copy made when that began.
   std::vector<std::pair<py::Ref, py::Ref>> watched_;
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< objects with states
-  std::vector<py::Ref> at_end_;
-  std::vector<py::Ref> at_failure_;
 };
 
 }  // namespace thunder::interpreter

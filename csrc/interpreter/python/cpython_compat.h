@@ -65,14 +65,6 @@ inline PyObject* original_bytecode(PyCodeObject* code) {
 #endif
 }
 
-inline const Instruction* bytecode_of(PyCodeObject* code) {
-#if PY_VERSION_HEX >= 0x030b0000
-  return reinterpret_cast<const Instruction*>(_PyCode_CODE(code));
-#else
-  return reinterpret_cast<const Instruction*>(PyBytes_AS_STRING(code->co_code));
-#endif
-}
-
 THUNDER_INLINE PyCodeObject* code_of(const Frame* frame) {
 #if PY_VERSION_HEX >= 0x030d0000
   return reinterpret_cast<PyCodeObject*>(frame->f_executable);
