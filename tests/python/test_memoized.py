@@ -209,3 +209,44 @@ def test_objects_without_tensors_are_compiled_at_the_first_call() -> None:
         return {"scale": n}
 
     assert thunder.jit(lambda x: x * recipe(3)["scale"], fullgraph=True)(X).tolist() == (X * 3).tolist()
+
+
+def run_with_a_cache_that_forgets(jit: Callable[..., Any], decorator: Callable[..., Any], forget: str) -> list[Any]:
+    scale = [1.0]
+
+    @decorator
+    def table(count: int, start: float = 0.0) -> torch.Tensor:
+        return torch.arange(count, dtype=torch.float32) * float(scale[0]) + start
+
+    compiled = jit(lambda x, count: x * table(count) + table(count, start=2.0).sum())
+    results = [compiled(X, 3) for _ in range(3)]
+    scale[0] = 5.0
+    results.append(compiled(X, 3))
+    if forget == "clear":
+        table.cache_clear()
+    else:
+        results += [table(count) for count in range(10, 150)]
+    return results + [compiled(X, 3) for _ in range(3)]
+
+
+@FALLBACK
+@pytest.mark.parametrize("decorator", [functools.cache, functools.lru_cache, functools.lru_cache(maxsize=4)])
+@pytest.mark.parametrize("forget", ["clear", "evict"])
+def test_what_a_cache_keeps_no_more_is_computed_again(decorator: Callable[..., Any], forget: str) -> None:
+    expected = run_with_a_cache_that_forgets(lambda function: function, decorator, forget)
+    given = run_with_a_cache_that_forgets(thunder.jit, decorator, forget)
+    torch.testing.assert_close(given, expected)
+    is_kept = forget == "evict" and decorator is functools.cache
+    assert torch.equal(expected[0], expected[-1]) == is_kept
+
+
+def test_a_cache_that_grows_elsewhere_needs_no_other_trace() -> None:
+    @functools.lru_cache(maxsize=8)
+    def factor(count: int) -> float:
+        return count * 0.5
+
+    compiled = thunder.jit(lambda x: x * factor(2))
+    for count in range(3, 7):
+        torch.testing.assert_close(compiled(X), X)
+        factor(count)
+    assert thunder.cache_misses(compiled) == 1

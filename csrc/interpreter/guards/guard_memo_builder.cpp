@@ -116,6 +116,7 @@ void MemoBuilder::look_at_check(const GuardStep& check, std::uint32_t position, 
       return postpone_check();
     case GuardOp::kState:
       if (static_cast<StateKind>(check.number) == StateKind::kBuffer) return postpone_check();
+      if (static_cast<StateKind>(check.number) == StateKind::kMemo) return postpone_check();
       if (in_slot) memo_.pins.push_back(py::Ref::share(value));
       break;
     default:

@@ -26,6 +26,8 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
     return describe(list.get());
   }
   if (check.op == GuardOp::kNotSame) return "True";
+  const bool is_memo = check.op == GuardOp::kState && static_cast<StateKind>(check.number) == StateKind::kMemo;
+  if (is_memo) return describe(value) + ", which keeps it no more";
   if (check.op == GuardOp::kState) {
     const py::Ref state = state_of(value, static_cast<StateKind>(check.number));
     if (state) return describe_state(value, state.get());

@@ -250,11 +250,20 @@ int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
       return refuse_memo(call.callable, std::move(key));
     }
     if (PyErr_Occurred() != nullptr) return -1;
-  } else if (!is_real_tensor(*result, state_.hooks) && classify(*result, state_.hooks) == ConstantKind::kUnknown) {
-    reads_.admit_constant(*result, describe(*result));
+  } else {
+    guard_memo(call.callable, call.count == 0 ? nullptr : owned[0].get(), *result);
+    const bool is_unknown = classify(*result, state_.hooks) == ConstantKind::kUnknown;
+    if (is_unknown && !is_real_tensor(*result, state_.hooks)) reads_.admit_constant(*result, describe(*result));
   }
   const int status = finish(*result, result);
   return PyErr_Occurred() != nullptr ? -1 : status;
+}
+
+/// Guards that the cache still has a result: eager runs the function again once it has not.
+void NativeCalls::guard_memo(PyObject* function, PyObject* first, PyObject* result) {
+  Node* node = state_.provenance.find(function);
+  if (node == nullptr) return;
+  for (py::Ref& entry : memo_entries(function, first, result)) reads_.record_memo(*node, std::move(entry));
 }
 
 int NativeCalls::refuse_memo(PyObject* function, py::Ref key) {

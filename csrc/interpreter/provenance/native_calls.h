@@ -40,6 +40,7 @@ class NativeCalls {
   PyObject* call_beside_memory(const VectorCall& call);
   bool tell_identity(py::Borrowed object, PyObject** result);
   int call_memoized(const VectorCall& call, PyObject** result);
+  void guard_memo(PyObject* function, PyObject* first, PyObject* result);
   [[nodiscard]] std::vector<py::Ref> memo_arguments(const VectorCall& call);
   int refuse_memo(PyObject* function, py::Ref key);
   [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;

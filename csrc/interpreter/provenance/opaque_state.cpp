@@ -8,6 +8,7 @@
 
 #include "interpreter/provenance/provenance.h"
 #include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/memoized.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -189,6 +190,7 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
 
 bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state) {
   if (kind == StateKind::kBuffer) return has_memory(object, state);
+  if (kind == StateKind::kMemo) return is_memoized(object) && has_memo_entry(object, state);
   return object == state || (kind == StateKind::kValue && same_value(object, state));
 }
 
@@ -204,6 +206,8 @@ std::string describe_state(py::Borrowed object, py::Borrowed state) {
     return content == nullptr ? describe(object) : std::string(Py_TYPE(object)->tp_name) + "(" + content + ")";
   }
   const py::Ref bytes = py::Ref::share(PyTuple_GET_ITEM(state, 1));
+  if (is_memoized(object))
+    return describe(object) + ", which keeps a result for " + describe(PyTuple_GET_ITEM(state, 0));
   return std::string(Py_TYPE(object)->tp_name) + " of the bytes " + describe(bytes.get());
 }
 

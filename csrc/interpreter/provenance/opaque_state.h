@@ -13,13 +13,15 @@ enum class StateKind : std::uint8_t {
   kIdentity,  ///< unknown: the object is guarded as such
   kValue,     ///< a value that does not change: a subclass of int or str, a slice, a date
   kBuffer,    ///< memory: bytearray, array, an array of NumPy
+  kMemo,      ///< a result that a function under functools.lru_cache keeps
 };
 
 [[nodiscard]] StateKind state_kind(py::Borrowed object);
 /// Cheap: whether `state_kind` is kValue.
 [[nodiscard]] bool is_plain_value(py::Borrowed object);
 
-/// The copy of an object's state that a guard keeps: its memory, or the object itself. Null with an exception set.
+/// The copy of an object's state that a guard keeps: its memory, or the object itself; that of a kMemo is the
+/// entry of the cache. Null with an exception set.
 [[nodiscard]] py::Ref state_of(py::Borrowed object, StateKind kind);
 /// Whether an object, of the type that the guarded one had, is in that state. Runs no user code, raises nothing.
 [[nodiscard]] bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state);

@@ -144,6 +144,13 @@ void Reads::record_state_as(Node& node, StateKind kind) {
   add(node, Read{Accessor::kState, Expectation::kEquality, nullptr, index, std::move(state)});
 }
 
+void Reads::record_memo(Node& function, py::Ref entry) {
+  const auto index = static_cast<Py_ssize_t>(StateKind::kMemo);
+  py::Ref key = py::Ref::share(PyTuple_GET_ITEM(entry.get(), 0));
+  if (state_.provenance.find_read(function, Accessor::kState, key.get(), index) != nullptr) return;
+  add(function, Read{Accessor::kState, Expectation::kEquality, std::move(key), index, std::move(entry)});
+}
+
 void Reads::record_key(py::Borrowed key) {
   if (is_scalar(key)) return;
   const bool has_own_hash = Py_TYPE(key)->tp_hash != PyBaseObject_Type.tp_hash && !is_real_tensor(key, state_.hooks);

@@ -41,6 +41,8 @@ class Reads {
   void record_state_as(Node& node, StateKind kind);
   /// A key that is looked up by its identity.
   void record_key(py::Borrowed key);
+  /// Guards an entry of the cache of a function under functools.lru_cache.
+  void record_memo(Node& function, py::Ref entry);
   void record_loaded_module(py::Borrowed name);
   /// Guards the object that a weak reference or context variable from outside gives now.
   void record_referent(py::Borrowed reference);

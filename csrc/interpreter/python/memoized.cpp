@@ -23,6 +23,31 @@ int note_part(PyObject* object, void* argument) {
   return 0;
 }
 
+/// CPython's `lru_list_elem`, which a cache of limited size holds in the place of a result.
+struct Link {
+  PyObject ob_base;
+  Link* previous;
+  Link* next;
+  Py_hash_t hash;
+  PyObject* key;
+  PyObject* result;
+};
+
+/// The result in the cache that `value` of its dict stands for; null where it cannot be told.
+PyObject* result_in(PyObject* value) {
+  if (value == nullptr || std::string_view(Py_TYPE(value)->tp_name) != "functools._lru_list_elem") return value;
+  return Py_TYPE(value)->tp_basicsize == sizeof(Link) ? reinterpret_cast<Link*>(value)->result : nullptr;
+}
+
+/// Whether a key may be of a call with this first argument. Compares numbers and strings alone: others might run code.
+bool may_begin_with(PyObject* key, PyObject* first) {
+  PyObject* own = key;
+  if (PyTuple_CheckExact(key)) own = PyTuple_GET_SIZE(key) == 0 ? nullptr : PyTuple_GET_ITEM(key, 0);
+  const auto is_plain = [](PyObject* object) { return PyLong_CheckExact(object) || PyUnicode_CheckExact(object); };
+  if (own == nullptr || first == nullptr || own == first || !is_plain(own) || !is_plain(first)) return true;
+  return PyObject_RichCompareBool(own, first, Py_EQ) != 0;
+}
+
 Parts parts_of(py::Borrowed function) {
   const py::Ref attributes = py::Ref::steal(PyObject_GenericGetDict(function, nullptr));
   Parts parts{attributes.get()};
@@ -47,6 +72,31 @@ py::Ref newest_memo_key(py::Borrowed function) {
   PyObject* cache = parts_of(function).cache;
   const py::Ref keys = py::Ref::steal(cache != nullptr ? PyObject_CallMethod(cache, "__reversed__", nullptr) : nullptr);
   return py::Ref::steal(keys ? PyIter_Next(keys.get()) : nullptr);
+}
+
+std::vector<py::Ref> memo_entries(py::Borrowed function, py::Borrowed first, py::Borrowed result) {
+  std::vector<py::Ref> entries;
+  PyObject* cache = parts_of(function).cache;
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (cache != nullptr && PyDict_Next(cache, &position, &key, &value)) {
+    if (result_in(value) == result && may_begin_with(key, first)) {
+      entries.push_back(py::Ref::steal(PyTuple_Pack(2, key, static_cast<PyObject*>(result))));
+    }
+  }
+  return entries;
+}
+
+bool has_memo_entry(py::Borrowed function, py::Borrowed entry) {
+  PyObject* cache = parts_of(function).cache;
+  PyObject* expected = PyTuple_GET_ITEM(entry, 0);
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  // By identity, as a look-up would call `__hash__` of the arguments.
+  while (cache != nullptr && PyDict_Next(cache, &position, &key, &value)) {
+    if (key == expected) return result_in(value) == PyTuple_GET_ITEM(entry, 1);
+  }
+  return false;
 }
 
 void forget_memo(py::Borrowed function, py::Borrowed key) {
