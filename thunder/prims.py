@@ -45,6 +45,7 @@ __all__ = [
     "check_type_attribute",
     "check_value",
     "clear_cell",
+    "convert",
     "custom_gradient",
     "delete_item",
     "delete_slot",
@@ -88,6 +89,7 @@ __all__ = [
     "tensor_constant",
     "tensor_for_float",
     "tensor_for_int",
+    "tensor_holding_int",
 ]
 
 
@@ -163,6 +165,11 @@ def get_referent(reference: Any) -> Any:
 def get_result(function: Callable[[], Any]) -> Any:
     """Return what a function written in C gives without arguments."""
     return function()
+
+
+def convert(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function written in C makes of an object: a tensor of an array."""
+    return function(value)
 
 
 def get_local_part(tensor: Any) -> torch.Tensor:
@@ -313,6 +320,11 @@ def tensor_for_float(number: float) -> torch.Tensor:
     return torch.tensor(number, dtype=torch.float64)
 
 
+def tensor_holding_int(number: int) -> torch.Tensor:
+    """Return what stands among the inputs of a computation for an int that is no size: a tensor that holds it."""
+    return torch.tensor(number, dtype=torch.int64)
+
+
 # --- computation
 
 _NUMBER_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -333,6 +345,8 @@ _NUMBER_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "abs": lambda left, right: abs(left),
     "int": lambda left, right: int(left),
     "float": lambda left, right: float(left),
+    "round": lambda left, right: round(left),
+    "round_to": lambda left, right: round(left, right),
     "cos": lambda left, right: math.cos(left),
     "exp": lambda left, right: math.exp(left),
     "log": lambda left, right: math.log(left),

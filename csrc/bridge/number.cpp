@@ -4,12 +4,15 @@
 #include <c10/util/TypeCast.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -66,6 +69,23 @@ Number to_int(double number) {
   return c10::Scalar(static_cast<std::int64_t>(number));
 }
 
+/// Half to even, as Python does.
+Number round_to_int(double number) { return to_int(std::nearbyint(number)); }
+
+/// Returns `round(number, digits)`: the float nearest to the nearest decimal number of so many digits.
+Number round_to(double number, std::int64_t digits) {
+  constexpr std::int64_t kMostDigits = 22;
+  constexpr double kLargest = 1e22;
+  if (!std::isfinite(number)) return c10::Scalar(number);
+  if (digits < 0 || digits > kMostDigits || std::abs(number) > kLargest) return std::nullopt;
+  std::array<char, 64> text{};
+  const auto [end, error] =
+      std::to_chars(text.begin(), text.end(), number, std::chars_format::fixed, static_cast<int>(digits));
+  double rounded = 0;
+  if (error != std::errc() || std::from_chars(text.begin(), end, rounded).ec != std::errc()) return std::nullopt;
+  return c10::Scalar(rounded);
+}
+
 Number compute(std::string_view operation, double left, double right) {
   if (operation == "+") return c10::Scalar(left + right);
   if (operation == "-") return c10::Scalar(left - right);
@@ -77,7 +97,19 @@ Number compute(std::string_view operation, double left, double right) {
   if (operation == "abs") return c10::Scalar(std::abs(left));
   if (operation == "int") return to_int(left);
   if (operation == "float") return c10::Scalar(left);
+  if (operation == "round") return round_to_int(left);
   return compare(operation, left, right);
+}
+
+/// Python gives a float where the exponent is negative.
+Number power(std::int64_t base, std::int64_t exponent) {
+  constexpr std::int64_t kMostBits = 63;
+  if (exponent < 0 || exponent > kMostBits) return std::nullopt;
+  std::int64_t result = 1;
+  for (std::int64_t i = 0; i < exponent; ++i) {
+    if (__builtin_mul_overflow(result, base, &result)) return std::nullopt;
+  }
+  return c10::Scalar(result);
 }
 
 Number compute(std::string_view operation, std::int64_t left, std::int64_t right) {
@@ -100,7 +132,8 @@ Number compute(std::string_view operation, std::int64_t left, std::int64_t right
     const bool rounds = left % right != 0 && (left < 0) != (right < 0);
     return c10::Scalar(operation == "//" ? left / right - (rounds ? 1 : 0) : left % right + (rounds ? right : 0));
   }
-  if (operation == "**") return std::nullopt;
+  if (operation == "**") return power(left, right);
+  if (operation == "round") return c10::Scalar(left);
   return compare(operation, left, right);
 }
 
@@ -256,6 +289,7 @@ std::optional<c10::Scalar> compute_number(std::string_view operation, const c10:
     return is_exact_double(left) ? compute_math(function, left.toDouble()) : std::nullopt;
   }
   if (operation == "natural") return left.toDouble() < 0 ? std::nullopt : std::make_optional(left);
+  if (operation == "round_to") return is_float(left) ? round_to(left.toDouble(), right.toLong()) : std::nullopt;
   if (const auto dtype = dtype_named(operation))
     return can_hold(*dtype, left) ? std::make_optional(left) : std::nullopt;
   if (!is_float(left) && !is_float(right)) return compute(operation, left.toLong(), right.toLong());

@@ -28,9 +28,10 @@ namespace thunder::bridge {
 /// Whether it does so with all elements of `from`.
 [[nodiscard]] bool can_hold_all(at::ScalarType dtype, at::ScalarType from);
 
-/// Computes `left operation right` as Python does (`neg`, `abs`, `int`, `float` and functions of `math` look at `left`
-/// alone); nullopt when Python raises, or when the result is no float, int64 or bool. Named after a dtype (`int8`), it
-/// gives `left` where that dtype can hold it, and as `natural` where that is not negative.
+/// Computes `left operation right` as Python does (`neg`, `abs`, `int`, `float`, `round` and functions of `math` look
+/// at `left` alone; `round_to` rounds to `right` digits); nullopt when Python raises, or when the result is no float,
+/// int64 or bool. Named after a dtype (`int8`), it gives `left` where that dtype can hold it, and as `natural` where
+/// that is not negative.
 [[nodiscard]] std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
                                                         const c10::Scalar& right);
 

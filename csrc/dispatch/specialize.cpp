@@ -18,6 +18,7 @@
 #include "dispatch/call/output_plan.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/call/specialization.h"
+#include "dispatch/capture/array_inputs.h"
 #include "dispatch/capture/call_transforms.h"
 #include "dispatch/capture/custom_functions.h"
 #include "dispatch/capture/data_reads.h"
@@ -194,7 +195,7 @@ class Capture final : tracer::RecordingHost {
     std::vector<ir::Condition> conditions{};  ///< on sizes, which the program has decided on
     SizeHistory::Inputs changing{};           ///< inputs with sizes that are other ones than in earlier traces
     bool may_guess = true;                    ///< which other sizes are going to change
-    std::set<std::string> fixed_floats{};     ///< floats that change, and are constants all the same
+    std::set<std::string> constants{};        ///< numbers that change, and are constants all the same
     bool operator==(const Known&) const = default;
   };
 
@@ -219,7 +220,7 @@ class Capture final : tracer::RecordingHost {
         how_(how.dynamic),
         history_(how.sizes),
         dynamic_(arguments, how.dynamic, pinned_, changing_),
-        number_inputs_(recorder_, numbers_, dynamic_, known.fixed_floats, sizes_),
+        number_inputs_(recorder_, numbers_, dynamic_, known.constants, sizes_),
         hooks_(recorder_, overrides_),
         backward_(recorder_, hooks_),
         tracker_(hooks_, make_options()) {
@@ -271,7 +272,7 @@ class Capture final : tracer::RecordingHost {
             std::move(conditions),
             std::move(inputs),
             before.may_guess && keeps_guesses,
-            number_inputs_.fixed_floats(failed)};
+            number_inputs_.constants(failed)};
   }
 
   /// Inputs whose sizes are other ones than in earlier traces.
@@ -387,6 +388,7 @@ class Capture final : tracer::RecordingHost {
   PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
   DataReads reads_{numbers_};
+  ArrayInputs arrays_{recorder_};
   Overrides overrides_;
   PinnedSizes pinned_;
   std::vector<ir::Condition> conditions_;
@@ -428,6 +430,9 @@ interpreter::TrackerOptions Capture::make_options() {
     if (const int status = settings_.intercept(callable, call, result); status != 0) return status;
     if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
+  };
+  options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
+    return arrays_.convert(tracker_, callable, call, result);
   };
   options.notice_handler = note_caught_refusal;
   add_substitutes(options);
@@ -572,8 +577,8 @@ void Capture::add_shadows(const compile::Options& options) {
     sizes_[path] = tensor.sizes().vec();
     if (may_be_guessed(path)) seen_[path] = seen_input(tensor);
   };
-  hooks_.is_changing = [this](PyObject* number, const std::string& path) {
-    return number_inputs_.is_changing(number, path, history_, shadows_.get());
+  hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
+    return number_inputs_.input_for(number, path, history_, shadows_.get());
   };
   hooks_.note_number = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
     paths_[real] = path;
@@ -815,7 +820,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
     ask_for_another_attempt();
     return nullptr;
   }
-  if (number_inputs_.needs_floats(*trace)) {
+  if (number_inputs_.needs_constants(*trace)) {
     ask_for_another_attempt();
     return nullptr;
   }

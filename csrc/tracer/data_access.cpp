@@ -177,9 +177,9 @@ Number DataAccess::item(const at::Tensor& tensor) {
   return result;
 }
 
-Number DataAccess::given(const at::Tensor& input, double number) {
+Number DataAccess::given(const at::Tensor& input, const c10::Scalar& number) {
   const Number result = add_number(item_operator(), {ir::Argument(recording_.value_of(input))}, number);
-  numbers_[index_of(result.id)].among = at::kDouble;
+  numbers_[index_of(result.id)].among = input.scalar_type();
   return result;
 }
 

@@ -46,8 +46,8 @@ class DataAccess {
 
   /// The one element of a trace tensor; what the trace does with it holds for any number.
   [[nodiscard]] Number item(const at::Tensor& trace_tensor);
-  /// A float of Python that `input` stands for, a double on the CPU.
-  [[nodiscard]] Number given(const at::Tensor& input, double number);
+  /// A number of Python that `input` stands for, a double or an int64 on the CPU.
+  [[nodiscard]] Number given(const at::Tensor& input, const c10::Scalar& number);
   /// See `bridge::compute_number`.
   [[nodiscard]] std::optional<Number> compute(std::string_view operation, const NumberOperand& left,
                                               const NumberOperand& right);

@@ -230,7 +230,20 @@ std::shared_ptr<TraceState> TraceTensorImpl::data_state() const {
   return state;
 }
 
+bool TraceTensorImpl::shows_all_of(const TraceTensorImpl& shown) const {
+  const bool has_same_geometry = sizes_default() == shown.sizes_default() &&
+                                 strides_default() == shown.strides_default() &&
+                                 storage_offset_default() == shown.storage_offset_default();
+  const TraceTensorImpl* each = this;
+  while (each != &shown && each != nullptr && each->state_->view && each->state_->view->op == detach_handle()) {
+    each = trace_impl(each->state_->view->parent);
+  }
+  return each == &shown && has_same_geometry;
+}
+
 void TraceTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
+  const auto* shown = dynamic_cast<const TraceTensorImpl*>(impl.get());
+  if (shown != nullptr && shown->shows_all_of(*this)) return;  // `p.data = p.data.to(device)`, where it is already
   if (is_recording()) {
     const char* message =
         "setting the .data of a tensor inside of a jitted function; write to it with copy_ under torch.no_grad()";

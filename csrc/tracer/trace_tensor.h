@@ -94,6 +94,8 @@ class TraceTensorImpl final : public c10::TensorImpl {
   void note_copy(const c10::intrusive_ptr<TensorImpl>& copy) const;
   /// The state of `.data`: another tensor over this one's memory, with a version counter of its own.
   [[nodiscard]] std::shared_ptr<TraceState> data_state() const;
+  /// Whether this is `shown`, or shows all of it as `.data` and `detach()` do.
+  [[nodiscard]] bool shows_all_of(const TraceTensorImpl& shown) const;
   template <typename Version>
   c10::intrusive_ptr<TensorImpl> copy_with(Version&& version_counter, bool allow_tensor_metadata_change) const;
 

@@ -48,6 +48,17 @@ def array_that_is_made_of_an_array(x: torch.Tensor, array: Any) -> Any:
     return x, numpy.arange(6).reshape(2, 3), array + 1
 
 
+@compiled
+def array_as_tensors(x: torch.Tensor, array: Any) -> Any:
+    return (
+        torch.as_tensor(array, dtype=torch.float32) + x,
+        torch.tensor(array).add_(1),
+        torch.as_tensor(array, dtype=torch.int64) * 2,
+        torch.FloatTensor(array) * x,
+        torch.from_numpy(array)[1:].sum(),
+    )
+
+
 @refused
 def tensor_over_the_array_of_an_input(x: torch.Tensor, array: Any) -> Any:
     return torch.as_tensor(x.numpy())
@@ -146,7 +157,7 @@ def result_and_its_array_are_returned(x: torch.Tensor, array: Any) -> Any:
     return y, y.numpy()[1:]
 
 
-@refused
+@compiled
 def array_as_a_tensor_is_returned(x: torch.Tensor, array: Any) -> Any:
     return torch.from_numpy(array).view(2, 3), x
 
@@ -203,6 +214,110 @@ def test_memory_that_is_shared_is_refused(name: str) -> None:
     with pytest.raises((NotImplementedError, RuntimeError), match=r"memory|write|data"):
         thunder.jit(REFUSED[name], fullgraph=True)(x, array)
     assert x.tolist() == array.tolist() == list(range(6))
+
+
+MAKERS: dict[str, Callable[[Any], torch.Tensor]] = {
+    "from_numpy": torch.from_numpy,
+    "as_tensor": torch.as_tensor,
+    "as_tensor_of_a_dtype": lambda array: torch.as_tensor(array, dtype=torch.float32),
+    "tensor": torch.tensor,
+    "tensor_on_a_device": lambda array: torch.tensor(array, device="cpu"),
+    "FloatTensor": torch.FloatTensor,
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_arrays_with_other_contents_have_one_program(name: str) -> None:
+    make = MAKERS[name]
+
+    def program(array: Any, weight: torch.Tensor) -> torch.Tensor:
+        return make(array).float() @ weight
+
+    function = thunder.jit(program, fullgraph=True)
+    weight = torch.randn(3, 2, requires_grad=True)
+    generator = numpy.random.default_rng(0)
+    for rows in (4, 4, 4, 6, 7, 9):
+        for _ in range(3):
+            array = generator.normal(size=(rows, 3))
+            got, expected = function(array, weight), program(array, weight)
+            torch.testing.assert_close(got, expected)
+            torch.testing.assert_close(
+                torch.autograd.grad(got.sum(), weight), torch.autograd.grad(expected.sum(), weight)
+            )
+    assert thunder.cache_misses(function) == 2
+
+
+def test_an_array_is_found_wherever_it_is() -> None:
+    class State:
+        array = numpy.zeros(3)
+
+    def program(x: torch.Tensor, state: Any, batch: dict[str, list[Any]]) -> torch.Tensor:
+        return x + torch.from_numpy(state.array) + torch.as_tensor(batch["items"][1])
+
+    function, state = thunder.jit(program, fullgraph=True), State()
+    for value in range(5):
+        state.array = numpy.full(3, float(value))
+        batch = {"items": [None, numpy.arange(3.0) * value]}
+        torch.testing.assert_close(function(torch.ones(3), state, batch), program(torch.ones(3), state, batch))
+        state.array[1] = 7
+        torch.testing.assert_close(function(torch.ones(3), state, batch), program(torch.ones(3), state, batch))
+    assert thunder.cache_misses(function) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "other",
+    [
+        numpy.arange(6, dtype=numpy.int32),
+        numpy.arange(6.0)[::2],
+        numpy.arange(6.0)[::-1],
+        numpy.float64(3.0),
+        numpy.array(3.0),
+        numpy.zeros((0, 3)),
+        numpy.broadcast_to(numpy.arange(3.0), (2, 3)),
+        [1.0, 2.0],
+        numpy.arange(6.0).view(type("Own", (numpy.ndarray,), {})),
+    ],
+    ids=lambda other: str(type(other)) + str(getattr(other, "strides", "")),
+)
+def test_arrays_of_another_kind_give_what_they_give_in_eager(other: Any) -> None:
+    def program(array: Any) -> Any:
+        return torch.as_tensor(array) * 2, torch.tensor(array).dtype
+
+    function = thunder.jit(program)
+    for array in (numpy.arange(6.0), other, numpy.ones(6), other):
+        results = []
+        for run in (function, program):
+            try:
+                results.append(repr(run(array)))
+            except ValueError as error:
+                results.append(type(error).__name__)
+        assert results[0] == results[1]
+
+
+def test_an_array_that_is_also_looked_at_is_guarded() -> None:
+    def program(x: torch.Tensor, array: Any) -> Any:
+        return torch.from_numpy(array) + x * float(array.max())
+
+    function = thunder.jit(program)
+    for value in (1.0, 2.0, 1.0):
+        array = numpy.full(3, value)
+        torch.testing.assert_close(function(torch.ones(3), array), program(torch.ones(3), array))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_a_write_to_a_tensor_over_the_memory_of_an_array() -> None:
+    def program(x: torch.Tensor, array: Any) -> Any:
+        x.add_(1)
+        return torch.from_numpy(array) * 2
+
+    function = thunder.jit(program)
+    for _ in range(3):
+        arrays = [numpy.arange(3.0) for _ in range(2)]
+        for run, array in zip((function, program), arrays, strict=True):
+            result = run(torch.from_numpy(array), array)
+            assert result.tolist() == [2.0, 4.0, 6.0]
+        assert arrays[0].tolist() == arrays[1].tolist()
 
 
 @pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")

@@ -136,10 +136,10 @@ def test_values_past_the_limit_are_not_kept():
 def test_known_segments_are_not_compiled_again_past_the_limit(monkeypatch, tmp_path):
     compiled = thunder.jit(repeat)
     weight = torch.randn(3, 3)
-    with pytest.warns(RuntimeWarning, match="64 specializations"):
-        call_with_many(compiled, weight, 70)
+    call_with_many(compiled, weight, 64)
     monkeypatch.setenv("THUNDER_DUMP", str(tmp_path))
-    compiled(torch.full((2, 3), 99.0), weight)
+    with pytest.warns(RuntimeWarning, match="64 specializations"):
+        compiled(torch.full((2, 3), 99.0), weight)
     assert not list(tmp_path.glob("*_computation_00_recorded.py"))
     assert list(tmp_path.glob("*_computation_1_00_recorded.py"))
 
@@ -155,6 +155,16 @@ def test_calls_past_the_limit_leave_no_objects():
         gc.collect()
         counts.append(len(gc.get_objects()))
     assert counts[2] - counts[1] < 50
+
+
+def test_calls_past_the_limit_run_in_eager_where_that_is_faster():
+    compiled = thunder.jit(repeat)
+    weight = torch.randn(3, 3)
+    with pytest.warns(RuntimeWarning, match="traced for themselves or run in eager, whichever is faster"):
+        compare_many(compiled, weight.clone().requires_grad_(), 90)
+    stats = thunder.compile_stats(compiled)
+    assert thunder.cache_misses(compiled) < 70  # a trace takes a hundred times as long as such a call
+    assert stats["eager_calls"] > 20
 
 
 def test_value_met_before_the_limit_is_a_hit_after_it():

@@ -74,7 +74,18 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor, int], Any], int]] = {
     "view": (lambda x, n: TABLE[:n], 2),
     "view_of_a_result": (lambda x, n: (TABLE * 2)[n:].t(), 2),
     "full": (lambda x, n: torch.full((2, 2), n), 2),
-    "scalar": (lambda x, n: torch.tensor(n) + x, 5),
+    "scalar": (lambda x, n: torch.tensor(n) + x, 3),
+    "scalars": (lambda x, n: torch.tensor([n, n + 1]).sum() + x, 3),
+    "quotient": (lambda x, n: x * (n / 10), 3),
+    "fraction": (lambda x, n: x * (n * 0.1) - n**0.5, 3),
+    "decay": (lambda x, n: x * (1 - 0.99**n) + 2.0**-n, 3),
+    "cosine": (lambda x, n: x * 0.5 * (1 + math.cos(math.pi * n / 100)), 3),
+    "warmup": (lambda x, n: x * min(1.0, n / 20), 4),
+    "moving_average": (lambda x, n: x * min(0.999, (1 + n) / (10 + n)), 3),
+    "rounded": (lambda x, n: x * round(n / 3, 2) + round(n / 3), 3),
+    "float": (lambda x, n: (x * float(n), float(n)), 3),
+    "square_and_float": (lambda x, n: x * n**2 * 0.5**n, 3),
+    "size_and_float": (lambda x, n: torch.zeros(n, 8) + x[0] * (n / 10), 5),
     "pad": (lambda x, n: F.pad(x, (0, n)), 2),
     "roll": (lambda x, n: torch.roll(x, n, 0), 2),
 }
@@ -91,6 +102,52 @@ def test_programs_with_an_int_that_changes_equal_eager(name: str) -> None:
     for n in (2, 1, 0, 3):
         x = torch.randn(4, 8)
         torch.testing.assert_close(compiled(x, n), function(x, n))
+
+
+@pytest.mark.parametrize("function", [lambda x, n: x * (n / 10) + float(n), PROGRAMS["scalar"][0]])
+def test_an_int_that_is_held_may_have_any_value(function: Callable[[Tensor, int], Any]) -> None:
+    compiled = thunder.jit(function)
+    for n in (5, 7, 9, 0, 1, -3, 2**40, -(2**53), 11):
+        x = torch.randn(4, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x, n), function(x, n))
+    assert specializations(compiled) == 3
+    for n in (True, 2**53 + 1, 2.5):
+        x = torch.randn(4, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x, n), function(x, n))
+
+
+def test_an_int_and_a_size_that_change() -> None:
+    def function(x: Tensor, n: int) -> Tensor:
+        return x * (1 - 0.99**n) / x.shape[0]
+
+    compiled = thunder.jit(function)
+    for rows, n in ((4, 5), (4, 7), (4, 9), (6, 9), (8, 10), (4, 11), (9, 12)):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x, n), function(x, n))
+
+
+def test_an_int_that_the_program_only_raises_and_computes_with() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.steps += 1
+            if self.steps % 4 == 0:
+                x = x + 1
+            return x * (1 - 0.9**self.steps)
+
+    plain, model = Model(), Model()
+    compiled = thunder.jit(model)
+    for _ in range(30):
+        x = torch.randn(4, requires_grad=True)
+        results = [program(x) for program in (compiled, plain)]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*(torch.autograd.grad(result.sum(), x) for result in results))
+        assert type(model.steps) is int
+        assert model.steps == plain.steps
+    assert specializations(compiled) <= 8
 
 
 def test_an_int_by_keyword_has_one_program_for_all_values() -> None:

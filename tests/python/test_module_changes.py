@@ -75,3 +75,59 @@ def test_change_between_calls(change: str) -> None:
         for model in (module, eager):
             if _ == 0:
                 CHANGES[change](model)
+
+
+class Moved(nn.Module):
+    """Moves its parts to where the input is, as libraries do: they are there already."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.scale = nn.Parameter(torch.ones(2))
+        self.how = how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.how == "module":
+            self.linear.to(x.device)
+        elif self.how == "data":
+            self.scale.data = self.scale.data.to(device=x.device, dtype=x.dtype)
+        elif self.how == "detached":
+            self.scale.data = self.scale.detach()
+        else:
+            self.scale.data = self.scale
+        return self.linear(x) * self.scale
+
+
+@pytest.mark.parametrize("how", ["module", "data", "detached", "itself"])
+def test_parameters_that_are_moved_to_where_they_are(how: str) -> None:
+    plain = Moved(how)
+    compiled = thunder.jit(copy.deepcopy(plain), fullgraph=True)
+    for _ in range(3):
+        x = torch.randn(4, 3)
+        results = [module(x) for module in (plain, compiled)]
+        torch.testing.assert_close(*results)
+        for result in results:
+            result.sum().backward()
+        for expected, got in zip(plain.parameters(), compiled.parameters(), strict=True):
+            torch.testing.assert_close(got.grad, expected.grad)
+    assert thunder.cache_misses(compiled) <= 2  # `to` looks at gradients, which the second call has
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("change", [lambda p: p.data[:1], lambda p: p.data.clone(), lambda p: p.detach().t()])
+def test_data_of_a_parameter_that_changes_is_left_to_eager(change: Callable[[nn.Parameter], torch.Tensor]) -> None:
+    class Changed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(6.0).view(2, 3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.data = change(self.weight)
+            return self.weight * x
+
+    plain, changed = Changed(), Changed()
+    compiled = thunder.jit(changed)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(torch.tensor(2.0)), plain(torch.tensor(2.0)))
+        torch.testing.assert_close(changed.weight, plain.weight)
+        assert changed.weight.stride() == plain.weight.stride()

@@ -55,7 +55,30 @@ def gain(x):
     return x * values[0] - values[1]
 
 
-NUMBER_FUNCTIONS = [scale_by_mean, arithmetic, in_place, filled, methods, counted_loss, returned, gain]
+def rounded(x):
+    value = x.sum().item()
+    return x * round(value, 2), round(value, 3), round(value), x + round(value * 10)
+
+
+def checked(x):
+    loss = x.square().mean().item()
+    if not math.isfinite(loss) or math.isnan(loss) or math.isinf(loss):
+        raise ValueError(f"loss is {loss}")
+    return x * loss
+
+
+NUMBER_FUNCTIONS = [
+    scale_by_mean,
+    arithmetic,
+    in_place,
+    filled,
+    methods,
+    counted_loss,
+    returned,
+    gain,
+    rounded,
+    checked,
+]
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
@@ -68,6 +91,27 @@ def test_numbers_that_feed_tensors_do_not_specialize(function, requires_grad):
         got, expected = (program(x.detach().clone().requires_grad_(requires_grad)) for program in (compiled, function))
         assert_same(got, expected, "result")
     assert thunder.cache_misses(compiled) == 1
+
+
+@pytest.mark.parametrize("value", [0.5, 1.5, 2.675, -0.04, 1e-30, 1e21, 1234567.987654, math.inf, math.nan, 5e-324])
+@pytest.mark.parametrize("digits", [0, 1, 2, 5, 22, 30, -1])
+def test_numbers_are_rounded_as_in_python(value, digits):
+    def function(x, y):
+        number = y.item()
+        return x * round(number, digits), repr(round(number, digits))
+
+    compiled, x = thunder.jit(function), torch.ones(2, dtype=torch.float64)
+    for y in (torch.tensor(0.25, dtype=torch.float64), torch.tensor(value, dtype=torch.float64)):
+        assert_same(compiled(x, y), function(x, y), "result")
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_loss_that_is_not_finite_raises_at_the_call_that_has_it(value):
+    compiled = thunder.jit(checked)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3))
+        with pytest.raises(ValueError, match=r"loss is (inf|nan)"):
+            compiled(torch.full((3,), value))
 
 
 def test_gradients_take_the_number_of_the_call():

@@ -15,9 +15,9 @@ namespace thunder::dispatch {
 namespace {
 
 bool matches(const void* guards, std::size_t guard, PyObject* found) {
-  if (PyLong_CheckExact(found)) return may_be_symbol(found);
-  if (PyFloat_CheckExact(found)) return may_be_number(PyFloat_AS_DOUBLE(found));
   const TensorGuard& own = static_cast<const TensorGuard*>(guards)[guard];
+  if (PyLong_CheckExact(found)) return own.holds_int() ? may_be_held(found) : may_be_symbol(found);
+  if (PyFloat_CheckExact(found)) return may_be_number(PyFloat_AS_DOUBLE(found));
   if (!own.matches(unpack_tensor(found))) return false;
   return own.local_part() == nullptr || (is_distributed(found) && own.local_part()->matches(stored_part(found)));
 }

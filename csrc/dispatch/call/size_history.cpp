@@ -79,4 +79,9 @@ void SizeHistory::pin(const std::string& path, std::size_t dim) {
   if (dim < input.is_pinned.size()) input.is_pinned[dim] = true;
 }
 
+bool SizeHistory::is_pinned(const std::string& path, std::size_t dim) const {
+  const auto found = inputs_.find(path);
+  return found != inputs_.end() && dim < found->second.is_pinned.size() && found->second.is_pinned[dim];
+}
+
 }  // namespace thunder::dispatch

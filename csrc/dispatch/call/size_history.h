@@ -40,6 +40,7 @@ class SizeHistory {
   void note(const std::string& path, const Sizes& sizes);
   /// A program needs this size as a number.
   void pin(const std::string& path, std::size_t dim);
+  [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const;
 
  private:
   struct Input {

@@ -40,7 +40,9 @@ SpecializationCall::SpecializationCall(const Specialization& specialization, con
     kept_.push_back(py::Ref::share(inputs_[returned]));
   }
   values_.reserve(inputs_.size());
-  for (PyObject* input : inputs_) values_.push_back(input_tensor(input));
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    values_.push_back(input_tensor(inputs_[i], specialization.tensors[i].holds_int()));
+  }
   if (!specialization.symbols.empty()) read_symbols();
 }
 

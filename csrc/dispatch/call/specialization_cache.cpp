@@ -97,7 +97,7 @@ bool SpecializationCache::make_room() {
 
 Served SpecializationCache::call_past_limit(const interpreter::CallArguments& arguments, PyObject** result,
                                             Failure& failure) {
-  const bool is_traced = stop_of_last_call(*sets_).has_value() || has_overrides(module_);
+  const bool may_trace = stop_of_last_call(*sets_).has_value() || has_overrides(module_);
   if (!std::exchange(warned_, true)) {
     const std::string cause = summary(explain_miss(*sets_, ThreadState::now(), arguments));
     const int status = PyErr_WarnFormat(
@@ -105,11 +105,20 @@ Served SpecializationCache::call_past_limit(const interpreter::CallArguments& ar
         "thunder.jit: %zu specializations of one function; calls that need another one %s from now on. "
         "What changed last: %s%s. Pass it as a tensor, or keep it the same between calls; thunder.explain_misses tells "
         "about the others",
-        kLimit, is_traced ? "are traced for themselves" : "run in eager", cause.c_str(),
-        most_often(explained_).c_str());
+        kLimit,
+        has_overrides(module_) ? "are traced for themselves"
+        : may_trace            ? "are traced for themselves or run in eager, whichever is faster,"
+                               : "run in eager",
+        cause.c_str(), most_often(explained_).c_str());
     if (status < 0) return Served::kYes;
   }
-  return is_traced ? trace_and_run(arguments, /*keeps=*/false, result, failure) : Served::kEager;
+  if (!may_trace) return Served::kEager;
+  failure.is_timed = !has_overrides(module_) && past_limit_.next() == PastLimit::Way::kEager;
+  if (failure.is_timed) return Served::kEager;
+  const Timer timer;
+  const Served served = trace_and_run(arguments, /*keeps=*/false, result, failure);
+  past_limit_.note(PastLimit::Way::kTrace, timer.seconds());
+  return served;
 }
 
 std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
@@ -245,7 +254,9 @@ PyObject* SpecializationCache::refuse_eager(const Failure& failure) const {
 PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& arguments, const Failure& failure) {
   if (has_overrides(module_)) return refuse_eager(failure);
   ++eager_calls_;
+  const Timer timer;
   PyObject* result = PyObject_Vectorcall(callable_, arguments.values, arguments.positional, arguments.names);
+  if (failure.is_timed) past_limit_.note(PastLimit::Way::kEager, timer.seconds());
   if (failure.cause.empty()) return result;
   if (result == nullptr) {
     add_location(failure.location);

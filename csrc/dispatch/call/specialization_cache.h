@@ -10,6 +10,7 @@
 
 #include "dispatch/call/guarded_set.h"
 #include "dispatch/call/miss.h"
+#include "dispatch/call/past_limit.h"
 #include "dispatch/call/size_history.h"
 #include "interpreter/python/python_ref.h"
 
@@ -61,6 +62,7 @@ class SpecializationCache {
     bool is_of_program = false;                       ///< the compiled program raised it when it ran
     bool is_kept = false;                             ///< later calls like this one run in eager at once
     std::optional<Miss> miss;                         ///< why the call was traced
+    bool is_timed = false;                            ///< past the limit, to choose between eager and traces
     /// Takes the pending exception, if there is one.
     static Failure of_trace(const TraceOutcome& outcome);
     static Failure of_program();
@@ -73,8 +75,8 @@ class SpecializationCache {
   void note_miss(const ThreadState& now, const interpreter::CallArguments& arguments);
   /// For a call that no specialization fits: by tracing it, if that may be.
   Served serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result, Failure& failure);
-  /// Past the limit of specializations: warns once, naming the cause. A program that read other data is traced for this
-  /// call alone, with the segments that are known; any other runs in eager.
+  /// Past the limit of specializations: warns once, naming the cause. A program that read other data may be traced for
+  /// this call alone, with the segments that are known, where that is faster than eager; any other runs in eager.
   Served call_past_limit(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
   /// Drops what was not used for longest, where the calls that were served since the last time pay for new traces.
   bool make_room();
@@ -105,6 +107,7 @@ class SpecializationCache {
   TraceOptions how_;
   SizeHistory sizes_;
   bool warned_ = false;
+  PastLimit past_limit_;
   std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
   std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served
   std::size_t made_ = 0;                                         ///< specializations that were kept at some time

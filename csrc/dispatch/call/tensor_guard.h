@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ class TensorGuard {
   [[nodiscard]] const TensorGuard* local_part() const { return local_part_.empty() ? nullptr : &local_part_.front(); }
   /// Lets these sizes be any from two on; `dims` has one element for each. The tensor has no gaps.
   void free_sizes(std::vector<bool> dims);
+  /// Whether an int that the guards find is one that the tensor holds, and not the tensor's size (number_input.h).
+  [[nodiscard]] bool holds_int() const { return dtype_ == caffe2::TypeMeta::Make<std::int64_t>() && sizes_.empty(); }
   friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
 
  private:

@@ -32,9 +32,10 @@ using interpreter::NativeCall;
 /// Lists of so many numbers are read one by one; longer ones tie the trace to all of their contents.
 constexpr std::int64_t kMostSeparate = 32;
 
-/// C functions of Python that use numbers by their operators alone.
+/// C functions of Python that use numbers by their operators alone, or ask for their class.
 bool works_by_operators(PyObject* callable) {
-  static constexpr std::string_view kNames[] = {"abs", "max", "min", "sum", "sorted", "isinstance"};
+  if (name_of(callable) == "__instancecheck__") return true;  // a metaclass's own calls `type`'s
+  static constexpr std::string_view kNames[] = {"abs", "max", "min", "round", "sum", "sorted", "isinstance"};
   return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
 }
 

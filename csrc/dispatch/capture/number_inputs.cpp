@@ -1,6 +1,7 @@
 #include "dispatch/capture/number_inputs.h"
 
 #include <bit>
+#include <cstdlib>
 
 #include "dispatch/call/number_input.h"
 #include "dispatch/numbers/size_number.h"
@@ -39,32 +40,52 @@ bool is_looked_at(const ir::Trace& trace, ir::ValueId number, bool may_compare) 
   return false;
 }
 
+/// As above, where the number is no symbol.
+std::string value_path(const std::string& path) { return "value " + path; }
+
+/// From two on, as a history takes smaller ones for sizes that never change.
+std::int64_t code_of(std::int64_t number) { return 2 + 2 * std::abs(number) + (number < 0 ? 1 : 0); }
+std::int64_t code_of(double number) {
+  return 2 + static_cast<std::int64_t>(std::bit_cast<std::uint64_t>(number) >> 1U);
+}
+
 }  // namespace
 
 std::string number_path(const std::string& path) { return "number " + path; }
 
-bool NumberInputs::is_changing(PyObject* number, const std::string& path, const SizeHistory* history,
-                               const tracer::SizeShadows* shadows) {
-  const std::string key = number_path(path);
-  if (PyLong_CheckExact(number)) {
-    int overflow = 0;
-    const std::int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow);
-    if (history != nullptr && overflow == 0) seen_[key] = {value};
-    return shadows != nullptr && may_be_symbol(number) && dynamic_.is_symbol(key, value);
+bool NumberInputs::has_changed(const std::string& path, std::int64_t code, const SizeHistory& history) {
+  numbers_seen_[path] = {code};
+  return dynamic_.symbols().empty() && !fixed_.contains(path) && !history.compare(path, {code}).sizes.empty();
+}
+
+at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, const SizeHistory* history,
+                                   const tracer::SizeShadows* shadows) {
+  if (PyFloat_CheckExact(number)) {
+    const double value = PyFloat_AS_DOUBLE(number);
+    const bool is_input =
+        history != nullptr && may_be_number(value) && has_changed(value_path(path), code_of(value), *history);
+    return is_input ? tensor_for_float(value) : at::Tensor();
   }
-  if (history == nullptr || !may_be_number(PyFloat_AS_DOUBLE(number))) return false;
-  const auto bits = std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(number));
-  const SizeHistory::Sizes code{2 + static_cast<std::int64_t>(bits >> 1U)};
-  floats_seen_[key] = code;
-  return dynamic_.symbols().empty() && !fixed_.contains(key) && !history->compare(key, code).sizes.empty();
+  const std::string key = number_path(path);
+  int overflow = 0;
+  const std::int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (history != nullptr && overflow == 0) seen_[key] = {value};
+  const bool is_symbol = shadows != nullptr && may_be_symbol(number) && dynamic_.is_symbol(key, value);
+  if (is_symbol) return tensor_for_int(value);
+  const bool has_other =
+      history != nullptr && may_be_held(number) && has_changed(value_path(path), code_of(value), *history);
+  return has_other && history->is_pinned(key, 0) ? tensor_holding_int(value) : at::Tensor();
 }
 
 PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std::string& path,
                              tracer::SizeShadows* shadows) {
   const at::Tensor& tensor = unpack_tensor(real);
-  if (tensor.scalar_type() == at::kDouble) {
-    const tracer::Number number = recorder_.data.given(traced, *tensor.const_data_ptr<double>());
-    numbers_of_floats_.emplace(number_path(path), number.id);
+  if (tensor.dim() == 0) {
+    const bool is_float = tensor.scalar_type() == at::kDouble;
+    const c10::Scalar value =
+        is_float ? c10::Scalar(*tensor.const_data_ptr<double>()) : c10::Scalar(*tensor.const_data_ptr<std::int64_t>());
+    const tracer::Number number = recorder_.data.given(traced, value);
+    numbers_of_inputs_.emplace(value_path(path), number.id);
     return make_traced_number(numbers_, number);
   }
   ints_.insert(real);
@@ -73,8 +94,8 @@ PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std
   return make_size_number(shadows->symbol(symbol));
 }
 
-bool NumberInputs::needs_floats(const ir::Trace& trace) {
-  for (const auto& [path, number] : numbers_of_floats_) {
+bool NumberInputs::needs_constants(const ir::Trace& trace) {
+  for (const auto& [path, number] : numbers_of_inputs_) {
     if (!is_looked_at(trace, number, !recorder_.data.full_graph)) continue;
     fixed_.insert(path);
     finds_fixed_ = true;
@@ -82,15 +103,15 @@ bool NumberInputs::needs_floats(const ir::Trace& trace) {
   return finds_fixed_;
 }
 
-std::set<std::string> NumberInputs::fixed_floats(bool failed) const {
+std::set<std::string> NumberInputs::constants(bool failed) const {
   std::set<std::string> fixed = fixed_;
   if (!failed || finds_fixed_) return fixed;
-  for (const auto& [path, number] : numbers_of_floats_) fixed.insert(path);
+  for (const auto& [path, number] : numbers_of_inputs_) fixed.insert(path);
   return fixed;
 }
 
 void NumberInputs::remember(SizeHistory& history) const {
-  for (const auto& [path, code] : floats_seen_) {
+  for (const auto& [path, code] : numbers_seen_) {
     history.note(path, code);
     if (fixed_.contains(path)) history.pin(path, 0);
   }

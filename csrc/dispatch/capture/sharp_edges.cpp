@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dispatch/capture/substitutes.h"
+#include "dispatch/python/errors.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/slots.h"
@@ -282,8 +283,8 @@ bool SharpEdgeWatch::report(const Edge& edge) {
   }
   const ir::SourceLocation location = locator_.here();
   if (mode_ == SharpEdges::kExact) {
-    const std::string message = "thunder.jit: " + edge.name + " cannot be repeated by compiled code" +
-                                ir::describe_line(location, "\n  in ", "");
+    const std::string message =
+        "thunder.jit: " + edge.name + " cannot be repeated by compiled code" + describe_source(location);
     tracer::note_refusal(message);
     PyErr_SetString(PyExc_NotImplementedError, message.c_str());
     return false;

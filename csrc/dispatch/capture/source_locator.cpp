@@ -2,6 +2,7 @@
 
 #include <frameobject.h>
 
+#include <string_view>
 #include <utility>
 
 namespace thunder::dispatch {
@@ -21,6 +22,32 @@ const std::string& torch_folder() {
   return folder;
 }
 
+namespace {
+
+/// The folder of Python's own modules, with a slash at its end; packages that are installed may lie inside.
+const std::string& python_folder() {
+  static const std::string folder = [] {
+    const py::Ref module = py::Ref::steal(py::import_module("os"));
+    const py::Ref file = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
+    const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
+    if (text == nullptr) {
+      PyErr_Clear();
+      return std::string();
+    }
+    const std::string path = text;
+    return path.substr(0, path.rfind('/') + 1);
+  }();
+  return folder;
+}
+
+bool is_of_python(std::string_view file) {
+  const std::string& folder = python_folder();
+  return !folder.empty() && file.starts_with(folder) &&
+         file.find("-packages/", folder.size()) == std::string_view::npos;
+}
+
+}  // namespace
+
 SourceLocator::SourceLocator(std::shared_ptr<ir::TraceContext> context)
     : context_(std::move(context)), library_(torch_folder()) {}
 
@@ -35,7 +62,7 @@ const std::string* SourceLocator::file_of(PyCodeObject* code) {
   }
   const std::string_view file = name;
   const bool is_library = (!library_.empty() && file.starts_with(library_)) || file.starts_with("<frozen") ||
-                          file.find("/thunder/transforms/") != std::string_view::npos ||
+                          is_of_python(file) || file.find("/thunder/transforms/") != std::string_view::npos ||
                           file.find("/thunder/examine/") != std::string_view::npos ||
                           file.ends_with("/thunder/profiling.py") || file.ends_with("/thunder/_python_backward.py");
   if (!is_library) place->second = context_->intern(file);

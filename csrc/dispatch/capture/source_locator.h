@@ -10,7 +10,8 @@
 
 namespace thunder::dispatch {
 
-/// Finds the user's line that runs now: the innermost Python frame that is not inside of the torch package.
+/// Finds the user's line that runs now: the innermost Python frame that is neither inside of the torch package nor of
+/// one of Python's own modules.
 class SourceLocator {
  public:
   explicit SourceLocator(std::shared_ptr<ir::TraceContext> context);

@@ -24,8 +24,9 @@ bool is_function_of_data(PyObject* callable) {
   return (name == "tensor" || name == "as_tensor" || name == "asarray") && module_of(callable).starts_with("torch");
 }
 
-/// The dtype of tensors of a legacy type (`torch.FloatTensor`), as an attribute of `torch`; null: it is none of them.
-const char* dtype_of_type(PyObject* callable) {
+}  // namespace
+
+const char* dtype_of_legacy_type(PyObject* callable) {
   struct Row {
     std::string_view type;
     const char* dtype;
@@ -38,13 +39,11 @@ const char* dtype_of_type(PyObject* callable) {
   return row == kRows.end() ? nullptr : row->dtype;
 }
 
-}  // namespace
-
 int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
   if (call.count == 0) return 0;
   PyObject* data = call.arguments[0];
   if ((!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) || !has_computed(data)) return 0;
-  const char* dtype = dtype_of_type(callable);
+  const char* dtype = dtype_of_legacy_type(callable);
   if (dtype == nullptr && !is_function_of_data(callable)) return 0;
   // A function mode is told of the call first, and then calls it itself. Of a legacy type it is told what reads
   // numbers.

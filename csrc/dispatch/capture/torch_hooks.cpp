@@ -221,11 +221,11 @@ PyObject* TorchHooks::present_sizes(PyObject* value) {
 }
 
 PyObject* TorchHooks::lift_number(PyObject* number, const std::string& path, std::size_t* input) {
-  if (!is_changing) return nullptr;
+  if (!input_for_number) return nullptr;
   const interpreter::NativeScope native;
   try {
-    if (!is_changing(number, path)) return nullptr;
-    const py::Ref real = py::Ref::steal(wrap_tensor(input_tensor(number)));
+    const at::Tensor input_tensor = input_for_number(number, path);
+    const py::Ref real = py::Ref::steal(input_tensor.defined() ? wrap_tensor(input_tensor) : nullptr);
     if (!real) return nullptr;
     const at::Tensor traced =
         recorder_.add_input(unpack_tensor(real.get()), ir::make_type(bridge::type_of(unpack_tensor(real.get()))), path);

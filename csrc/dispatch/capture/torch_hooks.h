@@ -22,8 +22,8 @@ class TorchHooks final : public interpreter::TensorHooks {
 
   /// Called for each new input, with the tensor and what stands for it.
   std::function<void(PyObject* real, const at::Tensor& traced, const std::string& path)> note_input;
-  /// Called for each number that the program reads outside: whether it shall be an input.
-  std::function<bool(PyObject* number, const std::string& path)> is_changing;
+  /// Called for each number that the program reads outside: the tensor that is to be an input for it, or none.
+  std::function<at::Tensor(PyObject* number, const std::string& path)> input_for_number;
   /// Called for each number that is an input now, with what stands for it: what the program sees.
   std::function<PyObject*(PyObject* real, const at::Tensor& traced, const std::string& path)> note_number;
 

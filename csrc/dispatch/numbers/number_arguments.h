@@ -37,6 +37,8 @@ namespace thunder::dispatch {
 
 /// A function of PyTorch, called with tensors in the place of the numbers where it takes them.
 [[nodiscard]] int call_with_computed(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+/// The dtype of tensors of a legacy type (`torch.FloatTensor`), as an attribute of `torch`; null: it is none of them.
+[[nodiscard]] const char* dtype_of_legacy_type(PyObject* callable);
 /// `torch.tensor`, `torch.FloatTensor` and their like, of sequences with tensors of the trace or such numbers in them.
 [[nodiscard]] int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 /// `torch._foreach_…` with a list of such numbers, as a call for each tensor.

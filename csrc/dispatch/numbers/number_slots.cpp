@@ -157,6 +157,20 @@ PyObject* delegate(PyObject* self, PyObject* arguments) {
   return method ? PyObject_CallObject(method.get(), arguments) : nullptr;
 }
 
+/// `round(number)` is an int, `round(number, digits)` a float.
+PyObject* rounded(PyObject* self, PyObject* arguments) {
+  PyObject* digits = PyTuple_GET_SIZE(arguments) == 1 ? PyTuple_GET_ITEM(arguments, 0) : nullptr;
+  const bool is_known = PyTuple_GET_SIZE(arguments) == 0 || (digits != nullptr && PyLong_CheckExact(digits));
+  const py::Ref method = py::Ref::steal(PyObject_GetAttrString(as_traced(self).real, "__round__"));
+  const py::Ref real = py::Ref::steal(is_known && method ? PyObject_CallObject(method.get(), arguments) : nullptr);
+  PyErr_Clear();  // it is raised again below, once the trace is tied to the number
+  PyObject* recorded = !real               ? nullptr
+                       : digits != nullptr ? record_number("round_to", self, digits, real.get())
+                                           : record_number("round", self, self, real.get());
+  if (recorded != nullptr || PyErr_Occurred() != nullptr) return recorded;
+  return delegate<MethodName{"__round__"}>(self, arguments);
+}
+
 /// `ufunc.method(*inputs, **keywords)` of NumPy, which would otherwise take the number for an object of any kind.
 PyObject* apply_ufunc(PyObject*, PyObject* arguments, PyObject* keywords) {
   constexpr Py_ssize_t kFirstInput = 2;
@@ -175,7 +189,7 @@ PyObject* apply_ufunc(PyObject*, PyObject* arguments, PyObject* keywords) {
 
 PyMethodDef special_methods[] = {
     {"__format__", delegate<MethodName{"__format__"}>, METH_VARARGS, nullptr},
-    {"__round__", delegate<MethodName{"__round__"}>, METH_VARARGS, nullptr},
+    {"__round__", rounded, METH_VARARGS, nullptr},
     {"__trunc__", delegate<MethodName{"__trunc__"}>, METH_VARARGS, nullptr},
     {"__floor__", delegate<MethodName{"__floor__"}>, METH_VARARGS, nullptr},
     {"__ceil__", delegate<MethodName{"__ceil__"}>, METH_VARARGS, nullptr},

@@ -1,6 +1,8 @@
 #include "dispatch/numbers/traced_number.h"
 
+#include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "bridge/number.h"
@@ -26,6 +28,16 @@ PyObject* make(const std::shared_ptr<NumberTrace>& trace, const tracer::Number& 
   new (&traced.number) tracer::Number(number);
   traced.looked_at = false;
   return object;
+}
+
+/// `math.isnan(number)` and its like, to whose outcome the trace is tied. Null: another function, or an exception is
+/// set.
+PyObject* decide_math(std::string_view name, PyObject* traced) {
+  if (name == "isnan") return PyObject_RichCompare(traced, traced, Py_NE);
+  if (name != "isinf" && name != "isfinite") return nullptr;
+  const py::Ref infinity = py::Ref::steal(PyFloat_FromDouble(std::numeric_limits<double>::infinity()));
+  const py::Ref magnitude = py::Ref::steal(infinity ? PyNumber_Absolute(traced) : nullptr);
+  return magnitude ? PyObject_RichCompare(magnitude.get(), infinity.get(), name == "isinf" ? Py_EQ : Py_LT) : nullptr;
 }
 
 }  // namespace
@@ -144,6 +156,8 @@ PyObject* convert_number(PyObject* traced, PyTypeObject* type) {
 }
 
 PyObject* compute_math(PyObject* function, const char* name, PyObject* traced) {
+  PyObject* outcome = decide_math(name, traced);
+  if (outcome != nullptr || PyErr_Occurred() != nullptr) return outcome;
   const py::Ref real = py::Ref::steal(PyObject_CallOneArg(function, as_traced(traced).real));
   if (!real) return PyErr_Clear(), nullptr;
   return record_number(name, traced, traced, real.get());

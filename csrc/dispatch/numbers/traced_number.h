@@ -32,8 +32,8 @@ PyObject* look_at(PyObject* traced);
 bool look_inside(PyObject* container, bool at_sizes = true);
 /// `int(number)` or `float(number)`, as a traced number.
 PyObject* convert_number(PyObject* traced, PyTypeObject* type);
-/// `function(number)` for a function of the module `math` called `name`, as a traced number. Null without an exception
-/// when it is not recorded.
+/// `function(number)` for a function of the module `math` called `name`, as a traced number; the trace is tied to what
+/// `isnan` and its like say. Null without an exception when it is not recorded.
 PyObject* compute_math(PyObject* function, const char* name, PyObject* traced);
 
 /// 0, or -1 with an exception.

@@ -134,7 +134,13 @@ std::string describe_error(py::Borrowed error, const ir::SourceLocation& locatio
     line.file = &file;
     line.line = number ? static_cast<int>(PyLong_AsLong(number.get())) : 0;
   }
-  return text + ir::describe_line(line, "\n  in ", ":\n    ") + source_line(line);
+  return text + describe_source(line);
+}
+
+std::string describe_source(const ir::SourceLocation& location) {
+  if (location.file == nullptr) return {};
+  const interpreter::NativeScope native;
+  return ir::describe_line(location, "\n  in ", ":\n    ") + source_line(location);
 }
 
 void add_location(const ir::SourceLocation& location) {
@@ -142,8 +148,7 @@ void add_location(const ir::SourceLocation& location) {
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (location.file != nullptr && is_raised_by_operations(type) && passed_line(traceback, location)) {
-    const std::string message =
-        text_of(value) + ir::describe_line(location, "\n  in ", ":\n    ") + source_line(location);
+    const std::string message = text_of(value) + describe_source(location);
     const py::Ref arguments = py::Ref::steal(Py_BuildValue("(s)", message.c_str()));
     if (!arguments || PyObject_SetAttrString(value, "args", arguments.get()) < 0) PyErr_Clear();
   }

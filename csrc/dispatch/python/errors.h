@@ -34,6 +34,8 @@ void note_caught_refusal(PyObject* exception);
 /// Clears the frames that the pending exception, and those that it came after, went through: what their variables hold
 /// is released now, not when the exception is.
 void release_frames_of_pending();
+/// `\n  in file.py, line 12:\n    x = y`, as messages end; empty where the line is not known.
+[[nodiscard]] std::string describe_source(const ir::SourceLocation& location);
 /// `TypeError: …`, with the user's line where the operation that failed was called.
 [[nodiscard]] std::string describe_error(py::Borrowed error, const ir::SourceLocation& location);
 

@@ -61,6 +61,8 @@ GuardOp operation_of(Accessor accessor) {
       return GuardOp::kLoadReferent;
     case Accessor::kCall:
       return GuardOp::kLoadCall;
+    case Accessor::kConversion:
+      return GuardOp::kLoadConversion;
     case Accessor::kState:
       return GuardOp::kState;
     case Accessor::kOther:

@@ -50,6 +50,12 @@ py::Ref result_of(py::Borrowed function) {
   return result;
 }
 
+py::Ref converted(py::Borrowed function, py::Borrowed object) {
+  py::Ref result = py::Ref::steal(PyObject_CallOneArg(function, object));
+  if (!result) PyErr_Clear();
+  return result;
+}
+
 bool is_same_key(py::Borrowed left, py::Borrowed right) {
   if (left == right) return true;
   const bool is_user_object = is_python_class(Py_TYPE(left));
@@ -114,6 +120,8 @@ PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Bor
       return scratch.keep(referent_of(owner).release());
     case GuardOp::kLoadCall:
       return scratch.keep(result_of(owner).release());
+    case GuardOp::kLoadConversion:
+      return scratch.keep(converted(object, owner).release());
     default:
       return nullptr;
   }

@@ -22,6 +22,7 @@ enum class GuardOp : std::uint8_t {
   kLoadFunctionPart,   ///< part `number` of a Python function, a FunctionPart
   kLoadReferent,       ///< target of a weak reference, or value of a context variable
   kLoadCall,           ///< result of a function in C, called without arguments
+  kLoadConversion,     ///< result of the function `object` in C, called with the owner
   // checks: all but kAbsent fail for nothing
   kPresent,
   kAbsent,
@@ -39,7 +40,7 @@ enum class GuardOp : std::uint8_t {
   kNotSame,   ///< is another object than the other register's
 };
 
-[[nodiscard]] constexpr bool is_load(GuardOp op) { return op <= GuardOp::kLoadCall; }
+[[nodiscard]] constexpr bool is_load(GuardOp op) { return op <= GuardOp::kLoadConversion; }
 /// Whether a check is about two registers.
 [[nodiscard]] constexpr bool is_relation(GuardOp op) { return op == GuardOp::kSame || op == GuardOp::kNotSame; }
 

@@ -87,6 +87,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const NativeEffect effect = effect_on_self(native);
   if (effect == NativeEffect::kOpaque) {
+    if (const int status = convert(call.callable, native, result); status != 0) return status;
     const bool has_real_tensors = read_arguments(native, call);
     if (PyErr_Occurred() != nullptr) return -1;
     if (has_real_tensors) return call_with_trace_tensors(call, result);
@@ -392,6 +393,10 @@ bool NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
 
 int NativeCalls::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
   return state_.options.intercept ? state_.options.intercept(callable, call, result) : 0;
+}
+
+int NativeCalls::convert(PyObject* callable, const NativeCall& call, PyObject** result) {
+  return state_.options.convert ? state_.options.convert(callable, call, result) : 0;
 }
 
 int NativeCalls::finish(PyObject* value, PyObject** result) {

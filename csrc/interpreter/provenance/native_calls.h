@@ -32,6 +32,7 @@ class NativeCalls {
   int call_with_trace_tensors(const VectorCall& call, PyObject** result);
   int call_watched(const VectorCall& call, const NativeCall& native, PyObject** result);
   int intercept(PyObject* callable, const NativeCall& call, PyObject** result);
+  int convert(PyObject* callable, const NativeCall& call, PyObject** result);
   /// Calls what the callable stands for, if it does.
   int call_unwrapped(const VectorCall& call, PyObject** result);
   int call_partial(const VectorCall& partial, PyObject** result);

@@ -105,6 +105,11 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
       return expression(owner) + (PyWeakref_Check(owner.object.get()) ? "()" : ".get()");
     case Accessor::kCall:
       return expression(owner) + "()";
+    case Accessor::kConversion: {
+      const py::Ref name = py::Ref::steal(PyObject_GetAttrString(key, "__name__"));
+      if (!name) PyErr_Clear();
+      return (name ? text_of(name.get()) : "convert") + "(" + expression(owner) + ")";
+    }
     case Accessor::kState:
       return expression(owner);
     case Accessor::kOther:

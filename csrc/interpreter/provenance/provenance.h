@@ -27,6 +27,7 @@ enum class Accessor : std::uint8_t {
   kFunctionPart,   ///< part `index` of a Python function
   kReferent,       ///< target of a weak reference, value of a context variable, or dict behind a view of it
   kCall,           ///< result of the function, called without arguments
+  kConversion,     ///< result of the function `key` in C, called with the owner
   kPresence,       ///< whether a dict has `key`
   kLength,         ///< `len(owner)`
   kTruth,          ///< `bool(owner)` of a container

@@ -32,6 +32,8 @@ struct TrackerOptions {
   std::function<bool(PyObject* globals)> is_library;
   /// The callable (borrowed) that is interpreted in the place of another one; null: none.
   std::function<PyObject*(PyObject*)> unwrap;
+  /// Asked about each call of C code before its arguments are read and guarded; the convention of `intercept`.
+  std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> convert;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
   /// `Observer::notice_handler`.

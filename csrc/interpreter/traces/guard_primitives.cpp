@@ -20,6 +20,7 @@ constexpr std::array kSchemas{
     "prims::get_type_attribute(Any owner, str name) -> Any",
     "prims::get_referent(Any reference) -> Any",
     "prims::get_result(Any function) -> Any",
+    "prims::convert(Any value, Any function) -> Any",
     "prims::get_local_part(Any tensor) -> Any",
     "prims::get_function_part(Any function, int part) -> Any",
     // prologue: checks
@@ -45,6 +46,7 @@ constexpr std::array kSchemas{
     "-> ()",
     "prims::tensor_for_int(Any number) -> Any",
     "prims::tensor_for_float(Any number) -> Any",
+    "prims::tensor_holding_int(Any number) -> Any",
     // epilogue
     "prims::make_tuple(Any items) -> Any",
     "prims::make_list(Any items) -> Any",

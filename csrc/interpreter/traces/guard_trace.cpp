@@ -129,6 +129,7 @@ void PrologueWriter::write_load(const GuardInstruction& instruction) {
   if (instruction.op == GuardOp::kLoadFunctionPart) return load("get_function_part", {source, instruction.number});
   const ir::Argument key = out_.constant(instruction.object);
   if (instruction.op == GuardOp::kLoadDescriptor) return load("get_descriptor", {source, key});
+  if (instruction.op == GuardOp::kLoadConversion) return load("convert", {source, key});
   load(instruction.op == GuardOp::kLoadTypeAttribute ? "get_type_attribute" : "get_item", {source, key});
 }
 
@@ -196,7 +197,8 @@ void PrologueWriter::write_tensor(const GuardInstruction& instruction) {
   out_.check("check_type", {tensor, out_.shared_constant(instruction.object)});
   const bool is_int = instruction.object == reinterpret_cast<PyObject*>(&PyLong_Type);
   if (is_int || instruction.object == reinterpret_cast<PyObject*>(&PyFloat_Type)) {
-    inputs_[index] = out_.load(is_int ? "tensor_for_int" : "tensor_for_float", {tensor}, object_type("object"));
+    const char* name = !is_int ? "tensor_for_float" : type.sizes.empty() ? "tensor_holding_int" : "tensor_for_int";
+    inputs_[index] = out_.load(name, {tensor}, object_type("object"));
     return;
   }
   // Programs take the part that this process has of a tensor that lies in several (`DTensor`).
