@@ -61,10 +61,14 @@ class Agreement:
     a branch that they took before, and say the same.
     """
 
-    def __init__(self, group: Group, others: Sequence[Group] = ()) -> None:
-        """Compare programs of the processes of `group`; `others` are groups whose collectives they run, too."""
+    def __init__(self, group: Group, others: Sequence[Group] = (), warns: bool = False) -> None:
+        """Compare programs of the processes of `group`; `others` are groups whose collectives they run, too.
+
+        `warns`: of a program that says the same as one before of other parameters.
+        """
         self.group = group
         self.groups = (group, *others)
+        self.warns = warns
         self.parameters: list[str] = []
         self._module = ""
         self._programs = 0
@@ -83,10 +87,10 @@ class Agreement:
         self._begun = collectives_begun(self.groups) or 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"groups": self.groups}
+        return {"groups": self.groups, "warns": self.warns}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["groups"][0], state["groups"][1:])  # type: ignore[misc]
+        self.__init__(state["groups"][0], state["groups"][1:], state["warns"])  # type: ignore[misc]
         _loaded[self.group.name] += 1  # of pickles, which all processes load in the same order
         self._module = f"loaded {_loaded[self.group.name]}"
 
@@ -114,7 +118,8 @@ class Agreement:
         self._begun = collectives_begun(self.groups) or 0
         if verdict != _AGREED:
             raise RuntimeError(f"thunder.distributed: {verdict}")
-        self._warn_of_others_alike(own)
+        if self.warns:
+            self._warn_of_others_alike(own)
         self._agreed.add(own.without_lines())
 
     def _warn_of_others_alike(self, own: Said) -> None:

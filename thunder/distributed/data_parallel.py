@@ -37,6 +37,7 @@ class DataParallel(ParallelTransform):
         find_unused_parameters: bool,
     ) -> None:
         super().__init__(group)
+        self.agreement.warns = True
         self.broadcast_from = broadcast_from
         self.bucket_bytes = bucket_bytes
         self.broadcast_buffers = broadcast_buffers
