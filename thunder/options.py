@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,20 @@ COMPILE = ("background", "eager")
 REMATERIALIZE = (True, False, "memory")
 
 
+def _with_known_names(cls: type[Any]) -> type[Any]:
+    """Let a dataclass of options name the fields that there are where it is given another one."""
+    initialize = cls.__init__
+
+    @functools.wraps(initialize)
+    def initialize_checked(self: Any, *values: Any, **keywords: Any) -> None:
+        _require_known(cls, f"thunder.{cls.__name__}", keywords)
+        initialize(self, *values, **keywords)
+
+    cls.__init__ = initialize_checked
+    return cls
+
+
+@_with_known_names
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How a callable is compiled; the keywords of `thunder.jit`, which also takes them as one: `options=Options(…)`.
@@ -113,14 +128,7 @@ class Options:
 
         Raises TypeError for an unknown name or a value of a wrong type, ValueError for a value that is not a choice.
         """
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in keywords:
-            if name in OPTIONS:
-                raise TypeError(f"thunder.jit: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
-            if name not in names:
-                close = suggestion(name, names)
-                listed = f"{' The' if close else '; the'} options are {', '.join(names)}"
-                raise TypeError(f"thunder.jit: unknown option {name!r}{close}{listed}")
+        _require_known(cls, "thunder.jit", keywords)
         return cls(**keywords)
 
     def updated(self, keywords: Mapping[str, Any]) -> Options:
@@ -141,6 +149,17 @@ class Options:
             values["executors"] = [getattr(executor, "native", executor) for executor in self.executors]
         values["transforms"] = [hooks_of(transform) for transform in self.transforms]
         return values
+
+
+def _require_known(cls: type[Options], function: str, keywords: Iterable[str]) -> None:
+    names = [field.name for field in dataclasses.fields(cls)]
+    for name in keywords:
+        if name in OPTIONS:
+            raise TypeError(f"{function}: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
+        if name not in names:
+            close = suggestion(name, names)
+            listed = f"{' The' if close else '; the'} options are {', '.join(names)}"
+            raise TypeError(f"{function}: unknown option {name!r}{close}{listed}")
 
 
 def require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -41,6 +43,17 @@ class Branches(nn.Module):
         return self.one(x) + self.other(x) if reads_more else self.one(x)
 
 
+class OneOf(nn.Module):
+    """Reads one of two layers of the same size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor, reads_other: bool) -> torch.Tensor:
+        return self.other(x) if reads_other else self.one(x)
+
+
 WRAPS = {"ddp": thunder.distributed.ddp, "fsdp": thunder.distributed.fsdp}
 
 
@@ -58,6 +71,14 @@ def disagree(rank: int) -> dict[str, Any]:
         note(f"{name}: other collectives", error_of(lambda: model(x, rank == 1)), begin)  # noqa: B023
         model(x, False).sum().backward()
         found[f"{name}: goes on"] = True
+        one_of = wrap(OneOf().to(device()))
+        begin = time.monotonic()
+        note(f"{name}: other parameters", error_of(lambda: one_of(x, rank == 1)), begin)  # noqa: B023
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            one_of(x, False)
+            one_of(x, True)
+        found[f"{name}: warnings"] = [str(each.message) for each in caught]
         fails = wrap(Fails().to(device()))
         begin = time.monotonic()
         note(f"{name}: one fails", error_of(lambda: fails(x, rank == 1)), begin)  # noqa: B023
@@ -86,6 +107,29 @@ def one_is_killed(name: str, rank: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     error = error_of(lambda: model(x, True).sum().backward())
     raise RuntimeError(f"{error or 'no error'}, after {time.monotonic() - begin:.0f} s")
+
+
+def retraces_while_others_wait(name: str, rank: int) -> None:
+    """Take a new branch in process 1, where process 0 runs what it has compiled.
+
+    Raise what it raises, with the seconds that it took. Process 0, which goes on when the other one ends, raises what
+    was logged, too.
+    """
+    x = wrappers.batch(rank, 0, 4, 6)
+    model = WRAPS[name](OneOf().to(device()))
+    for _ in range(2):
+        model(x, False).sum().backward()
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("thunder.distributed").addHandler(handler)
+    begin = time.monotonic()
+    error = error_of(lambda: model(x, rank == 1).sum().backward())
+    seconds = time.monotonic() - begin
+    if rank == 1:
+        dist.destroy_process_group()
+        raise RuntimeError(f"raised: {error}, after {seconds:.0f} s")
+    raise RuntimeError(f"logged: {logged}, raised: {error}, after {seconds:.0f} s")
 
 
 def retraces_alone(rank: int, x: torch.Tensor) -> dict[str, Any]:

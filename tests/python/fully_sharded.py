@@ -189,10 +189,21 @@ def facts(rank: int) -> dict[str, Any]:
     results["plain module"] = error_of(lambda: thunder.distributed.full_state_dict(plain))
     results["clip of a plain module"] = error_of(lambda: thunder.distributed.clip_grad_norm_(plain, 1.0))
     results["replicated"] = error_of(lambda: replicated()(x))
+    results["full ones as shards"] = error_of(lambda: model.load_state_dict(plain.state_dict()))
+    results["optimizer of before"] = error_of(lambda: optimizer_of_before(x))
     results["shards as full ones"] = error_of(
         lambda: thunder.distributed.load_full_state_dict(model, model.state_dict())
     )
     return results
+
+
+def optimizer_of_before(x: torch.Tensor) -> None:
+    """Make an optimizer of a module, and take a step of what `fsdp` made of it."""
+    before = wrappers.Layers().to(device())
+    optimizer = torch.optim.AdamW(before.parameters())
+    model = wrap_in({})(before)
+    model(x).sum().backward()
+    optimizer.step()
 
 
 def prefetches(trace: Any) -> bool:

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import agreement
+import processes
 import pytest
 from processes import BACKENDS, needs_gloo, run_in_processes
 
@@ -33,6 +34,22 @@ def test_different_collectives_raise_in_all_processes(found: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("case", agreement.WRAPS)
+def test_other_parameters_of_the_same_size_raise_in_all_processes(found: list[dict[str, Any]], case: str) -> None:
+    for each in found:
+        error, seconds = each[f"{case}: other parameters"]
+        assert "read other parameters" in error
+        assert "process 0: one.weight\n  process 1: other.weight" in error
+        assert seconds < SECONDS
+
+
+def test_programs_that_could_be_confused_are_warned_of(found: list[dict[str, Any]]) -> None:
+    message = "two programs have the same collectives for other parameters"
+    for each in found:
+        assert [message in text for text in each["ddp: warnings"]] == [True]
+        assert not any(message in text for text in each["fsdp: warnings"])
+
+
+@pytest.mark.parametrize("case", agreement.WRAPS)
 def test_training_goes_on_after_a_mismatch(found: list[dict[str, Any]], case: str) -> None:
     assert all(each[f"{case}: goes on"] for each in found)
 
@@ -54,6 +71,22 @@ def test_a_process_that_compiles_alone_is_noticed(found: list[dict[str, Any]]) -
     error, seconds = found[1]["one retraces"]
     assert "process 0 compiled no program while others did, within the time-out of the process group" in error
     assert seconds < SECONDS
+
+
+@needs_gloo
+@pytest.mark.parametrize("name", agreement.WRAPS)
+def test_a_process_that_compiles_alone_ends_those_that_wait_in_a_collective(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "AFTER_FAILURE", 60.0)  # process 0 raises when process 1 has ended
+    with pytest.raises(RuntimeError) as raised:
+        run_in_processes(functools.partial(agreement.retraces_while_others_wait, name))
+    first, second = str(raised.value).split("\nrank 1:")
+    for text in (first, second):
+        assert "process 1 compiles a " in text
+        assert "agreement.py, line" in text
+        assert int(text.split(", after ")[-1].split(" s")[0]) < 2 * SECONDS
+    assert "raised: RuntimeError" in first
 
 
 @needs_gloo

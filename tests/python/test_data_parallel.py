@@ -133,6 +133,11 @@ class OneProcess:
         ({"bucket_size_in_mb": -1}, ValueError, "bucket_size_in_mb: expected a size, got -1"),
         ({"broadcast_from": 1}, ValueError, "broadcast_from: expected a rank below 1, got 1"),
         ({"communication_dtype": torch.int8}, ValueError, "communication_dtype: expected a floating-point dtype"),
+        ({"bucket_size_in_mb": "25"}, TypeError, "bucket_size_in_mb: expected a size, which is a number, got '25'"),
+        ({"broadcast_from": "0"}, TypeError, "broadcast_from: expected a rank, which is an int, or None, got '0'"),
+        ({"communication_dtype": "bf16"}, TypeError, "communication_dtype: expected a dtype, such as torch.bfloat16"),
+        ({"find_unused_parameters": "yes"}, TypeError, "find_unused_parameters: expected True or False, got 'yes'"),
+        ({"broadcast_buffers": 2}, TypeError, "broadcast_buffers: expected True or False, got 2"),
         ({"process_group": 3}, TypeError, "process_group: expected a ProcessGroup, got 3"),
     ],
 )

@@ -154,6 +154,14 @@ def test_another_number_of_processes_goes_on_from_a_checkpoint(tmp_path: Path, p
         ("plain module", "TypeError: thunder.distributed.full_state_dict: expected a module that fsdp or tensor"),
         ("clip of a plain module", "TypeError: thunder.distributed.clip_grad_norm_: expected a module that ddp, "),
         ("shards as full ones", "ValueError: thunder.distributed: one.weight: expected the full parameter, [8, 6], "),
+        (
+            "full ones as shards",
+            "ValueError: load_state_dict: one.weight: expected a shard, which is a DTensor, got a f",
+        ),
+        (
+            "optimizer of before",
+            "RuntimeError: thunder.distributed.fsdp: the optimizer has parameters from before fsdp",
+        ),
         ("replicated", "ValueError: thunder.distributed.fsdp: one.weight: expected a DTensor that is sharded by rows"),
         ("second derivative", "NotImplementedError: thunder: second derivatives by sharded parameters are not support"),
         (
@@ -180,11 +188,26 @@ def test_without_a_process_group_an_error_says_what_to_do() -> None:
         ({"device_mesh": 3}, TypeError, "device_mesh: expected a DeviceMesh, got 3"),
         ({"param_dtype": torch.int8}, ValueError, "param_dtype: expected a floating-point dtype, got torch.int8"),
         ({"reduce_dtype": torch.int8}, ValueError, "reduce_dtype: expected a floating-point dtype, got torch.int8"),
+        ({"param_dtype": "bfloat16"}, TypeError, "param_dtype: expected a dtype, such as torch.bfloat16, or None"),
+        ({"broadcast_from": "0"}, TypeError, "broadcast_from: expected a rank, which is an int, or None, got '0'"),
+        ({"cpu_offload": "no"}, TypeError, "cpu_offload: expected True or False, got 'no'"),
+        ({"device": "gpu"}, ValueError, "device: expected a device, such as .*, got 'gpu'"),
+        ({"device": 3.5}, TypeError, "device: expected a device, such as .*, got 3.5"),
     ],
 )
 def test_argument_that_is_no_choice(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with OneProcess(), pytest.raises(error, match=message):
         thunder.distributed.fsdp(torch.nn.Linear(2, 2), **options)
+
+
+@needs_gloo
+def test_full_parameters_from_elsewhere_that_are_none() -> None:
+    with OneProcess():
+        model = thunder.distributed.fsdp(torch.nn.Linear(2, 2))
+        with pytest.raises(TypeError, match=r"load_full_state_dict: state_dict: expected a dict of .*, got 'model.pt'"):
+            thunder.distributed.load_full_state_dict(model, "model.pt")
+        with pytest.raises(ValueError, match=r"full_state_dict: rank: expected a rank below 1, got 7"):
+            thunder.distributed.full_state_dict(model, rank=7)
 
 
 def test_one_process_has_no_shards() -> None:

@@ -171,6 +171,24 @@ def test_without_a_process_group_an_error_says_what_to_do() -> None:
 
 
 @needs_gloo
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"column": "0"}, TypeError, r"column: expected a list of names, got a single one; write \['0'\]"),
+        ({"row": [0]}, TypeError, r"row: expected a list of names of modules, or of patterns of them, got \[0\]"),
+        ({"column": None}, TypeError, "column: expected a list of names of modules, or of patterns of them, got None"),
+        ({}, ValueError, "expected names of layers in column or row, got none"),
+        ({"column": ["0"], "row": ["0"]}, ValueError, "0: expected in column or row, got in both"),
+        ({"column": ["0"], "broadcast_from": 3}, ValueError, "broadcast_from: expected a rank below 1, got 3"),
+        ({"column": ["0"], "sequence_parallel": 1}, TypeError, "sequence_parallel: expected True or False, got 1"),
+    ],
+)
+def test_argument_that_is_no_choice(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with OneProcess(), pytest.raises(error, match=message):
+        thunder.distributed.tensor_parallel(torch.nn.Sequential(torch.nn.Linear(2, 2)), **options)
+
+
+@needs_gloo
 def test_one_process_has_no_parts() -> None:
     with OneProcess():
         model = thunder.distributed.column_parallel(torch.nn.Sequential(torch.nn.Linear(2, 2)), ["0"])

@@ -44,6 +44,11 @@ class OfConfig(BaseRecipe):
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "option": (lambda: thunder.jit(LINEAR, rematerialise=True), TypeError, "did you mean 'rematerialize'"),
     "option without a like": (lambda: thunder.jit(LINEAR, zzz=True), TypeError, "'zzz'; the options are executors, "),
+    "field of Options": (
+        lambda: thunder.Options(fullgrph=True),
+        TypeError,
+        "Options: .* mean 'fullgraph'",
+    ),
     "option of compile": (lambda: thunder.compile(LINEAR, dynamik=True), TypeError, "did you mean 'dynamic'"),
     "option of explain": (lambda: thunder.explain_recipe(LINEAR, dynamik=True), TypeError, "did you mean 'dynamic'"),
     "option of a recipe": (

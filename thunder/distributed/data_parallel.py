@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from thunder.distributed.arguments import require_flags, require_floating_point, require_rank, require_size
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
@@ -36,6 +37,7 @@ class DataParallel(ParallelTransform):
         find_unused_parameters: bool,
     ) -> None:
         super().__init__(group)
+        self.agreement.warns = True
         self.broadcast_from = broadcast_from
         self.bucket_bytes = bucket_bytes
         self.broadcast_buffers = broadcast_buffers
@@ -77,10 +79,12 @@ class DataParallel(ParallelTransform):
         _require_unwritten(computation_trace, {value: names[value] for value in marked})
         # `model.forward`, called by itself, does not read the state.
         accumulates = (not state.syncs or state.has_kept) and is_guarded(prologue_trace)
+        self.note_parameters(())
         if marked and (state.syncs or not accumulates):
             mark = self._mark
             if self.find_unused_parameters:
                 marked, mark = _in_order(marked, names, state.places), self._mark_together
+            self.note_parameters(names[value] for value in marked)
             for value, other in zip(marked, edit.insert_first(mark, marked, accumulates), strict=True):
                 edit.substitute(value, other)
         return prologue_trace, edit.finish(), epilogue_trace
@@ -164,20 +168,14 @@ def ddp(
     Raises:
         RuntimeError: there is no torch.distributed, or no process group; parameters have other shapes in other
             processes.
-        TypeError: `model` is no module, or PyTorch's DistributedDataParallel.
+        TypeError: `model` is no module, or PyTorch's DistributedDataParallel; an argument is of another type.
         ValueError: the module has no parameter that requires grad, or is parallel already; an argument is out of range.
     """
     group = group_of("ddp", process_group)
-    if bucket_size_in_mb < 0:
-        raise ValueError(f"thunder.distributed.ddp: bucket_size_in_mb: expected a size, got {bucket_size_in_mb}")
-    if broadcast_from is not None and not 0 <= broadcast_from < group.size:
-        raise ValueError(
-            f"thunder.distributed.ddp: broadcast_from: expected a rank below {group.size}, got {broadcast_from}"
-        )
-    if communication_dtype is not None and not communication_dtype.is_floating_point:
-        raise ValueError(
-            f"thunder.distributed.ddp: communication_dtype: expected a floating-point dtype, got {communication_dtype}"
-        )
+    require_size("thunder.distributed.ddp: bucket_size_in_mb", bucket_size_in_mb)
+    require_rank("thunder.distributed.ddp: broadcast_from", broadcast_from, group.size)
+    require_floating_point("thunder.distributed.ddp: communication_dtype", communication_dtype)
+    require_flags("ddp", broadcast_buffers=broadcast_buffers, find_unused_parameters=find_unused_parameters)
     bucket_bytes = int(bucket_size_in_mb * (1 << 20))
     transform = DataParallel(
         group, broadcast_from, bucket_bytes, broadcast_buffers, communication_dtype, find_unused_parameters

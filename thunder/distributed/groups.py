@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,7 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["Group", "broadcast", "group_of", "require_alike"]
+__all__ = ["Group", "broadcast", "collectives_begun", "group_of", "require_alike"]
 
 _BROADCAST_BYTES = 250 << 20
 
@@ -57,6 +58,16 @@ def group_of(function: str, process_group: ProcessGroup | None) -> Group:
     if not isinstance(group, dist.ProcessGroup):
         raise TypeError(f"thunder.distributed.{function}: process_group: expected a ProcessGroup, got {group!r}")
     return Group(group)
+
+
+def collectives_begun(groups: Sequence[Group]) -> int | None:
+    """Return how many collectives of some groups this process has begun; None: a backend does not count them."""
+    different = {group.name: group for group in groups}.values()
+    try:
+        begun: int = sum(group.process_group._get_sequence_number_for_group() for group in different)
+    except RuntimeError:
+        return None
+    return begun
 
 
 def require_alike(function: str, group: Group, model: torch.nn.Module) -> None:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from thunder.distributed.arguments import require_device, require_flags, require_floating_point, require_rank
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import broadcast, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
 from thunder.distributed.parameter_gathers import GatheredParameter, ParameterGathers
+from thunder.distributed.replaced_parameters import note_replaced
 from thunder.distributed.shard_layout import ShardLayout, full_tensor, is_shard, layout_of
+from thunder.distributed.state_dicts import require_shards_when_loading
 from thunder.distributed.synchronization import Synchronization, is_guarded, synchronization_of
 from thunder.trace import Trace, TraceEdit, Value
 from thunder.transforms.overrides import override_parameter, overrides_of, replace_stored, see_on
@@ -63,7 +66,7 @@ class FullySharded(ParallelTransform):
         reduce_dtype: torch.dtype | None,
         cpu_offload: bool,
     ) -> None:
-        super().__init__(layout.everyone)
+        super().__init__(layout.everyone, [each for each in (layout.shards, layout.replicas) if each is not None])
         self.layout = layout
         self.sharding_strategy = sharding_strategy
         self.bucketing_strategy = bucketing_strategy
@@ -97,6 +100,7 @@ class FullySharded(ParallelTransform):
         for path, module in list(model.named_modules()):
             self._shard_submodule(model, path, module, tied)
         Synchronization().attach(model)
+        require_shards_when_loading(model)
 
     def _require_own_parts(self, model: Any) -> None:
         """Require that DTensors are those of `tensor_parallel`, which knows how to compute with them."""
@@ -124,6 +128,7 @@ class FullySharded(ParallelTransform):
             if self.layout.shards.size > 1 and parameter.numel() > 0:
                 shard = self.layout.shard_of(parameter.detach(), self.cpu_offload)
                 override_parameter(model, name, torch.nn.Parameter(shard, requires_grad=parameter.requires_grad))
+                note_replaced(parameter, "fsdp")
                 if self.cpu_offload:
                     see_on(model, name, parameter.device)
 
@@ -159,6 +164,7 @@ class FullySharded(ParallelTransform):
         module = epilogue_trace.module
         state = synchronization_of(module)
         names = dict(_sharded_values(computation_trace, module, repr(self)))
+        self.note_parameters(names.values())
         if state is None or not names:
             return prologue_trace, computation_trace, epilogue_trace
         prologue, edit = prologue_trace.edit(repr(self)), computation_trace.edit(repr(self))
@@ -301,9 +307,10 @@ def fsdp(
             initialized; a dtype is not a floating-point one; the mesh is for another device, or has three dimensions.
     """
     layout = layout_of("fsdp", process_group, device_mesh)
-    for name, dtype in (("param_dtype", param_dtype), ("reduce_dtype", reduce_dtype)):
-        if dtype is not None and not dtype.is_floating_point:
-            raise ValueError(f"thunder.distributed.fsdp: {name}: expected a floating-point dtype, got {dtype}")
+    require_floating_point("thunder.distributed.fsdp: param_dtype", param_dtype)
+    require_floating_point("thunder.distributed.fsdp: reduce_dtype", reduce_dtype)
+    require_flags("fsdp", cpu_offload=cpu_offload)
+    where = require_device("thunder.distributed.fsdp: device", device)
     for name, value, kind in (
         ("sharding_strategy", sharding_strategy, FSDPType),
         ("bucketing_strategy", bucketing_strategy, FSDPBucketingStrategy),
@@ -311,17 +318,12 @@ def fsdp(
         if not isinstance(value, kind):
             choices = ", ".join(f"{kind.__name__}.{each.name}" for each in kind)
             raise TypeError(f"thunder.distributed.fsdp: {name}: expected one of {choices}, got {value!r}")
-    size = layout.everyone.size
-    if broadcast_from is not None and not 0 <= broadcast_from < size:
-        raise ValueError(
-            f"thunder.distributed.fsdp: broadcast_from: expected a rank below {size}, got {broadcast_from}"
-        )
+    require_rank("thunder.distributed.fsdp: broadcast_from", broadcast_from, layout.everyone.size)
     if cpu_offload and torch.device("cpu") not in layout.everyone.process_group._device_types:
         raise ValueError(
             "thunder.distributed.fsdp: cpu_offload: expected a process group that has a backend for CPUs, too: "
             'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")'
         )
-    where = None if device is None else torch.device(device)
     transform = FullySharded(
         layout, sharding_strategy, bucketing_strategy, broadcast_from, where, param_dtype, reduce_dtype, cpu_offload
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from thunder.distributed.arguments import require_rank, require_state_dict
 from thunder.distributed.compiling import transforms_of
 from thunder.distributed.groups import Group
 from thunder.distributed.parallel_transform import ParallelTransform
@@ -26,6 +27,7 @@ def full_state_dict(model: Any, *, rank: int | None = None, to_cpu: bool = False
         to_cpu: whether each tensor is moved to the CPU once it is gathered.
     """
     group = _group("full_state_dict", model)
+    require_rank("thunder.distributed.full_state_dict: rank", rank, group.size)
     result = {}
     for name, tensor in model.state_dict().items():
         full = full_tensor(tensor)
@@ -40,6 +42,7 @@ def load_full_state_dict(model: Any, state_dict: Mapping[str, torch.Tensor], *, 
     `strict` is that of `torch.nn.Module.load_state_dict`.
     """
     _group("load_full_state_dict", model)
+    require_state_dict("thunder.distributed.load_full_state_dict", state_dict)
     return model.load_original_state_dict(state_dict, strict=strict)
 
 

@@ -12,11 +12,14 @@ from torch.utils import _pytree as pytree
 
 from thunder._parts import kept_transforms
 from thunder.distributed.activation_parts import ActivationParts, operator_of
+from thunder.distributed.arguments import require_flags, require_names, require_rank
 from thunder.distributed.compiling import compile_with
 from thunder.distributed.groups import Group, broadcast, group_of, require_alike
 from thunder.distributed.parallel_transform import ParallelTransform
+from thunder.distributed.replaced_parameters import note_replaced
 from thunder.distributed.shard_layout import full_tensor, is_shard
 from thunder.distributed.sharding import FullySharded
+from thunder.distributed.state_dicts import require_shards_when_loading
 from thunder.distributed.synchronization import is_guarded, synchronization_of
 from thunder.trace import BoundSymbol, Trace, TraceEdit, Value
 from thunder.transforms.overrides import override_parameter, overrides_of
@@ -65,7 +68,10 @@ class TensorParallel(ParallelTransform):
             )
         require_alike("tensor_parallel", self.group, model)
         self.agreement.begin()
-        layers = {**self._layers(model, self.column, "column"), **self._layers(model, self.row, "row")}
+        column, row = self._layers(model, self.column, "column"), self._layers(model, self.row, "row")
+        layers = {**column, **row}
+        if twice := sorted(column.keys() & row.keys()):
+            raise ValueError(f"thunder.distributed.tensor_parallel: {twice[0]}: expected in column or row, got in both")
         if self.broadcast_from is not None:
             broadcast(self.group, [*model.parameters(), *model.buffers()], self.broadcast_from)
         if self.group.size == 1:
@@ -76,6 +82,7 @@ class TensorParallel(ParallelTransform):
             self._shard(model, path, "weight", int((kind == "column") == is_embedding))
             if kind == "column" and not is_embedding and layer.bias is not None:
                 self._shard(model, path, "bias", 0)
+        require_shards_when_loading(model)
 
     def _layers(self, model: Any, patterns: Sequence[str], kind: str) -> dict[str, str]:
         modules = dict(model.named_modules())
@@ -109,6 +116,7 @@ class TensorParallel(ParallelTransform):
             )
         part = self._part_of(parameter.detach(), dim)
         override_parameter(model, where, torch.nn.Parameter(part, requires_grad=parameter.requires_grad))
+        note_replaced(parameter, "tensor_parallel")
 
     def _part_of(self, full: torch.Tensor, dim: int) -> torch.Tensor:
         from torch.distributed.device_mesh import DeviceMesh
@@ -130,6 +138,7 @@ class TensorParallel(ParallelTransform):
         for name, value in computation_trace.parameters.items():
             if name in mine:
                 names.setdefault(value, name)
+        self.note_parameters(names.values())
         if not names:
             return prologue_trace, computation_trace, epilogue_trace
         prologue, edit = prologue_trace.edit(repr(self)), computation_trace.edit(repr(self))
@@ -276,16 +285,18 @@ def tensor_parallel(
     Raises:
         RuntimeError: there is no torch.distributed, or no process group; parameters have other shapes in other
             processes.
-        TypeError: `model` is no module; a name is that of another layer.
-        ValueError: there is no module of a name; a size is no multiple of the number of processes; the module is
-            parallel already. When it is called: a parameter is read by another operation than its layer's.
+        TypeError: `model` is no module; a name is that of another layer; an argument is of another type.
+        ValueError: there is no module of a name, or no name; a name is in `column` and in `row`; a size is no multiple
+            of the number of processes; the module is parallel already. When it is called: a parameter is read by
+            another operation than its layer's.
     """
     group = group_of("tensor_parallel", process_group)
-    if broadcast_from is not None and not 0 <= broadcast_from < group.size:
-        raise ValueError(
-            f"thunder.distributed.tensor_parallel: broadcast_from: expected a rank below {group.size}, got "
-            f"{broadcast_from}"
-        )
+    require_rank("thunder.distributed.tensor_parallel: broadcast_from", broadcast_from, group.size)
+    require_names("thunder.distributed.tensor_parallel: column", column)
+    require_names("thunder.distributed.tensor_parallel: row", row)
+    require_flags("tensor_parallel", sequence_parallel=sequence_parallel)
+    if not column and not row:
+        raise ValueError("thunder.distributed.tensor_parallel: expected names of layers in column or row, got none")
     transform = TensorParallel(group, column, row, broadcast_from, sequence_parallel)
     return compile_with(transform, model, "tensor_parallel")
 
