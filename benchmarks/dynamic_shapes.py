@@ -4,6 +4,7 @@ python benchmarks/dynamic_shapes.py [--compilers eager,thunder] [--steps 100] [-
 
 Models are tiny ones of transformers, and one of LitGPT. Training is timed from the first step on; of generation, the
 first call apart. The compilers get the same shapes in the same order; losses and tokens are compared with eager's.
+"at one shape" is a step after others at random, beside eager and a program that is made for that shape alone.
 """
 
 from __future__ import annotations
@@ -35,9 +36,32 @@ MODELS: dict[str, Any] = {
 }  # fmt: skip
 
 
+GENERATING: dict[str, Any] = {
+    **MODELS,
+    "t5 4x256": transformers.T5Config(
+        vocab_size=WORDS, d_model=256, d_kv=32, d_ff=1024, num_layers=4, num_heads=8, decoder_start_token_id=0
+    ),
+    "mamba 4x256": transformers.MambaConfig(vocab_size=WORDS, hidden_size=256, num_hidden_layers=4, state_size=16),
+    "qwen3-moe 4x256": transformers.Qwen3MoeConfig(
+        vocab_size=WORDS,
+        hidden_size=256,
+        intermediate_size=512,
+        moe_intermediate_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+    ),
+}
+
+
 def build(name: str) -> torch.nn.Module:
     torch.manual_seed(0)
-    model: torch.nn.Module = transformers.AutoModelForCausalLM.from_config(MODELS[name])
+    config = GENERATING[name]
+    kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+    model: torch.nn.Module = kind.from_config(config)
     return model
 
 
@@ -64,6 +88,30 @@ def train(name: str, compiler: str, arguments: Any) -> tuple[dict[str, Any], lis
     total = common.seconds(steps)
     row = {"name": f"{name}, training", "compiler": compiler, "us": total / arguments.steps * 1e6}
     return {**row, "specializations": specializations(call, compiler)}, losses
+
+
+def at_one_shape(name: str, arguments: Any) -> list[dict[str, Any]]:
+    """Return rows of a step of one shape: eager's, that of a program for it alone, and that of one for all shapes."""
+    model = build(name).train()
+    calls: dict[str, Any] = {
+        "eager": model,
+        "thunder, static": thunder.jit(model, dynamic=False),
+        "thunder": thunder.jit(model),
+    }
+    for size in ((3, 40), (2, 33), (5, 64)):
+        words = torch.randint(0, WORDS, size)
+        calls["thunder"](input_ids=words, labels=words, use_cache=False).loss.backward()
+    words = torch.randint(0, WORDS, (4, 128))
+
+    def step(call: Any) -> None:
+        model.zero_grad()
+        call(input_ids=words, labels=words, use_cache=False).loss.backward()
+
+    steps: dict[str, Any] = {compiler: functools.partial(step, call) for compiler, call in calls.items()}
+    for run in steps.values():
+        common.seconds(run, 3)
+    rows = common.take_turns(steps, count=2, rounds=4 * arguments.rounds)
+    return [{"name": f"{name}, at one shape", "compiler": compiler, **row} for compiler, row in rows.items()]
 
 
 def generate(name: str, compiler: str, arguments: Any) -> tuple[dict[str, Any], list[float]]:
@@ -118,7 +166,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows: list[dict[str, Any]] = []
-    measured = [functools.partial(measure, name) for measure in (train, generate) for name in MODELS]
+    measured: list[Any] = [functools.partial(train, name) for name in MODELS]
+    measured += [functools.partial(generate, name) for name in GENERATING]
     for measure in (*measured, generate_with_litgpt):
         expected: list[float] | None = None
         for compiler in arguments.compilers:
@@ -127,6 +176,8 @@ def main() -> None:
             torch.testing.assert_close(torch.tensor(numbers), torch.tensor(expected), rtol=1e-3, atol=1e-4)
             rows.append(row)
     common.add_ratios(rows, "us")
+    if "thunder" in arguments.compilers:
+        rows += [row for name in MODELS for row in at_one_shape(name, arguments)]
     for row in rows:
         common.report(row)
     common.write(arguments, rows)
