@@ -107,7 +107,7 @@ def at_one_shape(name: str, arguments: Any) -> list[dict[str, Any]]:
         model.zero_grad()
         call(input_ids=words, labels=words, use_cache=False).loss.backward()
 
-    steps = {compiler: functools.partial(step, call) for compiler, call in calls.items()}
+    steps: dict[str, Any] = {compiler: functools.partial(step, call) for compiler, call in calls.items()}
     for run in steps.values():
         common.seconds(run, 3)
     rows = common.take_turns(steps, count=2, rounds=4 * arguments.rounds)
@@ -166,7 +166,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows: list[dict[str, Any]] = []
-    measured = [functools.partial(train, name) for name in MODELS]
+    measured: list[Any] = [functools.partial(train, name) for name in MODELS]
     measured += [functools.partial(generate, name) for name in GENERATING]
     for measure in (*measured, generate_with_litgpt):
         expected: list[float] | None = None

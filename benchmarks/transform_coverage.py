@@ -13,6 +13,7 @@ a jitted function in the place of thunder's.
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import re
 import sys
@@ -124,7 +125,9 @@ def label(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def run(names: list[str], transform: str, samples: int, inside: bool, seconds: float) -> Iterator[tuple[str, str, str]]:
+def run(
+    names: list[str], check: Callable[[str, Any], tuple[str, str]], seconds: float
+) -> Iterator[tuple[str, str, str]]:
     """Yield (operator, outcome, reason), each checked in a worker process that is replaced when it dies or hangs."""
     operators = {label(op): op for op in op_db}
     context = multiprocessing.get_context("fork")
@@ -132,7 +135,7 @@ def run(names: list[str], transform: str, samples: int, inside: bool, seconds: f
         remaining = names[begin : begin + 25]
         while remaining:
             receiver, sender = context.Pipe(duplex=False)
-            worker = context.Process(target=work_on, args=(remaining, operators, transform, samples, inside, sender))
+            worker = context.Process(target=work_on, args=(remaining, operators, check, sender))
             worker.start()
             sender.close()
             done = 0
@@ -155,11 +158,11 @@ def run(names: list[str], transform: str, samples: int, inside: bool, seconds: f
             remaining = remaining[done:]
 
 
-def work_on(names: list[str], operators: dict[str, Any], transform: str, samples: int, inside: bool, to: Any) -> None:
+def work_on(names: list[str], operators: dict[str, Any], check: Callable[[str, Any], tuple[str, str]], to: Any) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for name in names:
-        to.send(check(name, operators[name], transform, samples, inside))
+        to.send(check(name, operators[name]))
 
 
 def main() -> int:
@@ -178,7 +181,8 @@ def main() -> int:
     for transform in ("vmap", "jvp") if options.transform == "both" else (options.transform,):
         begin = time.monotonic()
         counts = {"passed": 0, "failed": 0, "left out": 0}
-        for name, outcome, reason in run(names, transform, options.samples, options.inside, options.timeout):
+        checked = functools.partial(check, transform=transform, samples=options.samples, inside=options.inside)
+        for name, outcome, reason in run(names, checked, options.timeout):
             counts[outcome] += 1
             if outcome == "failed" and options.list_failures:
                 print(f"{transform} {name}: {reason}", flush=True)
