@@ -12,18 +12,15 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "tracer/at_other_sizes.h"
 #include "tracer/autocast.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
-#include "tracer/gradient_follower.h"
 #include "tracer/python_function.h"
 #include "tracer/recording.h"
 #include "tracer/recording_scopes.h"
-#include "tracer/size_node.h"
-#include "tracer/size_reads.h"
 #include "tracer/tensor_table.h"
 #include "tracer/trace_node.h"
-#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -48,16 +45,6 @@ ir::ValueId AdoptedGradients::value_of_edge(const torch::autograd::Edge& edge) {
                       node->name() + ", which the trace does not know");
 }
 
-namespace {
-
-/// A size at the sizes that the program is traced with; -1: another kind of symbol.
-std::int64_t number_at_hand(const c10::SymInt& size) {
-  const SizeNode* node = size_node_of(size);
-  return node == nullptr ? size.maybe_as_int().value_or(-1) : node->dim().hint;
-}
-
-}  // namespace
-
 std::vector<at::Tensor> AdoptedGradients::with_siblings(const at::Tensor& tensor) const {
   std::vector<at::Tensor> results(tensor.grad_fn()->num_inputs());
   const auto place = [&](const at::Tensor& each) -> at::Tensor& { return results.at(each.output_nr()); };
@@ -73,24 +60,11 @@ std::vector<at::Tensor> AdoptedGradients::with_siblings(const at::Tensor& tensor
   return results;
 }
 
-at::Tensor AdoptedGradients::add_cotangent(const at::Tensor& result, GradientFollower* follower) {
-  ir::TensorType type;
-  {
-    const std::shared_ptr<void> inside = follower == nullptr ? nullptr : follower->inside();
-    type = bridge::type_of(result);
-  }
-  type.requires_grad = false;
-  at::Tensor cotangent = tensors_.add(ir::make_type(std::move(type)));
-  if (follower != nullptr) follower->add_cotangent(result, cotangent);
-  return cotangent;
-}
-
 void AdoptedGradients::adopt(const at::Tensor& tensor) {
   const auto node = tensor.grad_fn();
   if (!node || trace_impl(tensor)->state()->adopted == node.get() || !is_foreign(node.get())) return;
   const RecordTop recording(recording_);
-  SizeReads* const reads = TraceSession::current().size_reads;
-  const std::unique_ptr<GradientFollower> follower = reads == nullptr ? nullptr : reads->follow_gradient(recording_);
+  const std::unique_ptr<GradientFollower> follower = follow_gradient(recording_);
   auto gradient = std::make_shared<CustomGradient>();
   const std::vector<at::Tensor> results = with_siblings(tensor);
   std::vector<ir::ValueId> values;
@@ -99,20 +73,21 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
     TraceState& state = *trace_impl(result)->state();
     state.adopted = node.get();
     values.push_back(state.value);
-    walk.cotangents.push_back(add_cotangent(result, follower.get()));
+    ir::TensorType type = follower == nullptr ? bridge::type_of(result) : follower->type_of(result);
+    type.requires_grad = false;
+    walk.cotangents.push_back(tensors_.add(ir::make_type(std::move(type))));
+    if (follower != nullptr) follower->add_cotangent(result, walk.cotangents.back());
     gradient->cotangents.push_back(trace_impl(walk.cotangents.back())->state()->value);
     walk.roots.emplace_back(node, static_cast<std::uint32_t>(result.output_nr()));
   }
   const TraceBuilder::Mark begin(recording_.builder);
-  if (follower != nullptr) follower->begin();
   walk.run_hooks = false;  // see record_hooks
   walk.stops_at = [&](torch::autograd::Node& reached) {
     return &reached != node.get() && (!is_foreign(&reached) || adopted_.contains(&reached));
   };
   if (follower != nullptr) {
     walk.has_sizes = [&](const at::Tensor& each, c10::SymIntArrayRef sizes) {
-      const std::shared_ptr<void> inside = follower->inside();
-      return std::ranges::equal(each.sizes(), sizes, {}, {}, number_at_hand);
+      return follower->has_sizes(each, sizes);
     };
   }
   const std::vector<at::Tensor> gradients = [&] {

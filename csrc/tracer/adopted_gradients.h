@@ -19,7 +19,6 @@ struct FunctionPreHook;
 namespace thunder::tracer {
 
 class Recording;
-class GradientFollower;
 class TensorTable;
 struct CustomGradient;
 struct PythonFunction;
@@ -66,7 +65,6 @@ class AdoptedGradients {
   [[nodiscard]] bool is_passed_by(ir::ValueId value) const { return passed_by_.contains(index_of(value)); }
   /// The living results of the node of the program that made `tensor`, by their numbers.
   [[nodiscard]] std::vector<at::Tensor> with_siblings(const at::Tensor& tensor) const;
-  at::Tensor add_cotangent(const at::Tensor& result, GradientFollower* follower);
   ir::BoundSymbol make_symbol(const std::vector<ir::ValueId>& values, const std::vector<ir::ValueId>& results,
                               std::shared_ptr<CustomGradient> gradient);
   /// Puts a gradient behind the symbol that makes `value`, which the rest of the trace reads as it did. Gives what that

@@ -11,6 +11,7 @@
 #include "ir/substitution.h"
 #include "ir/symbol_values.h"
 #include "ir/trace_sizes.h"
+#include "tracer/gradients_at_sizes.h"
 
 namespace thunder::tracer {
 std::vector<ir::ValueId> free_values(const CustomGradient& gradient) {
@@ -125,6 +126,17 @@ ir::Trace generalize_with_gradients(std::span<const ir::Trace> traces, ir::SizeF
   }
   set_operations(result, ir::generalize(gradients, fit, are_alike));
   return result;
+}
+
+std::vector<std::uint32_t> symbols_with_gradients(const ir::Trace& trace) {
+  const std::vector<std::size_t> places = places_of_gradients(trace);
+  if (places.empty()) return ir::symbols_of(trace);
+  ir::Trace all = trace;
+  for (const std::size_t place : places) {
+    const std::vector<ir::BoundSymbol>& symbols = custom_gradient_of(trace.symbols[place], trace).symbols;
+    all.symbols.insert(all.symbols.end(), symbols.begin(), symbols.end());
+  }
+  return ir::symbols_of(all);
 }
 
 const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {

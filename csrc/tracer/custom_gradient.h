@@ -1,11 +1,9 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <variant>
 #include <vector>
 
-#include "ir/generalization.h"
 #include "ir/symbol_values.h"
 #include "ir/trace.h"
 
@@ -37,10 +35,6 @@ void for_each_handed_on(const ir::BoundSymbol& symbol, Visit visit) {
 }
 /// For a trace that nobody differentiates; nullopt: it has none.
 [[nodiscard]] std::optional<ir::Trace> without_custom_gradients(const ir::Trace& trace);
-/// As `ir::at_sizes` and `ir::generalize`, for traces with custom gradients.
-[[nodiscard]] ir::Trace at_sizes_with_gradients(const ir::Trace& trace, ir::SymbolValues symbols);
-[[nodiscard]] ir::Trace generalize_with_gradients(std::span<const ir::Trace> traces, ir::SizeFit& fit,
-                                                  const ir::AreAlike& are_alike);
 [[nodiscard]] const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 
 }  // namespace thunder::tracer

@@ -1,9 +1,23 @@
 #include "tracer/followed_data.h"
 
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 
+#include "autograd/node_pointer.h"
+#include "base/error.h"
+#include "bridge/convert.h"
+#include "tracer/at_other_sizes.h"
+#include "tracer/custom_gradient.h"
+#include "tracer/operators.h"
 #include "tracer/recorder.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/size_node.h"
 #include "tracer/size_shadows.h"
+#include "tracer/trace_node.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
@@ -97,6 +111,111 @@ at::Tensor FollowedData::held_number(const at::Tensor& tensor, at::ScalarType dt
       [&](Recorder& there, const SizeShadows::FindTensor& find) { return there.data.held_number(find(tensor), dtype); },
       held);
   return held;
+}
+
+namespace {
+
+/// Makes a tensor one that requires grad; no gradient is taken of what is recorded at other sizes.
+void give_history(const at::Tensor& tensor, ir::ValueId value) {
+  trace_impl(tensor)->state()->value = value;
+  if (tensor.requires_grad()) return;
+  torch::autograd::set_history(tensor, autograd::make_node<OutsideNode>("FollowedBackward", value, 0));
+}
+
+/// Where the last `count` operations of a trace begin. Constants among them stay in the trace (`TraceBuilder::cut`).
+std::size_t begin_of(const ir::Trace& trace, std::size_t count) {
+  std::size_t begin = trace.symbols.size();
+  while (count > 0) {
+    THUNDER_CHECK(begin > 0, "tracer", "a backward has fewer operations at other sizes");
+    if (trace.symbols[--begin].op != tensor_constant_operator()) --count;
+  }
+  return begin;
+}
+
+/// A size at the sizes that the program is traced with; -1: another kind of symbol.
+std::int64_t number_at_hand(const c10::SymInt& size) {
+  const SizeNode* node = size_node_of(size);
+  return node == nullptr ? size.maybe_as_int().value_or(-1) : node->dim().hint;
+}
+
+/// Whether a tensor is gradient `i`, of the sizes of the input that it is the gradient of.
+bool is_gradient_of(const CustomGradient& gradient, std::size_t i, const at::Tensor& tensor, Recorder& there) {
+  if (!tensor.defined()) return gradient.gradients[i] == ir::kNoValue;
+  if (there.value_of(tensor) != gradient.gradients[i]) return false;
+  const ir::TensorType* input =
+      gradient.inputs[i] == ir::kNoValue ? nullptr : there.trace().tensor_type(gradient.inputs[i]);
+  return input == nullptr || input->sizes == bridge::type_of(tensor).sizes;
+}
+
+class FollowedGradient final : public GradientFollower {
+ public:
+  explicit FollowedGradient(SizeShadows& shadows) : shadows_(shadows) {}
+
+  ir::TensorType type_of(const at::Tensor& tensor) override {
+    const SizeShadows::Inside inside(shadows_);
+    return bridge::type_of(tensor);
+  }
+
+  bool has_sizes(const at::Tensor& tensor, c10::SymIntArrayRef sizes) override {
+    const SizeShadows::Inside inside(shadows_);
+    return std::ranges::equal(tensor.sizes(), sizes, {}, {}, number_at_hand);
+  }
+
+  void add_cotangent(const at::Tensor& result, const at::Tensor& cotangent) override {
+    const auto add = [&](Recorder& there, const SizeShadows::FindTensor& find) {
+      ir::TensorType type = bridge::type_of(find(result));
+      type.requires_grad = false;
+      return there.tensors.add(ir::make_type(std::move(type)));
+    };
+    shadows_.follow_data(add, cotangent);
+  }
+
+  void finish(std::span<const at::Tensor> results, std::span<const ir::ValueId> values,
+              std::span<const at::Tensor> gradients, const CustomGradient& gradient) override {
+    shadows_.follow_data([&](Recorder& there, const SizeShadows::FindTensor& find) {
+      const RecordTop recording(there);
+      auto own = std::make_shared<CustomGradient>(gradient);
+      bool is_alike = true;
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        const at::Tensor found = gradients[i].defined() ? find(gradients[i]) : at::Tensor();
+        is_alike = is_gradient_of(gradient, i, found, there) && is_alike;
+      }
+      own->symbols = there.builder.cut(begin_of(there.trace(), gradient.symbols.size()));
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        is_alike = trace_impl(find(results[i]))->state()->value == values[i] && is_alike;
+      }
+      THUNDER_CHECK(is_alike, "tracer", "a backward is another one at other sizes");
+      const std::vector<ir::ValueId> made = there.gradients.add({values.begin(), values.end()}, std::move(own));
+      for (std::size_t i = 0; i < results.size(); ++i) give_history(find(results[i]), made[i]);
+      return at::Tensor();
+    });
+  }
+
+ private:
+  SizeShadows& shadows_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradientFollower> follow_gradient(const Recording& program) {
+  auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
+  if (shadows == nullptr) return nullptr;
+  // Within an operation nothing of what the backward does is followed, and parts of a program have one size.
+  if (shadows->is_outside() && shadows->is_of_program(static_cast<const Recorder&>(program))) {
+    return std::make_unique<FollowedGradient>(*shadows);
+  }
+  shadows->pin_all();
+  return nullptr;
+}
+
+void follow_data_attribute(const at::Tensor& tensor, const at::Tensor& data) {
+  auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
+  if (shadows == nullptr || !shadows->is_outside()) return;
+  const auto take = [&](Recorder& there, const SizeShadows::FindTensor& find) {
+    const RecordTop recording(there);
+    return find(tensor).variable_data();
+  };
+  shadows->follow_data(take, data);
 }
 
 }  // namespace thunder::tracer

@@ -5,13 +5,7 @@
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/core/TensorImpl.h>
 
-#include <memory>
-
-#include "tracer/gradient_follower.h"
-
 namespace thunder::tracer {
-
-class Recording;
 
 /// Is told when sizes of trace tensors are read that are symbols. `SizeShadows` is the only implementation.
 class SizeReads {
@@ -29,10 +23,6 @@ class SizeReads {
   virtual c10::SymInt sym_numel(const c10::TensorImpl& tensor) = 0;
   /// A tensor of the program is copied to another one that stands for the same value.
   virtual void note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) = 0;
-  /// `.data` of a tensor of the program is taken.
-  virtual void note_data(const c10::TensorImpl& tensor, const at::Tensor& data) = 0;
-  /// A backward that the program brought along is about to be recorded; null: it is not followed.
-  [[nodiscard]] virtual std::unique_ptr<GradientFollower> follow_gradient(const Recording& program) = 0;
   /// Somebody asks whether a tensor of the program is contiguous in a format. A tensor without gaps is, or is not, at
   /// all sizes from two on.
   virtual void note_contiguity(const c10::TensorImpl& tensor, at::MemoryFormat format) = 0;

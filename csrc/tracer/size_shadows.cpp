@@ -22,6 +22,7 @@
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/evaluate.h"
+#include "tracer/gradients_at_sizes.h"
 #include "tracer/kept_errors.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
@@ -380,16 +381,6 @@ void SizeShadows::note_copy(const c10::TensorImpl& tensor, const at::Tensor& cop
     shadow.tensors.insert_or_assign(copy.unsafeGetTensorImpl(), other);
   }
   if (is_known) kept_.push_back(copy);
-}
-
-void SizeShadows::note_data(const c10::TensorImpl& tensor, const at::Tensor& data) {
-  const Inside inside(*this);
-  for (Shadow& shadow : shadows_) {
-    const auto found = shadow.tensors.find(&tensor);
-    if (shadow.is_lost || found == shadow.tensors.end()) continue;
-    const RecordTop recording(*shadow.recorder);
-    pair(shadow, data, at::Tensor(found->second).variable_data());
-  }
 }
 
 // --- arguments of operations
@@ -791,7 +782,7 @@ bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
 }
 
 bool is_plain_operation(const ir::BoundSymbol& symbol) {
-  if (symbol.op == tensor_constant_operator() || symbol.op == custom_gradient_operator()) return true;
+  if (symbol.op == tensor_constant_operator()) return true;
   if (symbol.op->style != ir::CallStyle::kTorchOperator) return false;
   if (!symbol.op->effect) return true;
   // An operation without results that does not communicate may only raise an error; others update running statistics.
@@ -801,9 +792,15 @@ bool is_plain_operation(const ir::BoundSymbol& symbol) {
 }  // namespace
 
 bool SizeShadows::has_only_operations(const ir::Trace& trace) const {
+  const auto is_plain = [&](const ir::BoundSymbol& symbol) {
+    return is_plain_operation(symbol) && !writes_to_symbols(trace, symbol);
+  };
   return std::ranges::all_of(trace.symbols, [&](const ir::BoundSymbol& symbol) {
+    if (symbol.op == custom_gradient_operator()) {
+      return std::ranges::all_of(custom_gradient_of(symbol, trace).symbols, is_plain);
+    }
     const bool looks_at_data = is_check(*symbol.op) || symbol.op == item_operator() || symbol.op == number_operator();
-    return looks_at_data || (is_plain_operation(symbol) && !writes_to_symbols(trace, symbol));
+    return looks_at_data || is_plain(symbol);
   });
 }
 

@@ -96,8 +96,6 @@ class SizeShadows final : public SizeReads, public SizeUses {
   void note_read(const c10::TensorImpl& tensor) override;
   void note_contiguity(const c10::TensorImpl& tensor, at::MemoryFormat format) override;
   void note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) override;
-  std::unique_ptr<GradientFollower> follow_gradient(const Recording& program) override;
-  void note_data(const c10::TensorImpl& tensor, const at::Tensor& data) override;
   c10::SymIntArrayRef sym_sizes(const c10::TensorImpl& tensor) override;
   c10::SymInt sym_numel(const c10::TensorImpl& tensor) override;
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bridge/convert.h"
+#include "tracer/at_other_sizes.h"
 #include "tracer/recording.h"
 #include "tracer/size_reads.h"
 #include "tracer/trace_session.h"
@@ -210,8 +211,8 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensorImpl::shallow_copy_and_detach(c10
   // `.data` is the only caller that asks for this.
   if (!allow_tensor_metadata_change && is_recording()) {
     static_cast<TraceTensorImpl*>(copy.get())->state_ = data_state();
-    SizeReads* const reads = TraceSession::current().size_reads;
-    if (reads != nullptr && reads->is_outside()) reads->note_data(*this, at::Tensor(copy));
+    auto* self = const_cast<TraceTensorImpl*>(this);
+    follow_data_attribute(at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(self)), at::Tensor(copy));
   } else {
     note_copy(copy);
   }

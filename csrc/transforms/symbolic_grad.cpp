@@ -14,7 +14,7 @@
 #include "ir/generalization.h"
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
-#include "tracer/custom_gradient.h"
+#include "tracer/gradients_at_sizes.h"
 #include "tracer/symbols.h"
 #include "transforms/many_sizes.h"
 

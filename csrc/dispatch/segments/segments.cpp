@@ -14,6 +14,7 @@
 #include "passes/alias_analysis.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
+#include "tracer/gradients_at_sizes.h"
 #include "tracer/operators.h"
 #include "tracer/python_function.h"
 #include "tracer/symbols.h"
@@ -118,7 +119,7 @@ class Cutter {
       const std::optional<Segment> segment = cut(k);
       if (!segment) return false;
       const std::vector<ir::SymbolSource> known = ir::symbol_sources(segment->trace);
-      for (const std::uint32_t symbol : ir::symbols_of(segment->trace)) {
+      for (const std::uint32_t symbol : tracer::symbols_with_gradients(segment->trace)) {
         if (std::ranges::find(known, symbol, &ir::SymbolSource::symbol) != known.end()) continue;
         inputs_for_sizes_[k].push_back(givers.at(symbol));
         use(givers.at(symbol), k);
