@@ -872,3 +872,32 @@ def test_a_gradient_that_fits_at_one_size_alone_raises_at_others() -> None:
         for call in (function, compiled):
             with pytest.raises(RuntimeError, match=r"invalid gradient|expected shape"):
                 call(x).sum().backward()
+
+
+class _Averaged(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int) -> Tensor:
+        ctx.count = count
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, None]:
+        return cotangent / ctx.count, None
+
+
+def _averaged_by_rows(weight: Tensor, x: Tensor) -> Tensor:
+    return _Averaged.apply(weight.sin(), x.shape[0]).cos()
+
+
+def _averaged_by_positive(weight: Tensor, x: Tensor) -> Tensor:
+    positive = x[x > 0]
+    return _Averaged.apply(weight.sin(), positive.shape[0]).cos() * positive.max()
+
+
+@pytest.mark.parametrize("function", [_averaged_by_rows, _averaged_by_positive])
+def test_sizes_that_only_a_backward_reads_equal_eager(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    compiled = thunder.jit(function)
+    weight = torch.randn(6, requires_grad=True)
+    for rows in (24, 10, 33, 57, 100):
+        x = torch.randn(rows, 3)
+        require_equal(compiled, function, [weight, x], [weight])
