@@ -83,7 +83,8 @@ void TraceTensorImpl::end() {
 
 void TraceTensorImpl::release() {
   state_->view.reset();
-  set_autograd_meta(nullptr);
+  // Not null: Python's garbage collector asks a leaf for its hooks as long as somebody keeps the node that adds to it.
+  if (autograd_meta() != nullptr) set_autograd_meta(std::make_unique<torch::autograd::AutogradMeta>());
 }
 
 namespace {

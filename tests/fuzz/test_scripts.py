@@ -170,5 +170,5 @@ def test_random_scripts(part: int, tmp_path: pathlib.Path) -> None:
     options = ["--count", str(end - first), "--seed", str(_SEED + first)]
     report = run_scripts(options, _SECONDS / _PARTS, tmp_path)
     assert report["scripts"] == end - first or report["seconds"] >= _SECONDS / _PARTS
-    # The first call that computes in a memoized function runs in eager.
-    assert report["compiled"] - report["memoized_compiled"] > 0.55 * (report["scripts"] - report["memoized"])
+    # The first call that computes in a memoized function runs in eager, and so does a program that enters modes.
+    assert report["compiled"] - report["memoized_compiled"] > 0.4 * (report["scripts"] - report["memoized"])

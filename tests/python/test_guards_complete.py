@@ -226,7 +226,7 @@ memory_case("from_numpy", numpy.ones(3), lambda x, memory: x + torch.from_numpy(
 @case
 def array_of_numpy_that_is_replaced() -> tuple[Program, Change]:
     arrays = [numpy.ones(3)]
-    return lambda x: x + torch.from_numpy(arrays[0]), lambda: arrays.__setitem__(0, numpy.zeros(3))
+    return lambda x: x + float(arrays[0].sum()), lambda: arrays.__setitem__(0, numpy.zeros(3))
 
 
 def value_case(before: Any, after: Any, compute: Callable[[torch.Tensor, Any], torch.Tensor]) -> None:

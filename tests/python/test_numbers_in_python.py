@@ -35,6 +35,7 @@ ONCE = {
     "lists, scaled": lambda x: torch._foreach_addcdiv([x, x], [x, x], [x, x], [x.sum().item(), x.max().item()]),
     "modulo": lambda x: x % (abs(x.mean().item()) + 1),
     "returned with its tensor": lambda x: (x.mean(), x.mean().item()),
+    "round": lambda x: x * round(x.sum().item(), 2),
     "sum": lambda x: x * sum(value.item() for value in x),
     "tensor of a dtype": lambda x: torch.tensor(x.sum().item(), dtype=torch.float64) + 1,
     "tolist": lambda x: [value * row for value, row in zip(x.tolist(), x, strict=True)],
@@ -58,7 +59,6 @@ AGAIN = {
     "pad": lambda x: F.pad(x, (0, int((x > 0).sum()))),
     "percent": lambda x: (x, "%.2f" % x.sum().item()),  # noqa: UP031
     "repr of a tensor": lambda x: (x, str(x)),
-    "round": lambda x: x * round(x.sum().item(), 2),
     "slice": lambda x: x[: int((x > 0).sum())],
     "sorted": lambda x: (x, sorted(x.tolist())),
     "split": lambda x: [part.sum() for part in x.split([int((x > 0).sum()), 4 - int((x > 0).sum())])],

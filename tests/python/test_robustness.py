@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -511,3 +512,20 @@ torch.testing.assert_close(thunder.jit(jacobian, fullgraph=True)(x), jacobian(x)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_node_of_a_leaf_that_is_kept_beyond_its_trace_is_collected() -> None:
+    def leave_a_cycle() -> None:
+        x = torch.ones(2, requires_grad=True)
+        kept: list[Any] = []
+
+        def program() -> None:
+            kept.append((kept, x.view_as(x).grad_fn.next_functions[0][0]))
+            torch.autograd.graph.register_multi_grad_hook([x], lambda grads: None)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+            thunder.jit(program)()
+
+    leave_a_cycle()
+    gc.collect()  # which asks the leaf behind such a node for its hooks
