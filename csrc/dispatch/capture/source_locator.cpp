@@ -7,46 +7,34 @@
 
 namespace thunder::dispatch {
 
-const std::string& torch_folder() {
-  static const std::string folder = [] {
-    const py::Ref module = py::Ref::steal(py::import_module("torch"));
-    const py::Ref file = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
-    const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-    if (text == nullptr) {
-      PyErr_Clear();
-      return std::string();
-    }
-    const std::string path = text;
-    return path.substr(0, path.rfind('/') + 1);
-  }();
-  return folder;
-}
-
 namespace {
 
-/// The folder of Python's own modules, with a slash at its end; packages that are installed may lie inside.
-const std::string& python_folder() {
-  static const std::string folder = [] {
-    const py::Ref module = py::Ref::steal(py::import_module("os"));
-    const py::Ref file = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
-    const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-    if (text == nullptr) {
-      PyErr_Clear();
-      return std::string();
-    }
-    const std::string path = text;
-    return path.substr(0, path.rfind('/') + 1);
-  }();
-  return folder;
+/// Where the file of a module lies, with a slash at its end; empty where it has none.
+std::string folder_of(const char* module_name) {
+  const py::Ref module = py::Ref::steal(py::import_module(module_name));
+  const py::Ref file = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
+  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
+  const std::string path = text;
+  return path.substr(0, path.rfind('/') + 1);
 }
 
+/// Whether a file is one of Python's own modules. Packages that are installed may lie inside of their folder.
 bool is_of_python(std::string_view file) {
-  const std::string& folder = python_folder();
+  static const std::string folder = folder_of("os");
   return !folder.empty() && file.starts_with(folder) &&
          file.find("-packages/", folder.size()) == std::string_view::npos;
 }
 
 }  // namespace
+
+const std::string& torch_folder() {
+  static const std::string folder = folder_of("torch");
+  return folder;
+}
 
 SourceLocator::SourceLocator(std::shared_ptr<ir::TraceContext> context)
     : context_(std::move(context)), library_(torch_folder()) {}
