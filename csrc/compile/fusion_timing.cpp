@@ -6,13 +6,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <variant>
 #include <vector>
 
+#include "base/timer.h"
 #include "bridge/convert.h"
 #include "compile/execution.h"
 #include "executors/api/lowering.h"
@@ -46,9 +46,9 @@ bool is_on_cpu(const ir::Type& type) {
 
 template <typename Function>
 double seconds_of(std::int64_t count, const Function& function) {
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   for (std::int64_t i = 0; i < count; ++i) function();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(count);
+  return timer.seconds() / static_cast<double>(count);
 }
 
 }  // namespace

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/timer.h"
 #include "compile/foreign_error.h"
 #include "compile/reproduction.h"
 #include "ir/printer.h"
@@ -87,7 +87,7 @@ void PassRunner::run(const passes::Pass& pass, TraceHistory& history) const {
 }
 
 void PassRunner::run_step(const std::string& name, TraceHistory& about, const std::function<void()>& step) const {
-  const auto begin = std::chrono::steady_clock::now();
+  const Timer timer;
   try {
     step();
   } catch (const UserError&) {
@@ -98,9 +98,9 @@ void PassRunner::run_step(const std::string& name, TraceHistory& about, const st
     rethrow_foreign();
     throw_internal_error(name, about.last(), error.what());
   }
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const double seconds = timer.seconds();
   const std::size_t symbols = about.last().symbols.size();
-  about.statistics.push_back({name, about.last().name(), elapsed.count(), symbols, symbols});
+  about.statistics.push_back({name, about.last().name(), seconds, symbols, symbols});
 }
 
 void PassRunner::keep(const std::string& step, ir::Trace trace, TraceHistory& history) const {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <exception>
 #include <map>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/timer.h"
 #include "compile/execution.h"
 #include "dispatch/call/equal_program.h"
 #include "dispatch/call/number_input.h"
@@ -793,7 +793,7 @@ void require_same_variables(const interpreter::Tracker& tracker) {
 }
 
 std::shared_ptr<const Specialization> Capture::run(Specializations others, const compile::Options& options) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Timer timer;
   const compile::ExecutorScope executors(options.executors);
   auto specialization = std::make_shared<Specialization>();
   std::optional<ir::Trace> trace;
@@ -831,7 +831,7 @@ std::shared_ptr<const Specialization> Capture::run(Specializations others, const
   if (!plan.views.empty() || std::ranges::any_of(plan.sources, is_size)) {
     specialization->symbols = ir::symbol_sources(*trace);
   }
-  specialization->trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  specialization->trace_seconds = timer.seconds();
   for (std::size_t i = 0; i < trace->outputs.size(); ++i) {
     const auto* id = trace->outputs[i].get<ir::ValueId>();
     if (id != nullptr && tracer::is_number(*trace, *id)) specialization->number_outputs.push_back(i);

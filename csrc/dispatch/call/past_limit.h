@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <limits>
 
@@ -32,17 +31,6 @@ class PastLimit {
     std::uint64_t calls = 0;
   };
   Times traced_, eager_;
-};
-
-/// Seconds since it was made.
-class Timer {
- public:
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace thunder::dispatch

@@ -1,9 +1,9 @@
 #include "dispatch/call/specialization_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "base/timer.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/python/errors.h"
 
@@ -317,7 +317,7 @@ std::vector<std::shared_ptr<const Specialization>> SpecializationCache::all() co
 double SpecializationCache::time_guards(const interpreter::CallArguments& arguments, std::uint64_t count) const {
   const std::shared_ptr<const Sets> sets = sets_;
   std::uint64_t accepted = 0;
-  const auto begin = std::chrono::steady_clock::now();
+  const Timer timer;
   for (std::uint64_t i = 0; i < count; ++i) {
     const ThreadState now = ThreadState::now();
     const bool found = std::ranges::any_of(*sets, [&](const std::shared_ptr<GuardedSet>& set) {
@@ -325,7 +325,7 @@ double SpecializationCache::time_guards(const interpreter::CallArguments& argume
     });
     accepted += found ? 1 : 0;
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = timer.seconds();
   return accepted == count ? seconds / static_cast<double>(std::max<std::uint64_t>(count, 1)) : -1;
 }
 
