@@ -13,6 +13,7 @@
 #include "ir/builder.h"
 #include "tracer/evaluate.h"
 #include "tracer/map_tensors.h"
+#include "tracer/numbers.h"
 #include "tracer/operators.h"
 #include "tracer/symbol_call.h"
 
@@ -83,6 +84,8 @@ const ir::Operator* check_contents_operator() {
 bool is_check(const ir::Operator& op) {
   return &op == check_number_operator() || &op == check_shape_operator() || &op == check_contents_operator();
 }
+
+bool looks_at_data(const ir::BoundSymbol& symbol) { return is_check(*symbol.op) || symbol.op == number_operator(); }
 
 const at::Tensor& expected_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   return bridge::tensor_of(*trace.context(), symbol.arguments.at(1));

@@ -22,6 +22,8 @@ namespace thunder::tracer {
 /// `prims.check_contents(tensor, constant)`, where the program took all of a tensor.
 [[nodiscard]] const ir::Operator* check_contents_operator();
 [[nodiscard]] bool is_check(const ir::Operator& op);
+/// Whether a symbol checks data, or computes with a number that came from data.
+[[nodiscard]] bool looks_at_data(const ir::BoundSymbol& symbol);
 /// The tensor that a `check_contents` expects.
 [[nodiscard]] const at::Tensor& expected_contents(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 

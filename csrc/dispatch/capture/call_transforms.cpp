@@ -20,7 +20,6 @@
 #include "ir/equality.h"
 #include "ir/uses.h"
 #include "tracer/data_dependence.h"
-#include "tracer/numbers.h"
 #include "tracer/operators.h"
 
 namespace thunder::dispatch {
@@ -95,13 +94,9 @@ bool is_as_it_came(const CallTraces& traces, std::size_t guarded) {
   return true;
 }
 
-bool looks_at_data(const ir::BoundSymbol& symbol) {
-  return tracer::is_check(*symbol.op) || symbol.op == tracer::number_operator();
-}
-
 /// Segments that several programs share take the same inputs.
 void require_no_data(const std::string& transform, const ir::Trace& computation) {
-  const auto place = std::ranges::find_if(computation.symbols, looks_at_data);
+  const auto place = std::ranges::find_if(computation.symbols, tracer::looks_at_data);
   if (place == computation.symbols.end()) return;
   const ir::SourceLocation& location = place->location;
   const std::string line =

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "dispatch/call/thread_state.h"
+#include "interpreter/provenance/tracker.h"
+
+namespace thunder::dispatch {
+
+// When a program that is traced has returned: they refuse one that no compiled call can repeat. Each throws UserError.
+
+[[noreturn]] void refuse_change(const std::string& change);
+/// Refuses a program that leaves a mode or setting of the thread or the process changed, other than grad mode: later
+/// calls would not change it.
+void require_restored(const ThreadState& before);
+/// Refuses a program that assigns to variables which a backward reads: it has what they held before.
+void require_same_variables(const interpreter::Tracker& tracker);
+/// Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
+void require_plain_output(PyObject* output);
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,315 @@
+#include "dispatch/capture/program_sizes.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "base/error.h"
+#include "compile/execution.h"
+#include "dispatch/call/number_input.h"
+#include "dispatch/call/overrides.h"
+#include "dispatch/python/python_tensor.h"
+#include "ir/location.h"
+#include "ir/trace_sizes.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// Sizes that Python holds are objects whose class extends PyTorch's `SymInt`: not tried with Python 3.10.
+constexpr bool kHasSymbolicSizes = PY_VERSION_HEX >= 0x030b0000;
+
+/// Buffers of a module have the sizes that they have.
+bool may_be_guessed(const std::string& path) { return !path.starts_with("self."); }
+
+SizeHistory::Seen seen_input(const at::Tensor& tensor) {
+  return {tensor.sizes().vec(), c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)};
+}
+
+}  // namespace
+
+ProgramSizes::ProgramSizes(tracer::Recorder& recorder, TorchHooks& hooks, std::shared_ptr<NumberTrace> numbers,
+                           const interpreter::CallArguments& arguments, const TraceOptions& how, const Known& known)
+    : recorder_(recorder),
+      hooks_(hooks),
+      pinned_(known.pinned),
+      conditions_(known.conditions),
+      changing_(known.changing),
+      may_guess_(known.may_guess),
+      how_(how.dynamic),
+      history_(how.sizes),
+      dynamic_(arguments, how.dynamic, pinned_, changing_),
+      number_inputs_(recorder, std::move(numbers), dynamic_, known.constants, sizes_) {}
+
+bool can_have_symbols(const compile::Options& options, PyObject* module) {
+  return kHasSymbolicSizes && !compile::has_extensions(options) && !has_overrides(module);
+}
+
+void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
+  if (!can_have_symbols(options, module)) {
+    history_ = nullptr;
+    return;
+  }
+  hooks_.note_input = [this](PyObject* real, const at::Tensor& /*traced*/, const std::string& path) {
+    paths_[real] = path;
+    if (history_ == nullptr || is_parameter(real)) return;
+    const at::Tensor& tensor = unpack_tensor(real);
+    if (tensor.layout() != at::kStrided) return;
+    sizes_[path] = tensor.sizes().vec();
+    if (may_be_guessed(path)) seen_[path] = seen_input(tensor);
+  };
+  hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
+    return number_inputs_.input_for(number, path, history_, shadows_.get());
+  };
+  hooks_.note_number = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
+    paths_[real] = path;
+    return number_inputs_.note(real, traced, path, shadows_.get());
+  };
+  if (dynamic_.symbols().empty()) return;
+  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), conditions_);
+  shadows_->symbols_of_data = [this](std::size_t place) { return symbols_of_data(place); };
+  hooks_.note_input = [this, note = hooks_.note_input](PyObject* real, const at::Tensor& traced,
+                                                       const std::string& path) {
+    note(real, traced, path);
+    dynamic_.find(real, path);
+    shadows_->add_input(traced, dynamic_.symbols_of(real));
+  };
+}
+
+void ProgramSizes::pin_all() const {
+  if (shadows_ != nullptr) shadows_->pin_all();
+}
+
+bool ProgramSizes::settle(ir::Trace& trace, const OutputPlan& plan) {
+  note_data_sizes();
+  if (changing() != changing_) {
+    wants_symbols_ = true;
+    ask_for_another_attempt();
+    return false;
+  }
+  if (number_inputs_.needs_constants(trace)) {
+    ask_for_another_attempt();
+    return false;
+  }
+  return generalize(trace, plan);
+}
+
+void ProgramSizes::ask_for_another_attempt() {
+  PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: a size that was a symbol is needed as a number");
+}
+
+ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const {
+  PinnedSizes pinned = before.pinned;
+  std::vector<ir::Condition> conditions = before.conditions;
+  // With more symbols, what is pinned and decided is found again.
+  tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
+  // A trace that fails with symbols may not fail without.
+  if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_all();
+  if (shadows != nullptr) shadows->settle();
+  for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
+    const auto& [symbol, line] = shadows->reasons()[i];
+    pinned.emplace(dynamic_.values_of(symbol), ir::describe_line(line));
+  }
+  for (std::size_t i = 0; shadows != nullptr && i < shadows->assumed().size(); ++i) {
+    const ir::Condition& condition = shadows->assumed()[i].condition;
+    if (std::ranges::find(conditions, condition) == conditions.end()) conditions.push_back(condition);
+  }
+  // Conditions name symbols, which are others when some of them are pinned.
+  SizeHistory::Inputs inputs = failed && !wants_symbols_ ? before.changing : changing();
+  // Who pins what is seen without the guesses.
+  const bool keeps_guesses = pinned == before.pinned || how_ == DynamicSizes::kAll || !has_guesses(before.changing);
+  if (!keeps_guesses) {
+    pinned = before.pinned;
+    remove_guesses(inputs);
+  }
+  const bool has_same_symbols = pinned == before.pinned && inputs == before.changing;
+  if (!has_same_symbols) {
+    conditions.clear();
+  } else if (shadows == nullptr || !shadows->wants_samples()) {
+    conditions = before.conditions;
+  }
+  return {std::move(pinned), std::move(conditions), std::move(inputs), before.may_guess && keeps_guesses,
+          number_inputs_.constants(failed)};
+}
+
+SizeHistory::Inputs ProgramSizes::changing() const {
+  SizeHistory::Inputs inputs = changing_;
+  for (const auto& [path, sizes] : sizes_) {
+    if (history_ == nullptr || inputs.contains(path)) continue;
+    SizeHistory::Changing input = history_->compare(path, sizes);
+    if (!input.sizes.empty()) inputs.emplace(path, std::move(input));
+  }
+  if (history_ != nullptr && may_guess_) history_->add_guesses(inputs, seen_);
+  if (how_ == DynamicSizes::kAll) add_data_sizes(inputs);
+  return inputs;
+}
+
+void ProgramSizes::add_data_sizes(SizeHistory::Inputs& inputs) const {
+  const auto& observed = recorder_.data.data_sized();
+  const std::vector<std::string> paths = data_size_paths(observed);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    SizeHistory::Changing sizes{observed[i].sizes, observed[i].sizes};
+    const auto is_small = [](std::int64_t size) { return size < 2; };
+    std::ranges::replace_if(sizes.before, is_small, -1);
+    const bool has_symbols = std::ranges::any_of(sizes.before, [](std::int64_t size) { return size != -1; });
+    if (has_symbols) inputs.emplace(paths[i], std::move(sizes));
+  }
+}
+
+void ProgramSizes::note_data_sizes() {
+  if (history_ == nullptr) return;
+  const auto& observed = recorder_.data.data_sized();
+  const std::vector<std::string> paths = data_size_paths(observed);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (!paths[i].empty()) sizes_[paths[i]] = observed[i].sizes;
+  }
+}
+
+ProgramSizes::Symbols ProgramSizes::symbols_of_data(std::size_t place) const {
+  const auto& observed = recorder_.data.data_sized();
+  return dynamic_.symbols_of(data_size_paths(observed).at(place), observed[place].sizes);
+}
+
+void ProgramSizes::remember() const {
+  if (history_ == nullptr) return;
+  number_inputs_.remember(*history_);
+  if (!may_guess_) history_->refuse_guesses();
+  for (const auto& [path, sizes] : sizes_) {
+    history_->note(path, sizes);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto input = changing_.find(path);
+      const bool changes =
+          input != changing_.end() && input->second.before[i] != -1 && input->second.before[i] != sizes[i];
+      if (changes && (!has_symbols_ || pinned_.contains({sizes[i], input->second.before[i]}))) history_->pin(path, i);
+    }
+  }
+}
+
+// A call computes sizes and views among its results of the sizes of its inputs.
+void ProgramSizes::pin_results_of_data(const OutputPlan& plan) {
+  if (recorder_.data.data_sized().empty()) return;
+  if (!plan.views.empty()) return shadows_->pin_all();
+  std::set<std::uint32_t> of_inputs;
+  for (const py::Ref& input : hooks_.inputs()) {
+    for (const std::optional<std::uint32_t>& symbol : dynamic_.symbols_of(input.get())) {
+      if (symbol) of_inputs.insert(*symbol);
+    }
+  }
+  for (const OutputPlan::Source& source : plan.sources) {
+    std::vector<std::uint32_t> symbols;
+    if (source.size) ir::add_symbols(*source.size, symbols);
+    const auto is_of_input = [&](std::uint32_t symbol) { return of_inputs.contains(symbol); };
+    if (!std::ranges::all_of(symbols, is_of_input)) shadows_->pin_symbols_of(*source.size);
+  }
+}
+
+bool ProgramSizes::generalize(ir::Trace& trace, const OutputPlan& plan) {
+  if (shadows_ == nullptr) return true;
+  if (!recorder_.memory.shared_storages.empty()) shadows_->pin_all();
+  pin_results_of_data(plan);
+  std::optional<ir::Trace> general = shadows_->generalize(trace);
+  if (!general) {
+    ask_for_another_attempt();
+    return false;
+  }
+  trace = *std::move(general);
+  has_symbols_ = !ir::symbols_of(trace).empty();
+  return true;
+}
+
+std::vector<bool> ProgramSizes::free_sizes(PyObject* input) const {
+  std::vector<bool> is_free;
+  if (!has_symbols_) return is_free;
+  for (const std::optional<std::uint32_t>& symbol : dynamic_.symbols_of(input)) is_free.push_back(symbol.has_value());
+  if (std::ranges::find(is_free, true) == is_free.end()) is_free.clear();
+  return is_free;
+}
+
+std::vector<std::vector<std::string>> ProgramSizes::places_of_symbols() const {
+  std::vector<std::vector<std::string>> places(dynamic_.symbols().size());
+  for (const py::Ref& input : hooks_.inputs()) {
+    const auto symbols = dynamic_.symbols_of(input.get());
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      if (!symbols[i]) continue;
+      const bool is_number = number_inputs_.is_int(input.get());
+      const std::string dim = is_number ? std::string() : ".shape[" + std::to_string(i) + "]";
+      places[*symbols[i]].push_back(paths_.at(input.get()) + dim);
+    }
+  }
+  const std::vector<std::string> data_paths = data_size_paths(recorder_.data.data_sized());
+  for (std::size_t place = 0; place < data_paths.size(); ++place) {
+    for (const std::optional<std::uint32_t>& symbol : symbols_of_data(place)) {
+      if (symbol) places[*symbol].push_back("size of " + data_paths[place]);
+    }
+  }
+  return places;
+}
+
+std::vector<std::string> ProgramSizes::names_of_symbols() const {
+  std::vector<std::string> names;
+  for (const auto& found : places_of_symbols()) names.push_back(found.empty() ? "?" : found.front());
+  return names;
+}
+
+void ProgramSizes::describe(Specialization& specialization) const {
+  specialization.has_symbols = has_symbols_;
+  for (const auto& [size, line] : pinned_) {
+    specialization.pinned_sizes.push_back(std::to_string(size.first) + (line.empty() ? line : " by " + line));
+  }
+  if (!has_symbols_) return;
+  const std::vector<std::vector<std::string>> places = places_of_symbols();
+  const std::vector<std::string> names = names_of_symbols();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].empty()) continue;
+    specialization.size_symbols.push_back("s" + std::to_string(i) + ": " + names[i]);
+    specialization.size_conditions.push_back("2 <= " + names[i]);
+    for (std::size_t k = 1; k < places[i].size(); ++k) {
+      specialization.size_conditions.push_back(names[i] + " == " + places[i][k]);
+    }
+  }
+  for (const auto& [condition, location] : shadows_->assumed()) {
+    specialization.size_conditions.push_back(with_names(ir::to_string(condition), names) +
+                                             ir::describe_line(location, " (", ")"));
+  }
+}
+
+SizeHistory::Inputs find_changing(const Specialization& like, const interpreter::CallArguments& arguments,
+                                  const SizeHistory& history) {
+  SizeHistory::Inputs changing;
+  std::map<std::string, SizeHistory::Seen> seen;
+  for (const auto& [path, value] : like.guards.values(arguments)) {
+    const bool is_number = PyLong_CheckExact(value.get());
+    const bool is_input =
+        is_tensor(value.get()) && !is_parameter(value.get()) && unpack_tensor(value.get()).layout() == at::kStrided;
+    if (!is_input && !(is_number && may_be_symbol(value.get()))) continue;
+    const std::string key = is_number ? number_path(path) : path;
+    SizeHistory::Changing input = history.compare(
+        key, is_number ? SizeHistory::Sizes{PyLong_AsLongLong(value.get())} : unpack_tensor(value.get()).sizes().vec());
+    if (!input.sizes.empty()) changing.emplace(key, std::move(input));
+    if (is_input && may_be_guessed(path)) seen.emplace(path, seen_input(unpack_tensor(value.get())));
+  }
+  history.add_guesses(changing, seen);
+  return changing;
+}
+
+void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history) {
+  for (const auto& [path, input] : changing) {
+    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+      if (input.before[i] != -1) history.pin(path, i);
+    }
+  }
+}
+
+std::string with_names(const std::string& text, const std::vector<std::string>& names) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i + 1;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+    const bool is_symbol = text[i] == 's' && end > i + 1;
+    const std::size_t symbol = is_symbol ? std::stoul(text.substr(i + 1, end - i - 1)) : names.size();
+    result += symbol < names.size() ? names[symbol] : text.substr(i, is_symbol ? end - i : 1);
+    i = is_symbol ? end : i + 1;
+  }
+  return result;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,268 @@
+#include "dispatch/program_capture.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
+
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+#include "dispatch/capture/call_transforms.h"
+#include "dispatch/capture/end_checks.h"
+#include "dispatch/capture/shared_memory.h"
+#include "dispatch/capture/substitutes.h"
+#include "dispatch/capture_policy.h"
+#include "dispatch/compiled_function.h"
+#include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
+#include "dispatch/python/local_part.h"
+#include "dispatch/python/python_tensor.h"
+#include "interpreter/guards/guard_compiler.h"
+#include "interpreter/loop/native_scope.h"
+#include "interpreter/structures/structure_builder.h"
+#include "tracer/kept_errors.h"
+#include "tracer/recording_scopes.h"
+#include "tracer/trace_session.h"
+
+namespace thunder::dispatch {
+namespace {
+
+/// Marks this thread as tracing; autocast must not hand out casts that belong to another trace, or to none.
+class TracingScope {
+ public:
+  TracingScope(PyObject* module, tracer::SizeShadows* shadows) {
+    tracer::TraceSession::current().is_capturing = true;
+    tracer::TraceSession::current().size_reads = shadows;
+    tracer::TraceSession::current().overrides = overrides_registry(module);
+    at::autocast::clear_cache();
+  }
+  ~TracingScope() {
+    tracer::TraceSession::current().is_capturing = false;
+    tracer::TraceSession::current().size_reads = nullptr;
+    tracer::TraceSession::current().overrides = nullptr;
+    at::autocast::clear_cache();
+  }
+  TracingScope(const TracingScope&) = delete;
+  TracingScope& operator=(const TracingScope&) = delete;
+};
+
+/// While an operation is recorded. PyTorch calls operators without the GIL, recording needs it, and Python code that
+/// kernels call to find out about shapes is not part of the program. Notes the user's line when the operation fails.
+class OutsideProgram {
+ public:
+  OutsideProgram(SourceLocator& locator, ir::SourceLocation& failed)
+      : locator_(locator), failed_(failed), exceptions_(std::uncaught_exceptions()) {}
+  ~OutsideProgram() {
+    if (std::uncaught_exceptions() != exceptions_) failed_ = locator_.here();
+  }
+  OutsideProgram(const OutsideProgram&) = delete;
+  OutsideProgram& operator=(const OutsideProgram&) = delete;
+
+ private:
+  GilHold gil_;
+  interpreter::NativeScope native_;
+  SourceLocator& locator_;
+  ir::SourceLocation& failed_;
+  int exceptions_;
+};
+
+}  // namespace
+
+ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArguments& arguments,
+                               const TraceOptions& how, const Known& known)
+    : RecordingHost(tracer::Recorded::kProgram),
+      module_(traced.module),
+      arguments_(arguments),
+      context_(std::make_shared<ir::TraceContext>()),
+      locator_(context_),
+      is_exact_(how.sharp_edges == SharpEdges::kExact),
+      sharp_edges_(how.sharp_edges, locator_),
+      custom_functions_(known.live, locator_, failed_),
+      recorder_(ir::Trace(ir::TraceKind::kComputation, context_), *this),
+      python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
+      overrides_(traced.module),
+      sizes_(recorder_, hooks_, numbers_, arguments, how, known.sizes),
+      hooks_(recorder_, overrides_),
+      backward_(recorder_, hooks_),
+      tracker_(hooks_, make_options()),
+      call_(traced, arguments, tracker_) {
+  recorder_.data.full_graph = how.full_graph;
+  recorder_.memory.shared_storages = known.shared;
+  python_backwards_.tracker = &tracker_;
+  numbers_->recorder = &recorder_;
+}
+
+ProgramCapture::~ProgramCapture() { numbers_->recorder = nullptr; }
+
+std::shared_ptr<void> ProgramCapture::leave_program() { return std::make_shared<OutsideProgram>(locator_, failed_); }
+
+std::vector<at::Tensor> ProgramCapture::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
+  // Nodes have the sizes that were traced.
+  sizes_.pin_all();
+  return backward_.derive(node, std::move(cotangents));
+}
+
+interpreter::TrackerOptions ProgramCapture::make_options() {
+  interpreter::TrackerOptions options;
+  options.locate = [this] { return locator_.here(); };
+  options.treatment = treatment_of;
+  options.is_library = is_library;
+  options.note_type = [this](const PyTypeObject* type) { settings_.note_type(type); };
+  options.unwrap = wrapped_callable;
+  options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
+    const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
+    if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
+    if (const int status = settings_.intercept(callable, call, result); status != 0) return status;
+    if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
+    return reads_.intercept(callable, call, result);
+  };
+  options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
+    return arrays_.convert(tracker_, callable, call, result);
+  };
+  options.notice_handler = note_caught_refusal;
+  add_substitutes(options);
+  reads_.add_substitutes(options);
+  backward_.add_substitutes(options, tracker_);
+  gradient_hooks_.add_substitutes(options);
+  add_checkpoint_substitute(options, python_backwards_);
+  custom_functions_.add_substitutes(options, python_backwards_);
+  sharp_edges_.add_substitutes(options);
+  if (is_exact_) deferred_.add_substitutes(options);
+  facts_.add_substitutes(options);
+  for (const char* name : {"simplefilter", "filterwarnings", "resetwarnings"}) {
+    options.substitute(loaded_function("warnings", name).get(),
+                       [this](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+                         settings_.note_warnings();
+                         return 0;
+                       });
+  }
+  return options;
+}
+
+std::optional<ir::Trace> ProgramCapture::record(const compile::Options& options) {
+  std::optional<ir::Trace> trace;
+  {
+    const RestoreThreadState restore;
+    state_ = restore.state();
+    sizes_.watch(options, module_);
+    const py::Ref result = interpret();
+    if (!result) return std::nullopt;
+    if (const auto changed = settings_.restore()) refuse_change(*changed);
+    grad_mode_after_ = c10::GradMode::is_enabled();
+    require_restored(restore.state());
+    require_same_variables(tracker_);
+    trace = finish(result.get());
+    if (!trace) return std::nullopt;
+  }
+  is_recorded_ = true;
+  tracker_.journal().rollback();
+  return trace;
+}
+
+py::Ref ProgramCapture::interpret() {
+  const TracingScope scope(module_, sizes_.shadows());
+  if (is_exact_ && !deferred_.begin()) return nullptr;
+  if (!call_.admit_arguments()) return nullptr;
+  const tracer::RecordTop record(recorder_);
+  static_cast<void>(tracer::take_refusal());
+  py::Ref result = call_.run();
+  tracker_.leave_objects();
+  // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
+  if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
+  if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
+    throw UserError(ErrorKind::kNotImplemented, refused);
+  }
+  const bool is_whole = result && gradient_hooks_.record(tracker_) && take_added_parameters(module_, hooks_, tracker_);
+  return is_whole ? std::move(result) : py::Ref();
+}
+
+std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
+  interpreter::StructureBuilder builder(tracker_);
+  if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
+  gradient_hooks_.require_on_computed(builder.outputs());
+  if (!gradient_hooks_.leave_those_of_outputs(builder.outputs())) return std::nullopt;
+  // Hooks first: `requires_grad_(False)` is among the effects of backwards, and a hook needs a tensor that requires
+  // grad.
+  if (!gradient_hooks_.add_effects(builder) || !backward_.add_effects(builder)) return std::nullopt;
+  if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
+  gradient_hooks_.require_recorded(builder.outputs());
+  backward_.require_readable(builder.outputs(), python_backwards_);
+  backward_.require_nothing_retained(tracker_);
+  OutputPlanner planner(recorder_, sizes_.shadows());
+  for (const py::Ref& output : builder.outputs()) {
+    if (is_tensor(output.get())) planner.note_view(output.get());
+  }
+  recorder_.memory.return_written();
+  for (const py::Ref& output : builder.outputs()) {
+    if (is_traced_number(output.get())) {
+      planner.add_number(value_of_number(output.get()));
+      continue;
+    }
+    if (const auto size = dim_of_size_number(output.get())) {
+      planner.add_size(*size);
+      continue;
+    }
+    require_plain_output(output.get());
+    planner.add_tensor(output.get());
+  }
+  ir::ArgumentList outputs = planner.outputs();
+  gradient_hooks_.require_made(outputs);
+  structure_ = builder.finish();
+  writes_ = InputWrites(recorder_, reads_buffers(tracker_));
+  for (const auto& [input, value] : recorder_.memory.inputs_with_new_history()) outputs.emplace_back(value);
+  require_same_attributes(hooks_);
+  require_no_shared_effects(recorder_, tracker_);
+  ir::Trace trace = recorder_.finish(std::move(outputs));
+  plan_ = planner.finish(trace);
+  require_as_seen(hooks_, recorder_.memory.written_inputs(), structure_, plan_);
+  tracer::keep_errors(trace);
+  return trace;
+}
+
+void ProgramCapture::fill(Specialization& specialization) {
+  specialization.state = state_;
+  specialization.context = context_;
+  specialization.grad_mode_after = grad_mode_after_;
+  interpreter::GuardCompiler compiler(tracker_.provenance(), hooks_);
+  specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
+  for (const py::Ref& input : hooks_.inputs()) {
+    const at::Tensor& tensor = unpack_tensor(input.get());
+    specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor), recorder_.tensors.is_view_asked(tensor));
+    if (is_distributed(input.get())) specialization.tensors.back().add_local_part(stored_part(input.get()));
+    if (auto free = sizes_.free_sizes(input.get()); !free.empty()) {
+      specialization.tensors.back().free_sizes(std::move(free));
+    }
+  }
+  sizes_.describe(specialization);
+  specialization.structure = std::move(structure_);
+  specialization.writes = std::move(writes_);
+  specialization.histories = backward_.histories();
+  specialization.plan = std::move(plan_);
+  for (std::size_t i = 0; i < hooks_.states().size(); ++i) {
+    const bool was_leaf = unpack_tensor(hooks_.states()[i].real.get()).requires_grad();
+    if (!was_leaf && hooks_.states()[i].override == nullptr &&
+        unpack_tensor(hooks_.states()[i].traced.get()).requires_grad() &&
+        unpack_tensor(hooks_.states()[i].traced.get()).is_leaf()) {
+      specialization.new_leaves.push_back(static_cast<std::uint32_t>(i));
+    }
+  }
+  for (const interpreter::StructurePart& part : specialization.structure.parts()) {
+    if (part.kind == interpreter::PartKind::kInput) specialization.returned_inputs.push_back(part.index);
+  }
+  for (const OutputPlan::Source& source : specialization.plan.sources) {
+    if (source.is_input) specialization.returned_inputs.push_back(source.index);
+  }
+}
+
+ProgramCapture::Known ProgramCapture::known(const Known& before, bool failed) const {
+  return {recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
+          python_backwards_.found(), sizes_.known(before.sizes, failed)};
+}
+
+std::vector<tracer::WeakTensor> ProgramCapture::kept_tensors() const {
+  std::vector<tracer::WeakTensor> tensors;
+  recorder_.add_kept_tensors(tensors);
+  return tensors;
+}
+
+}  // namespace thunder::dispatch
