@@ -21,23 +21,11 @@
 #include "tracer/size_node.h"
 #include "tracer/size_probes.h"
 #include "tracer/size_reads.h"
+#include "tracer/size_samples.h"
 #include "tracer/trace_tensor.h"
+#include "tracer/view_sizes.h"
 
 namespace thunder::tracer {
-
-/// A size of the program's arguments, or one that follows from data, that may be another one at the next call.
-struct SizeSymbol {
-  std::int64_t traced = 0;
-  std::int64_t least = 2;
-  std::int64_t most = 0;  ///< zero: there is no bound
-};
-
-/// An integer among the arguments of a call, or in a list among them, that depends on symbols.
-struct SizeInCall {
-  std::size_t argument = 0;
-  std::optional<std::size_t> element{};
-  ir::Dim dim;
-};
 
 /// Records a program at other sizes beside those of the arguments that it is traced with: each operation that it calls
 /// is called again on trace tensors of those sizes, in a recorder of their own. At the end the traces become one, for
@@ -145,8 +133,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Types of the results of an operation, whose sizes follow from data, at a sample.
   [[nodiscard]] ResultTypes data_types_at(std::span<const std::int64_t> sample, std::size_t place,
                                           const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) const;
-  void add_shadow(std::vector<std::int64_t> values, std::optional<std::uint32_t> only);
-  void add_shadows(const std::vector<ir::Condition>& conditions);
+  void add_shadow(SizeSample sample);
   [[nodiscard]] bool is_any_lost() const;
   /// Whether sizes are given as expressions.
   [[nodiscard]] bool tells_sizes() const;
@@ -167,17 +154,11 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Makes it a condition that the operation does nothing else where a size is next to another one.
   void probe(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
              std::span<const c10::IValue> results);
-  void note_slice(std::span<const c10::IValue> arguments);
-  void note_select(std::span<const c10::IValue> arguments);
-  void note_windows(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   [[nodiscard]] std::optional<ir::Dim> size_at(const c10::IValue& tensor, std::int64_t dim);
   [[nodiscard]] at::Tensor tensor_in(const Shadow& shadow, const at::Tensor& tensor) const;
+  /// Whether sizes, strides and offset are the same.
+  [[nodiscard]] static bool is_laid_out_alike(const at::Tensor& left, const at::Tensor& right);
   void pair(Shadow& shadow, const c10::IValue& result, const c10::IValue& other);
-  [[nodiscard]] bool has_only_operations(const ir::Trace& trace) const;
-  /// `others`: the same argument in each recorder.
-  [[nodiscard]] bool add_sizes(std::size_t argument, const c10::IValue& value, std::span<const c10::IValue> others,
-                               std::vector<SizeInCall>& sizes);
-
   Recorder& program_;
   std::shared_ptr<SizeScope> scope_ = std::make_shared<SizeScope>();
   std::vector<SizeSymbol> symbols_;

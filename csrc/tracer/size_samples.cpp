@@ -1,0 +1,89 @@
+#include "tracer/size_samples.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace thunder::tracer {
+namespace {
+
+constexpr std::size_t kJointSamples = 5;
+
+/// The value of symbol `i` in a sample.
+std::int64_t sample_of(const SizeSymbol& symbol, std::size_t sample, std::size_t i) {
+  constexpr std::array<std::array<std::int64_t, 8>, kJointSamples + 1> kValues{{
+      {5, 11, 7, 17, 13, 23, 19, 29},                    // small
+      {129, 113, 137, 107, 131, 103, 127, 101},          // in another order
+      {4099, 1031, 2053, 1549, 3079, 1297, 2309, 1801},  // large
+      {37, 37, 37, 37, 37, 37, 37, 37},                  // equal
+      {6, 4, 10, 8, 14, 12, 18, 16},                     // even
+      {43, 47, 53, 59, 61, 67, 71, 73},                  // where one symbol changes by itself
+  }};
+  const std::int64_t value = kValues[sample][i % kValues[sample].size()];
+  if (symbol.most == 0) return std::max(value, symbol.least + value % 97);
+  return symbol.least + value % (symbol.most - symbol.least + 1);
+}
+
+/// Numbers without a pattern, of many magnitudes, for where the usual samples do not meet the conditions.
+std::int64_t other_sample_of(const SizeSymbol& symbol, std::size_t attempt, std::size_t i) {
+  std::uint64_t state = (attempt * 64 + i + 1) * 0x9e3779b97f4a7c15U;
+  state = (state ^ (state >> 29U)) * 0xbf58476d1ce4e5b9U;
+  const std::uint64_t drawn = state >> 33U;
+  // A third lies around the size that was traced, since conditions hold there.
+  const std::uint64_t range =
+      attempt % 3 == 0 ? 2 * static_cast<std::uint64_t>(symbol.traced) : std::uint64_t{8} << (attempt % 11);
+  const std::int64_t value = 2 + static_cast<std::int64_t>(drawn % range);
+  if (symbol.most == 0) return std::max(value, symbol.least);
+  return symbol.least + value % (symbol.most - symbol.least + 1);
+}
+
+/// Changes a symbol that a condition names by itself so that it holds.
+void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
+  const auto left = ir::symbol_of(condition.left);
+  const auto right = ir::symbol_of(condition.right);
+  if (condition.kind == ir::Condition::Kind::kEqual) {
+    if (left) values[*left] = std::max<std::int64_t>(ir::evaluate(condition.right, values), 2);
+    if (!left && right) values[*right] = std::max<std::int64_t>(ir::evaluate(condition.left, values), 2);
+  } else if (condition.kind == ir::Condition::Kind::kDivisible && left && condition.right.is_concrete()) {
+    values[*left] = condition.right.hint * std::max<std::int64_t>(values[*left] / condition.right.hint, 1);
+  }
+}
+
+}  // namespace
+
+std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std::span<const ir::Condition> conditions) {
+  constexpr std::size_t kAttempts = 400;
+  std::vector<SizeSample> samples;
+  std::vector<std::int64_t> traced;
+  for (const SizeSymbol& symbol : symbols) traced.push_back(symbol.traced);
+  const auto is_sample = [&](const std::vector<std::int64_t>& values) {
+    const auto is_there = [&](const SizeSample& sample) { return sample.values == values; };
+    const auto is_met = [&](const ir::Condition& condition) { return ir::holds(condition, values); };
+    return values != traced && std::ranges::none_of(samples, is_there) && std::ranges::all_of(conditions, is_met);
+  };
+  const auto draw = [&](std::size_t attempt, std::size_t usual, std::uint32_t i) {
+    return attempt == 0 ? sample_of(symbols[i], usual, i) : other_sample_of(symbols[i], attempt + 31 * usual, i);
+  };
+  for (std::size_t sample = 0; sample < kJointSamples; ++sample) {
+    for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
+      std::vector<std::int64_t> values;
+      for (std::uint32_t i = 0; i < symbols.size(); ++i) values.push_back(draw(attempt, sample, i));
+      for (const ir::Condition& condition : conditions) meet(condition, values);
+      if (!is_sample(values)) continue;
+      samples.push_back({std::move(values), std::nullopt});
+      break;
+    }
+  }
+  for (std::uint32_t i = 0; i < symbols.size(); ++i) {
+    for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
+      std::vector<std::int64_t> values = traced;
+      values[i] = draw(attempt, kJointSamples, i);
+      if (!is_sample(values)) continue;
+      samples.push_back({std::move(values), i});
+      break;
+    }
+  }
+  return samples;
+}
+
+}  // namespace thunder::tracer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/condition.h"
+
+namespace thunder::tracer {
+
+/// A size of the program's arguments, or one that follows from data, that may be another one at the next call.
+struct SizeSymbol {
+  std::int64_t traced = 0;
+  std::int64_t least = 2;
+  std::int64_t most = 0;  ///< zero: there is no bound
+};
+
+/// Sizes at which a program is recorded beside those that it is traced with.
+struct SizeSample {
+  std::vector<std::int64_t> values;   ///< by symbol
+  std::optional<std::uint32_t> only;  ///< the one symbol that is not as traced
+};
+
+/// Samples that meet all conditions: a few in which all symbols have other values, and one for each symbol by itself.
+/// Fewer where no values were found that meet the conditions.
+[[nodiscard]] std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols,
+                                                     std::span<const ir::Condition> conditions);
+
+}  // namespace thunder::tracer

@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "bridge/convert.h"
+#include "tracer/map_tensors.h"
+#include "tracer/size_shadows.h"
+
+namespace thunder::tracer {
+
+using c10::IValue;
+
+bool SizeShadows::is_laid_out_alike(const at::Tensor& left, const at::Tensor& right) {
+  return left.sizes() == right.sizes() && left.strides() == right.strides() &&
+         left.storage_offset() == right.storage_offset();
+}
+
+std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
+  if (!tells_sizes()) return std::nullopt;
+  const Inside inside(*this);
+  ir::Dims dims;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    std::vector<std::int64_t> numbers{tensor.size(i)};
+    for (const Shadow& shadow : shadows_) {
+      const auto found = shadow.tensors.find(&tensor);
+      if (found == shadow.tensors.end()) return pin_all(), std::nullopt;
+      numbers.push_back(found->second.size(i));
+    }
+    const std::optional<ir::Dim> dim = fit_->find(numbers);
+    if (!dim) return note_read(tensor), std::nullopt;
+    dims.push_back(*dim);
+  }
+  return dims;
+}
+
+std::optional<ir::Dims> SizeShadows::strides_of(const c10::TensorImpl& tensor) {
+  const Inside inside(*this);
+  ir::Dims strides;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    std::vector<std::int64_t> numbers{tensor.stride(i)};
+    for (const Shadow& shadow : shadows_) {
+      const auto found = shadow.tensors.find(&tensor);
+      if (found == shadow.tensors.end()) return std::nullopt;
+      numbers.push_back(found->second.stride(i));
+    }
+    const std::optional<ir::Dim> stride = fit_->find(numbers);
+    if (!stride) return std::nullopt;
+    strides.push_back(*stride);
+  }
+  return strides;
+}
+
+std::optional<ir::Dim> SizeShadows::size_at(const IValue& value, std::int64_t dim) {
+  const TraceTensorImpl* impl = trace_impl(value.toTensor());
+  if (impl == nullptr || !impl->is_watched()) {
+    const Inside inside(*this);
+    const bool is_there = dim < value.toTensor().dim() && dim >= -value.toTensor().dim();
+    return is_there ? std::optional<ir::Dim>(value.toTensor().size(dim)) : std::nullopt;
+  }
+  const std::optional<ir::Dims> dims = dims_of(*impl);
+  const auto rank = static_cast<std::int64_t>(dims ? dims->size() : 0);
+  if (dim >= rank || dim < -rank) return std::nullopt;
+  return (*dims)[static_cast<std::size_t>(dim < 0 ? dim + rank : dim)];
+}
+
+std::optional<ir::TensorType> SizeShadows::general_type(const at::Tensor& tensor) {
+  const TraceTensorImpl* impl = trace_impl(tensor);
+  std::optional<at::Tensor> input;
+  if (impl == nullptr) input = program_.tensors.find_input(tensor);
+  if (input) impl = trace_impl(*input);
+  if (impl == nullptr) return std::nullopt;
+  ir::TensorType type = bridge::type_of(input ? *input : tensor);
+  if (!impl->is_watched()) return type;
+  std::optional<ir::Dims> sizes = dims_of(*impl);
+  std::optional<ir::Dims> strides = sizes ? strides_of(*impl) : std::nullopt;
+  if (!strides) return std::nullopt;
+  type.sizes = *std::move(sizes);
+  type.strides = *std::move(strides);
+  return type;
+}
+
+c10::SymInt SizeShadows::as_size(const ir::Dim& dim) const {
+  if (dim.is_concrete()) return dim.hint;
+  return c10::SymInt(c10::SymNode(c10::make_intrusive<SizeNode>(scope_, dim)));
+}
+
+c10::SymInt SizeShadows::symbol(std::uint32_t index) const {
+  return as_size(ir::Dim::symbol(index, symbols_[index].traced));
+}
+
+c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
+  const std::optional<ir::Dims> dims = dims_of(tensor);
+  const Inside inside(*this);
+  if (!dims) return tensor.sym_sizes();
+  std::vector<c10::SymInt>& sizes = sizes_[&tensor];
+  const auto is_given = [&](std::size_t i) {
+    const SizeNode* node = size_node_of(sizes[i]);
+    return node != nullptr ? node->dim() == (*dims)[i]
+                           : !sizes[i].is_heap_allocated() && ir::Dim(sizes[i].as_int_unchecked()) == (*dims)[i];
+  };
+  bool is_same = sizes.size() == dims->size();
+  for (std::size_t i = 0; is_same && i < dims->size(); ++i) is_same = is_given(i);
+  if (is_same) return sizes;
+  sizes.clear();
+  for (const ir::Dim& dim : *dims) sizes.push_back(as_size(dim));
+  return sizes;
+}
+
+c10::SymInt SizeShadows::sym_numel(const c10::TensorImpl& tensor) {
+  const std::optional<ir::Dims> dims = dims_of(tensor);
+  const Inside inside(*this);
+  if (!dims) return tensor.numel();
+  const ir::Dim count = ir::product_of(*dims);
+  note_expression(count);
+  return as_size(count);
+}
+
+void SizeShadows::note_read(const c10::TensorImpl& tensor) {
+  const Inside inside(*this);
+  auto* const impl = const_cast<c10::TensorImpl*>(&tensor);
+  const at::Tensor of_program(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
+  bool follows_one = false;
+  bool follows_several = false;
+  for (const Shadow& shadow : shadows_) {
+    const auto found = shadow.tensors.find(impl);
+    if (found == shadow.tensors.end()) return pin_all();
+    if (is_laid_out_alike(of_program, found->second)) continue;
+    (shadow.only ? follows_one : follows_several) = true;
+    if (shadow.only) pin(*shadow.only);
+  }
+  if (follows_several && !follows_one) pin_all();
+}
+
+// A stride that is not what it would be without gaps decides.
+bool SizeShadows::decide_contiguity(const c10::TensorImpl& tensor) {
+  if (!tells_sizes()) return false;
+  const std::optional<ir::Dims> sizes = dims_of(tensor);
+  const std::optional<ir::Dims> strides = sizes ? strides_of(tensor) : std::nullopt;
+  if (!strides) return false;
+  std::vector<ir::Condition> conditions;
+  ir::Dim expected = 1;
+  for (std::size_t i = sizes->size(); i-- > 0;) {
+    const ir::Dim& size = (*sizes)[i];
+    if (size.hint == 0) return false;
+    if (size.hint == 1) continue;
+    const bool is_equal = (*strides)[i].hint == expected.hint;
+    const auto comparison = is_equal ? SizeComparison::kEqual : SizeComparison::kNotEqual;
+    Compared compared = compare_sizes((*strides)[i], comparison, expected);
+    if (!is_equal) conditions.clear();
+    std::ranges::move(compared.conditions, std::back_inserter(conditions));
+    if (!is_equal) break;
+    expected *= size;
+  }
+  for (const ir::Condition& condition : conditions) assume(condition);
+  return true;
+}
+
+void SizeShadows::note_contiguity(const c10::TensorImpl& tensor, at::MemoryFormat format) {
+  const auto is_known = [&] {
+    const Inside inside(*this);
+    const bool answer = tensor.is_contiguous(format);
+    return std::ranges::all_of(shadows_, [&](const Shadow& shadow) {
+      const auto found = shadow.tensors.find(&tensor);
+      return !shadow.is_lost && found != shadow.tensors.end() && found->second.is_contiguous(format) == answer &&
+             found->second.is_non_overlapping_and_dense();
+    });
+  };
+  if (is_known() || (format == at::MemoryFormat::Contiguous && decide_contiguity(tensor))) return;
+  note_read(tensor);
+}
+
+void SizeShadows::note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) {
+  bool is_known = false;
+  for (Shadow& shadow : shadows_) {
+    const auto found = shadow.tensors.find(&tensor);
+    if (found == shadow.tensors.end()) continue;
+    is_known = true;
+    const at::Tensor other = found->second;
+    shadow.tensors.insert_or_assign(copy.unsafeGetTensorImpl(), other);
+  }
+  if (is_known) kept_.push_back(copy);
+}
+
+}  // namespace thunder::tracer
