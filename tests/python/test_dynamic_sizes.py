@@ -729,6 +729,16 @@ def test_windows_at_many_lengths_equal_eager(window: nn.Module) -> None:
     assert not has_symbols or specializations(compiled) <= 6  # one for each length that has one window
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_lstm_trains_at_many_lengths_with_two_programs(layers: int) -> None:
+    model = nn.LSTM(3, 4, layers)
+    compiled = thunder.jit(model)
+    for length in (5, 6, 9, 2, 30):
+        x = torch.randn(length, 2, 3, requires_grad=True)
+        require_equal(lambda x: compiled(x)[0], lambda x: model(x)[0], [x], [x, *model.parameters()])
+    assert specializations(compiled) <= 3
+
+
 @pytest.mark.parametrize("make", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3)], ids=["rows", "images"])
 def test_running_statistics_are_updated_at_each_batch_size(make: Callable[[], nn.Module]) -> None:
     norm = make()
