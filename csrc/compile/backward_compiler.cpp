@@ -1,5 +1,7 @@
 #include "compile/backward_compiler.h"
 
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +10,22 @@
 #include "transforms/inner_gradient.h"
 
 namespace thunder::compile {
+namespace {
+
+/// The dispatch modes around a call of `backward()` see what runs, not how it is compiled.
+class OutsideOfDispatchModes {
+ public:
+  OutsideOfDispatchModes() : modes_(Modes::get_state()) { Modes::set_state({}); }
+  ~OutsideOfDispatchModes() { Modes::set_state(std::move(modes_)); }
+  OutsideOfDispatchModes(const OutsideOfDispatchModes&) = delete;
+  OutsideOfDispatchModes& operator=(const OutsideOfDispatchModes&) = delete;
+
+ private:
+  using Modes = c10::impl::TorchDispatchModeTLS;
+  Modes modes_;
+};
+
+}  // namespace
 
 BackwardCompiler::BackwardCompiler(std::shared_ptr<const Compilation> compilation, TraceLine backward,
                                    PassRunner runner, runtime::CotangentSet usual)
@@ -27,6 +45,7 @@ std::vector<bool> BackwardCompiler::find_differentiable(const runtime::Cotangent
   const std::lock_guard<std::mutex> lock(making_);
   const auto [place, is_new] = differentiable_.try_emplace({cotangents, differentiable});
   if (!is_new) return place->second;
+  const OutsideOfDispatchModes outside;
   const bool is_for_all = std::ranges::find(cotangents, false) == cotangents.end();
   const ir::Trace backward =
       is_for_all ? derived_.restore(0) : transforms::backward_for(*compilation_->gradient, cotangents);
@@ -54,6 +73,7 @@ std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runt
   const std::lock_guard<std::mutex> lock(making_);
   std::shared_ptr<const runtime::BackwardProgram>& known = made_[cotangents];
   if (known != nullptr) return known;
+  const OutsideOfDispatchModes outside;
   TraceLine line = take_line(cotangents);
   finish_backward(*compilation_, line, runner_);
   auto made = std::make_shared<runtime::BackwardProgram>();
@@ -75,7 +95,8 @@ std::shared_ptr<const runtime::BackwardProgram> BackwardCompiler::get(const runt
 
 TraceLine BackwardCompiler::take_line(const runtime::CotangentSet& cotangents) {
   const bool is_for_all = std::ranges::find(cotangents, false) == cotangents.end();
-  if (!is_for_all) return derive_backward(*compilation_, cotangents, runner_);
+  // It is gone where an attempt to compile it failed.
+  if (!is_for_all || std::exchange(is_taken_, true)) return derive_backward(*compilation_, cotangents, runner_);
   TraceLine line = std::move(backward_);
   line.history.take_out();
   return line;

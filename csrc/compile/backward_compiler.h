@@ -40,7 +40,8 @@ class BackwardCompiler {
   [[nodiscard]] TraceLine take_line(const runtime::CotangentSet& cotangents);
 
   const std::shared_ptr<const Compilation> compilation_;
-  TraceLine backward_;        ///< for all cotangents, until it is made
+  TraceLine backward_;  ///< for all cotangents, until it is taken
+  bool is_taken_ = false;
   ir::TraceArchive derived_;  ///< the backward for all cotangents, as it was derived
   const PassRunner runner_;
   const runtime::CotangentSet usual_;

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import thunder
@@ -240,6 +241,33 @@ def test_backward_is_made_the_same_in_any_mode(context: Callable[[], Any]) -> No
     x, w = leaves(SQUARE, SQUARE)
     (x @ w).tanh().backward(torch.ones(3, 3))
     torch.testing.assert_close([i.grad for i in inputs], [x.grad, w.grad])
+
+
+class CountingMode(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("scale", [2.0, 1j], ids=["real", "complex"])
+def test_backward_that_is_first_asked_for_in_a_dispatch_mode(scale: complex) -> None:
+    w = torch.tensor([0.5, -1.0], requires_grad=True)
+    compiled = thunder.jit(lambda w: w.sin() * scale)
+    gradients, seen = [], []
+    for _ in range(2):
+        mode = CountingMode()
+        result = compiled(w)
+        with mode:
+            gradients += torch.autograd.grad(result, w, torch.ones_like(result))
+        seen.append(mode.names)
+    expected = torch.autograd.grad(w.sin() * scale, w, torch.ones_like(result))[0]
+    assert seen[0] == seen[1]  # nothing that compiles
+    for gradient in gradients:
+        torch.testing.assert_close(gradient, expected)
 
 
 def test_threads_that_need_different_backwards_at_once() -> None:
