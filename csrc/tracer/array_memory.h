@@ -27,6 +27,7 @@ class ArrayMemory {
     bool is_returned = false;
   };
 
+  [[nodiscard]] bool is_empty() const { return arrays_.empty(); }
   void add(const at::Tensor& real, const at::Tensor& trace_tensor);
   void note_returned(const at::Tensor& trace_tensor);
   /// Those whose memory a result shows.

@@ -37,6 +37,12 @@ def tensor_that_is_read(x: torch.Tensor, array: Any) -> Any:
 
 
 @compiled
+def tensor_whose_array_shows_its_strides(x: torch.Tensor, array: Any) -> Any:
+    views = [x[::2], x.view(2, 3).t(), x[1:2].expand(4), x.view(2, 3)[:, None, 1:].expand(-1, 4, -1), x[:0]]
+    return x * 1, [(view.numpy().strides, view.numpy().tolist()) for view in views]
+
+
+@compiled
 def array_that_is_made_inside(x: torch.Tensor, array: Any) -> Any:
     made = numpy.zeros(3)
     made[0] = 5
@@ -62,6 +68,17 @@ def array_as_tensors(x: torch.Tensor, array: Any) -> Any:
 @refused
 def tensor_over_the_array_of_an_input(x: torch.Tensor, array: Any) -> Any:
     return torch.as_tensor(x.numpy())
+
+
+@refused
+def arrays_of_tensors_that_share_memory(x: torch.Tensor, array: Any) -> Any:
+    pair = x.numpy(), x[3:].numpy()
+    return x * 1, numpy.shares_memory(*pair), numpy.may_share_memory(*pair)
+
+
+@refused
+def array_of_overlapping_elements(x: torch.Tensor, array: Any) -> Any:
+    return x * float(x.unfold(0, 3, 1).numpy().sum())
 
 
 @refused

@@ -1,5 +1,7 @@
 #include "dispatch/capture/data_reads.h"
 
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/select.h>
 
 #include <algorithm>
@@ -55,6 +57,23 @@ void refuse_conversion() {
   PyErr_SetString(PyExc_NotImplementedError, kMessage);
 }
 
+/// A copy of `contents` with the strides of `tensor`, which an array over it shows; undefined where elements of such a
+/// copy would share their place in another way than by a stride of zero.
+at::Tensor laid_out_as(const at::Tensor& contents, const at::Tensor& tensor) {
+  if (contents.strides() == tensor.strides() || contents.sizes() != tensor.sizes()) return contents;
+  at::Tensor copy = at::empty_strided(contents.sizes(), tensor.strides(), contents.options());
+  at::Tensor target = copy;
+  at::Tensor source = contents;
+  for (std::int64_t dim = 0; dim < copy.dim(); ++dim) {
+    if (copy.stride(dim) != 0 || copy.size(dim) < 2) continue;
+    target = target.narrow(dim, 0, 1);
+    source = source.narrow(dim, 0, 1);
+  }
+  if (at::has_internal_overlap(target) != at::MemOverlap::No) return {};
+  target.copy_(source);
+  return copy;
+}
+
 }  // namespace
 
 void DataReads::add_substitutes(interpreter::TrackerOptions& options) {
@@ -65,6 +84,16 @@ void DataReads::add_substitutes(interpreter::TrackerOptions& options) {
                          *result = item(arguments[0]);
                          return *result == nullptr ? -1 : 1;
                        });
+  }
+  // Arrays of tensors that share memory are copies, which do not.
+  for (const char* name : {"shares_memory", "may_share_memory"}) {
+    const py::Ref function = loaded_function("numpy", name);
+    if (!function) continue;
+    options.substitute(function.get(), [this, name](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      if (trace_->recorder == nullptr || trace_->recorder->arrays.is_empty()) return 0;
+      refuse_fact(std::string("numpy.") + name);
+      return -1;
+    });
   }
   // Which would make one tensor of numbers: PyTorch's operations on lists of tensors take a list of them.
   if (const py::Ref function = loaded_function("torch.optim.optimizer", "_stack_if_compiling")) {
@@ -136,9 +165,11 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
   }
   const interpreter::NativeScope native;
   const tracer::SuspendRecording suspended;
+  const std::string name(name_of(callable));
+  if (name != "tolist") contents = laid_out_as(contents, unpack_tensor(call.self));
+  if (!contents.defined()) return refuse_fact("Tensor." + name + " of elements that share memory"), nullptr;
   const bool requires_grad = unpack_tensor(call.self).requires_grad();  // NumPy's arrays know nothing of it
   const py::Ref real = py::Ref::steal(wrap_tensor(requires_grad ? contents.detach().requires_grad_() : contents));
-  const std::string name(name_of(callable));
   if (name != "tolist") trace_->recorder->arrays.add(contents, unpack_tensor(call.self));
   const py::Ref method = py::Ref::steal(real ? PyObject_GetAttrString(real.get(), name.c_str()) : nullptr);
   if (!method) return nullptr;
