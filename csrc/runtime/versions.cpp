@@ -10,10 +10,12 @@ void set_version(const at::Tensor& tensor, std::int64_t version) {
 
 }  // namespace
 
+bool counts_writes(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().enabled(); }
+
 void set_output_versions(const Versions& versions, std::span<const at::Tensor> outputs) {
   for (std::size_t i = 0; i < versions.outputs.size() && i < outputs.size(); ++i) {
     const at::Tensor& output = outputs[i];
-    if (versions.outputs[i] != 0 && output.defined() && !output.is_inference()) {
+    if (versions.outputs[i] != 0 && output.defined() && counts_writes(output)) {
       set_version(output, versions.outputs[i]);
     }
   }
@@ -22,7 +24,7 @@ void set_output_versions(const Versions& versions, std::span<const at::Tensor> o
 InputVersions::InputVersions(const Versions& versions, std::span<const at::Tensor> inputs) {
   for (const auto& [position, count] : versions.inputs) {
     const at::Tensor& input = inputs[position];
-    if (!input.is_inference()) written_.push_back({input, input._version(), count});
+    if (counts_writes(input)) written_.push_back({input, input._version(), count});
   }
 }
 

@@ -16,6 +16,8 @@ struct Versions {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> inputs;  ///< position and count
 };
 
+/// Whether a tensor has a version counter: not one of inference mode, also after its data was replaced.
+[[nodiscard]] bool counts_writes(const at::Tensor& tensor);
 void set_output_versions(const Versions& versions, std::span<const at::Tensor> outputs);
 
 /// The version counters of written inputs, taken before a program runs.

@@ -241,6 +241,7 @@ WRITES = [
     ("fill", lambda a: (a.zero_(), torch.empty(3).fill_(2))),
     ("out", lambda a: torch.add(a, 1, out=torch.empty(3, 4))),
     ("turned", lambda a: a.t_()),
+    ("filled_when_made", lambda a: (torch.full_like(a, float(a.sum())), torch.full((2,), int(a.sum())))),
 ]
 
 

@@ -308,3 +308,19 @@ def test_gradients_of_returned_views_that_nothing_is_computed_from() -> None:
 
     assert_equal = torch.testing.assert_close
     assert_equal(gradients(thunder.jit(program)), gradients(program))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_hook_on_an_accumulated_gradient_runs_once(count: int) -> None:
+    def program(a: torch.Tensor, seen: list[str]) -> torch.Tensor:
+        a.register_hook(lambda gradient: seen.append("gradient"))
+        for i in range(count):
+            a.register_post_accumulate_grad_hook(lambda leaf: seen.append(f"accumulated {i}"))
+        return a * 2
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        logs: list[list[str]] = [[], []]
+        for run, log in zip((compiled, program), logs, strict=True):
+            run(x(), log).sum().backward()
+        assert logs[0] == logs[1]

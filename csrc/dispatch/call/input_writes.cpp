@@ -10,6 +10,7 @@
 
 #include "autograd/node_pointer.h"
 #include "base/error.h"
+#include "runtime/versions.h"
 #include "tracer/write_checks.h"
 
 namespace thunder::dispatch {
@@ -111,7 +112,7 @@ std::vector<NewHistory> InputWrites::with_new_history(const std::vector<at::Tens
 std::optional<std::uint64_t> sum_of_versions(const std::vector<at::Tensor>& tensors) {
   std::uint64_t sum = 0;
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.is_inference()) return std::nullopt;
+    if (!runtime::counts_writes(tensor)) return std::nullopt;
     sum += tensor._version();
   }
   return sum;

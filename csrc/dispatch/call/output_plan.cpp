@@ -74,7 +74,7 @@ OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_i
   bool is_cut = false;  // between the view and the root, for autograd
   for (at::Tensor tensor = view; !tensor.is_same(root); tensor = at::Tensor(view_of(tensor)->parent)) {
     is_cut |= tracer::is_detached(*view_of(tensor));
-    if (view_of(tensor)->is_data && version_ == 0) version_ = view._version();
+    if (view_of(tensor)->is_data && version_ == 0 && !view.is_inference()) version_ = view._version();
     if (!tensor.is_same(view) && is_leaf_of_gradients(tensor)) {
       refuse("a view is returned or stored of a leaf that is made inside, and is not; return a clone");
     }

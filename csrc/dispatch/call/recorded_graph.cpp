@@ -12,6 +12,7 @@
 
 #include "dispatch/python/errors.h"
 #include "interpreter/loop/native_scope.h"
+#include "runtime/versions.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -38,7 +39,7 @@ std::string take_message() {
   return message == nullptr ? "an error" : message;
 }
 
-std::int64_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
+std::int64_t version_of(const at::Tensor& tensor) { return runtime::counts_writes(tensor) ? tensor._version() : 0; }
 
 /// An alias of its own: what a recording does to version counters is not seen outside.
 at::Tensor alias_of(const at::Tensor& tensor) {

@@ -179,10 +179,10 @@ at::Tensor GradientHooks::trace_tensor_for(const Hooked& hooked) const {
 }
 
 bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
-  std::unordered_set<PyObject*> done;
+  std::unordered_set<PyObject*> done[2];  // a tensor has one dict for the hooks of each method
   const auto add = [&](const Hooked& hooked) {
     const bool is_leaf_hook = std::string_view(hooked.method) != "register_hook";
-    if (!is_leaf_hook && !done.insert(hooked.tensor.get()).second) return true;
+    if (!done[is_leaf_hook].insert(hooked.tensor.get()).second) return true;
     const interpreter::NativeScope native;
     const py::Ref dict = checked(
         PyObject_GetAttrString(hooked.tensor.get(), is_leaf_hook ? "_post_accumulate_grad_hooks" : "_backward_hooks"));

@@ -134,7 +134,12 @@ PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t p
     made = py::Ref::steal(call_with(callable, call, arguments));
   }
   const py::Ref value = py::Ref::steal(made ? tensor_of_number(number) : nullptr);
-  return value ? PyObject_CallMethod(made.get(), "fill_", "O", value.get()) : nullptr;
+  py::Ref filled = py::Ref::steal(value ? PyObject_CallMethod(made.get(), "fill_", "O", value.get()) : nullptr);
+  if (!filled) return nullptr;
+  // For eager it was made so, and not written to.
+  c10::VariableVersion counter = unpack_tensor(filled.get()).unsafeGetTensorImpl()->version_counter();
+  if (counter.enabled()) counter.set_version(0);
+  return filled.release();
 }
 
 /// Whether a function does with a tensor what it does not do with a number: `masked_fill` refuses a number that the
