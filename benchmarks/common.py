@@ -148,8 +148,11 @@ def measure_models(
 
 
 def profile_file(folder: Path | None, name: str, compiler: str) -> Path | None:
-    """Return the file for the times of a model's kernels; None where no folder was given."""
-    return folder / f"{re.sub('[^a-z0-9]+', '-', name)}-{compiler}.txt" if folder else None
+    """Return the file for the times of a model's kernels, and make its folder; None where no folder was given."""
+    if folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{re.sub('[^a-z0-9]+', '-', name)}-{compiler}.txt"
 
 
 def add_ratios(rows: list[dict[str, Any]], quantity: str) -> None:

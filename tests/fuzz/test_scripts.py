@@ -135,7 +135,7 @@ def test_special_methods_that_a_script_replaces_are_put_back() -> None:
 
 def test_known_failure_does_not_hide_another() -> None:
     lines = "class Color(enum.Enum):\n    RED = 1\nwith contextlib.suppress(Exception):\n    Color.RED._value_ = 4\n"
-    why = known.reason("number", "step 0, line 3: r0: at (0,) expected 1.0, got 2.0", lines)
+    [why] = known.reasons("number", "step 0, line 3: r0: at (0,) expected 1.0, got 2.0", lines)
     assert why
     assert "_value_" not in known.without_cause(why, lines)
     assert not known.without_cause("nothing", lines)

@@ -102,6 +102,8 @@ def execute(text: str, compiles: bool, dtype: torch.dtype = torch.float32) -> Ru
     counts = {"calls": 0}
 
     def jit(function: Any, **options: Any) -> Any:
+        if not callable(function) or (isinstance(function, torch.nn.Module) and "_parameters" not in vars(function)):
+            raise TypeError("the script has lost what it compiles")
         compiled = thunder.jit(function, **options) if compiles else function
         jitted.append(compiled)
         return compiled

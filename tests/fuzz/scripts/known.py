@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _DATA = "data changed behind autograd's back between a call and its backward"
 _RESIZED = "resize_ of an input that is not contiguous"
@@ -58,7 +59,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a backward inside released what it went through",
     ),
     (
-        "raises",
+        "raises|raises other",
         r"the gradient of a result of a compiled function is asked for",
         "gradients between results are refused",
     ),
@@ -71,7 +72,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "value",
-        r"^step[^\n]* Doubling\.(?:seen value|given[^:\n]*): .*\n( +)with Doubling\(\):\n"
+        r"^step[^\n]* Doubling\.(?:seen value|given[^:\n]*): .*\n( +)with [^\n]*Doubling\(\)[^\n]*:\n"
         r"(\1 +[^\n]*\n)*\1 +[^\n]*(?<!torch\.)\bfunc\.\w+\(",
         "a function mode sees the calls that thunder's transforms make, which are not torch.func's",
     ),
@@ -119,16 +120,20 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a tensor of which a backward reads the shape only is written to behind the function that saved it",
     ),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
+    (
+        "length|value",
+        r"^step[^\n]* outside.*register_multi_grad_hook\(",
+        "a compiled function is one node, through which gradients of None come to inputs too",
+    ),
 )
 
 
-def reason(kind: str, message: str, text: str) -> str:
-    """Return why a failure is known, or nothing."""
+def reasons(kind: str, message: str, text: str) -> Iterator[str]:
+    """Yield why a failure may be known."""
     everything = f"{message}\n{text}"
     for kinds, pattern, why in _KNOWN:
         if re.fullmatch(kinds, kind) and re.search(pattern, everything, re.DOTALL):
-            return why
-    return ""
+            yield why
 
 
 def without_cause(why: str, text: str) -> str:

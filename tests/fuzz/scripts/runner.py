@@ -344,10 +344,12 @@ def _found(worker: _Worker, outcome: Any, shrinks: bool) -> Found:
             outcome = isolated(text)
         else:
             outcome.message += "\n(alone, the script passes: something before it in its process matters)"
-    why = known.reason(outcome.kind, outcome.message, text)
-    rest = known.without_cause(why, text)
-    if rest and isolated(rest).is_failure:
-        why = ""
+
+    def explains(why: str) -> bool:
+        rest = known.without_cause(why, text)
+        return not rest or not isolated(rest).is_failure
+
+    why = next(filter(explains, known.reasons(outcome.kind, outcome.message, text)), "")
     return Found(worker.seed, outcome.kind, outcome.message, text, why, worker.sizes)
 
 
