@@ -112,11 +112,14 @@ bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symb
   return true;
 }
 
-/// Running statistics, which an operation updates though nothing in its schema says so.
-void Realizer::copy_written_statistics(const ir::BoundSymbol& symbol) {
+/// What an operation writes to: by its schema, or running statistics, of which schemas do not say so. A gradient that
+/// is computed inside, or `resize_`, ends with writes to inputs in the middle of a trace.
+void Realizer::copy_written(const ir::BoundSymbol& symbol, const c10::FunctionSchema& schema) {
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     const auto* id = symbol.arguments[i].get<ir::ValueId>();
-    if (id == nullptr || !symbol.op->parameters[i].name.starts_with("running_")) continue;
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    const bool is_statistic = symbol.op->effect && symbol.op->parameters[i].name.starts_with("running_");
+    if (id == nullptr || !(is_statistic || (alias != nullptr && alias->isWrite()))) continue;
     IValue& value = values_[index_of(*id)];
     if (value.isTensor() && copied_.insert(index_of(*id)).second) value = value.toTensor().detach().clone();
   }
@@ -142,9 +145,9 @@ bool Realizer::run_by_executor(const ir::Trace& trace, const ir::BoundSymbol& sy
 void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (run_primitive(trace, symbol)) return;
   if (run_by_executor(trace, symbol)) return;
-  if (symbol.op->effect) copy_written_statistics(symbol);
-  const auto writer = make_writer(*trace.context(), [&](ir::ValueId id) { return values_[index_of(id)]; });
   const c10::OperatorHandle& op = handle_of(*symbol.op);
+  copy_written(symbol, op.schema());
+  const auto writer = make_writer(*trace.context(), [&](ir::ValueId id) { return values_[index_of(id)]; });
   torch::jit::Stack stack = arguments_of(symbol, op, writer);
   // Composite operations choose kernels, which round differently, by whether gradients are wanted.
   const c10::AutoGradMode gradients(has_gradient(trace, symbol));

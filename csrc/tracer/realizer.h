@@ -45,7 +45,7 @@ class Realizer {
   void run(const ir::Trace& trace, const ir::BoundSymbol& symbol);
   bool run_by_executor(const ir::Trace& trace, const ir::BoundSymbol& symbol);
   bool run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symbol);
-  void copy_written_statistics(const ir::BoundSymbol& symbol);
+  void copy_written(const ir::BoundSymbol& symbol, const c10::FunctionSchema& schema);
   [[nodiscard]] c10::Scalar number(const ir::Argument& argument) const;
   void store(const ir::Argument& result, const c10::IValue& value);
 

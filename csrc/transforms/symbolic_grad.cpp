@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -50,9 +52,13 @@ class SymbolicGrad {
     }
     fit_.add_all(computation);
     const ManySizes are_many;
-    for (const std::vector<std::int64_t>& sample : fit_.samples()) {
-      gradients_.push_back(forward_and_backward(tracer::at_sizes_with_gradients(computation, sample)));
+    std::map<std::size_t, ForwardBackward> made;
+    for (const std::size_t i : from_small_to_large()) {
+      const ir::Trace at_sample = tracer::at_sizes_with_gradients(computation, fit_.samples()[i]);
+      const auto place = made.emplace(i, forward_and_backward(at_sample)).first;
+      require_as_many_symbols(place->second, made.begin()->second);
     }
+    for (auto& [i, gradient] : made) gradients_.push_back(std::move(gradient));
   }
 
   ForwardBackward run() {
@@ -84,6 +90,27 @@ class SymbolicGrad {
   }
 
  private:
+  /// The places of the samples: first the sizes that were traced.
+  [[nodiscard]] std::vector<std::size_t> from_small_to_large() const {
+    std::vector<std::size_t> places(fit_.samples().size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    const auto sum = [this](std::size_t place) {
+      return std::reduce(fit_.samples()[place].begin(), fit_.samples()[place].end());
+    };
+    std::ranges::sort(places.begin() + 1, places.end(), {}, sum);
+    return places;
+  }
+
+  /// A derivative that goes over the steps of a sequence, such as that of `gru`, is another one for each length: the
+  /// smallest sizes tell.
+  static void require_as_many_symbols(const ForwardBackward& gradient, const ForwardBackward& first) {
+    const bool has_as_many = gradient.forward.symbols.size() == first.forward.symbols.size() &&
+                             gradient.backward.symbols.size() == first.backward.symbols.size();
+    if (has_as_many) return;
+    throw UserError(ErrorKind::kNotImplemented,
+                    "expected a derivative of as many operations at all sizes, got one that depends on them");
+  }
+
   static ir::TypePtr type_of_sizes(const ir::Trace& computation) {
     const std::vector<std::int64_t> traced = ir::traced_symbols(computation);
     ir::TensorType type;

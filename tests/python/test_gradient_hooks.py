@@ -315,7 +315,7 @@ def test_each_hook_on_an_accumulated_gradient_runs_once(count: int) -> None:
     def program(a: torch.Tensor, seen: list[str]) -> torch.Tensor:
         a.register_hook(lambda gradient: seen.append("gradient"))
         for i in range(count):
-            a.register_post_accumulate_grad_hook(lambda leaf: seen.append(f"accumulated {i}"))
+            a.register_post_accumulate_grad_hook(lambda leaf, i=i: seen.append(f"accumulated {i}"))
         return a * 2
 
     compiled = thunder.jit(program)

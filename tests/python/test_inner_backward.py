@@ -337,3 +337,24 @@ def test_derivative_by_an_input_that_retains_its_gradient(is_retained_inside: bo
             a.register_hook(lambda gradient, seen=seen: seen.append(gradient))
         outcomes.append((function(a), a.grad, seen))
     assert_same(outcomes[1], outcomes[0], "gradient")
+
+
+def test_data_that_is_read_behind_a_backward_inside_leaves_the_statistics_as_in_eager() -> None:
+    """The trace is run as far as the read, and then as a program: both must not count."""
+
+    def make() -> tuple[nn.BatchNorm2d, Callable[[Any], Any]]:
+        norm = nn.BatchNorm2d(2)
+
+        def step(images: torch.Tensor) -> int:
+            result = norm(images)
+            result.sum().backward()
+            return int((result > 0).sum().item())
+
+        return norm, step
+
+    (norm, step), (own_norm, own_step) = make(), make()
+    compiled = thunder.jit(own_step)
+    for i in range(3):
+        images = torch.randn(4, 2, 6, 6 + i % 2)
+        assert compiled(images) == step(images)
+        torch.testing.assert_close(dict(own_norm.named_buffers()), dict(norm.named_buffers()))
