@@ -126,7 +126,7 @@ class BufferAssignment {
 
   /// The fusion that gives a value which only one operation reads; kNoPlace: there is none.
   [[nodiscard]] std::uint32_t fusion_of(ir::ValueId value) const {
-    const std::uint32_t maker = value == ir::kNoValue ? passes::kNoPlace : uses_.maker(value);
+    const std::uint32_t maker = uses_.maker(value);
     if (maker == passes::kNoPlace || uses_.count(value) != 1) return passes::kNoPlace;
     return target_of(trace_.symbols[maker]) == nullptr ? passes::kNoPlace : maker;
   }
@@ -191,7 +191,7 @@ class BufferAssignment {
   [[nodiscard]] bool gives_memory(const BoundSymbol& symbol, std::size_t k, const ir::TensorType& type,
                                   std::size_t i) const {
     const ir::ValueId target = passes::value_argument(symbol, k);
-    const ir::TensorType* target_type = target == ir::kNoValue ? nullptr : trace_.tensor_type(target);
+    const ir::TensorType* target_type = trace_.tensor_type(target);
     if (target_type == nullptr || !passes::same_layout(*target_type, type)) return false;
     const std::uint32_t set = aliases_.set_of(target);
     if (!aliases_.is_own_memory(target) || last_use_[set] != i || bytes_[set] != passes::size_in_bytes(&type))
@@ -229,7 +229,7 @@ class BufferAssignment {
   bool write_in_place(std::size_t i) {
     const ir::ValueId target = passes::value_argument(trace_.symbols[i], kTarget);
     const ir::ValueId value = passes::value_argument(trace_.symbols[i], kSource);
-    const std::uint32_t place = value == ir::kNoValue ? passes::kNoPlace : uses_.maker(value);
+    const std::uint32_t place = uses_.maker(value);
     if (place == passes::kNoPlace || target == ir::kNoValue) return false;
     const BoundSymbol& maker = trace_.symbols[place];
     const ir::TensorType& type = *trace_.tensor_type(target);

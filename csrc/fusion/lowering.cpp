@@ -440,8 +440,7 @@ bool Lowering::is_loaded_row(const BoundSymbol& symbol, std::size_t i) {
   const auto* id = symbol.arguments.at(i).get<ir::ValueId>();
   if (id == nullptr || made_.contains(index_of(*id))) return false;
   const ir::Dtype dtype = passes::operand_type(trace_, *id)->dtype;
-  const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
-  return is_narrow && graph_->extent(load(*id, symbol, i)) == Extent::kRows;
+  return ir::is_half(dtype) && graph_->extent(load(*id, symbol, i)) == Extent::kRows;
 }
 
 Value Lowering::number(ComputeType type, double value) {
@@ -465,8 +464,7 @@ Value Lowering::argument(const BoundSymbol& symbol, std::size_t i, ComputeType t
 }
 
 Value Lowering::rounded(Value value, ir::Dtype dtype) {
-  const bool is_narrow = dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
-  return is_narrow ? graph_->round(value, dtype) : value;
+  return ir::is_half(dtype) ? graph_->round(value, dtype) : value;
 }
 
 Value Lowering::rounded_argument(const BoundSymbol& symbol, std::size_t i, ComputeType type) {

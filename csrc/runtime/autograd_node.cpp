@@ -36,12 +36,6 @@ constexpr const char* kDoubleBackward =
     "thunder: the gradients of a compiled function cannot be differentiated again (double backward). Call the function "
     "without thunder.jit where higher derivatives are needed, or leave out create_graph=True.";
 
-/// Another tensor object over the same memory and version counter, without a gradient history.
-at::Tensor shallow_alias(const at::Tensor& tensor) {
-  const auto* impl = tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
-}
-
 void share_version(const at::Tensor& tensor, const c10::VariableVersion& version) {
   if (tensor.defined() && version.enabled() && !tensor.is_inference()) {
     tensor.unsafeGetTensorImpl()->set_version_counter(version);
