@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/rounding.h"
 #include "bridge/generator_states.h"
 #include "bridge/random.h"
 
@@ -25,8 +26,6 @@ struct DropoutKernel {
   std::int64_t most_threads = 0;
   std::map<std::int64_t, std::int64_t> widths;  ///< by bytes of an element: the widest vectors
 };
-
-std::int64_t divide_up(std::int64_t number, std::int64_t by) { return (number + by - 1) / by; }
 
 std::int64_t threads_for(std::int64_t elements, std::int64_t most) {
   return std::min(divide_up(elements, kThreadsOfBlock) * kThreadsOfBlock, most);

@@ -7,7 +7,7 @@
 
 #include "compile/pass_runner.h"
 #include "compile/pipeline.h"
-#include "runtime/autograd_node.h"
+#include "runtime/differentiable_program.h"
 
 namespace thunder::compile {
 

@@ -5,7 +5,7 @@
 #include "compile/compilation.h"
 #include "compile/pass_runner.h"
 #include "passes/pass.h"
-#include "runtime/autograd_node.h"
+#include "runtime/differentiable_program.h"
 
 namespace thunder::compile {
 

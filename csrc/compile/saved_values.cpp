@@ -1,14 +1,13 @@
 #include "compile/saved_values.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/layout.h"
 #include "ir/trace_sizes.h"
 #include "passes/alias_analysis.h"
 #include "passes/symbol_facts.h"
@@ -164,18 +163,6 @@ void describe_boundary(const ir::Trace& computation, const ir::Trace& forward,
   }
 }
 
-namespace {
-
-/// The dimensions from the outermost on, of a tensor without gaps.
-std::vector<std::size_t> order_of(const ir::TensorType& type) {
-  std::vector<std::size_t> order(type.strides.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return type.strides[i].hint; });
-  return order;
-}
-
-}  // namespace
-
 std::vector<runtime::CotangentLayout> cotangent_layouts(const ir::Trace& backward, std::size_t first) {
   // Fusions look at the strides of what they get.
   const ir::Uses uses(backward);
@@ -189,7 +176,7 @@ std::vector<runtime::CotangentLayout> cotangent_layouts(const ir::Trace& backwar
     runtime::CotangentLayout& layout = layouts.emplace_back();
     if (type == nullptr || !minds_strides(backward.inputs[i])) continue;
     if (ir::has_symbols(*type)) {
-      layout.order = order_of(*type);
+      layout.order = ir::dims_by_stride(*type);
     } else {
       layout.strides = bridge::hints(type->strides);
     }

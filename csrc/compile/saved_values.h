@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ir/trace.h"
-#include "runtime/autograd_node.h"
+#include "runtime/differentiable_program.h"
 #include "transforms/grad.h"
 
 namespace thunder::compile {

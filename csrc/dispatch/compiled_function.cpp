@@ -24,8 +24,8 @@
 #include "dispatch/python/trace_object.h"
 #include "dispatch/python/trace_passes.h"
 #include "interpreter/traces/guard_trace.h"
-#include "runtime/autograd_node.h"
 #include "runtime/memory_pool.h"
+#include "runtime/partial_gradients.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::dispatch {

@@ -11,6 +11,7 @@
 
 #include "fusion/block_results.h"
 #include "fusion/buffer_regions.h"
+#include "fusion/buffer_symbols.h"
 #include "fusion/lowering.h"
 #include "fusion/operations.h"
 #include "fusion/region.h"
@@ -126,7 +127,7 @@ class BufferAssignment {
 
   /// The fusion that gives a value which only one operation reads; kNoPlace: there is none.
   [[nodiscard]] std::uint32_t fusion_of(ir::ValueId value) const {
-    const std::uint32_t maker = value == ir::kNoValue ? passes::kNoPlace : uses_.maker(value);
+    const std::uint32_t maker = uses_.maker(value);
     if (maker == passes::kNoPlace || uses_.count(value) != 1) return passes::kNoPlace;
     return target_of(trace_.symbols[maker]) == nullptr ? passes::kNoPlace : maker;
   }
@@ -191,7 +192,7 @@ class BufferAssignment {
   [[nodiscard]] bool gives_memory(const BoundSymbol& symbol, std::size_t k, const ir::TensorType& type,
                                   std::size_t i) const {
     const ir::ValueId target = passes::value_argument(symbol, k);
-    const ir::TensorType* target_type = target == ir::kNoValue ? nullptr : trace_.tensor_type(target);
+    const ir::TensorType* target_type = trace_.tensor_type(target);
     if (target_type == nullptr || !passes::same_layout(*target_type, type)) return false;
     const std::uint32_t set = aliases_.set_of(target);
     if (!aliases_.is_own_memory(target) || last_use_[set] != i || bytes_[set] != passes::size_in_bytes(&type))
@@ -229,7 +230,7 @@ class BufferAssignment {
   bool write_in_place(std::size_t i) {
     const ir::ValueId target = passes::value_argument(trace_.symbols[i], kTarget);
     const ir::ValueId value = passes::value_argument(trace_.symbols[i], kSource);
-    const std::uint32_t place = value == ir::kNoValue ? passes::kNoPlace : uses_.maker(value);
+    const std::uint32_t place = uses_.maker(value);
     if (place == passes::kNoPlace || target == ir::kNoValue) return false;
     const BoundSymbol& maker = trace_.symbols[place];
     const ir::TensorType& type = *trace_.tensor_type(target);
@@ -381,13 +382,13 @@ class BufferAssignment {
       first = std::min(first, places.back());
     }
     if (first == passes::kNoPlace) return;
-    location_ = symbol.location;
-    const ir::ValueId buffer = add_buffer(type, first);
+    BufferSymbols symbols(result_, find_operator_, symbol.location);
+    const ir::ValueId buffer = symbols.add_buffer(type, before_[first]);
     for (std::size_t k = 0; k < regions.parts.size(); ++k) {
       const BufferRegion& part = regions.parts[k];
       std::vector<BoundSymbol>& where = places[k] == passes::kNoPlace ? after_[i] : before_[first];
-      const ir::ValueId slice = add_slice(buffer, part, where);
-      BoundSymbol copy = write("aten::copy_", "", {slice, part.value, false});
+      const ir::ValueId slice = symbols.add_slice(buffer, part, where);
+      BoundSymbol copy = symbols.copy(slice, part.value);
       if (places[k] == passes::kNoPlace) {
         after_[i].push_back(std::move(copy));
       } else {
@@ -396,7 +397,7 @@ class BufferAssignment {
         drop_result(places[k], part.value);
       }
     }
-    if (regions.fill) fill_around(buffer, regions.parts[0], *regions.fill, after_[i]);
+    if (regions.fill) symbols.fill_around(buffer, regions.parts[0], *regions.fill, after_[i]);
     remove(i, buffer);
   }
 
@@ -412,100 +413,7 @@ class BufferAssignment {
            there.strides[order.back()] == Dim(1);
   }
 
-  /// The strides of a part where it stands.
-  static ir::Dims strides_in(const BufferRegion& part, const ir::TensorType& buffer) {
-    ir::Dims strides = buffer.strides;
-    if (part.missing_dim) strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(*part.missing_dim));
-    return strides;
-  }
-
-  ir::ValueId add_buffer(const ir::TensorType& type, std::uint32_t place) {
-    const auto list = [](const ir::Dims& dims) {
-      ir::ArgumentList arguments;
-      for (const Dim& dim : dims) arguments.emplace_back(dim);
-      return ir::Argument(std::move(arguments));
-    };
-    ir::TensorType made_type = type;
-    made_type.storage_offset = 0;
-    made_type.requires_grad = false;
-    BoundSymbol made =
-        call("aten::empty_strided", "",
-             {list(type.sizes), list(type.strides), type.dtype, ir::Argument(), type.device, ir::Argument()},
-             ir::make_type(std::move(made_type)));
-    made.comment = "results of fusions are computed in it";
-    const ir::ValueId buffer = passes::single_result(made);
-    before_[place].push_back(std::move(made));
-    return buffer;
-  }
-
-  /// Views of the buffer that end in the place of the part.
-  ir::ValueId add_slice(ir::ValueId buffer, const BufferRegion& part, std::vector<BoundSymbol>& where) {
-    ir::ValueId view = buffer;
-    for (std::size_t d = 0; d < part.start.size(); ++d) {
-      if (part.missing_dim != d) view = narrow(view, d, part.start[d], part.start[d] + part.sizes[d], where);
-    }
-    if (!part.missing_dim) return view;
-    const std::size_t dim = *part.missing_dim;
-    ir::TensorType type = *result_.tensor_type(view);
-    type.storage_offset += part.start[dim] * type.strides[dim];
-    type.sizes.erase(type.sizes.begin() + static_cast<std::ptrdiff_t>(dim));
-    type.strides.erase(type.strides.begin() + static_cast<std::ptrdiff_t>(dim));
-    where.push_back(call("aten::select", "int", {view, dim, ir::Argument(part.start[dim])}, ir::make_type(type)));
-    return passes::single_result(where.back());
-  }
-
-  ir::ValueId narrow(ir::ValueId view, std::size_t dim, const Dim& start, const Dim& end,
-                     std::vector<BoundSymbol>& where) {
-    ir::TensorType type = *result_.tensor_type(view);
-    if (start == Dim(0) && end == type.sizes[dim]) return view;
-    type.storage_offset += start * type.strides[dim];
-    type.sizes[dim] = end - start;
-    where.push_back(call("aten::slice", "Tensor", {view, dim, ir::Argument(start), ir::Argument(end), 1},
-                         ir::make_type(std::move(type))));
-    return passes::single_result(where.back());
-  }
-
-  /// Fills the elements on both sides of the part, along one dimension after the other.
-  void fill_around(ir::ValueId buffer, const BufferRegion& part, double number, std::vector<BoundSymbol>& where) {
-    ir::ValueId view = buffer;
-    std::optional<std::size_t> filled;  // the last dimension, of which `view` still has all
-    for (std::size_t d = 0; d < part.start.size(); ++d) {
-      const Dim end = part.start[d] + part.sizes[d];
-      const Dim size = result_.tensor_type(buffer)->sizes[d];
-      if (part.start[d] == Dim(0) && end == size) continue;
-      if (filled) view = narrow(view, *filled, part.start[*filled], part.start[*filled] + part.sizes[*filled], where);
-      filled = d;
-      const auto fill = [&](const Dim& from, const Dim& to) {
-        if (from == to) return;
-        const ir::ValueId side = narrow(view, d, from, to, where);
-        where.push_back(write("aten::fill_", "Scalar", {side, number}));
-      };
-      fill(0, part.start[d]);
-      fill(end, size);
-    }
-  }
-
   // --- changes
-
-  /// A call that gives one new value.
-  BoundSymbol call(const char* name, const char* overload, ir::ArgumentList arguments, const ir::TypePtr& type) {
-    BoundSymbol symbol;
-    symbol.op = find_operator_(name, overload);
-    symbol.arguments = std::move(arguments);
-    symbol.results = {ir::Argument(result_.add_value(type))};
-    symbol.location = location_;
-    return symbol;
-  }
-
-  /// A call that writes to its first argument, and of whose result nobody reads anything.
-  BoundSymbol write(const char* name, const char* overload, ir::ArgumentList arguments) const {
-    BoundSymbol symbol;
-    symbol.op = find_operator_(name, overload);
-    symbol.arguments = std::move(arguments);
-    symbol.results = {ir::Argument()};
-    symbol.location = location_;
-    return symbol;
-  }
 
   /// A fusion no longer gives a value, which it writes somewhere itself.
   void drop_result(std::uint32_t place, ir::ValueId value) {
@@ -535,7 +443,6 @@ class BufferAssignment {
   std::vector<BoundSymbol> at_end_;
   std::vector<bool> is_removed_;
   ir::Substitution replaced_;
-  ir::SourceLocation location_;
 };
 
 }  // namespace

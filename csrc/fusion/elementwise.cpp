@@ -168,7 +168,7 @@ void lower_cast(Lowering& lowering, const BoundSymbol& symbol) {
   const ir::Dtype to = lowering.result_type(symbol).dtype;
   const ir::Dtype from = lowering.type(symbol, 0)->dtype;
   const Value value = lowering.rounded_argument(symbol, 0, lowering.result_type_of(symbol));
-  const bool rounds = from != to && (to == ir::Dtype::kBfloat16 || to == ir::Dtype::kFloat16);
+  const bool rounds = from != to && ir::is_half(to);
   if (rounds) {
     lowering.set_rounded(symbol, value, to);
   } else {

@@ -16,6 +16,12 @@ std::vector<std::size_t> memory_order(const ir::TensorType& type) {
   return order;
 }
 
+std::vector<std::size_t> dims_from(std::size_t first, std::size_t count) {
+  std::vector<std::size_t> dims(count);
+  std::iota(dims.begin(), dims.end(), first);
+  return dims;
+}
+
 bool have_same_order(const ir::TensorType& left, const ir::TensorType& right) {
   const auto from_last = [](const ir::TensorType& type) {
     std::vector<std::size_t> order = memory_order(type);

@@ -28,6 +28,8 @@ struct IterationSpace {
 
 /// Dimensions with more than one element, the one with the longest stride first.
 [[nodiscard]] std::vector<std::size_t> memory_order(const ir::TensorType& type);
+/// So many dimensions from `first` on.
+[[nodiscard]] std::vector<std::size_t> dims_from(std::size_t first, std::size_t count);
 /// Whether those of two tensors, counted from the last one, follow one another in memory alike.
 [[nodiscard]] bool have_same_order(const ir::TensorType& left, const ir::TensorType& right);
 /// With sizes that are partly rows cut where rows begin and end.

@@ -32,9 +32,7 @@ bool Lowering::add_row_accesses(std::vector<Dims>& accesses) const {
     const bool is_of_rows = space_.rows != Dim(0) && count == space_.rows;
     if (space_.before != Dim(1) || space_.interleaved != Dim(1) || (count != space_.count() && !is_of_rows))
       return false;
-    std::vector<std::size_t> dims(type.sizes.size());
-    for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = i;
-    accesses.push_back(strides_over_space(type, target.strides, type, dims));
+    accesses.push_back(strides_over_space(type, target.strides, type, dims_from(0, type.sizes.size())));
     const Dims& index = input_strides_[inputs_.at(index_of(target.index))];
     accesses.push_back(strides_over_space(*trace_.tensor_type(target.index), index, type, {target.dim}));
   }
@@ -42,9 +40,8 @@ bool Lowering::add_row_accesses(std::vector<Dims>& accesses) const {
 }
 
 void Lowering::store_in_rows(Value value, std::uint32_t array, const ir::TensorType& type, const RowTarget& target) {
-  std::vector<std::size_t> dims(type.sizes.size());
-  for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = i;
-  Access access = access_of(array, type.dtype, strides_over_space(type, target.strides, type, dims));
+  Access access =
+      access_of(array, type.dtype, strides_over_space(type, target.strides, type, dims_from(0, type.sizes.size())));
   access.table_rows = target.size;
   access.table_stride = target.stride;
   const ir::TensorType& index = *trace_.tensor_type(target.index);

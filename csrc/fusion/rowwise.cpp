@@ -23,7 +23,7 @@ Value mean_of_rows(Lowering& lowering, Value value, const ir::Dim& columns) {
 FusionRole rows_along_role(const BoundSymbol& symbol, const Trace& trace, std::size_t dim_argument,
                            const Target& target) {
   const ir::ValueId over = passes::single_result(symbol);
-  const ir::TensorType* type = over == ir::kNoValue ? nullptr : trace.tensor_type(over);
+  const ir::TensorType* type = trace.tensor_type(over);
   const auto* dim = symbol.arguments[dim_argument].get<std::int64_t>();
   if (!is_float(type) || dim == nullptr || type->sizes.empty()) return {};
   return dim_role(symbol, trace, over, *dim, kRowWork, target);

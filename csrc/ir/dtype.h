@@ -42,6 +42,8 @@ enum class Dtype : std::uint8_t {
 /// Bytes of one element.
 [[nodiscard]] std::int64_t size_of(Dtype dtype);
 [[nodiscard]] bool is_floating_point(Dtype dtype);
+/// Whether it is one of the floating-point dtypes of 16 bits.
+[[nodiscard]] constexpr bool is_half(Dtype dtype) { return dtype == Dtype::kBfloat16 || dtype == Dtype::kFloat16; }
 [[nodiscard]] bool is_complex(Dtype dtype);
 
 enum class DeviceType : std::uint8_t { kCpu, kCuda, kMeta, kOther };

@@ -1,6 +1,8 @@
 #include "ir/layout.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -23,11 +25,24 @@ std::int64_t size_in_bytes(const TensorType* type) {
 }
 
 Dims contiguous_strides(const Dims& sizes) {
+  std::vector<std::size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return strides_in_order(sizes, order);
+}
+
+std::vector<std::size_t> dims_by_stride(const TensorType& type) {
+  std::vector<std::size_t> order(type.strides.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t dim) { return type.strides[dim].hint; });
+  return order;
+}
+
+Dims strides_in_order(const Dims& sizes, std::span<const std::size_t> order) {
   Dims strides(sizes.size());
   Dim step = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = step;
-    if (sizes[i] != Dim(0)) step *= sizes[i];
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    strides[*dim] = step;
+    if (sizes[*dim] != Dim(0)) step *= sizes[*dim];
   }
   return strides;
 }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "ir/type.h"
 
@@ -14,6 +17,10 @@ namespace thunder::ir {
 
 /// The strides of a contiguous tensor; dimensions without elements count as one.
 [[nodiscard]] Dims contiguous_strides(const Dims& sizes);
+/// The dimensions from the one with the largest stride on.
+[[nodiscard]] std::vector<std::size_t> dims_by_stride(const TensorType& type);
+/// The strides of a tensor without gaps whose dimensions lie in memory in this order, from the outermost on.
+[[nodiscard]] Dims strides_in_order(const Dims& sizes, std::span<const std::size_t> order);
 
 /// Whether two dimensions count as equal. `std::equal_to`: they are, whatever the symbols.
 using EqualDims = std::function<bool(const Dim& left, const Dim& right)>;

@@ -96,8 +96,14 @@ ValueId Trace::add_input(TypePtr type, std::string name) {
 }
 
 const TensorType* Trace::tensor_type(ValueId id) const {
+  if (id == kNoValue) return nullptr;
   const TypePtr& type = value(id).type;
   return type == nullptr ? nullptr : std::get_if<TensorType>(type.get());
+}
+
+const TensorType* Trace::tensor_type(const Argument& argument) const {
+  const auto* id = argument.get<ValueId>();
+  return id == nullptr ? nullptr : tensor_type(*id);
 }
 
 BoundSymbol& Trace::add(BoundSymbol symbol) { return symbols.emplace_back(std::move(symbol)); }

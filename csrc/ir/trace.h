@@ -109,7 +109,10 @@ class Trace {
   [[nodiscard]] const Value& value(ValueId id) const { return values_[index_of(id)]; }
   [[nodiscard]] std::size_t value_count() const { return values_.size(); }
   void set_type(ValueId id, TypePtr type) { values_[index_of(id)].type = std::move(type); }
+  /// Null for kNoValue, and for a value that is no tensor.
   [[nodiscard]] const TensorType* tensor_type(ValueId id) const;
+  /// The type of an argument or result that is one tensor; null for any other.
+  [[nodiscard]] const TensorType* tensor_type(const Argument& argument) const;
 
   BoundSymbol& add(BoundSymbol symbol);
 

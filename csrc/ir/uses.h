@@ -18,8 +18,8 @@ class Uses {
  public:
   explicit Uses(const Trace& trace);
 
-  /// The symbol that gives the value; kNoPlace: an input.
-  [[nodiscard]] std::uint32_t maker(ValueId id) const { return makers_[index_of(id)]; }
+  /// The symbol that gives the value; kNoPlace: it is an input, or kNoValue.
+  [[nodiscard]] std::uint32_t maker(ValueId id) const { return id == kNoValue ? kNoPlace : makers_[index_of(id)]; }
   /// The symbols that read it, ascending, each once.
   [[nodiscard]] std::span<const std::uint32_t> readers(ValueId id) const {
     return std::span(readers_).subspan(begins_[index_of(id)], ends_[index_of(id)] - begins_[index_of(id)]);

@@ -348,10 +348,8 @@ bool is_in_place_form(const ir::Operator& op, const ir::Operator& candidate) {
 /// Whether a view with strides of its own shows nothing but elements of the tensor that it is made of.
 bool stays_inside(const ir::Trace& trace, const ir::BoundSymbol& view) {
   const std::vector<ir::ValueId> results = ir::flat_results(view);
-  const auto* source = view.arguments.empty() ? nullptr : view.arguments[0].get<ir::ValueId>();
-  const ir::TensorType* given = source == nullptr ? nullptr : trace.tensor_type(*source);
-  const ir::TensorType* shown =
-      results.size() != 1 || results[0] == ir::kNoValue ? nullptr : trace.tensor_type(results[0]);
+  const ir::TensorType* given = view.arguments.empty() ? nullptr : trace.tensor_type(view.arguments[0]);
+  const ir::TensorType* shown = results.size() != 1 ? nullptr : trace.tensor_type(results[0]);
   if (given == nullptr || shown == nullptr || ir::has_symbols(*given) || ir::has_symbols(*shown)) return false;
   if (!ir::is_dense(*given) || given->dtype != shown->dtype || given->storage_offset != shown->storage_offset)
     return false;
@@ -379,7 +377,7 @@ bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (symbol.op->view && has_fact(*symbol.op, kReadsStrides)) return !stays_inside(trace, symbol);
   if (!has_fact(*symbol.op, kRaisesForZero)) return false;
   return std::ranges::any_of(ir::flat_results(symbol), [&](ir::ValueId id) {
-    const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+    const ir::TensorType* type = trace.tensor_type(id);
     return type != nullptr && !ir::is_floating_point(type->dtype) && !ir::is_complex(type->dtype);
   });
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
 #include "ir/builder.h"
 #include "ir/uses.h"
 #include "operators/names.h"
@@ -20,8 +21,6 @@ namespace {
 constexpr std::int64_t kElements = 8;  ///< 16 bits each, 16 bytes together
 /// Multiplications below which a copy costs more than it saves.
 constexpr double kLarge = 1 << 30;
-
-std::int64_t aligned(std::int64_t count) { return (count + kElements - 1) / kElements * kElements; }
 
 class Aligner {
  public:
@@ -76,9 +75,9 @@ class Aligner {
     const ir::ValueId right = value_argument(symbol, first + 1);
     const ir::ValueId result = single_result(symbol);
     for (const ir::ValueId id : {left, right, result}) {
-      const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
+      const ir::TensorType* type = trace_.tensor_type(id);
       const bool fits = type != nullptr && type->device.type == device_ && type->sizes.size() == 2 &&
-                        ir::is_floating_point(type->dtype) && ir::size_of(type->dtype) == 2 && has_plain_sizes(*type);
+                        ir::is_half(type->dtype) && has_plain_sizes(*type);
       if (!fits) return false;
     }
     return static_cast<double>(size(left, 0)) * static_cast<double>(size(left, 1)) *
@@ -148,7 +147,9 @@ class Aligner {
   };
 
   [[nodiscard]] Missing missing_in(ir::ValueId left, ir::ValueId right) const {
-    const auto lacks = [&](ir::ValueId id, std::size_t dim) { return aligned(size(id, dim)) - size(id, dim); };
+    const auto lacks = [&](ir::ValueId id, std::size_t dim) {
+      return round_up(size(id, dim), kElements) - size(id, dim);
+    };
     const bool left_has_rows = type(left).strides[1] == ir::Dim(1);
     const bool right_has_rows = type(right).strides[1] == ir::Dim(1);
     return {.rows = left_has_rows ? 0 : lacks(left, 0),

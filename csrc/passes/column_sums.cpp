@@ -86,7 +86,7 @@ class Rewriter {
 
  private:
   [[nodiscard]] bool may_sum(ir::ValueId id) const {
-    const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
+    const ir::TensorType* type = trace_.tensor_type(id);
     return is_on_gpu(type) && is_float(type) && !ir::has_symbols(*type);
   }
 
@@ -142,7 +142,7 @@ class Rewriter {
       if (maker == kNoPlace) return std::nullopt;
       const ir::BoundSymbol& symbol = trace_.symbols[maker];
       const ir::ValueId source = value_argument(symbol, 0);
-      const ir::TensorType* type = source == ir::kNoValue ? nullptr : trace_.tensor_type(source);
+      const ir::TensorType* type = trace_.tensor_type(source);
       if (type == nullptr || !may_sum(source)) return std::nullopt;
       const auto order = operators::permutation_of(symbol, type->sizes.size());
       std::optional<Summed> made;

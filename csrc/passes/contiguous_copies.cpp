@@ -61,14 +61,14 @@ class Rewriter {
                          symbol.arguments[1] == ir::Argument(ir::MemoryFormat::kContiguous);
     if (!is_copy && symbol.op->name != "aten::contiguous") return false;
     const ir::ValueId result = single_result(symbol);
-    const ir::TensorType* type = result == ir::kNoValue ? nullptr : trace_.tensor_type(result);
+    const ir::TensorType* type = trace_.tensor_type(result);
     return type != nullptr && type->device.type == device_ && is_contiguous(*type) && !ir::has_symbols(*type) &&
            type->storage_offset == ir::Dim(0) && !aliases_.is_written(result) &&
            !aliases_.is_written(value_argument(symbol, 0));
   }
 
   [[nodiscard]] const ir::BoundSymbol* maker(ir::ValueId id) const {
-    const std::uint32_t place = id == ir::kNoValue ? kNoPlace : uses_.maker(id);
+    const std::uint32_t place = uses_.maker(id);
     return place == kNoPlace ? nullptr : &trace_.symbols[place];
   }
 

@@ -33,7 +33,7 @@ class Splitter {
  private:
   /// Images or volumes of floating-point numbers on the device, channels in the second dimension.
   [[nodiscard]] const ir::TensorType* images(ir::ValueId id) const {
-    const ir::TensorType* type = id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
+    const ir::TensorType* type = trace_.tensor_type(id);
     const bool fits = is_float(type) && type->device.type == device_ && type->sizes.size() > 2 && is_dense(*type);
     return fits ? type : nullptr;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
 #include "ir/builder.h"
 #include "operators/names.h"
 #include "passes/collective_units.h"
@@ -92,7 +93,7 @@ class ScatterRewriter : CollectiveRewriter {
   }
 
   [[nodiscard]] std::int64_t rows_of_shard(std::uint32_t i) const {
-    return (gradient_type(i).sizes[0].hint + count_of(i) - 1) / count_of(i);
+    return divide_up(gradient_type(i).sizes[0].hint, count_of(i));
   }
 
   void start_next() {

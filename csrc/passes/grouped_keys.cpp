@@ -56,7 +56,7 @@ class Grouper {
   }
 
   [[nodiscard]] const ir::BoundSymbol* maker(ir::ValueId id) const {
-    const std::uint32_t place = id == ir::kNoValue ? kNoPlace : uses_.maker(id);
+    const std::uint32_t place = uses_.maker(id);
     return place == kNoPlace ? nullptr : &trace_.symbols[place];
   }
 
@@ -68,7 +68,7 @@ class Grouper {
     if (is_cast) found.cast = last;
     found.source =
         heads_before_repeating(found.cast == nullptr ? id : value_argument(*found.cast, 0), trace_, uses_, aliases_);
-    const ir::TensorType* source = found.source == ir::kNoValue ? nullptr : trace_.tensor_type(found.source);
+    const ir::TensorType* source = trace_.tensor_type(found.source);
     if (source == nullptr || ir::has_symbols(*source) || aliases_.is_written(id)) return std::nullopt;
     if (source->sizes[kHeads] == ir::Dim(0)) return std::nullopt;
     if (found.cast != nullptr && !is_dense(*source)) return std::nullopt;  // a cast would lay it out otherwise

@@ -215,7 +215,7 @@ class Merger {
     if (maker != kNoPlace && is_cast(trace_.symbols[maker]) && uses_.count(id) == 1 && !uses_.is_output(id)) {
       found = {value_argument(trace_.symbols[maker], 0), &trace_.symbols[maker]};
     }
-    const ir::TensorType* source = found.source == ir::kNoValue ? nullptr : trace_.tensor_type(found.source);
+    const ir::TensorType* source = trace_.tensor_type(found.source);
     const bool fits = has_plain_layout(source) && !aliases_.is_written(found.source) &&
                       source->sizes.size() == (argument == 1 ? 2 : 1) &&
                       source->device == trace_.tensor_type(id)->device && is_float(source);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
 #include "ir/builder.h"
 #include "operators/names.h"
 #include "passes/collective_units.h"
@@ -93,7 +94,7 @@ class GatherRewriter : CollectiveRewriter {
 
   [[nodiscard]] std::int64_t rows_of_shard(std::uint32_t i) const {
     const std::int64_t count = *symbol(i).arguments[kGroupSize].get<std::int64_t>();
-    return (type_of(i).sizes[0].hint + count - 1) / count;
+    return divide_up(type_of(i).sizes[0].hint, count);
   }
 
   /// The shard in the dtype that is sent, with as many rows as those of other processes.

@@ -19,7 +19,7 @@ constexpr std::int64_t kShared = 2;
 ir::ValueId heads_before_repeating(ir::ValueId repeated, const ir::Trace& trace, const ir::Uses& uses,
                                    const AliasAnalysis& aliases) {
   const auto operand_of = [&](ir::ValueId id, std::string_view name) {
-    const std::uint32_t maker = id == ir::kNoValue ? kNoPlace : uses.maker(id);
+    const std::uint32_t maker = uses.maker(id);
     if (maker == kNoPlace || trace.symbols[maker].op->name != name || aliases.is_written(id)) return ir::kNoValue;
     return value_argument(trace.symbols[maker], 0);
   };

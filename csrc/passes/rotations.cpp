@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/layout.h"
 #include "ir/substitution.h"
 #include "ir/uses.h"
 #include "operators/names.h"
@@ -27,21 +26,9 @@ namespace {
 constexpr std::array<std::string_view, 5> kElementwise{"aten::add", "aten::sub", "aten::mul", "aten::neg",
                                                        operators::kCast};
 
-/// The dimensions from the one with the largest stride on.
-std::vector<std::size_t> order_of(const ir::TensorType& type) {
-  std::vector<std::size_t> order(type.sizes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](std::size_t dim) { return type.strides[dim].hint; });
-  return order;
-}
-
 /// The type of a tensor without gaps whose dimensions have that order in memory.
 ir::TensorType in_order(ir::TensorType type, const std::vector<std::size_t>& order) {
-  ir::Dim stride = 1;
-  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
-    type.strides[*dim] = stride;
-    stride *= type.sizes[*dim];
-  }
+  type.strides = ir::strides_in_order(type.sizes, order);
   type.storage_offset = 0;
   return type;
 }
@@ -75,7 +62,7 @@ class Rewriter {
   // --- what is a rotation
 
   [[nodiscard]] const ir::BoundSymbol* maker(ir::ValueId id) const {
-    const std::uint32_t place = id == ir::kNoValue ? kNoPlace : uses_.maker(id);
+    const std::uint32_t place = uses_.maker(id);
     return place == kNoPlace ? nullptr : &trace_.symbols[place];
   }
   [[nodiscard]] static bool is(const ir::BoundSymbol* symbol, std::string_view name, std::string_view overload = "") {
@@ -85,7 +72,7 @@ class Rewriter {
 
   /// A floating-point tensor on the device, of two halves in its last dimension, which are contiguous.
   [[nodiscard]] bool has_halves(ir::ValueId id) const {
-    const ir::TensorType* given = id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
+    const ir::TensorType* given = trace_.tensor_type(id);
     if (!is_float(given) || given->device.type != device_ || given->sizes.size() < 2) return false;
     const auto is_number = [](const ir::Dim& dim) { return dim.is_concrete(); };
     return std::ranges::all_of(given->sizes, is_number) && std::ranges::all_of(given->strides, is_number) &&
@@ -161,7 +148,7 @@ class Rewriter {
     const ir::ValueId result = single_result(symbol);
     location_ = symbol.location;
     std::unordered_map<ir::ValueId, ir::TypePtr> moved;
-    if (!may_lie(result, order_of(*trace_.tensor_type(base_of(rotation.source))), moved)) return false;
+    if (!may_lie(result, ir::dims_by_stride(*trace_.tensor_type(base_of(rotation.source))), moved)) return false;
     for (const auto& [id, changed] : moved) result_.set_type(id, changed);
     ir::ValueId value = rotated(rotation.source);
     if (rotation.is_derivative) value = call("aten::neg", "", {ir::Argument(value)}, type(value));
@@ -187,7 +174,7 @@ class Rewriter {
   }
   [[nodiscard]] bool is_small(ir::ValueId factor, ir::ValueId beside) const {
     const ir::TensorType* all = trace_.tensor_type(beside);
-    const ir::TensorType* type = factor == ir::kNoValue ? nullptr : trace_.tensor_type(factor);
+    const ir::TensorType* type = trace_.tensor_type(factor);
     return type != nullptr && has_halves(factor) && type->sizes.back() == all->sizes.back() &&
            2 * element_count(*type) <= element_count(*all);
   }
@@ -208,7 +195,7 @@ class Rewriter {
   /// The cast, or the product, that made a value of its operand, of the rotated operand.
   ir::ValueId computed_of(ir::ValueId id, ir::ValueId operand) {
     ir::BoundSymbol symbol = *maker(id);
-    ir::TensorType changed = in_order(type(id), order_of(type(operand)));
+    ir::TensorType changed = in_order(type(id), ir::dims_by_stride(type(operand)));
     const std::size_t large = value_argument(symbol, 0) == operand_of(id) ? 0 : 1;
     if (symbol.op->name == "aten::mul")
       symbol.arguments[1 - large] = ir::Argument(swapped(value_argument(symbol, 1 - large)));
@@ -220,7 +207,7 @@ class Rewriter {
 
   ir::ValueId rotated_in_memory(ir::ValueId id) {
     const ir::TensorType given = type(id);
-    const std::vector<std::size_t> order = order_of(given);
+    const std::vector<std::size_t> order = ir::dims_by_stride(given);
     ir::TensorType flat = given;
     for (std::size_t i = 0; i < order.size(); ++i) {
       flat.sizes[i] = given.sizes[order[i]];
@@ -284,7 +271,7 @@ class Rewriter {
   /// too. Collects the types that change.
   [[nodiscard]] bool may_lie(ir::ValueId id, const std::vector<std::size_t>& order,
                              std::unordered_map<ir::ValueId, ir::TypePtr>& moved) const {
-    if (moved.contains(id) || order_of(type(id)) == order) return true;
+    if (moved.contains(id) || ir::dims_by_stride(type(id)) == order) return true;
     if (uses_.is_output(id) || aliases_.is_written(id)) return false;
     moved[id] = ir::make_type(in_order(type(id), order));
     for (const std::uint32_t reader : uses_.readers(id)) {
@@ -295,7 +282,7 @@ class Rewriter {
       // It lies like its first operand of that size.
       for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
         const ir::ValueId operand = value_argument(symbol, i);
-        if (operand == ir::kNoValue || trace_.tensor_type(operand) == nullptr ||
+        if (trace_.tensor_type(operand) == nullptr ||
             trace_.tensor_type(operand)->sizes != trace_.tensor_type(result)->sizes)
           continue;
         if (operand == id && !may_lie(result, order, moved)) return false;

@@ -52,8 +52,7 @@ const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {
 bool is_float(const ir::TensorType* type) {
   if (type == nullptr) return false;
   const ir::Dtype dtype = type->dtype;
-  return dtype == ir::Dtype::kFloat16 || dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat32 ||
-         dtype == ir::Dtype::kFloat64;
+  return ir::is_half(dtype) || dtype == ir::Dtype::kFloat32 || dtype == ir::Dtype::kFloat64;
 }
 
 const ir::Argument& only_of(const ir::Argument& argument) {
@@ -68,7 +67,7 @@ const ir::TensorType* argument_type(const ir::BoundSymbol& symbol, const ir::Tra
 
 const ir::TensorType* result_type(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const ir::ValueId id = single_result(symbol);
-  return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+  return trace.tensor_type(id);
 }
 
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {

@@ -23,9 +23,7 @@ class ValueRewriter {
   /// The symbol that makes a value, as rewritten; null for an input and for kNoValue.
   [[nodiscard]] const ir::BoundSymbol* maker(ir::ValueId id) const;
   /// Null for kNoValue and for what is no tensor.
-  [[nodiscard]] const ir::TensorType* type(ir::ValueId id) const {
-    return id == ir::kNoValue ? nullptr : result_.tensor_type(id);
-  }
+  [[nodiscard]] const ir::TensorType* type(ir::ValueId id) const { return result_.tensor_type(id); }
   /// The memory behind the value is never written to: it may be read later than it was.
   [[nodiscard]] bool is_constant_memory(ir::ValueId id) const { return !aliases_.is_written(id); }
   [[nodiscard]] const ir::Operator* find_operator(const char* name, const char* overload) const {

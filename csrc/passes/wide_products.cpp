@@ -50,8 +50,8 @@ class Widener {
   [[nodiscard]] std::uint32_t only_cast(const ir::BoundSymbol& product) const {
     if (product.op->name != "aten::mm" || !product.op->overload.empty()) return kNoPlace;
     const ir::ValueId value = single_result(product);
-    const ir::TensorType* type = value == ir::kNoValue ? nullptr : trace_.tensor_type(value);
-    const bool is_narrow = is_float(type) && ir::size_of(type->dtype) == 2 && type->device.type == device_;
+    const ir::TensorType* type = trace_.tensor_type(value);
+    const bool is_narrow = type != nullptr && ir::is_half(type->dtype) && type->device.type == device_;
     if (!is_narrow || uses_.count(value) != 1 || uses_.is_output(value) || aliases_.is_written(value)) return kNoPlace;
     const std::uint32_t reader = uses_.readers(value).front();
     const ir::BoundSymbol& cast = trace_.symbols[reader];

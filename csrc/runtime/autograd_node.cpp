@@ -3,7 +3,6 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -19,13 +18,13 @@
 #include "runtime/batched_cotangents.h"
 #include "runtime/compiled_autograd.h"
 #include "runtime/memory_pool.h"
+#include "runtime/partial_gradients.h"
 #include "runtime/spared_hooks.h"
 
 namespace thunder::runtime {
 namespace {
 
 using autograd::make_node;
-using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
@@ -35,12 +34,6 @@ using torch::dynamo::autograd::SwapSavedVariables;
 constexpr const char* kDoubleBackward =
     "thunder: the gradients of a compiled function cannot be differentiated again (double backward). Call the function "
     "without thunder.jit where higher derivatives are needed, or leave out create_graph=True.";
-
-/// Another tensor object over the same memory and version counter, without a gradient history.
-at::Tensor shallow_alias(const at::Tensor& tensor) {
-  const auto* impl = tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
-}
 
 void share_version(const at::Tensor& tensor, const c10::VariableVersion& version) {
   if (tensor.defined() && version.enabled() && !tensor.is_inference()) {
@@ -69,30 +62,6 @@ at::Tensor with_layout(const at::Tensor& cotangent, const CotangentLayout& layou
     stride *= cotangent.size(static_cast<std::int64_t>(*dim));
   }
   return with_strides(cotangent, strides);
-}
-
-HookIndex hook_index = nullptr;
-
-/// A hook of one output, which a backward that comes from another one does not reach: in eager code each output has a
-/// node of its own.
-class HookWhereReached final : public OwnHook {
- public:
-  HookWhereReached(std::unique_ptr<FunctionPreHook> hook, std::size_t index) : hook_(std::move(hook)), index_(index) {}
-
-  variable_list operator()(const variable_list& cotangents) override {
-    return cotangents[index_].defined() ? (*hook_)(cotangents) : cotangents;
-  }
-  void compiled_args(CompiledNodeArgs& args) const override { hook_->compiled_args(args); }
-  [[nodiscard]] std::size_t index() const { return index_; }
-
- private:
-  std::unique_ptr<FunctionPreHook> hook_;
-  std::size_t index_;
-};
-
-std::optional<std::size_t> index_of_hook(const torch::autograd::FunctionPreHook& hook) {
-  if (const auto* wrapped = dynamic_cast<const HookWhereReached*>(&hook)) return wrapped->index();
-  return hook_index == nullptr ? std::nullopt : hook_index(as_registered(hook));
 }
 
 void append_cotangents(const BackwardProgram& backward, variable_list& cotangents, std::vector<c10::IValue>& inputs) {
@@ -301,101 +270,6 @@ class CompiledBackward final : public Node {
   std::atomic<int> releases_to_come_ = 0;
 };
 
-/// The first hook of a node with several outputs. Those after it were registered by the user.
-class HookGate final : public OwnHook {
- public:
-  explicit HookGate(Node* node) : node_(node) {}
-
-  variable_list operator()(const variable_list& cotangents) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (auto& hook : node_->tensor_pre_hooks()) {
-      if (dynamic_cast<const HookWhereReached*>(hook.get()) != nullptr) continue;
-      if (const auto index = index_of_hook(*hook)) hook = std::make_unique<HookWhereReached>(std::move(hook), *index);
-    }
-    return cotangents;
-  }
-  void compiled_args(CompiledNodeArgs& /*args*/) const override {}
-
- private:
-  Node* node_;  ///< owns this
-  std::mutex mutex_;
-};
-
-constexpr const char* kPartialGradient =
-    "thunder: the gradient of a result of a compiled function is asked for (by retain_grad, a hook or "
-    "torch.autograd.grad) by way of another result that is computed from it inside; compute that one outside, or call "
-    "the function without thunder.jit";
-
-/// Whether a hook, `retain_grad` or the backward that runs asks for the gradient of a result of `node`. `own` is a hook
-/// of ours.
-bool is_looked_at(Node* node, std::uint32_t index, const torch::autograd::FunctionPreHook* own = nullptr) {
-  if (node->retains_grad_hooks().contains(index)) return true;
-  for (const auto& hook : node->tensor_pre_hooks()) {
-    if (hook.get() != own && index_of_hook(*hook) == index) return true;
-  }
-  const auto* running = torch::autograd::get_current_graph_task_exec_info();
-  const auto here = running == nullptr ? decltype(running->end()){} : running->find(node);
-  if (running == nullptr || here == running->end() || here->second.captures_ == nullptr) return false;
-  return std::ranges::any_of(*here->second.captures_, [&](const auto& capture) {
-    return static_cast<std::uint32_t>(capture.input_idx_) == index;
-  });
-}
-
-/// Refuses what would see a part of a gradient only. An output from which others are computed has a gradient by these,
-/// which never comes to the node as a cotangent.
-class PartialGradientCheck final : public OwnHook {
- public:
-  PartialGradientCheck(std::shared_ptr<const DifferentiableProgram> program, Node* node)
-      : program_(std::move(program)), node_(node) {}
-
-  variable_list operator()(const variable_list& cotangents) override {
-    for (const auto& [from, to] : program_->feeds) {
-      TORCH_CHECK(!cotangents[to].defined() || !is_looked_at(node_, from, this), kPartialGradient);
-    }
-    return cotangents;
-  }
-  /// Which cotangents will come is not known yet.
-  void compiled_args(CompiledNodeArgs& /*args*/) const override {
-    for (const auto& [from, to] : program_->feeds) TORCH_CHECK(!is_looked_at(node_, from, this), kPartialGradient);
-  }
-
- private:
-  std::shared_ptr<const DifferentiableProgram> program_;
-  Node* node_;  ///< owns this
-};
-
-/// Stands between a result and its backward, with an edge to a view that the result is computed from inside: a backward
-/// that looks at the gradient of the view comes by here.
-class PartialViewCheck final : public Node {
- public:
-  explicit PartialViewCheck(torch::autograd::edge_list&& edges) : Node(std::move(edges)) {}
-
-  [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
-
-  variable_list apply(variable_list&& cotangents) override {
-    if (cotangents[0].defined()) require_unobserved_views();
-    variable_list gradients(num_outputs());
-    gradients[0] = std::move(cotangents[0]);
-    return gradients;
-  }
-
-  void compiled_args(CompiledNodeArgs& /*args*/) const override { require_unobserved_views(); }
-  variable_list apply_with_saved(const variable_list& cotangents, SwapSavedVariables& /*compiler*/) override {
-    variable_list gradients(num_outputs());
-    gradients[0] = cotangents[0];
-    return gradients;
-  }
-
- private:
-  void require_unobserved_views() const {
-    for (std::size_t i = 1; i < num_outputs(); ++i) {
-      const Edge& view = next_edge(i);
-      const bool has_hooks = !(view.function->pre_hooks().empty() && view.function->post_hooks().empty());
-      TORCH_CHECK(!(has_hooks || is_looked_at(view.function.get(), view.input_nr)), kPartialGradient);
-    }
-  }
-};
-
 /// One call of a differentiable program, in the order of its methods.
 class ForwardRun {
  public:
@@ -410,10 +284,10 @@ class ForwardRun {
     }
     node_ = make_node<CompiledBackward>(program, std::move(edges));
     if (std::ranges::count(program_.outputs, true, &DifferentiableProgram::OutputInfo::takes_cotangent) > 1) {
-      node_->add_tensor_pre_hook(std::make_unique<HookGate>(node_.get()));
+      node_->add_tensor_pre_hook(make_hook_gate(node_.get()));
     }
     if (!program_.feeds.empty()) {
-      node_->add_tensor_pre_hook(std::make_unique<PartialGradientCheck>(program, node_.get()));
+      node_->add_tensor_pre_hook(make_partial_gradient_check(program, node_.get()));
     }
     for (const auto& output : program_.outputs) input_versions_.push_back(version_of(inputs, output.shares_input));
     for (const SavedValue& saved : program_.saved) saved_versions_.push_back(version_of(inputs, saved.shares_input));
@@ -504,31 +378,6 @@ class ForwardRun {
 
 }  // namespace
 
-void set_hook_index(HookIndex index) { hook_index = index; }
-
-std::shared_ptr<const BackwardProgram> BackwardPrograms::find(std::span<const at::Tensor> cotangents) const {
-  const auto is_for = [&](const BackwardProgram& backward) {
-    return std::ranges::equal(backward.cotangents, cotangents, {}, {}, [](const at::Tensor& t) { return t.defined(); });
-  };
-  std::shared_ptr<const BackwardProgram> backward = last_.load(std::memory_order_acquire);
-  if (backward != nullptr && is_for(*backward)) return backward;
-  CotangentSet set;
-  for (const at::Tensor& cotangent : cotangents) set.push_back(cotangent.defined());
-  backward = make_(set);
-  last_.store(backward, std::memory_order_release);
-  return backward;
-}
-
-std::vector<bool> BackwardPrograms::find_differentiable(std::span<const at::Tensor> cotangents) const {
-  if (find_differentiable_ == nullptr) return {};
-  CotangentSet come, differentiable;
-  for (const at::Tensor& cotangent : cotangents) {
-    come.push_back(cotangent.defined());
-    differentiable.push_back(cotangent.defined() && cotangent.requires_grad());
-  }
-  return find_differentiable_(come, differentiable);
-}
-
 std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const DifferentiableProgram>& program,
                                           std::vector<at::Tensor> inputs, const Versions& versions,
                                           const std::shared_ptr<GraphRunner>& graphs) {
@@ -537,17 +386,6 @@ std::vector<at::Tensor> run_with_autograd(const std::shared_ptr<const Differenti
   set_output_versions(versions, outputs);  // before they are saved
   run.save(outputs);
   return outputs;
-}
-
-void refuse_partial_gradient(const at::Tensor& view, const at::Tensor& output) {
-  if (!view.grad_fn() || !output.grad_fn()) return;
-  torch::autograd::edge_list edges{torch::autograd::impl::gradient_edge(output),
-                                   torch::autograd::impl::gradient_edge(view)};
-  const at::Tensor base = view.is_view() ? at::Tensor(view._base()) : at::Tensor();
-  if (base.defined() && base.grad_fn()) edges.push_back(torch::autograd::impl::gradient_edge(base));
-  const auto check = make_node<PartialViewCheck>(std::move(edges));
-  check->add_input_metadata(output);
-  torch::autograd::impl::set_gradient_edge(output, {check, 0});
 }
 
 }  // namespace thunder::runtime

@@ -12,6 +12,11 @@ void set_version(const at::Tensor& tensor, std::int64_t version) {
 
 bool counts_writes(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().enabled(); }
 
+at::Tensor shallow_alias(const at::Tensor& tensor) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
 void set_output_versions(const Versions& versions, std::span<const at::Tensor> outputs) {
   for (std::size_t i = 0; i < versions.outputs.size() && i < outputs.size(); ++i) {
     const at::Tensor& output = outputs[i];

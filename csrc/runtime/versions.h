@@ -9,6 +9,9 @@
 
 namespace thunder::runtime {
 
+/// Another tensor object over the same memory and version counter, without a gradient history.
+[[nodiscard]] at::Tensor shallow_alias(const at::Tensor& tensor);
+
 /// How often a program writes to its tensors, by the count of eager code: what their version counters show afterwards.
 /// A compiled program writes each tensor once, or makes it with what was written.
 struct Versions {

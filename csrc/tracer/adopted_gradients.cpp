@@ -176,8 +176,7 @@ void AdoptedGradients::record_hook(torch::autograd::FunctionPreHook& hook, const
   const std::size_t begin = recording_.builder.trace().symbols.size();
   torch::autograd::variable_list cotangents(hooked.size());
   for (std::size_t i = 0; i < hooked.size(); ++i) {
-    const ir::TensorType* type =
-        hooked[i] == ir::kNoValue ? nullptr : recording_.builder.trace().tensor_type(hooked[i]);
+    const ir::TensorType* type = recording_.builder.trace().tensor_type(hooked[i]);
     if (type == nullptr || !type->requires_grad) continue;
     ir::TensorType plain = *type;
     plain.requires_grad = false;

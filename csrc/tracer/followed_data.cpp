@@ -142,8 +142,7 @@ std::int64_t number_at_hand(const c10::SymInt& size) {
 bool is_gradient_of(const CustomGradient& gradient, std::size_t i, const at::Tensor& tensor, Recorder& there) {
   if (!tensor.defined()) return gradient.gradients[i] == ir::kNoValue;
   if (there.value_of(tensor) != gradient.gradients[i]) return false;
-  const ir::TensorType* input =
-      gradient.inputs[i] == ir::kNoValue ? nullptr : there.trace().tensor_type(gradient.inputs[i]);
+  const ir::TensorType* input = there.trace().tensor_type(gradient.inputs[i]);
   return input == nullptr || input->sizes == bridge::type_of(tensor).sizes;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tracer/map_tensors.h"
+#include "tracer/operators.h"
 
 namespace thunder::tracer {
 namespace {
@@ -20,10 +21,6 @@ namespace {
 using c10::IValue;
 
 constexpr std::string_view kNamespace = "thunder_functional";
-
-bool is_written_to(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
 
 bool is_number_result(const c10::Argument& result) {
   const c10::TypeKind kind = result.type()->kind();

@@ -65,7 +65,7 @@ bool is_refused_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol)
 /// The first tensor among results; kNoValue: there is none.
 ir::ValueId first_tensor(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   for (const ir::ValueId id : ir::flat_results(symbol)) {
-    if (id != ir::kNoValue && trace.tensor_type(id) != nullptr) return id;
+    if (trace.tensor_type(id) != nullptr) return id;
   }
   return ir::kNoValue;
 }

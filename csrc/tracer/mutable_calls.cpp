@@ -29,10 +29,6 @@ namespace {
 
 using c10::IValue;
 
-bool is_written_argument(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
-
 /// PyTorch's own operators count as writes to autograd when their name says so; others write to what autograd may have
 /// saved before them (`rrelu_with_noise` to its noise).
 bool counts_as_write(const c10::OperatorHandle& op, bool is_out) {
@@ -99,7 +95,7 @@ struct MutableCall {
       : recorder(recording), op(called), level(at), arguments(given.begin(), given.end()) {
     const auto& parameters = op.schema().arguments();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!is_written_argument(parameters[i])) continue;
+      if (!is_written_to(parameters[i])) continue;
       is_out |= parameters[i].kwarg_only();
       for (at::Tensor& target : tensors_of(std::span(arguments).subspan(i, 1))) {
         targets.push_back(std::move(target));
@@ -113,7 +109,7 @@ struct MutableCall {
     const auto& parameters = op.schema().arguments();
     std::vector<IValue> read;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!is_written_argument(parameters[i]) || !parameters[i].kwarg_only()) read.push_back(arguments[i]);
+      if (!is_written_to(parameters[i]) || !parameters[i].kwarg_only()) read.push_back(arguments[i]);
     }
     return read;
   }
@@ -251,7 +247,7 @@ void require_writable_targets(const Recorder& recorder, const c10::OperatorHandl
                               std::span<const IValue> arguments) {
   const auto& parameters = op.schema().arguments();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!is_written_argument(parameters[i]) || parameters[i].kwarg_only()) continue;
+    if (!is_written_to(parameters[i]) || parameters[i].kwarg_only()) continue;
     for (const at::Tensor& target : tensors_of(arguments.subspan(i, 1))) {
       if (is_trace_tensor(target)) recorder.writes.require_writable(target, target);
     }
@@ -310,14 +306,14 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
   torch::jit::drop(stack, count);
   std::vector<IValue> results = call.call_counterpart(*functional);
   const auto& returns = op.schema().returns();
-  const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_argument)));
+  const auto fresh = static_cast<std::size_t>(std::ranges::count_if(returns, std::not_fn(is_written_to)));
   std::vector<at::Tensor> written = tensors_of(std::span(results).subspan(fresh));
   if (written.size() < call.targets.size()) refuse(op, "this in-place operation cannot be traced");
   for (std::size_t i = 0; i < call.targets.size(); ++i) call.assign_result(i, std::move(written[i]));
   std::size_t next_fresh = 0;
   std::size_t next_target = 0;
   for (const c10::Argument& result : returns) {
-    stack.push_back(is_written_argument(result) ? IValue(call.targets[next_target++]) : results[next_fresh++]);
+    stack.push_back(is_written_to(result) ? IValue(call.targets[next_target++]) : results[next_fresh++]);
   }
 }
 

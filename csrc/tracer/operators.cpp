@@ -113,9 +113,7 @@ std::unique_ptr<OperatorEntry> make_row(const c10::OperatorHandle& handle) {
 
 using SchemaArguments = std::vector<const c10::Argument*>;
 
-bool is_out(const c10::Argument& argument) {
-  return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
+bool is_out(const c10::Argument& argument) { return argument.kwarg_only() && is_written_to(argument); }
 
 SchemaArguments inputs_of(const c10::FunctionSchema& schema) {
   SchemaArguments result;

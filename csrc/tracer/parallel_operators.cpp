@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "autograd/node_pointer.h"
+#include "base/rounding.h"
 #include "operators/names.h"
 #include "tracer/unused_parameters.h"
 
@@ -72,7 +73,7 @@ at::Tensor take_gradient_meta(const at::Tensor&, const at::Tensor& gradient) { r
 using OptionalDtype = std::optional<at::ScalarType>;
 
 /// Rows of each shard but the last ones, which may have fewer or none.
-std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return (size[0] + count - 1) / count; }
+std::int64_t rows_of_shard(at::IntArrayRef size, std::int64_t count) { return divide_up(size[0], count); }
 
 /// A tensor without gaps, with zeros behind its rows so that it has so many.
 at::Tensor padded(const at::Tensor& tensor, std::int64_t rows) {

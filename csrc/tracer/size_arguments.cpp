@@ -14,13 +14,6 @@ namespace {
 
 using c10::IValue;
 
-ir::Dim dim_of(const IValue& value) {
-  if (value.isInt()) return value.toInt();
-  const c10::SymInt size = value.toSymInt();
-  const SizeNode* node = size_node_of(size);
-  return node == nullptr ? ir::Dim(size.guard_int(__FILE__, __LINE__)) : node->dim();
-}
-
 bool has_parameters(const c10::OperatorHandle& op, std::initializer_list<std::string_view> names) {
   return std::ranges::equal(op.schema().arguments(), names, {}, &c10::Argument::name);
 }
@@ -39,7 +32,7 @@ void note_slice(std::span<const IValue> arguments, SizeUses& uses, const FindSiz
   };
   const auto place_of = [&](const IValue& value, const ir::Dim& missing) {
     if (!is_size(value)) return missing;
-    ir::Dim place = dim_of(value);
+    ir::Dim place = dim_of(value.toSymInt());
     if (place.is_concrete() && place.hint == std::numeric_limits<std::int64_t>::max()) return *size;
     if (decide(place, SizeComparison::kLess, 0)) place = place + *size;
     if (decide(place, SizeComparison::kLess, 0)) return ir::Dim(0);
@@ -57,7 +50,7 @@ void note_select(std::span<const IValue> arguments, SizeUses& uses, const FindSi
   if (!arguments[1].isInt() || !is_size(arguments[2])) return;
   const std::optional<ir::Dim> size = find_size(arguments[0], arguments[1].toInt());
   if (!size) return;
-  const ir::Dim index = dim_of(arguments[2]);
+  const ir::Dim index = dim_of(arguments[2].toSymInt());
   const bool is_from_end = index.hint < 0;
   const ir::Dim most = is_from_end ? ir::Dim(-1) * index : index + ir::Dim(1);
   for (const auto& [left, right] :

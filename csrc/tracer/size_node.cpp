@@ -86,6 +86,11 @@ const SizeNode* size_node_of(const c10::SymInt& size) {
   return size.is_heap_allocated() ? dynamic_cast<const SizeNode*>(size.toSymNodeImplUnowned()) : nullptr;
 }
 
+ir::Dim dim_of(const c10::SymInt& size) {
+  const SizeNode* node = size_node_of(size);
+  return node == nullptr ? ir::Dim(size.guard_int(__FILE__, __LINE__)) : node->dim();
+}
+
 // --- numbers
 
 std::int64_t SizeNode::look_at() const {

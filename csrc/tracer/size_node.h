@@ -138,5 +138,7 @@ struct Compared {
 
 /// The node of ours behind a size; null: it is a number, or somebody else's.
 [[nodiscard]] const SizeNode* size_node_of(const c10::SymInt& size);
+/// A size as an expression; somebody else's is looked at.
+[[nodiscard]] ir::Dim dim_of(const c10::SymInt& size);
 
 }  // namespace thunder::tracer

@@ -26,11 +26,6 @@ using c10::IValue;
 
 namespace {
 
-ir::Dim dim_of(const c10::SymInt& size) {
-  const SizeNode* node = size_node_of(size);
-  return node == nullptr ? ir::Dim(size.guard_int(__FILE__, __LINE__)) : node->dim();
-}
-
 std::optional<ir::Dim> size_in_tensor(const IValue& value) {
   const bool is_number = value.isTensor() && wrapped_size_of != nullptr && value.toTensor().defined() &&
                          value.toTensor().unsafeGetTensorImpl()->is_wrapped_number();

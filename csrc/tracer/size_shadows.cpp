@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/layout.h"
 #include "ir/trace_sizes.h"
 #include "tracer/data_sizes.h"
 #include "tracer/evaluate.h"
@@ -40,11 +41,7 @@ ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes) {
   std::ranges::stable_sort(order, std::less(), place);
   std::ranges::reverse(order);
   type.sizes = sizes;
-  ir::Dim stride = 1;
-  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
-    type.strides[*dim] = stride;
-    if (sizes[*dim].hint != 0) stride *= sizes[*dim];
-  }
+  type.strides = ir::strides_in_order(sizes, order);
   return ir::make_type(std::move(type));
 }
 

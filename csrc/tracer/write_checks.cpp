@@ -72,7 +72,7 @@ bool follows_from_order(const c10::OperatorHandle& op, std::span<const IValue> a
 
 bool is_out_variant(const c10::OperatorHandle& op) {
   return std::ranges::any_of(op.schema().arguments(), [](const c10::Argument& argument) {
-    return argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    return argument.kwarg_only() && is_written_to(argument);
   });
 }
 

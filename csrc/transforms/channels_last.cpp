@@ -24,15 +24,10 @@ constexpr std::int64_t kSmall = 1 << 16;
 /// to half of a step.
 constexpr std::int64_t kImagesForEachFilter = 4;
 
-const ir::TensorType* type_of(const ir::Trace& trace, const ir::Argument& argument) {
-  const auto* id = argument.get<ir::ValueId>();
-  return id == nullptr ? nullptr : trace.tensor_type(*id);
-}
-
 /// The type of the images that a convolution goes over; null for all other symbols.
 const ir::TensorType* image_of(const ir::Trace& trace, const ir::BoundSymbol& symbol, bool fuses_on_gpu) {
   if (!operators::has_fact(*symbol.op, operators::Fact::kIsConvolution)) return nullptr;
-  const ir::TensorType* type = type_of(trace, symbol.arguments[0]);
+  const ir::TensorType* type = trace.tensor_type(symbol.arguments[0]);
   if (type == nullptr || type->sizes.size() != 4 || !ir::is_floating_point(type->dtype)) return nullptr;
   const bool is_on_gpu = fuses_on_gpu && type->device.type == ir::DeviceType::kCuda && ir::size_of(type->dtype) == 2;
   return type->device.type == ir::DeviceType::kCpu || is_on_gpu ? type : nullptr;
@@ -53,8 +48,8 @@ bool is_candidate(const ir::Trace& trace, bool fuses_on_gpu) {
     const ir::TensorType* image = image_of(trace, symbol, fuses_on_gpu);
     if (image == nullptr) continue;
     taken += size_of(image);
-    made += size_of(type_of(trace, symbol.results[0]));
-    const ir::TensorType* filter = type_of(trace, symbol.arguments[1]);
+    made += size_of(trace.tensor_type(symbol.results[0]));
+    const ir::TensorType* filter = trace.tensor_type(symbol.arguments[1]);
     if (filter != nullptr && filter->requires_grad) trained += size_of(filter);
   }
   return can_repeat(trace) && taken >= kSmall && taken + made >= kImagesForEachFilter * trained;

@@ -222,7 +222,7 @@ bool InnerGradient::reads_written(tracer::TraceNode& node) {
   const Derivation& derivation = derivation_of(node);
   std::vector<ir::ValueId> cotangents = node.results();
   for (ir::ValueId& id : cotangents) {
-    const ir::TensorType* type = id == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(id);
+    const ir::TensorType* type = recorder_.trace().tensor_type(id);
     if (type == nullptr || !type->requires_grad) id = ir::kNoValue;
   }
   OperatorReplay& replay = *derivation.replay;

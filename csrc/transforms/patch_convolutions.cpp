@@ -36,11 +36,6 @@ constexpr std::int64_t kLeastElements = 128;
 /// Rows of matrices are a multiple of 16 bytes.
 constexpr std::int64_t kElementsOfVector = 8;
 
-const ir::TensorType* type_of(const ir::Trace& trace, const ir::Argument& argument) {
-  const auto* id = argument.get<ir::ValueId>();
-  return id == nullptr ? nullptr : trace.tensor_type(*id);
-}
-
 bool is_matrix_of_filters(const ir::TensorType& filter) {
   const auto& sizes = filter.sizes;
   const std::int64_t elements = sizes[1].hint * sizes[2].hint * sizes[3].hint;
@@ -55,8 +50,8 @@ bool has_few_channels(const ir::Trace& trace, const ir::BoundSymbol& symbol, ir:
   const bool is_in_training = count == kArgumentsInTraining;
   if (is_in_training && symbol.arguments[kIsTransposed] != ir::Argument(false)) return false;
   if (symbol.arguments[is_in_training ? kGroupsInTraining : kGroups] != ir::Argument(1)) return false;
-  const ir::TensorType* image = type_of(trace, symbol.arguments[kImage]);
-  const ir::TensorType* filter = type_of(trace, symbol.arguments[kFilter]);
+  const ir::TensorType* image = trace.tensor_type(symbol.arguments[kImage]);
+  const ir::TensorType* filter = trace.tensor_type(symbol.arguments[kFilter]);
   if (image == nullptr || filter == nullptr || image->sizes.size() != 4 || filter->sizes.size() != 4) return false;
   return image->device.type == device && ir::is_floating_point(image->dtype) && ir::size_of(image->dtype) == 2 &&
          image->dtype == filter->dtype && image->sizes[1].hint <= kMostChannels && is_matrix_of_filters(*filter);
@@ -72,8 +67,8 @@ bool are_equal(const ir::Argument& argument, std::int64_t height, std::int64_t w
 /// Whether a symbol is a convolution that has each pixel in exactly one patch.
 bool is_of_patches(const ir::Trace& trace, const ir::BoundSymbol& symbol, ir::DeviceType device) {
   if (!has_few_channels(trace, symbol, device)) return false;
-  const ir::Dims& image = type_of(trace, symbol.arguments[kImage])->sizes;
-  const ir::Dims& filter = type_of(trace, symbol.arguments[kFilter])->sizes;
+  const ir::Dims& image = trace.tensor_type(symbol.arguments[kImage])->sizes;
+  const ir::Dims& filter = trace.tensor_type(symbol.arguments[kFilter])->sizes;
   const auto tiles = [&](std::size_t dim) {
     return image[dim].hint >= filter[dim].hint && image[dim].hint % filter[dim].hint == 0;
   };

@@ -73,6 +73,20 @@ def test_links_lead_to_files(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", markdown(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_sources_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`([\w/]+/[\w/]+\.(?:cpp|h|py))`", page.read_text(encoding="utf8"))
+    missing = [name for name in named if not any((ROOT / folder / name).exists() for folder in ("", "csrc"))]
+    assert missing == []
+
+
+def test_every_source_of_fusion_is_in_its_table() -> None:
+    page = (ROOT / "docs/maintainers/design.md").read_text(encoding="utf8")
+    table = page.split("| `fusion/` | what |")[1].split("\n\n")[0]
+    named = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == {path.stem for path in (ROOT / "csrc/fusion").iterdir() if path.suffix in (".cpp", ".h")}
+
+
 def test_every_notebook_is_listed() -> None:
     page = (ROOT / "notebooks/README.md").read_text(encoding="utf8")
     assert set(re.findall(r"\]\((\w+\.ipynb)\)", page)) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}

@@ -404,7 +404,7 @@ ir::ArgumentList OutputPlanner::outputs() {
     if (plan_.histories.back() == OutputHistory::kSpent) note_behind_spent(result);
     const ir::ValueId value =
         each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
-    const ir::TensorType* type = value == ir::kNoValue ? nullptr : recorder_.trace().tensor_type(value);
+    const ir::TensorType* type = recorder_.trace().tensor_type(value);
     const bool has_gradient = each.tensor.requires_grad() || type == nullptr || !type->requires_grad;
     const bool stays = plan_.histories.back() == OutputHistory::kComputed && has_gradient;
     values.emplace_back(stays ? value : recorder_.history.without_grad(value));

@@ -15,7 +15,7 @@
 #include "dispatch/python/kept_warnings.h"
 #include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
-#include "runtime/autograd_node.h"
+#include "runtime/partial_gradients.h"
 #include "runtime/value_changed.h"
 
 namespace thunder::dispatch {

@@ -8,7 +8,7 @@
 
 #include "compile/compiler.h"
 #include "dispatch/call/recorded_graph.h"
-#include "runtime/autograd_node.h"
+#include "runtime/differentiable_program.h"
 
 namespace thunder::dispatch {
 

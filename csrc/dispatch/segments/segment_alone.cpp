@@ -8,16 +8,11 @@
 #include "dispatch/python/gil.h"
 #include "dispatch/python/python_tensor.h"
 #include "ir/symbol_values.h"
+#include "runtime/versions.h"
 #include "tracer/python_function.h"
 
 namespace thunder::dispatch {
 namespace {
-
-/// Another tensor over the same memory, which gets a history of its own.
-at::Tensor plain_alias(const at::Tensor& tensor) {
-  const auto* impl = tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
-}
 
 std::vector<at::Tensor> give_history(const ir::BoundSymbol& symbol, const ir::Trace& segment,
                                      const std::vector<at::Tensor>& values) {
@@ -32,7 +27,7 @@ std::vector<at::Tensor> give_history(const ir::BoundSymbol& symbol, const ir::Tr
   std::vector<at::Tensor> results;
   std::vector<at::Tensor> saved = tensors_of(symbol.arguments[2]);
   for (const at::Tensor& value : tensors_of(symbol.arguments[0])) {
-    results.push_back(plain_alias(value));
+    results.push_back(runtime::shallow_alias(value));  // gets a history of its own
     std::ranges::replace_if(saved, [&](const at::Tensor& t) { return t.is_same(value); }, results.back());
   }
   const GilHold gil;

@@ -12,6 +12,7 @@
 #include "operators/facts.h"
 #include "operators/names.h"
 #include "passes/alias_analysis.h"
+#include "passes/symbol_facts.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/gradients_at_sizes.h"
@@ -24,10 +25,7 @@ namespace {
 
 using Numbering = std::unordered_map<std::uint32_t, ir::ValueId>;
 
-template <typename Visitor>
-void for_each_argument(const ir::BoundSymbol& symbol, Visitor&& visit) {
-  for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, visit);
-}
+using passes::for_each_argument;
 
 bool is_shape_check(const ir::BoundSymbol& symbol) { return symbol.op == tracer::check_shape_operator(); }
 

@@ -23,8 +23,7 @@ bool is_small(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   };
   passes::for_each_result(symbol, look);
   if (const operators::Matmul* matmul = operators::find_matmul(*symbol.op)) {
-    const ir::ValueId id = passes::value_argument(symbol, matmul->left);
-    const ir::TensorType* left = id == ir::kNoValue ? nullptr : trace.tensor_type(id);
+    const ir::TensorType* left = trace.tensor_type(passes::value_argument(symbol, matmul->left));
     return left != nullptr && !left->sizes.empty() && most * left->sizes.back().hint <= kSmallMatmul;
   }
   passes::for_each_argument(symbol, look);

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/rounding.h"
 #include "executors/cpu/threads.h"
 #include "executors/tiles/kernels.h"
 
@@ -90,9 +91,9 @@ class Drawing {
     }
     carried_ = rest % 2;
     const std::int64_t words = 2 * (count_ - from_rest_) - carried_;
-    blocks_ = (words + kTwisterBlock - 1) / kTwisterBlock;
+    blocks_ = divide_up(words, kTwisterBlock);
     const auto draw = [](void* drawing, std::int64_t) { static_cast<Drawing*>(drawing)->draw_blocks(); };
-    const std::int64_t tasks = (blocks_ + kBlocksAtOnce - 1) / kBlocksAtOnce;
+    const std::int64_t tasks = divide_up(blocks_, kBlocksAtOnce);
     run_tasks(tasks, tasks > 2, draw, this);
     state_.next_ = static_cast<std::uint32_t>(words - (blocks_ - 1) * kTwisterBlock);
     state_.left_ = kTwisterBlock + 1 - static_cast<int>(state_.next_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/rounding.h"
 #include "executors/cpu/threads.h"
 #include "executors/tiles/kernels.h"
 #include "executors/tiles/scratch.h"
@@ -24,8 +25,6 @@ Storage storage_of_images(at::ScalarType dtype) {
       return Storage::kFloat;
   }
 }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Images are cut into units, some rows of the gradient and the rows of the input that they meet; channels into chunks
 /// as long as two cache lines. A task is one chunk of one group of units. It packs a block of channels of a unit, so
@@ -52,10 +51,10 @@ class DepthwiseBackward {
     constexpr std::int64_t kTasks = 64;
     const std::int64_t longest = std::max(input_sizes_[1] * of_.stride[0], sizes_[1]);
     unit_rows_ = std::clamp<std::int64_t>(kUnit / longest, 1, sizes_[0]);
-    units_ = images_ * ceil_div(sizes_[0], unit_rows_);
+    units_ = images_ * divide_up(sizes_[0], unit_rows_);
     chunk_blocks_ = std::max<std::int64_t>(kChunk / (width_ * size_of(storage_)), 1);
-    chunks_ = ceil_div(channels_, width_ * chunk_blocks_);
-    groups_ = std::min(units_, ceil_div(kTasks, chunks_));
+    chunks_ = divide_up(channels_, width_ * chunk_blocks_);
+    groups_ = std::min(units_, divide_up(kTasks, chunks_));
     const std::int64_t most_rows = (unit_rows_ - 1) * of_.stride[0] + reach() + 1;
     packed_input_bytes_ = std::min(most_rows, input_sizes_[0]) * row_bytes(input_sizes_[1]);
   }
@@ -157,7 +156,7 @@ class DepthwiseBackward {
       const std::int64_t meets = i * of_.dilation[0] - of_.padding[0];  // row 0 of the gradient
       const std::int64_t room = input_sizes_[0] - 1 - meets;
       if (room < 0) continue;
-      const std::int64_t first = meets >= 0 ? begin : std::max(begin, ceil_div(-meets, of_.stride[0]));
+      const std::int64_t first = meets >= 0 ? begin : std::max(begin, divide_up(-meets, of_.stride[0]));
       const std::int64_t last = std::min(end, room / of_.stride[0] + 1);
       if (first >= last) continue;
       const std::int64_t input_row = first * of_.stride[0] + meets - packed.input_begin;
@@ -174,7 +173,7 @@ class DepthwiseBackward {
       double* row_sums = sums + i * of_.filter[1] * width_;
       for (std::int64_t tap = 0; tap < of_.filter[1];) {
         const std::int64_t left = of_.filter[1] - tap;
-        const std::int64_t count = ceil_div(left, ceil_div(left, kMostTaps));
+        const std::int64_t count = divide_up(left, divide_up(left, kMostTaps));
         kernels().taps(compute_type_, static_cast<int>(count))(row_sums + tap * width_, rows);
         rows.first += count * of_.dilation[1];
         tap += count;

@@ -28,11 +28,6 @@ struct Backward {
   std::vector<std::int64_t> filter_strides;
 };
 
-bool is_float_dtype(ir::Dtype dtype) {
-  return dtype == ir::Dtype::kFloat32 || dtype == ir::Dtype::kFloat64 || dtype == ir::Dtype::kBfloat16 ||
-         dtype == ir::Dtype::kFloat16;
-}
-
 bool is_of_images(const ir::TensorType* type, ir::Dtype dtype) {
   return type != nullptr && type->device.type == ir::DeviceType::kCpu && type->layout == ir::Layout::kStrided &&
          type->sizes.size() == 4 && type->dtype == dtype && passes::element_count(*type) > 0;
@@ -76,12 +71,9 @@ bool takes_depthwise(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   if (symbol.op->name != operators::ConvolutionBackward::kName || !symbol.op->overload.empty() ||
       symbol.arguments.size() != kPlaces)
     return false;
-  const auto type_of = [&](std::size_t i) {
-    const ir::ValueId id = passes::value_argument(symbol, i);
-    return id == ir::kNoValue ? nullptr : trace.tensor_type(id);
-  };
+  const auto type_of = [&](std::size_t i) { return trace.tensor_type(passes::value_argument(symbol, i)); };
   const ir::TensorType* filter = type_of(kFilters);
-  if (filter == nullptr || !is_float_dtype(filter->dtype)) return false;
+  if (!passes::is_float(filter)) return false;
   for (const std::size_t i : {kGradient, kImages, kFilters}) {
     if (!is_of_images(type_of(i), filter->dtype) || ir::has_symbols(*type_of(i))) return false;
   }

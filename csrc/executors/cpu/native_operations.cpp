@@ -14,8 +14,7 @@ namespace {
 using Stack = std::vector<c10::IValue>;
 
 bool is_on_cpu(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
-  const auto* result = symbol.results.at(0).get<ir::ValueId>();
-  const ir::TensorType* type = result == nullptr ? nullptr : trace.tensor_type(*result);
+  const ir::TensorType* type = trace.tensor_type(symbol.results.at(0));
   return type != nullptr && type->device.type == ir::DeviceType::kCpu;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/rounding.h"
 #include "executors/cpu/threads.h"
 
 namespace thunder::executors::cpu {
@@ -46,14 +47,15 @@ std::uint64_t checksum(const at::Tensor& tensor) {
     std::atomic<std::uint64_t> sum = 0;
   };
   Work work{static_cast<const char*>(tensor.const_data_ptr()), static_cast<std::int64_t>(tensor.nbytes())};
-  run_tasks((work.count + kBlockBytes - 1) / kBlockBytes, work.count > 4 * kBlockBytes,
-            [](void* context, std::int64_t block) {
-              Work& all = *static_cast<Work*>(context);
-              const std::int64_t begin = block * kBlockBytes;
-              const std::uint64_t part = checksum_of_block(all.bytes + begin, std::min(kBlockBytes, all.count - begin));
-              all.sum += part * (2 * static_cast<std::uint64_t>(block) + 1);
-            },
-            &work);
+  run_tasks(
+      divide_up(work.count, kBlockBytes), work.count > 4 * kBlockBytes,
+      [](void* context, std::int64_t block) {
+        Work& all = *static_cast<Work*>(context);
+        const std::int64_t begin = block * kBlockBytes;
+        const std::uint64_t part = checksum_of_block(all.bytes + begin, std::min(kBlockBytes, all.count - begin));
+        all.sum += part * (2 * static_cast<std::uint64_t>(block) + 1);
+      },
+      &work);
   return work.sum;
 }
 

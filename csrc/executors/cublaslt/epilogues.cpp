@@ -57,14 +57,12 @@ class Taker {
   }
 
  private:
-  [[nodiscard]] const ir::TensorType* type(ir::ValueId id) const {
-    return id == ir::kNoValue ? nullptr : trace_.tensor_type(id);
-  }
+  [[nodiscard]] const ir::TensorType* type(ir::ValueId id) const { return trace_.tensor_type(id); }
 
   /// Whether the library reads and writes such a tensor, its last dimension as rows of a matrix.
   [[nodiscard]] bool is_readable(const ir::TensorType* type) const {
     return type != nullptr && type->device.type == rule_.device && !ir::has_symbols(*type) && !type->sizes.empty() &&
-           (type->dtype == ir::Dtype::kBfloat16 || type->dtype == ir::Dtype::kFloat16);
+           ir::is_half(type->dtype);
   }
   [[nodiscard]] bool is_matrix(ir::ValueId id) const {
     const ir::TensorType* of = type(id);

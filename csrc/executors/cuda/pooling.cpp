@@ -56,7 +56,7 @@ std::vector<const ir::TensorType*> pooled_tensors(const ir::BoundSymbol& symbol,
   passes::for_each_result(symbol, [&](ir::ValueId id) { values.push_back(id); });
   if (values.size() != (places.gradient ? 4U : places.gives_places ? 3U : 2U)) return {};
   std::vector<const ir::TensorType*> types;
-  for (const ir::ValueId id : values) types.push_back(id == ir::kNoValue ? nullptr : trace.tensor_type(id));
+  for (const ir::ValueId id : values) types.push_back(trace.tensor_type(id));
   return types;
 }
 

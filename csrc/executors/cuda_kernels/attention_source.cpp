@@ -124,7 +124,7 @@ std::string named(std::string_view text, const std::string& name) {
 }  // namespace
 
 bool has_attention_kernel(ir::Dtype dtype, std::int64_t columns, std::int64_t queries_of_group) {
-  const bool is_known = dtype == ir::Dtype::kFloat32 || dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
+  const bool is_known = dtype == ir::Dtype::kFloat32 || ir::is_half(dtype);
   if (!is_known || columns < 1 || queries_of_group < 1 || queries_of_group > kMostRows) return false;
   return columns % vector_of(dtype) == 0 && columns / vector_of(dtype) <= kWarp;
 }

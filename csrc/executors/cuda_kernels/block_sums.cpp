@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "executors/cuda_kernels/addresses.h"
 #include "executors/cuda_kernels/element_text.h"
 
@@ -42,7 +43,7 @@ BlockSums::BlockSums(const fusion::SizedKernel& kernel, const Mapping& mapping, 
     sums_.push_back({&node, join("sum", sums_.size()), type_of(node), numbers.index(scratch_bytes_, "scratch")});
     const Sum& sum = sums_.back();
     const std::int64_t places = sum.is_total() ? mapping.grid() : share_count() * kernel.domain.columns;
-    scratch_bytes_ += (places * sum.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    scratch_bytes_ += round_up(places * sum.bytes(), kAlignment);
   }
 }
 
@@ -166,7 +167,7 @@ std::int64_t BlockSums::finish(SharedMemory& shared, Lines& to) {
   for (const Sum& sum : sums_) {
     if (sum.is_total()) continue;
     const std::int64_t results = kernel_.sums[sum.node->index].blocks * kernel_.domain.columns;
-    const std::int64_t end = grid + (results + kFinishColumns - 1) / kFinishColumns;
+    const std::int64_t end = grid + divide_up(results, kFinishColumns);
     const std::string begin = grid == 0 ? "0" : numbers_.any_index(grid, "begin");
     to.add("if (thread_block >= ", begin, " && thread_block < ", numbers_.any_index(end, "end"), ") {");
     to.add("const Index own_block = static_cast<Index>(thread_block) - ", begin, ";");

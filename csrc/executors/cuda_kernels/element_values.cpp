@@ -23,17 +23,16 @@ bool stores_narrow_elements(const SizedKernel& kernel) {
     if (node.kind != Kind::kStore || kernel.nodes[node.operands[0]].extent != Extent::kElements) continue;
     const ir::Dtype dtype = kernel.accesses[node.index].dtype;
     stores = true;
-    are_narrow = are_narrow && (dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16);
+    are_narrow = are_narrow && ir::is_half(dtype);
   }
   return stores && are_narrow;
 }
 
 /// Whether all results are 16-bit floats, sums over rows too.
 bool gives_narrow_results(const SizedKernel& kernel) {
-  const auto is_narrow = [](ir::Dtype dtype) { return dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16; };
   return std::ranges::all_of(kernel.nodes, [&](const KernelNode& node) {
-    if (node.kind == Kind::kStore) return is_narrow(kernel.accesses[node.index].dtype);
-    return !is_sum(node) || is_narrow(kernel.sums[node.index].dtype);
+    if (node.kind == Kind::kStore) return ir::is_half(kernel.accesses[node.index].dtype);
+    return !is_sum(node) || ir::is_half(kernel.sums[node.index].dtype);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/rounding.h"
 #include "fusion/kernel_graph.h"
 
 namespace thunder::executors::cuda {
@@ -48,8 +49,6 @@ struct Mapping {
 
 /// The bytes that a thread reads at once at most.
 inline constexpr std::int64_t kWidestLoad = 16;
-
-[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// Whether rows of an array follow one another without gaps, as the domain's do.
 [[nodiscard]] bool has_rows_in_order(const fusion::BasicAccess<std::int64_t>& access,

@@ -77,7 +77,7 @@ KernelSource source_of(const PoolingShape& shape, std::int64_t threads, const st
 
 bool has_pooling_kernels(ir::Dtype dtype, std::int64_t channels, const PoolingShape::Pair& kernel,
                          const PoolingShape::Pair& stride) {
-  const bool is_known = dtype == ir::Dtype::kFloat32 || dtype == ir::Dtype::kBfloat16 || dtype == ir::Dtype::kFloat16;
+  const bool is_known = dtype == ir::Dtype::kFloat32 || ir::is_half(dtype);
   if (!is_known || channels < 1 || channels % vector_of(dtype, kernel) != 0) return false;
   for (std::size_t i = 0; i < kernel.size(); ++i) {
     if (kernel[i] < 1 || kernel[i] > kWidestWindow || stride[i] < 1 || stride[i] > kWidestStride) return false;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 
+#include "base/rounding.h"
+
 namespace thunder::executors::cuda {
 namespace {
 
@@ -103,7 +105,7 @@ int registers_of_thread(const SizedKernel& kernel, const Mapping& mapping, const
     const bool is_access = node.kind == Kind::kLoad || node.kind == Kind::kGather || node.kind == Kind::kRandom ||
                            (node.kind == Kind::kStore && passes.works_on_elements(node));
     if (!is_access || (node.kind != Kind::kStore && node.extent != Extent::kElements)) continue;
-    const std::int64_t words = (mapping.vector * bytes_of(node, kernel) + kBytesOfRegister - 1) / kBytesOfRegister;
+    const std::int64_t words = divide_up(mapping.vector * bytes_of(node, kernel), kBytesOfRegister);
     if (kept.contains(i)) {
       registers += repeats * words;
     } else if (ahead.contains(i)) {
