@@ -3,7 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/core/ivalue.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 
@@ -18,8 +20,25 @@ void RandomState::add(const at::Generator& generator) {
   states_.emplace_back(shared, shared.get_state());
 }
 
-RandomState RandomState::now() {
+void RandomSources::add(const RandomSources& others) {
+  any |= others.any;
+  own.insert(own.end(), others.own.begin(), others.own.end());
+}
+
+RandomSources random_sources(const ir::Trace& trace) {
+  RandomSources sources;
+  sources.any = std::ranges::any_of(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
+  if (!sources.any) return sources;
+  for (const ir::TraceContext::Object& object : trace.context()->objects) {
+    if (object.kind != ir::ObjectKind::kGenerator) continue;
+    sources.own.push_back(static_cast<const c10::IValue*>(object.owner.get())->toGenerator());
+  }
+  return sources;
+}
+
+RandomState RandomState::now(const RandomSources& sources) {
   RandomState state;
+  for (const at::Generator& generator : sources.own) state.add(generator);
   state.add(at::detail::getDefaultCPUGenerator());
   const std::optional<c10::DeviceType> type = at::getAccelerator();
   if (!type) return state;

@@ -6,13 +6,24 @@
 #include <utility>
 #include <vector>
 
+#include "ir/trace.h"
+
 namespace thunder::bridge {
 
-/// The states of PyTorch's default generators: of the CPU, and of each GPU that this process uses. Generators of a CUDA
-/// graph that is being captured are left out, as each replay draws from other states.
+/// Where a program's random numbers come from.
+struct RandomSources {
+  bool any = false;
+  std::vector<at::Generator> own;  ///< generators that the program has besides PyTorch's default ones
+
+  void add(const RandomSources& others);
+};
+[[nodiscard]] RandomSources random_sources(const ir::Trace& trace);
+
+/// The states of PyTorch's default generators, of the CPU and of each GPU that this process uses, and of a program's
+/// own. Generators of a CUDA graph that is being captured are left out, as each replay draws from other states.
 class RandomState {
  public:
-  [[nodiscard]] static RandomState now();
+  [[nodiscard]] static RandomState now(const RandomSources& sources = {});
   void restore() const;
 
  private:

@@ -51,19 +51,21 @@ struct RealScope {
 /// The generators as the trace left them, while alive.
 class RandomScope {
  public:
-  explicit RandomScope(std::optional<bridge::RandomState>& state) : state_(state) {
+  RandomScope(const ir::Trace& trace, std::optional<bridge::RandomState>& state)
+      : sources_(bridge::random_sources(trace)), state_(state) {
     if (state_) state_->restore();
   }
   ~RandomScope() {
-    state_ = bridge::RandomState::now();
+    state_ = bridge::RandomState::now(sources_);
     outside_.restore();
   }
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
  private:
+  bridge::RandomSources sources_;
   std::optional<bridge::RandomState>& state_;
-  bridge::RandomState outside_ = bridge::RandomState::now();
+  bridge::RandomState outside_ = bridge::RandomState::now(sources_);
 };
 
 ResultType describe(const at::Tensor& real, bool requires_grad) {
@@ -179,7 +181,7 @@ const IValue& Realizer::known(ir::ValueId value) const {
 
 void Realizer::advance(const ir::Trace& trace, std::span<const at::Tensor> inputs) {
   values_.resize(trace.value_count());
-  const RandomScope random(random_);
+  const RandomScope random(trace, random_);
   for (; inputs_known_ < inputs.size(); ++inputs_known_) {
     const ir::ValueId input = trace.inputs[inputs_known_];
     if (const auto replaced = replaced_.find(inputs_known_); replaced != replaced_.end()) {
@@ -230,7 +232,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   {
     // Numbers that the operation draws here are drawn again when the trace runs.
     std::optional<bridge::RandomState> random = random_;
-    const RandomScope nothing_drawn(random);
+    const RandomScope nothing_drawn(trace, random);
     const c10::AutoGradMode gradients(requires_grad);
     op.callBoxed(stack);
   }

@@ -81,6 +81,24 @@ def test_random_numbers_are_those_of_eager():
         assert torch.equal(torch.rand(1), expected[1])
 
 
+DRAWS = {
+    "item": lambda x, g: torch.rand(2, generator=g).sum().item(),
+    "tolist": lambda x, g: torch.randperm(4, generator=g).tolist(),
+    "branch": lambda x, g: torch.rand(2, generator=g) if x.sum() > 0 else torch.rand(2, generator=g) * 2,
+    "behind_a_branch": lambda x, g: torch.rand(2, generator=g).tolist() if x.sum() > 0 else x.tolist(),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_of_a_generator_of_the_program_are_those_of_eager(name):
+    generators = [torch.Generator().manual_seed(1) for _ in range(2)]
+    compiled, program = thunder.jit(lambda x: DRAWS[name](x, generators[0])), DRAWS[name]
+    for value in (1.0, -1.0, 2.0, -3.0, 4.0):
+        x = torch.full((3,), value)
+        torch.testing.assert_close(compiled(x), program(x, generators[1]), rtol=0, atol=0)
+        assert torch.equal(*(generator.get_state() for generator in generators))
+
+
 READS = [
     lambda x: x * 2 if x.sum() > 0 else x,
     lambda x: x * x.sum().item(),

@@ -97,7 +97,7 @@ GuardedSet::Family GuardedSet::take_family(std::size_t first, Candidates& candid
     family.indices.push_back(i);
     family.members.push_back(member);
     family.paths.push_back(&member->path);
-    family.draws_random |= member->path.draws_random;
+    family.random.add(member->path.random);
     family.releases_gil |= member->releases_gil;
   };
   take(first);
@@ -126,7 +126,7 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
     return true;
   };
   // When a walk stops, the generators are put back: the next run draws the same numbers.
-  const auto random = family.draws_random ? std::make_optional(bridge::RandomState::now()) : std::nullopt;
+  const auto random = family.random.any ? std::make_optional(bridge::RandomState::now(family.random)) : std::nullopt;
   try {
     Walk done;
     KeptWarnings warnings;

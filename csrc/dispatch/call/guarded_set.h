@@ -70,7 +70,7 @@ class GuardedSet {
     std::vector<std::size_t> indices;
     std::vector<std::shared_ptr<const Specialization>> members;
     std::vector<const SegmentPath*> paths;
-    bool draws_random = false;
+    bridge::RandomSources random;
     bool releases_gil = false;
   };
   /// Takes `first`, and those that begin like it, out of `candidates`.

@@ -155,7 +155,7 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
   if (!call.memory_matches()) return {Status::kMemoryDiffers, nullptr};
   if (!call.sizes_match()) return {Status::kSizesDiffer, nullptr};
   // A run that stops has drawn numbers; who runs in its place draws them again.
-  const auto random = checks_values || draws_random ? std::make_optional(bridge::RandomState::now()) : std::nullopt;
+  const auto before = checks_values || random.any ? std::make_optional(bridge::RandomState::now(random)) : std::nullopt;
   std::vector<at::Tensor> computed;
   try {
     std::vector<at::Tensor> values = call.take_inputs();
@@ -169,13 +169,13 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
     warnings.tell();
   } catch (const runtime::ValueChanged&) {
     call.take_back();
-    random->restore();
+    before->restore();
     return {Status::kValueChanged, nullptr};
   } catch (...) {
     set_python_error();
     if (call.may_have_written()) return {Status::kDone, nullptr};
     call.take_back();
-    if (random) random->restore();
+    if (before) before->restore();
     return {Status::kRaised, nullptr};
   }
   try {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bridge/random.h"
 #include "compile/compiler.h"
 #include "dispatch/call/graph_replay.h"
 #include "dispatch/call/input_writes.h"
@@ -56,7 +57,7 @@ struct Specialization {
   std::vector<std::string> size_conditions{};  ///< without which a call is another specialization's
   std::vector<std::string> pinned_sizes{};     ///< needed as numbers in place of symbols, with the line
   bool checks_values = false;  ///< the program may stop at a value other than the one observed while tracing
-  bool draws_random = false;
+  bridge::RandomSources random{};
   /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.
   bool runs_eager = false;
   std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files that guards tell

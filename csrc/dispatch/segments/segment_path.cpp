@@ -105,8 +105,7 @@ SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* co
       step.shared = std::make_shared<SharedSegment>();
       step.shared->set(compile_segment((*segments)[k], options));
     }
-    const auto& symbols = (*segments)[k].trace.symbols;
-    path.draws_random |= std::ranges::any_of(symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
+    path.random.add(bridge::random_sources((*segments)[k].trace));
   }
   find_dying(path, *segments);
   return path;

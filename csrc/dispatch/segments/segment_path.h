@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bridge/random.h"
 #include "compile/compiler.h"
 #include "dispatch/segments/observed_values.h"
 #include "dispatch/segments/path_sizes.h"
@@ -47,7 +48,7 @@ struct SegmentPath {
   ir::ArgumentList outputs;
   std::size_t value_count = 0;
   PathSizes sizes;
-  bool draws_random = false;                                ///< a run that stops or fails draws its numbers again
+  bridge::RandomSources random;                             ///< a run that stops or fails draws its numbers again
   std::unordered_map<ir::ValueId, std::uint32_t> versions;  ///< counts of the program's writes to outputs
   std::unordered_map<ir::ValueId, std::uint32_t> writes;    ///< to inputs, by the count of eager code
 

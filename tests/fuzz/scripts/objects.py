@@ -865,8 +865,12 @@ Color.RED._value_ = 4
 """,
     ),
     "state": Object(
-        "",
+        "drawn = torch.Generator().manual_seed(3)",
         """
+f | {new} = torch.rand(3, generator=drawn) + {f}
+f | {new} = {f} * torch.rand(2, generator=drawn).sum().item()
+f | {new} = torch.randperm(3, generator=drawn) + {f}
+- | drawn.manual_seed({k})
 f | {new} = torch.zeros(3) + {f}
 f | {new} = torch.ones(3, dtype=torch.get_default_dtype()) * {f}
 f | {new} = torch.tensor(1.5) * {f}
@@ -899,6 +903,8 @@ f | {new} = F.conv1d({f}[None], torch.ones(1, {f}.shape[0], 1))
 """,
         """
 torch.set_default_dtype(torch.float64)
+drawn.manual_seed(7)
+drawn = torch.Generator().manual_seed(3)
 torch.manual_seed(7)
 torch.use_deterministic_algorithms(True)
 torch.Tensor.cos = lambda self: self * 5

@@ -133,6 +133,8 @@ class _Walk:
             yield from ((f".{name}", cell.cell_contents) for name, cell in cells if not _is_empty(cell))
         elif isinstance(value, functools.partial):
             yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+        elif isinstance(value, torch.Generator):
+            self.seen.facts[f"{path} state"] = value.get_state().sum().item()
         elif isinstance(value, types.GeneratorType):
             self.seen.facts[f"{path} state"] = inspect.getgeneratorstate(value)
         elif hasattr(type(value), "__length_hint__"):
