@@ -16,6 +16,7 @@
 #include "compile/pipeline.h"
 #include "compile/saved_values.h"
 #include "fusion/partition.h"
+#include "runtime/autograd_node.h"
 #include "tracer/numbers.h"
 
 namespace thunder::compile {
