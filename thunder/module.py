@@ -112,6 +112,15 @@ def with_own_structure(original: torch.nn.Module) -> torch.nn.Module:
 
 def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], options: Options) -> Any:
     """Return the module that shares `original`'s state and whose `__call__` is `compiled`."""
+    cls = _compiled_class(original, compiled, options)
+    module: Any = object.__new__(cls)
+    object.__setattr__(module, "__dict__", original.__dict__)
+    if _is_uninitialized(original):
+        cls.__call__ = staticmethod(_initializing(original, compiled, module))
+    return module
+
+
+def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], options: Options) -> Any:
     original_type = type(original)
 
     def new(cls: type, *arguments: Any, **keywords: Any) -> Any:
@@ -130,12 +139,7 @@ def compile_module(original: torch.nn.Module, compiled: Callable[..., Any], opti
             __options__=options,
         )
 
-    cls: Any = types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
-    if _is_uninitialized(original):
-        cls.__call__ = staticmethod(_initializing(original, compiled, cls))
-    module: Any = object.__new__(cls)
-    object.__setattr__(module, "__dict__", original.__dict__)
-    return module
+    return types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
 
 
 def compile_inside(wrapper: torch.nn.Module, name: str, inner: Any, options: Options) -> Any:
@@ -160,7 +164,7 @@ def compile_inside(wrapper: torch.nn.Module, name: str, inner: Any, options: Opt
     return module
 
 
-def _initializing(original: torch.nn.Module, compiled: Callable[..., Any], cls: Any) -> Callable[..., Any]:
+def _initializing(original: torch.nn.Module, compiled: Callable[..., Any], module: Any) -> Callable[..., Any]:
     """Return the `__call__` of a lazy module: eager until all parameters are there."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -168,7 +172,8 @@ def _initializing(original: torch.nn.Module, compiled: Callable[..., Any], cls: 
             return original(*arguments, **keywords)
         finally:
             if not _is_uninitialized(original):
-                cls.__call__ = staticmethod(compiled)
+                # A `LazyLinear` has become a `Linear`.
+                object.__setattr__(module, "__class__", _compiled_class(original, compiled, module.__options__))
 
     return call
 

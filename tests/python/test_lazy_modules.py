@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 
@@ -36,6 +37,20 @@ def test_first_call_makes_the_parameters_and_later_ones_are_compiled(name: str) 
         assert_module_as_eager(module, eager)
     assert thunder.cache_misses(compiled) == 1
     assert thunder.cache_hits(compiled) == 1
+
+
+def test_lazy_module_becomes_what_it_becomes_in_eager() -> None:
+    compiled = thunder.jit(nn.LazyLinear(3))
+    x = torch.randn(2, 5)
+    assert isinstance(compiled, nn.LazyLinear)
+    expected = compiled(x)
+    assert isinstance(compiled, thunder.ThunderModule)
+    assert isinstance(compiled, nn.Linear)
+    assert not isinstance(compiled, nn.LazyLinear)
+    assert (type(compiled).__name__, compiled.in_features) == ("Linear", 5)
+    assert_same(compiled(x), expected, "second call")
+    assert_same(copy.deepcopy(compiled)(x), expected, "copy")
+    assert thunder.cache_misses(compiled) == 1
 
 
 def test_first_call_that_fails_leaves_the_module_lazy() -> None:
