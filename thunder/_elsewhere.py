@@ -7,7 +7,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ATTRIBUTES", "MEMBERS", "MODULES", "OPTIONS", "ForeignModules", "attribute_of", "missing_attribute"]
+__all__ = [
+    "ATTRIBUTES",
+    "MEMBERS",
+    "MODULES",
+    "OPTIONS",
+    "TORCH_COMPILE_OPTIONS",
+    "ForeignModules",
+    "attribute_of",
+    "missing_attribute",
+]
 
 _DTYPES = (
     *("bool8", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64"),
@@ -59,6 +68,15 @@ OPTIONS: dict[str, str] = {
         ("nv_enable_linear", "nv_enable_matmul", "nv_enable_sdpa", "nv_enable_bookend", "nv_enable_embedding"),
         "an option of nvFuser, which thunder has not; leave it out",
     ),
+}
+
+#: Options of `torch.compile`, with what to use instead.
+TORCH_COMPILE_OPTIONS: dict[str, str] = {
+    "backend": 'thunder compiles by itself; executors=["torchcompile"] hands parts of a program to torch.compile',
+    "mode": 'thunder.compile(model, plugins="reduce-overhead") and cuda_graphs=True make calls shorter',
+    "disable": "leave thunder.jit out",
+    "guard_filter_fn": "docs/guards.md says what is guarded",
+    "recompile_limit": "docs/guards.md says how many specializations are kept",
 }
 
 _TRACES = "traces are thunder.Trace, their operations trace.bound_symbols, changed by trace.edit(…)"

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from thunder._elsewhere import OPTIONS
+from thunder._elsewhere import OPTIONS, TORCH_COMPILE_OPTIONS
 from thunder._names import suggestion
 from thunder.transforms.transform import Transform, hooks_of
 
@@ -156,6 +156,8 @@ def _require_known(cls: type[Options], function: str, keywords: Iterable[str]) -
     for name in keywords:
         if name in OPTIONS:
             raise TypeError(f"{function}: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
+        if name in TORCH_COMPILE_OPTIONS:
+            raise TypeError(f"{function}: option {name!r} of torch.compile: {TORCH_COMPILE_OPTIONS[name]}")
         if name not in names:
             close = suggestion(name, names)
             listed = f"{' The' if close else '; the'} options are {', '.join(names)}"

@@ -44,6 +44,16 @@ class OfConfig(BaseRecipe):
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "option": (lambda: thunder.jit(LINEAR, rematerialise=True), TypeError, "did you mean 'rematerialize'"),
     "option without a like": (lambda: thunder.jit(LINEAR, zzz=True), TypeError, "'zzz'; the options are executors, "),
+    "option of torch.compile": (
+        lambda: thunder.jit(LINEAR, backend="inductor"),
+        TypeError,
+        "option 'backend' of torch.compile: thunder compiles by itself",
+    ),
+    "mode of torch.compile": (
+        lambda: thunder.compile(LINEAR, mode="max-autotune"),
+        TypeError,
+        "'mode' of torch.compile",
+    ),
     "field of Options": (
         lambda: thunder.Options(fullgrph=True),
         TypeError,
