@@ -1,4 +1,5 @@
 // Layer norm, group norm, RMS norm and batch norm, and their derivatives.
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -11,10 +12,26 @@ namespace {
 
 // --- layer norm, group norm, RMS norm
 
-FusionRole layer_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
+FusionRole row_norm_role(const BoundSymbol& symbol, const Trace& trace) {
   const auto* shape = symbol.arguments[1].get<ir::ArgumentList>();
   if (shape == nullptr || !is_float(argument_type(symbol, trace, 0))) return {};
   return row_role(symbol, trace, passes::value_argument(symbol, 0), shape->size(), kRowWork);
+}
+
+/// PyTorch's kernels raise an error for weights of another dtype, but for float32 beside 16 bits.
+FusionRole layer_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
+  const auto dtype_of = [&](std::size_t i) -> std::optional<ir::Dtype> {
+    const auto* id = symbol.arguments[i].get<ir::ValueId>();
+    const ir::TensorType* type = id == nullptr ? nullptr : trace.tensor_type(*id);
+    return type == nullptr ? std::nullopt : std::optional(type->dtype);
+  };
+  const std::optional<ir::Dtype> input = dtype_of(0);
+  if (!input) return {};
+  for (const std::size_t weight : {2U, 3U}) {
+    const std::optional<ir::Dtype> dtype = dtype_of(weight);
+    if (dtype && dtype != input && !(ir::is_half(*input) && dtype == ir::Dtype::kFloat32)) return {};
+  }
+  return row_norm_role(symbol, trace);
 }
 /// `1 / sqrt(variance + epsilon)`.
 Value reciprocal_root(Lowering& lowering, const BoundSymbol& symbol, Value variance, std::size_t epsilon) {
@@ -144,8 +161,8 @@ void lower_batch_norm_backward(Lowering& lowering, const BoundSymbol& symbol) {
   if (lowering.is_read(symbol, 2)) lowering.set(symbol, 2, sum);
 }
 
-FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
-  return symbol.arguments[3].is<double>() ? layer_norm_role(symbol, trace, target) : FusionRole{};
+FusionRole rms_norm_role(const BoundSymbol& symbol, const Trace& trace, const Target& /*target*/) {
+  return symbol.arguments[3].is<double>() ? row_norm_role(symbol, trace) : FusionRole{};
 }
 void lower_rms_norm(Lowering& lowering, const BoundSymbol& symbol) {
   const Value x = lowering.graph().expand(lowering.argument(symbol, 0, lowering.result_type_of(symbol)));

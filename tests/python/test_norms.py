@@ -46,3 +46,14 @@ def test_one_row() -> None:
     x = torch.randn(1, 16, dtype=torch.bfloat16, requires_grad=True)
     thunder.jit(lambda x: F.layer_norm(x + 1, (16,)))(x).sum().backward()
     assert x.grad is not None
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float64, torch.float32), (torch.float32, torch.bfloat16)], ids=str)
+def test_weights_of_another_dtype_are_refused_as_in_eager(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
+    def program(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x * 2, (16,), weight, weight) + 1
+
+    inputs = torch.randn(4, 16, dtype=dtypes[0]), torch.ones(16, dtype=dtypes[1])
+    for run in (program, thunder.jit(program)):
+        with pytest.raises(RuntimeError, match="mixed dtype"):
+            run(*inputs)
