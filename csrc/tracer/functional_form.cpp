@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "tracer/map_tensors.h"
-#include "tracer/operators.h"
 
 namespace thunder::tracer {
 namespace {

@@ -6,6 +6,11 @@
 
 namespace thunder::tracer {
 
+/// Whether a parameter, or a return value, is an argument that the operator writes to.
+[[nodiscard]] inline bool is_written_to(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
 /// Not PyTorch's, and not thunder's: an operator of `torch.library`, or of another package.
 [[nodiscard]] bool is_custom(const c10::OperatorHandle& op);
 

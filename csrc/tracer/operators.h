@@ -23,11 +23,6 @@ using operators::Fact;
 /// their own besides.
 [[nodiscard]] bool is_composite(const c10::OperatorHandle& op);
 
-/// Whether a parameter, or a return value, is an argument that the operator writes to.
-[[nodiscard]] inline bool is_written_to(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
-
 /// A tensor that the trace carries with it (`prims.tensor_constant(object0)`).
 [[nodiscard]] const ir::Operator* tensor_constant_operator();
 
