@@ -385,7 +385,7 @@ class GradTransform {
   std::vector<ir::ValueId> saved_;
   bool knows_all_saved_ = false;  ///< a forward of them may have run
   std::vector<Instance> instances_;
-  ReplayTable replays_;
+  ReplayTable replays_{/*is_inside=*/false};
 };
 
 bool needs_backward(const ir::Trace& computation) {

@@ -58,7 +58,7 @@ class InnerGradient {
   void connect(const ir::BoundSymbol& symbol, Edges& edges);
 
   tracer::Recorder& recorder_;
-  ReplayTable replays_;
+  ReplayTable replays_{/*is_inside=*/true};
   std::vector<std::weak_ptr<Derivation>> derivations_;
 };
 

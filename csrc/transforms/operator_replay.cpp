@@ -69,7 +69,7 @@ bool says_that_derivative_is_missing(const std::exception& error) {
 }  // namespace
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
-                               const ir::Trace& source)
+                               const ir::Trace& source, bool is_inside)
     : recorder_(ir::Trace("replay", source.context()), tracer::RecordingHost::one_operator()),
       operator_(describe(symbol)) {
   for (ir::ValueId value : values) {
@@ -89,6 +89,7 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
   const tracer::RecordBottom recording(recorder_);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   rule_call_.arguments = stack;
+  rule_call_.is_inside = is_inside;
   rule_call_.rule = claimed_ && claimed_->rule != nullptr ? claimed_->rule : find_rule(op, rule_call_);
   if (rule_call_.rule != nullptr) {
     const c10::AutoGradMode no_gradients(false);
@@ -102,7 +103,14 @@ OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir
     result_values_.push_back(result.defined() ? recorder_.value_of(result) : ir::kNoValue);
   }
   if (derives_kept) keep_operation(symbol, values, source);
+  const std::size_t computed = recorder_.trace().symbols.size();
   recorder_.memory.copy_written();
+  if (is_inside && recorder_.trace().symbols.size() != computed) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: expected an operation that writes to none of its arguments where a program computes "
+                    "gradients, got " +
+                        operator_ + "; compute the gradients outside");
+  }
   forward_end_ = recorder_.trace().symbols.size();
   forward_value_count_ = recorder_.trace().value_count();
 }
@@ -261,7 +269,7 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
 OperatorReplay& ReplayTable::find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
                                   const ir::Trace& source) {
   std::unique_ptr<OperatorReplay>& replay = replays_[ir::CallKey(symbol, values, source)];
-  if (!replay) replay = std::make_unique<OperatorReplay>(symbol, values, source);
+  if (!replay) replay = std::make_unique<OperatorReplay>(symbol, values, source, is_inside_);
   return *replay;
 }
 

@@ -23,7 +23,9 @@ namespace thunder::transforms {
 class OperatorReplay {
  public:
   /// `types` are those of the distinct values among the symbol's arguments, in order of first appearance.
-  OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
+  /// `is_inside`: as in `RuleCall`.
+  OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source,
+                 bool is_inside);
 
   struct Backward {
     std::size_t begin = 0;  ///< symbols of the trace
@@ -82,9 +84,11 @@ class OperatorReplay {
 /// Replays remembered by operator, constants and argument metadata.
 class ReplayTable {
  public:
+  explicit ReplayTable(bool is_inside) : is_inside_(is_inside) {}
   OperatorReplay& find(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values, const ir::Trace& source);
 
  private:
+  bool is_inside_;
   std::unordered_map<ir::CallKey, std::unique_ptr<OperatorReplay>, ir::CallKey::Hash> replays_;
 };
 

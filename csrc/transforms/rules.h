@@ -38,6 +38,8 @@ using Tensors = std::vector<at::Tensor>;
 /// One operation that a rule differentiates: its arguments, what the forward leaves for the backward, and gradients.
 struct RuleCall {
   const GradRule* rule = nullptr;
+  bool is_inside =
+      false;  ///< a program differentiates itself: a rule writes to no input, as data may be read behind it
   std::vector<c10::IValue> arguments;  ///< one for each parameter of the operator
   Tensors saved;                       ///< from forward to backward
   std::shared_ptr<const void> plan;    ///< likewise, of rules that are made at run time

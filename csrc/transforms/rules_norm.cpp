@@ -144,7 +144,7 @@ void batch_norm_backward(RuleCall& call) {
 bool batch_norm_of_rows_applies(const RuleCall& call) {
   std::vector<c10::IValue> arguments = call.arguments;
   const BatchNorm norm(arguments);
-  return norm.is_training() && norm.has_rows();
+  return norm.is_training() && norm.has_rows() && !(call.is_inside && norm.has_running_statistics());
 }
 
 Tensors batch_norm_of_rows_forward(RuleCall& call) {
