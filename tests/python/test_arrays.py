@@ -350,3 +350,19 @@ def test_strides_of_an_array_are_guarded() -> None:
     for array in (row[::-1], square[0, :1][::-1]):
         with pytest.raises(ValueError, match="negative"):
             function(array)
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_array_becomes_a_tensor_on_the_default_device(name: str) -> None:
+    array = numpy.arange(3.0)
+    compiled = thunder.jit(lambda: MAKERS[name](array))
+    for device in ("meta", "cpu", "meta"):
+        outcomes = []
+        for run in (compiled, lambda: MAKERS[name](array)):
+            try:
+                with torch.device(device):
+                    outcomes.append(str(run().device))
+            except TypeError as error:  # FloatTensor takes no device but the CPU
+                outcomes.append(type(error).__name__)
+        assert outcomes[0] == outcomes[1]

@@ -112,6 +112,8 @@ int ArrayInputs::convert(interpreter::Tracker& tracker, PyObject* callable, cons
   // A mode is told of the call, and may give the tensor another device.
   const bool is_plain = conversion && !has_function_mode() && has_known_keywords(call, *conversion);
   if (!is_plain || !is_convertible(call.arguments[0])) return 0;
+  // A default device is that of all but `from_numpy`.
+  if (conversion->takes_keywords && !ThreadState::now().default_devices.empty()) return 0;
   const py::Ref traced = py::Ref::steal(lift(tracker, *node));
   if (!traced) return PyErr_Occurred() != nullptr ? -1 : 0;
   *result = converted(traced.get(), call, *conversion);

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 _DATA = "data changed behind autograd's back between a call and its backward"
 _RESIZED = "resize_ of an input that is not contiguous"
 _ENUMERATION = "values of members of enumerations are not guarded"
+_FULL_CACHE = "compiled calls are no uses of a full lru_cache, which drops another result"
 
 # Statements that so many scripts have that they may hide something else: without them, the script must pass.
-_CAUSES = {_DATA: r"\.data\b", _RESIZED: r"resize_\(", _ENUMERATION: r"\._value_ = "}
+_CAUSES = {_DATA: r"\.data\b", _RESIZED: r"resize_\(", _ENUMERATION: r"\._value_ = ", _FULL_CACHE: r"summed\("}
 
 # (kind, what the message and the smallest script match, why)
 _KNOWN: tuple[tuple[str, str, str], ...] = (
@@ -120,6 +121,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a tensor of which a backward reads the shape only is written to behind the function that saved it",
     ),
     ("raises nothing", r"function that returns multiple views.*func\.", "results of transforms are no views"),
+    ("number|value", r"^step.*maxsize=2.*summed\(", _FULL_CACHE),
     (
         "length|value",
         r"^step[^\n]* outside.*register_multi_grad_hook\(",
