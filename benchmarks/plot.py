@@ -27,7 +27,7 @@ SUMMARY = {
     "calls": "call of something small, EPYC",
     "step-cuda": "training step, H100",
     "training-cuda": "training step with its update, H100",
-    "training-h200-cuda": "training step with its update, H200",
+    "training_h200-cuda": "training step with its update, H200",
 }
 
 

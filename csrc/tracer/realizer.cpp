@@ -114,8 +114,8 @@ bool Realizer::run_primitive(const ir::Trace& trace, const ir::BoundSymbol& symb
   return true;
 }
 
-/// What an operation writes to: by its schema, or running statistics, of which schemas do not say so. A gradient that
-/// is computed inside, or `resize_`, ends with writes to inputs in the middle of a trace.
+/// By its schema an operation writes to them, or they are running statistics, of which schemas do not say so. A
+/// gradient that is computed inside, or `resize_`, ends with writes to inputs in the middle of a trace.
 void Realizer::copy_written(const ir::BoundSymbol& symbol, const c10::FunctionSchema& schema) {
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     const auto* id = symbol.arguments[i].get<ir::ValueId>();

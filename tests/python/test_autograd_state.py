@@ -241,13 +241,21 @@ WRITES = [
     ("fill", lambda a: (a.zero_(), torch.empty(3).fill_(2))),
     ("out", lambda a: torch.add(a, 1, out=torch.empty(3, 4))),
     ("turned", lambda a: a.t_()),
-    ("filled_when_made", lambda a: (torch.full_like(a, float(a.sum())), torch.full((2,), int(a.sum())))),
 ]
 
 
 @parametrize(WRITES)
 def test_version_counters_after_writes(program: Program) -> None:
     assert_state_as_eager(program, plain)
+
+
+def test_tensor_that_is_filled_with_a_number_of_data_has_not_been_written_to() -> None:
+    def program(a: torch.Tensor) -> tuple[int, ...]:
+        made = torch.full_like(a, float(a.sum())), torch.full((2,), int(a.sum())), torch.tensor(a.sum().item())
+        return tuple(tensor._version for tensor in made)
+
+    a = torch.ones(3)
+    assert thunder.jit(program)(a) == program(a) == (0, 0, 0)
 
 
 def test_version_counter_of_a_turned_tensor_and_its_view() -> None:

@@ -1,4 +1,4 @@
-"""What a program writes or draws in front of a read of data, or of an operation that fails, happens once a call."""
+"""A program writes and draws once a call, also in front of a read of data or of an operation that fails."""
 
 from __future__ import annotations
 
