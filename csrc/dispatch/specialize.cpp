@@ -37,6 +37,7 @@
 #include "dispatch/capture/torch_settings.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/backward_module.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
@@ -243,6 +244,9 @@ class Capture final : tracer::RecordingHost {
     // A trace that fails with symbols may not fail without.
     if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_all();
     if (shadows != nullptr) shadows->settle();
+    // Numbers that are inputs are not to blame for what another attempt does about sizes.
+    const bool is_explained =
+        wants_symbols_ || (shadows != nullptr && (shadows->wants_samples() || !shadows->pinned().empty()));
     for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
       const auto& [symbol, line] = shadows->reasons()[i];
       pinned.emplace(dynamic_.values_of(symbol), ir::describe_line(line));
@@ -272,7 +276,7 @@ class Capture final : tracer::RecordingHost {
             std::move(conditions),
             std::move(inputs),
             before.may_guess && keeps_guesses,
-            number_inputs_.constants(failed)};
+            number_inputs_.constants(failed && !is_explained)};
   }
 
   /// Inputs whose sizes are other ones than in earlier traces.
@@ -501,6 +505,7 @@ py::Ref Capture::call() {
 
 py::Ref Capture::interpret() {
   const TracingScope scope(module_, shadows_.get());
+  const NumbersOfSizes numbers(numbers_);
   if (is_exact_ && !deferred_.begin()) return nullptr;
   if (!admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -345,9 +346,14 @@ class Generalization {
     for (std::size_t d = 0; d < type.sizes.size(); ++d) {
       type.sizes[d] = fit_all([d](const TensorType& other) -> const Dim& { return other.sizes[d]; });
     }
-    for (std::size_t d = 0; d < type.strides.size(); ++d) {
+    // The innermost one first: the next one is then a product of two that are known.
+    std::vector<std::size_t> order(type.strides.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t d) { return tensor->strides[d].hint; });
+    for (const std::size_t d : order) {
       type.strides[d] = fit_all([d](const TensorType& other) -> const Dim& { return other.strides[d]; });
     }
+    fit_.add(product_of(type.sizes));
     type.storage_offset = fit_all([](const TensorType& other) -> const Dim& { return other.storage_offset; });
     if (type != *tensor) result.set_type(id, make_type(std::move(type)));
   }

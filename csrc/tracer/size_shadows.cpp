@@ -25,8 +25,10 @@
 #include "tracer/gradients_at_sizes.h"
 #include "tracer/kept_errors.h"
 #include "tracer/map_tensors.h"
+#include "tracer/numbers.h"
 #include "tracer/operators.h"
 #include "tracer/recording_scopes.h"
+#include "tracer/size_notes.h"
 #include "tracer/trace_session.h"
 #include "tracer/window_sizes.h"
 
@@ -250,7 +252,17 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
     shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(bridge::type_of(traced), sizes), name));
   }
   const auto is_symbol = [](const std::optional<std::uint32_t>& symbol) { return symbol.has_value(); };
-  if (std::ranges::any_of(symbols, is_symbol)) trace_impl(traced)->watch_sizes();
+  if (std::ranges::none_of(symbols, is_symbol)) return;
+  trace_impl(traced)->watch_sizes();
+  // Sizes of views, and of what is flattened, are made of these.
+  ir::Dims dims;
+  for (std::int64_t i = 0; i < traced.dim(); ++i) {
+    const auto symbol = symbols[static_cast<std::size_t>(i)];
+    dims.push_back(symbol ? ir::Dim::symbol(*symbol, traced.size(i)) : ir::Dim(traced.size(i)));
+  }
+  const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims);
+  for (const ir::Dim& stride : std::get<ir::TensorType>(*type).strides) fit_->add(stride);
+  fit_->add(ir::product_of(dims));
 }
 
 bool SizeShadows::is_outside() const { return depth_ == 0; }
@@ -268,6 +280,52 @@ void SizeShadows::pin_all() {
 void SizeShadows::lose(Shadow& shadow) {
   shadow.is_lost = true;
   if (shadow.only) pin(*shadow.only);
+}
+
+std::vector<ir::Condition> SizeShadows::equalities_of(std::span<const IValue> arguments) {
+  std::vector<ir::Condition> conditions;
+  std::vector<ir::Dims> shapes;
+  for (const at::Tensor& tensor : tensors_of(arguments)) {
+    const TraceTensorImpl* impl = trace_impl(tensor);
+    const bool is_watched = impl != nullptr && impl->is_watched();
+    const auto dims = is_watched ? dims_of(*impl) : std::optional(bridge::to_dims(tensor.sizes()));
+    if (!dims) return {};
+    shapes.push_back(*dims);
+  }
+  for (std::size_t k = 1; k < shapes.size(); ++k) {
+    for (std::size_t i = 0; i < std::min(shapes[0].size(), shapes[k].size()); ++i) {
+      const ir::Dim& left = shapes[0][shapes[0].size() - 1 - i];
+      const ir::Dim& right = shapes[k][shapes[k].size() - 1 - i];
+      if (left.is_concrete() || right.is_concrete() || left == right) continue;
+      ir::Answer answer = ir::SizeQuestions(fit_->samples()[0]).are_equal(left, right);
+      if (answer.is_possible) std::ranges::move(answer.conditions, std::back_inserter(conditions));
+    }
+  }
+  return conditions;
+}
+
+void SizeShadows::exclude(std::span<Shadow* const> failed, std::span<const IValue> arguments) {
+  const std::vector<std::int64_t> traced = fit_->samples()[0];
+  std::vector<ir::SymbolValues> fitting{traced}, failing;
+  for (const Shadow& shadow : shadows_) {
+    const bool has_failed = std::ranges::find(failed, &shadow) != failed.end();
+    (has_failed ? failing : fitting).emplace_back(shadow.symbols);
+  }
+  const auto is_apart = [&](const std::vector<ir::Condition>& conditions) {
+    return std::ranges::all_of(failing, [&](ir::SymbolValues values) {
+      return !std::ranges::all_of(conditions, [&](const ir::Condition& each) { return ir::holds(each, values); });
+    });
+  };
+  auto bounds = is_any_lost() ? std::nullopt : bounds_between(fitting, failing);
+  if (!bounds && !is_any_lost()) {
+    std::vector<ir::Condition> equal = equalities_of(arguments);
+    if (!equal.empty() && is_apart(equal)) bounds = std::move(equal);
+  }
+  if (!bounds) {
+    for (Shadow* shadow : failed) lose(*shadow);
+    return;
+  }
+  for (const ir::Condition& bound : *bounds) assume(bound);
 }
 
 bool SizeShadows::is_any_lost() const {
@@ -332,6 +390,7 @@ std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
     if (!dim) return note_read(tensor), std::nullopt;
     dims.push_back(*dim);
   }
+  fit_->add(ir::product_of(dims));  // sizes of what is flattened
   return dims;
 }
 
@@ -466,17 +525,33 @@ void SizeShadows::note_windows(const c10::OperatorHandle& op, std::span<const IV
     if (!size) return;
     sizes.push_back(*size);
   }
-  for (const ir::Dim& count : window_counts(op, arguments, sizes)) {
+  std::vector<ir::Condition> conditions;
+  const std::vector<ir::Dim> counts = window_counts(op, arguments, sizes, conditions);
+  for (const ir::Condition& condition : conditions) assume(condition);
+  for (const ir::Dim& count : counts) {
     if (count.is_concrete() || count.hint < 2) continue;
     assume({ir::Condition::Kind::kAtMost, 2, count});
     note_expression(count);
   }
 }
 
+void SizeShadows::note_operation(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const auto sizes_of = [&](const at::Tensor& tensor) -> std::optional<ir::Dims> {
+    const TraceTensorImpl* impl = trace_impl(tensor);
+    if (impl != nullptr && impl->is_watched()) return dims_of(*impl);
+    const Inside inside(*this);
+    return bridge::to_dims(tensor.sizes());
+  };
+  const SizeNotes notes = notes_on(op, arguments, sizes_of, fit_->samples()[0]);
+  for (const ir::Condition& condition : notes.conditions) assume(condition);
+  for (const ir::Dim& expression : notes.expressions) note_expression(expression);
+}
+
 std::vector<IValue> SizeShadows::at_traced_sizes(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (has_parameters(op, {"self", "dim", "start", "end", "step"})) note_slice(arguments);
   if (has_parameters(op, {"self", "dim", "index"})) note_select(arguments);
   if (slides_windows(op)) note_windows(op, arguments);
+  if (tells_sizes()) note_operation(op, arguments);
   std::vector<IValue> result;
   for (const IValue& argument : arguments) result.push_back(with_numbers(argument, std::nullopt));
   return result;
@@ -500,10 +575,22 @@ void SizeShadows::note_read(const c10::TensorImpl& tensor) {
   if (follows_several && !follows_one) pin_all();
 }
 
+namespace {
+
+/// The dimensions of a tensor; the stride of one is then a product of two expressions that are known.
+std::vector<std::int64_t> innermost_first(const c10::TensorImpl& tensor) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::int64_t dim) { return tensor.stride(dim); });
+  return order;
+}
+
+}  // namespace
+
 std::optional<ir::Dims> SizeShadows::strides_of(const c10::TensorImpl& tensor) {
   const Inside inside(*this);
-  ir::Dims strides;
-  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+  ir::Dims strides(static_cast<std::size_t>(tensor.dim()));
+  for (const std::int64_t i : innermost_first(tensor)) {
     std::vector<std::int64_t> numbers{tensor.stride(i)};
     for (const Shadow& shadow : shadows_) {
       const auto found = shadow.tensors.find(&tensor);
@@ -512,7 +599,7 @@ std::optional<ir::Dims> SizeShadows::strides_of(const c10::TensorImpl& tensor) {
     }
     const std::optional<ir::Dim> stride = fit_->find(numbers);
     if (!stride) return std::nullopt;
-    strides.push_back(*stride);
+    strides[static_cast<std::size_t>(i)] = *stride;
   }
   return strides;
 }
@@ -612,6 +699,7 @@ void SizeShadows::repeat(Shadow& shadow, const c10::OperatorHandle& op, std::spa
 void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                          std::span<const IValue> results) {
   const Inside inside(*this);
+  std::vector<Shadow*> failed;
   for (Shadow& shadow : shadows_) {
     if (shadow.is_lost) continue;
     std::string refusal = take_refusal();
@@ -619,11 +707,12 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
       repeat(shadow, op, arguments, results);
     } catch (const std::exception&) {
       if (forget_python_error != nullptr) forget_python_error();
-      lose(shadow);
+      failed.push_back(&shadow);
     }
     static_cast<void>(take_refusal());
     if (!refusal.empty()) note_refusal(std::move(refusal));
   }
+  if (!failed.empty()) exclude(failed, arguments);
   for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
   probe(op, arguments, results);
 }
@@ -680,6 +769,10 @@ void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, co
       lose(shadow);
     }
   }
+}
+
+ir::SymbolValues SizeShadows::sizes_in(const Recorder& there) const {
+  return std::ranges::find(shadows_, &there, [](const Shadow& shadow) { return shadow.recorder.get(); })->symbols;
 }
 
 // Operations do other things with what is empty or broadcasts: a size that is zero or one stays so, or never becomes
@@ -817,6 +910,7 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
       traces.push_back(std::move(other));
     }
     ir::Trace result = generalize_with_gradients(traces, *fit_, are_alike);
+    drop_unused_numbers(result);
     ir::require_sizes_of_two(result, ir::Trace(result));
     for (const Assumed& assumed : assumed_) result.conditions.push_back(assumed.condition);
     for (const ir::SymbolSource& source : ir::symbol_sources(result)) {

@@ -3,8 +3,10 @@
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,7 +16,9 @@
 #include "ir/generalization.h"
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
+#include "tracer/evaluate.h"
 #include "tracer/gradients_at_sizes.h"
+#include "tracer/size_notes.h"
 #include "tracer/symbols.h"
 #include "transforms/many_sizes.h"
 
@@ -43,16 +47,8 @@ class SymbolicGrad {
       : context_(computation.context()),
         conditions_(computation.conditions),
         sizes_type_(type_of_sizes(computation)),
-        fit_(ir::sample_sizes(computation)) {
-    if (fit_.samples().empty()) {
-      throw UserError(ErrorKind::kNotImplemented,
-                      "expected a program that is differentiated for many sizes, got conditions that few meet");
-    }
+        fit_(differentiate(computation)) {
     fit_.add_all(computation);
-    const ManySizes are_many;
-    for (const std::vector<std::int64_t>& sample : fit_.samples()) {
-      gradients_.push_back(forward_and_backward(tracer::at_sizes_with_gradients(computation, sample)));
-    }
   }
 
   ForwardBackward run() {
@@ -66,6 +62,11 @@ class SymbolicGrad {
                             gradient.differentiable_inputs == result.differentiable_inputs &&
                             gradient.requires_grad == result.requires_grad;
       THUNDER_CHECK(is_alike, "grad", "equal traces have other derivatives");
+    }
+    for (const ir::BoundSymbol& symbol : result.forward.symbols) {
+      if (symbol.op->name != "aten::mkldnn_rnn_layer") continue;
+      throw UserError(ErrorKind::kNotImplemented, "expected operations whose results have known sizes, got " +
+                                                      symbol.op->name + " (what it saves has another one)");
     }
     result.forward.conditions = conditions_;
     ir::require_sizes_of_two(result.forward, ir::Trace(result.forward));
@@ -84,6 +85,59 @@ class SymbolicGrad {
   }
 
  private:
+  /// Takes the derivative at each of some sizes, and gives these. Where a formula is another one below some size, the
+  /// derivative is for sizes from there on.
+  ir::SizeSamples differentiate(const ir::Trace& computation) {
+    constexpr int kMostAttempts = 3;
+    const ManySizes are_many;
+    ir::Trace bounded = computation;
+    for (int attempt = 0;; ++attempt) {
+      ir::SizeSamples samples = ir::sample_sizes(bounded);
+      if (samples.empty()) {
+        throw UserError(ErrorKind::kNotImplemented,
+                        "expected a program that is differentiated for many sizes, got conditions that few meet");
+      }
+      gradients_.clear();
+      std::vector<ir::SymbolValues> fitting, failing;
+      for (const std::vector<std::int64_t>& sample : samples) {
+        auto gradient = differentiate_at(computation, sample);
+        const bool fits = gradient && (gradients_.empty() || has_same_operations(*gradient, gradients_[0]));
+        (fits ? fitting : failing).emplace_back(sample);
+        if (gradient) gradients_.push_back(*std::move(gradient));
+      }
+      if (failing.empty()) return samples;
+      const auto bounds = tracer::bounds_between(fitting, failing);
+      if (!bounds || attempt == kMostAttempts) {
+        gradients_.clear();
+        for (const std::vector<std::int64_t>& sample : samples) {
+          gradients_.push_back(forward_and_backward(tracer::at_sizes_with_gradients(computation, sample)));
+        }
+        return samples;  // the error names the operation that is another one
+      }
+      std::ranges::copy(*bounds, std::back_inserter(bounded.conditions));
+      conditions_ = bounded.conditions;
+    }
+  }
+
+  /// nullopt: it fails for these sizes. What fails for those that were traced is an error.
+  std::optional<ForwardBackward> differentiate_at(const ir::Trace& computation,
+                                                  const std::vector<std::int64_t>& sample) const {
+    try {
+      return forward_and_backward(tracer::at_sizes_with_gradients(computation, sample));
+    } catch (const std::exception&) {
+      if (gradients_.empty()) throw;
+      if (tracer::forget_python_error != nullptr) tracer::forget_python_error();
+      return std::nullopt;
+    }
+  }
+
+  static bool has_same_operations(const ForwardBackward& left, const ForwardBackward& right) {
+    const auto are_alike = [](const ir::Trace& one, const ir::Trace& other) {
+      return std::ranges::equal(one.symbols, other.symbols, {}, &ir::BoundSymbol::op, &ir::BoundSymbol::op);
+    };
+    return are_alike(left.forward, right.forward) && are_alike(left.backward, right.backward);
+  }
+
   static ir::TypePtr type_of_sizes(const ir::Trace& computation) {
     const std::vector<std::int64_t> traced = ir::traced_symbols(computation);
     ir::TensorType type;
@@ -123,8 +177,8 @@ class SymbolicGrad {
   std::shared_ptr<ir::TraceContext> context_;
   std::vector<ir::Condition> conditions_;
   ir::TypePtr sizes_type_;
-  ir::SizeFit fit_;
   std::vector<ForwardBackward> gradients_;  ///< by sample
+  ir::SizeFit fit_;
 };
 
 }  // namespace
