@@ -71,32 +71,35 @@ void run(const void* pointer, Frame& frame) {
   stack.clear();
 }
 
+bool is_marked_number(const ResolvedOperand& operand) {
+  const auto* constant = std::get_if<c10::IValue>(&operand.content);
+  return constant != nullptr && constant->isTensor() && constant->toTensor().defined() &&
+         constant->toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+}
+
 bool takes_one_tensor(const c10::FunctionSchema& schema) {
   return std::ranges::count_if(schema.arguments(), [](const c10::Argument& argument) {
-           const std::string type = argument.type()->str();
-           return type.find("Tensor") != std::string::npos;
+           return argument.type()->str().find("Tensor") != std::string::npos;
          }) == 1;
 }
 
 /// A dispatch mode gets numbers in the place of tensors that are marked as such, which operators of one tensor refuse.
 /// Nothing else depends on the mark there: it says which of several tensors decide the dtype.
-void unmark_numbers(std::vector<ResolvedOperand>& operands) {
-  for (ResolvedOperand& operand : operands) {
-    auto* constant = std::get_if<c10::IValue>(&operand.content);
-    if (constant == nullptr || !constant->isTensor() || !constant->toTensor().defined()) continue;
-    const c10::TensorImpl* impl = constant->toTensor().unsafeGetTensorImpl();
-    if (!impl->is_wrapped_number()) continue;
-    at::Tensor unmarked(impl->shallow_copy_and_detach(c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true));
-    unmarked.unsafeGetTensorImpl()->set_wrapped_number(false);
-    *constant = std::move(unmarked);
-  }
+void unmark_number(const c10::FunctionSchema& schema, std::vector<ResolvedOperand>& operands) {
+  const auto number = std::ranges::find_if(operands, is_marked_number);
+  if (number == operands.end() || !takes_one_tensor(schema)) return;
+  c10::IValue& constant = std::get<c10::IValue>(number->content);
+  const c10::TensorImpl* impl = constant.toTensor().unsafeGetTensorImpl();
+  at::Tensor unmarked(impl->shallow_copy_and_detach(c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true));
+  unmarked.unsafeGetTensorImpl()->set_wrapped_number(false);
+  constant = std::move(unmarked);
 }
 
 }  // namespace
 
 BoundFunction bind_boxed(const ProgramCall& call, std::vector<ResolvedOperand> operands,
                          std::vector<ResultRegisters> results) {
-  if (call.op && takes_one_tensor(call.op->schema())) unmark_numbers(operands);
+  if (call.op) unmark_number(call.op->schema(), operands);
   Boxed boxed{std::move(operands), std::move(results)};
   if (call.op) {
     return {&run<BoxedOperator>, std::make_shared<const BoxedOperator>(BoxedOperator{std::move(boxed), *call.op})};

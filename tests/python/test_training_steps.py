@@ -1,4 +1,4 @@
-"""Whole training steps inside of jitted functions: optimizers of all kinds, and loops that people write around them."""
+"""Training steps inside of jitted functions: optimizers of all kinds, and loops that people write around them."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def steps_in_the_backward(jit: Jit) -> Iterator[Any]:
     for parameter in model.parameters():
         optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=0.5)
         parameter.register_post_accumulate_grad_hook(lambda p, of=optimizer: (of.step(), of.zero_grad())[1])
-    whole, forward = jit(lambda x: model(x).pow(2).mean().backward()), jit(model)
+    step, forward = jit(lambda x: model(x).pow(2).mean().backward()), jit(model)
     for _ in range(2):
-        whole(torch.randn(5, 4))
+        step(torch.randn(5, 4))
         yield state(model)
         forward(torch.randn(5, 4)).pow(2).mean().backward()
         yield state(model)
