@@ -22,7 +22,9 @@ void RandomState::add(const at::Generator& generator) {
 
 void RandomSources::add(const RandomSources& others) {
   any |= others.any;
-  own.insert(own.end(), others.own.begin(), others.own.end());
+  for (const at::Generator& generator : others.own) {
+    if (std::ranges::find(own, generator) == own.end()) own.push_back(generator);
+  }
 }
 
 RandomSources random_sources(const ir::Trace& trace) {
@@ -31,7 +33,7 @@ RandomSources random_sources(const ir::Trace& trace) {
   if (!sources.any) return sources;
   for (const ir::TraceContext::Object& object : trace.context()->objects) {
     if (object.kind != ir::ObjectKind::kGenerator) continue;
-    sources.own.push_back(static_cast<const c10::IValue*>(object.owner.get())->toGenerator());
+    sources.add({.any = true, .own = {static_cast<const c10::IValue*>(object.owner.get())->toGenerator()}});
   }
   return sources;
 }

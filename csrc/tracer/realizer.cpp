@@ -51,8 +51,8 @@ struct RealScope {
 /// The generators as the trace left them, while alive.
 class RandomScope {
  public:
-  RandomScope(const ir::Trace& trace, std::optional<bridge::RandomState>& state)
-      : sources_(bridge::random_sources(trace)), state_(state) {
+  RandomScope(bridge::RandomSources sources, std::optional<bridge::RandomState>& state)
+      : sources_(std::move(sources)), state_(state) {
     if (state_) state_->restore();
   }
   ~RandomScope() {
@@ -181,7 +181,7 @@ const IValue& Realizer::known(ir::ValueId value) const {
 
 void Realizer::advance(const ir::Trace& trace, std::span<const at::Tensor> inputs) {
   values_.resize(trace.value_count());
-  const RandomScope random(trace, random_);
+  const RandomScope random(bridge::random_sources(trace), random_);
   for (; inputs_known_ < inputs.size(); ++inputs_known_) {
     const ir::ValueId input = trace.inputs[inputs_known_];
     if (const auto replaced = replaced_.find(inputs_known_); replaced != replaced_.end()) {
@@ -232,7 +232,11 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   {
     // Numbers that the operation draws here are drawn again when the trace runs.
     std::optional<bridge::RandomState> random = random_;
-    const RandomScope nothing_drawn(trace, random);
+    bridge::RandomSources sources = bridge::random_sources(trace);
+    for (const IValue& argument : arguments) {
+      if (argument.isGenerator()) sources.add({.any = true, .own = {argument.toGenerator()}});
+    }
+    const RandomScope nothing_drawn(std::move(sources), random);
     const c10::AutoGradMode gradients(requires_grad);
     op.callBoxed(stack);
   }

@@ -85,6 +85,7 @@ DRAWS = {
     "item": lambda x, g: torch.rand(2, generator=g).sum().item(),
     "tolist": lambda x, g: torch.randperm(4, generator=g).tolist(),
     "branch": lambda x, g: torch.rand(2, generator=g) if x.sum() > 0 else torch.rand(2, generator=g) * 2,
+    "without_a_meta_kernel": lambda x, g: torch.binomial(x.abs(), torch.full((3,), 0.5), generator=g).tolist(),
     "behind_a_branch": lambda x, g: torch.rand(2, generator=g).tolist() if x.sum() > 0 else x.tolist(),
 }
 
