@@ -82,9 +82,14 @@ class GatherRewriter : CollectiveRewriter {
       shards.emplace_back(padded_shard(i));
       types.push_back(gathered_type(i));
     }
-    start(operators::kAllGather, operators::kAllGatherCoalesced, std::move(shards),
-          {arguments[kGroupSize], arguments[kGroup]}, types);
-    if (const auto* bucket = arguments[kBucket].get<std::string>()) result_.symbols.back().comment = *bucket;
+    const Starts starts{operators::kAllGather, is_by_gloo(unit) ? nullptr : operators::kAllGatherCoalesced};
+    start(starts, std::move(shards), {arguments[kGroupSize], arguments[kGroup]}, types, arguments[kBucket]);
+  }
+
+  /// PyTorch's gloo keeps the name of the last collective that ended in a string that its threads write without a lock.
+  /// That of coalesced gathers is too long to lie in the string itself: two that end at one time free it twice.
+  [[nodiscard]] bool is_by_gloo(const CollectiveUnit& unit) const {
+    return type_of(unit.symbols.front()).device.type == ir::DeviceType::kCpu;
   }
 
   /// The line that reads a parameter of the unit first.

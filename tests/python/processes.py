@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import tempfile
@@ -43,7 +44,7 @@ def run_in_processes(
     """
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        started = []
+        started: dict[multiprocessing.connection.Connection, Any] = {}
         for rank in range(processes):
             here, there = context.Pipe(duplex=False)
             process = context.Process(target=_work, args=(function, rank, processes, backend, f"{folder}/store", there))
@@ -51,7 +52,7 @@ def run_in_processes(
             stack.callback(process.join)
             stack.callback(process.kill)
             there.close()
-            started.append(here)
+            started[here] = process
         results = _collect(started, time.monotonic() + seconds)
     failed = [text for text, _ in results if text]
     if failed:
@@ -59,8 +60,11 @@ def run_in_processes(
     return [value for _, value in results]
 
 
-def _collect(started: list[multiprocessing.connection.Connection], end: float) -> list[tuple[str, Any]]:
-    """Return what the processes send; those that wait for one that failed have a few seconds left."""
+def _collect(started: dict[multiprocessing.connection.Connection, Any], end: float) -> list[tuple[str, Any]]:
+    """Return what the processes send; those that wait for one that failed have a few seconds left.
+
+    `started`: the processes, by the connection that each sends to.
+    """
     results: dict[Any, tuple[str, Any]] = {}
     while len(results) < len(started):
         pending = [each for each in started if each not in results]
@@ -70,22 +74,24 @@ def _collect(started: list[multiprocessing.connection.Connection], end: float) -
             failed = "\n".join(text for text, _ in results.values() if text)
             raise TimeoutError(f"ranks {unfinished} have not finished in time; {failed or 'no other failed'}")
         for each in ready:
-            results[each] = _receive(each, started.index(each))  # type: ignore[arg-type]
+            results[each] = _receive(each, list(started).index(each), started[each])  # type: ignore[arg-type, index]
             if results[each][0]:
                 end = min(end, time.monotonic() + AFTER_FAILURE)
     return [results[each] for each in started]
 
 
-def _receive(process: multiprocessing.connection.Connection, rank: int) -> tuple[str, Any]:
+def _receive(results: multiprocessing.connection.Connection, rank: int, process: Any) -> tuple[str, Any]:
     try:
-        received: tuple[str, Any] = process.recv()
+        received: tuple[str, Any] = results.recv()
     except EOFError:
-        return f"rank {rank} died", None
+        process.join(AFTER_FAILURE)
+        return f"rank {rank} died (exit code {process.exitcode}; a negative one is a signal)", None
     return received
 
 
 def _work(function: Callable[[int], Any], rank: int, processes: int, backend: str, store: str, results: Any) -> None:
     global _here
+    faulthandler.enable()
     torch.set_num_threads(1)
     if "nccl" in backend:
         _here = torch.device("cuda", rank)
