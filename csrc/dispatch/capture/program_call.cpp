@@ -84,4 +84,16 @@ py::Ref ProgramCall::run() {
   return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
 }
 
+ir::SourceLocation ProgramCall::definition(ir::TraceContext& context) const {
+  const py::Ref found = code_of(callable_);
+  if (!found) return {};
+  auto* code = reinterpret_cast<PyCodeObject*>(found.get());
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (file == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
+  return {context.intern(file), code->co_firstlineno};
+}
+
 }  // namespace thunder::dispatch
