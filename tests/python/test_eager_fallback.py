@@ -128,9 +128,25 @@ def test_reason_ends_with_a_line_of_the_user(program: Callable[..., Any], line: 
     assert line in lines[place + 1]
 
 
-def test_refusal_of_what_is_returned_names_the_definition_with_fullgraph() -> None:
-    with pytest.raises(NotImplementedError, match=r"(?s)test_eager_fallback\.py, line .*def gives_a_lock"):
-        thunder.jit(gives_a_lock, fullgraph=True)(X.clone())
+class GivesALock(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, threading.Lock()
+
+    def give(self, x: torch.Tensor) -> Any:
+        return self(x)
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (gives_a_lock, "def gives_a_lock"),
+        (GivesALock(), "def forward"),
+        (GivesALock().give, "def give"),
+    ],
+)
+def test_refusal_of_what_is_returned_names_the_definition_with_fullgraph(program: Any, line: str) -> None:
+    with pytest.raises(NotImplementedError, match=rf"(?s)test_eager_fallback\.py, line .*{line}"):
+        thunder.jit(program, fullgraph=True)(X.clone())
 
 
 def test_derivative_that_raises_in_eager_is_no_mistake_of_thunder() -> None:

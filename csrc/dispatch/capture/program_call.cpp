@@ -6,6 +6,7 @@
 #include "dispatch/call/overrides.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/backward_module.h"
+#include "dispatch/python/source_files.h"
 #include "interpreter/loop/interpret.h"
 
 namespace thunder::dispatch {
@@ -85,6 +86,7 @@ py::Ref ProgramCall::run() {
 }
 
 ir::SourceLocation ProgramCall::definition(ir::TraceContext& context) const {
+  const py::SavedError pending;
   const py::Ref found = code_of(callable_);
   if (!found) return {};
   auto* code = reinterpret_cast<PyCodeObject*>(found.get());
@@ -93,6 +95,7 @@ ir::SourceLocation ProgramCall::definition(ir::TraceContext& context) const {
     PyErr_Clear();
     return {};
   }
+  if (is_library_file(file)) return {};
   return {context.intern(file), code->co_firstlineno};
 }
 
